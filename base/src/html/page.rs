@@ -14,7 +14,7 @@ th:first-child,td:first-child{text-align:left}th{color:var(--soft);font-weight:6
 svg{width:100%;height:auto}svg text{font-size:11px;fill:var(--soft)}svg .grid{stroke:var(--line)}svg .mark{stroke:var(--soft);stroke-dasharray:2 3}svg .open{opacity:.45}svg .words{fill:var(--ink)}svg polyline{fill:none;stroke-width:1.8}
 .legend span{margin-right:1.2em;font-size:.9em}.legend i{display:inline-block;width:1.1em;height:.25em;margin-right:.4em;vertical-align:middle}
 .c0{stroke:var(--a)}.c1{stroke:var(--b)}.c2{stroke:var(--c)}.c3{stroke:var(--d)}.c4{stroke:var(--e)}.c5{stroke:var(--f)}.c6{stroke:var(--g)}.c7{stroke:var(--h)}
-.dashed{stroke-dasharray:5 4}.legend .dashed{opacity:.5}
+.dashed{stroke-dasharray:5 4}.legend svg{width:28px;height:8px;margin-right:.4em;vertical-align:middle}.legend line{stroke-width:1.8}
 .b0{background:var(--a)}.b1{background:var(--b)}.b2{background:var(--c)}.b3{background:var(--d)}.b4{background:var(--e)}.b5{background:var(--f)}.b6{background:var(--g)}.b7{background:var(--h)}
 .f0{fill:var(--a)}.f1{fill:var(--b)}.f2{fill:var(--c)}.f3{fill:var(--d)}.f4{fill:var(--e)}.f5{fill:var(--f)}.f6{fill:var(--g)}.f7{fill:var(--h)}
 .note{border-left:3px solid var(--b);padding-left:.8em}";

@@ -146,7 +146,7 @@ impl Plot<'_> {
         for line in self.lines {
             let _ = write!(
                 svg,
-                "<span><i class=\"b{}{}\"></i>{}</span> ",
+                "<span><svg viewBox=\"0 0 28 8\" aria-hidden=\"true\"><line class=\"c{}{}\" x1=\"0\" x2=\"28\" y1=\"4\" y2=\"4\"/></svg>{}</span> ",
                 line.colour % COLOURS,
                 line.class(),
                 escape(&line.name)
@@ -271,6 +271,31 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    /// A legend showed a dashed line as a block of a paler colour.
+    #[test]
+    fn the_legend_draws_each_line_as_the_plot_does() {
+        let line = |colour, dashed| Line {
+            name: "name".into(),
+            points: vec![(0.0, 1.0), (1.0, 2.0)],
+            colour,
+            dashed,
+        };
+        let plot = Plot {
+            x_name: "x",
+            y_name: "y",
+            scale: Scale::Linear,
+            lines: &[line(0, false), line(1, true)],
+            x_marks: Vec::new(),
+            show_y: |y| format!("{y}"),
+        };
+        let svg = plot.draw();
+        let (plot, legend) = svg.split_once("<p class=\"legend\">").expect("a legend");
+        for class in ["class=\"c0\"", "class=\"c1 dashed\""] {
+            assert!(plot.contains(&format!("<polyline {class}")), "{plot}");
+            assert!(legend.contains(&format!("<line {class}")), "{legend}");
         }
     }
 

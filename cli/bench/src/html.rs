@@ -25,6 +25,14 @@ pub(super) fn report(runs: &[RunResult], compared: &[Compared]) -> String {
     page.push(&throughput(runs));
     page.heading("Latency over time");
     page.push(&latency_over_time(runs));
+    page.push(match first.settings.rate {
+        None => {
+            "\n<p class=\"sub\">As measured, without the correction for coordinated omission.</p>\n"
+        }
+        Some(_) => {
+            "\n<p class=\"sub\">Each operation counts from the moment at which it was due.</p>\n"
+        }
+    });
     page.heading("Latency by percentile");
     page.push(&curve(runs));
     page.push(match first.settings.rate {
@@ -40,6 +48,12 @@ pub(super) fn report(runs: &[RunResult], compared: &[Compared]) -> String {
     page.finish()
 }
 
+/// The meaning of the setting of this name.
+const CLIENTS: &str = "Clients work at the same time, in one thread of one process. Each keeps up to <em>pipeline</em> \
+    operations under way, and in a closed loop it asks again when an answer has come. Of trine a client is a session of \
+    the client library, and all share one endpoint. Of Redis it is a TCP connection. Of etcd it is a stream, ten to a \
+    connection.";
+
 fn summary(runs: &[RunResult], page: &mut Page) {
     let rows = runs.iter().map(|run| {
         vec![
@@ -51,10 +65,19 @@ fn summary(runs: &[RunResult], page: &mut Page) {
             show_count(run.errors),
         ]
     });
-    page.push(&table(
-        &["target", "operations/s", "p50", "p99", "p99.9", "errors"],
-        rows,
-    ));
+    let header = ["target", "operations/s", "p50", "p99", "p99.9", "errors"];
+    let header = header.map(
+        |name| match name.starts_with('p') && is_corrected(&runs[0]) {
+            true => format!("{name}, corrected"),
+            false => name.to_owned(),
+        },
+    );
+    page.push(&table(&header.each_ref().map(String::as_str), rows));
+}
+
+/// Whether figures called corrected differ from the measured ones.
+fn is_corrected(run: &RunResult) -> bool {
+    run.settings.rate.is_none()
 }
 
 /// The end of the last run, in seconds.
@@ -230,6 +253,7 @@ fn settings(run: &RunResult, page: &mut Page) {
             vec![name.replace('_', " "), text]
         });
     page.push(&table(&["", ""], rows));
+    page.push(&format!("<p class=\"sub\">{CLIENTS}</p>\n"));
 }
 
 #[cfg(test)]
@@ -251,8 +275,21 @@ pub(super) mod tests {
         for outside in ["http://", "https://", "<script", "<link", "@import", "url("] {
             assert!(!page.contains(outside), "{outside}");
         }
-        assert_eq!(page.matches("<svg").count(), 3);
+        assert_eq!(page.matches("role=\"img\"").count(), 3);
         assert!(page.contains("Compared with") && page.contains("was interrupted"));
+        // Figures that are corrected, and figures that are not, are said to be so.
+        for text in [
+            "<th>p99, corrected</th>",
+            "As measured, without",
+            "Clients work at the same time",
+        ] {
+            assert!(page.contains(text), "{text}");
+        }
+        let mut open = result("trine://");
+        open.settings.rate = Some(1_000);
+        let open = report(&[open], &[]);
+        assert!(open.contains("<th>p99</th>") && !open.contains("<th>p99, corrected"));
+        assert_well_formed(&open);
         // A result without operations gives a valid page as well.
         let mut empty = result("trine://");
         empty.series.clear();
