@@ -1,11 +1,13 @@
 //! The log of a server. It is structured and goes to standard error. A separate thread writes it, so that a slow reader
 //! delays nothing. Raft logs through it too.
 
+use std::ffi::OsStr;
 use std::fmt::{self, Write};
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::ValueEnum;
+use clap::builder::{PossibleValue, TypedValueParser};
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
 use tracing_subscriber::Layer;
@@ -147,9 +149,29 @@ pub fn parse_level(text: &str) -> Result<Targets, String> {
     text.parse().map_err(|error| wrong(format!(": {error}")))
 }
 
-/// For clap: returns the text itself if it is valid.
-pub fn checked_level(text: &str) -> Result<String, String> {
-    parse_level(text).map(|_| text.to_owned())
+/// The levels by themselves. A part of the log may have one of its own, behind its name.
+pub const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// For clap: takes what [`parse_level`] takes, and offers [`LEVELS`] to completions.
+#[derive(Clone, Copy, Debug)]
+pub struct LevelParser;
+
+impl TypedValueParser for LevelParser {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        let checked = |text: &str| parse_level(text).map(|_| text.to_owned());
+        checked.parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(LEVELS.into_iter().map(PossibleValue::new)))
+    }
 }
 
 /// Passes Raft's slog records to tracing, as target `raft`.

@@ -9,12 +9,13 @@ use serde_json::json;
 use clap::Args;
 use trine_base::failure::Failure;
 use trine_base::output::Output;
+use trine_server::logs::LevelParser;
 
 #[derive(Debug, Args)]
 pub(crate) struct LogLevelArguments {
     /// The level: off, error, warn, info, debug or trace, and the same by part, as in warn,raft=debug; nothing shows
     /// what it is.
-    #[arg(value_name = "LEVEL")]
+    #[arg(value_name = "LEVEL", value_parser = LevelParser, hide_possible_values = true)]
     pub(crate) level: Option<String>,
     /// The replica's metrics endpoint, on this machine.
     #[arg(long, env = "TRINE_METRICS", value_name = "HOST:PORT")]

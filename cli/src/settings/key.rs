@@ -131,7 +131,11 @@ pub(crate) fn reason_of(error: &clap::Error) -> String {
     }
 }
 
+/// The only values that an argument takes. Those that help does not show are examples for completions.
 fn words_of(arg: &Arg) -> Vec<String> {
+    if arg.is_hide_possible_values_set() {
+        return Vec::new();
+    }
     arg.get_possible_values()
         .iter()
         .map(|value| value.get_name().to_owned())

@@ -62,6 +62,51 @@ fn bash_reads_its_script() {
     assert!(bash.wait().expect("an end").success());
 }
 
+/// What bash offers for the last of these words.
+fn offered(words: &[&str]) -> Vec<String> {
+    let script = String::from_utf8(run(&["completions", "bash"]).stdout).expect("text");
+    let (last, cur) = (words.len() - 1, words[words.len() - 1]);
+    let line = format!(
+        "\nCOMP_WORDS=({}); COMP_CWORD={last}; _trine trine \"{cur}\" \"{}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\"\n",
+        words.join(" "),
+        words[last - 1]
+    );
+    let mut bash = Command::new("bash")
+        .args(["--norc", "-s"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("bash");
+    let mut input = bash.stdin.take().expect("a pipe");
+    input
+        .write_all((script + &line).as_bytes())
+        .expect("written");
+    drop(input);
+    let done = bash.wait_with_output().expect("an end");
+    let text = String::from_utf8(done.stdout).expect("text");
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Levels were not completed at all, and of a list only the first word.
+#[test]
+fn bash_completes_levels_and_each_word_of_a_list() {
+    assert_eq!(offered(&["trine", "serve", "--log-level", "de"]), ["debug"]);
+    assert_eq!(
+        offered(&["trine", "log-level", "--at", "x", "--output", "js"]),
+        ["json"]
+    );
+    let list = ["trine", "serve", "--log-level", "warn,tr"];
+    assert_eq!(offered(&list), ["warn,trace"]);
+    let first = offered(&["trine", "chaos", "--faults", "pa"]);
+    assert!(
+        !first.is_empty() && first.iter().all(|word| word.starts_with("pa")),
+        "{first:?}"
+    );
+    let second = offered(&["trine", "chaos", "--faults", "kill,pa"]);
+    let expected: Vec<String> = first.iter().map(|word| format!("kill,{word}")).collect();
+    assert_eq!(second, expected);
+}
+
 #[test]
 fn every_command_has_a_page() {
     let directory = std::env::temp_dir().join(format!("trine-man-{}", std::process::id()));

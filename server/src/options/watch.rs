@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::logs::{LogFormat, checked_level};
+use crate::logs::{LevelParser, LogFormat};
 use crate::metrics::Listen;
 use trine_base::failure::Failure;
 
@@ -27,7 +27,7 @@ pub struct WatchArguments {
     /// What is logged to standard error: off, error, warn, info, debug or trace, and the same by part, as in
     /// warn,raft=debug; the part `role` tells changes of role. `trine log-level` changes it while the replica runs; SIGUSR1
     /// makes it read the file again.
-    #[arg(long, default_value = "warn,role=info", value_name = "LEVEL", value_parser = checked_level)]
+    #[arg(long, default_value = "warn,role=info", value_name = "LEVEL", value_parser = LevelParser, hide_possible_values = true)]
     pub log_level: String,
     /// How lines of the log look.
     #[arg(long, default_value = "text", value_enum)]
