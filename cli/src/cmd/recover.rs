@@ -1,4 +1,5 @@
-//! `trine recover` makes a new group of one replica from the contents of one data directory.
+//! `trine recover` makes a new group of one replica from the contents of one data directory, lifts a quarantine, or
+//! removes what was set aside.
 
 use std::path::Path;
 
@@ -6,7 +7,8 @@ use serde_json::json;
 use trine_protocol::message::{ClusterId, Incarnation, Member, MemberRole, NodeId};
 use trine_replica::config::SEGMENT_BYTES;
 use trine_replica::disk::{
-    DiskCause, Fsync, OpenError, OpenOptions, RecoverError, lift_quarantine, recover,
+    DiskCause, Fsync, LeftoverError, OpenError, OpenOptions, RecoverError, lift_quarantine,
+    recover, remove_set_aside,
 };
 
 use clap::Args;
@@ -14,6 +16,7 @@ use std::path::PathBuf;
 use trine_base::endpoint::random_seed;
 use trine_base::failure::Failure;
 use trine_base::output::Output;
+use trine_base::units::{plural, show_bytes};
 use trine_base::{interrupt, peers};
 use trine_server::data;
 
@@ -27,14 +30,14 @@ pub(crate) struct RecoverArguments {
         long,
         value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..),
-        required_unless_present = "quarantined"
+        required_unless_present_any = ["quarantined", "remove_lost"]
     )]
     pub(crate) id: Option<u32>,
     /// The replica's address, host:port, as the others will reach it.
     #[arg(
         long,
         value_name = "HOST:PORT",
-        required_unless_present = "quarantined"
+        required_unless_present_any = ["quarantined", "remove_lost"]
     )]
     pub(crate) address: Option<String>,
     /// Needed: what only the lost replicas had acknowledged is gone, and what was never acknowledged may come to be.
@@ -44,6 +47,10 @@ pub(crate) struct RecoverArguments {
     /// majority of its group, and goes on with that state when it is started again.
     #[arg(long, conflicts_with_all = ["id", "address", "i_accept_data_loss"])]
     pub(crate) quarantined: bool,
+    /// Make no new group: only remove the files lost-* of this directory. --rejoin and this command have set them aside,
+    /// and nothing reads them. The replica may run.
+    #[arg(long, conflicts_with_all = ["id", "address", "i_accept_data_loss", "quarantined"])]
+    pub(crate) remove_lost: bool,
 }
 
 pub(crate) fn run(arguments: &RecoverArguments, output: Output) -> Result<(), Failure> {
@@ -51,8 +58,11 @@ pub(crate) fn run(arguments: &RecoverArguments, output: Output) -> Result<(), Fa
     if arguments.quarantined {
         return lift(path, output);
     }
+    if arguments.remove_lost {
+        return remove_lost(path, output);
+    }
     let (Some(id), Some(address)) = (arguments.id, &arguments.address) else {
-        unreachable!("the command line requires both without --quarantined");
+        unreachable!("the command line requires both of a recovery");
     };
     if !arguments.i_accept_data_loss {
         return Err(Failure::usage(
@@ -124,6 +134,28 @@ fn lift(path: &Path, output: Output) -> Result<(), Failure> {
         "{shown} is no longer in quarantine; it was because {why}"
     ));
     output.line("start its replica again; if the others still differ from it, it stops and is put in quarantine once more");
+    Ok(())
+}
+
+/// Removes what was set aside, and does nothing else.
+fn remove_lost(path: &Path, output: Output) -> Result<(), Failure> {
+    require_directory(path)?;
+    let removed = remove_set_aside(path).map_err(|error| {
+        let hint = match &error {
+            LeftoverError::Recovering => "give the same trine recover once more, and then this",
+            LeftoverError::Io(_) => "",
+        };
+        Failure::usage(format!("{}: {error}", path.display()), hint)
+    })?;
+    let bytes = removed.iter().map(|file| file.bytes).sum();
+    let names: Vec<&str> = removed.iter().map(|file| file.name.as_str()).collect();
+    output.document(&json!({ "directory": path, "removed": names, "bytes": bytes }));
+    output.line(format_args!(
+        "removed {} from {} ({})",
+        plural(removed.len() as u64, "file"),
+        path.display(),
+        show_bytes(bytes)
+    ));
     Ok(())
 }
 

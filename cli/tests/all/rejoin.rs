@@ -83,6 +83,23 @@ fn in_disk_mode_a_removed_replica_sets_its_files_aside_and_waits_to_be_added() {
     let lost = |name: &&OsString| name.to_string_lossy().starts_with("lost-");
     assert!(names.iter().any(|name| lost(&name)), "{names:?}");
     assert!(names.iter().any(|name| name == "identity"), "{names:?}");
+    // What they are, and how they go away, was only in a document for developers.
+    let told = cluster.run(&["doctor", "--data-dir", data_dir, "--json"]);
+    let findings = told.json();
+    let findings = findings.as_array().expect("findings");
+    let old = findings.iter().find(|found| found["check"] == "old files");
+    let hint = format!("trine recover --remove-lost --data-dir {data_dir}");
+    assert_eq!(old.expect("a finding")["hint"], hint);
+    let args: Vec<&str> = hint.split(' ').skip(1).collect();
+    let removed = cluster.run(&[&args[..], &["--json"]].concat());
+    let removed = removed.expect_status(0).json();
+    assert!(!removed["removed"].as_array().expect("names").is_empty());
+    let left = std::fs::read_dir(&data).expect("the directory");
+    let left: Vec<_> = left
+        .map(|entry| entry.expect("a name").file_name())
+        .collect();
+    assert!(!left.iter().any(|name| lost(&name)), "{left:?}");
+    assert!(left.iter().any(|name| name == "identity"), "{left:?}");
     drop(fourth);
     std::fs::remove_dir_all(&directory).expect("it is there");
 }

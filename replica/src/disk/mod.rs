@@ -11,6 +11,7 @@ mod directory;
 mod error;
 mod frame;
 mod identity;
+mod leftovers;
 mod memory;
 mod names;
 mod open;
@@ -28,6 +29,7 @@ mod writer;
 
 pub use directory::Directory;
 pub use error::{DiskCause, DiskError, LostMemory, OpenError};
+pub use leftovers::{LeftoverError, SetAside, files_set_aside, remove_set_aside};
 #[doc(hidden)]
 pub use open::fuzz_open;
 pub use open::{OpenOptions, Opened, lift_quarantine, open, open_without_memory};

@@ -6,7 +6,8 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArguments {
-    /// Also measure how long a synced write takes in this directory (for --log disk).
+    /// Also measure how long a synced write takes in this directory (for --log disk), and look for files that were set
+    /// aside.
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
 }

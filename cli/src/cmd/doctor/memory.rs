@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use super::machine::{Limit, Machine};
 use super::{Finding, shown};
 use trine_base::failure::Failure;
+use trine_base::units::{plural, show_bytes};
+use trine_replica::disk::files_set_aside;
 
 /// Connections of Redis clients and the replica's own files fit below this.
 const OPEN_FILES: u64 = 16_384;
@@ -83,6 +85,32 @@ pub(super) fn swap(machine: &Machine) -> Finding {
             "swapoff -a    # or MemorySwapMax=0 in the systemd unit",
         ),
     }
+}
+
+/// Files that a replica has set aside in its directory.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub(super) fn set_aside(directory: &Path) -> Result<Finding, Failure> {
+    let shown = directory.display();
+    let found = files_set_aside(directory).map_err(|error| {
+        let message = format!("{shown} cannot be read: {error}");
+        Failure::usage(message, "name another with --data-dir")
+    })?;
+    if found.is_empty() {
+        return Ok(Finding::good("old files", "none"));
+    }
+    let bytes = found.iter().map(|file| file.bytes).sum();
+    Ok(Finding::better(
+        "old files",
+        format!(
+            "{} of lost-*, {}",
+            plural(found.len() as u64, "file"),
+            show_bytes(bytes)
+        ),
+        "--rejoin or trine recover has set them aside for whoever wants to look into them; nothing reads them",
+        &format!("trine recover --remove-lost --data-dir {shown}"),
+    ))
 }
 
 /// Measures how long a write takes to be durable in the directory of `--log disk`.

@@ -25,6 +25,7 @@ pub(crate) fn run(arguments: &DoctorArguments, output: Output) -> Result<(), Fai
     let mut findings = examine(&machine);
     if let Some(directory) = &arguments.data_dir {
         findings.push(memory::data_directory(directory)?);
+        findings.push(memory::set_aside(directory)?);
     }
     output.document(&findings);
     findings.iter().for_each(|finding| output.line(finding));
