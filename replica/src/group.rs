@@ -28,7 +28,7 @@ use std::net::SocketAddr;
 use raft::eraftpb::{Entry, EntryType, Message, MessageType};
 use trine_canary as canary;
 use trine_protocol::message::{
-    AdminRequest, ClientRequest, ClusterId, JoinReply, JoinRequest, Member, ReplyToken,
+    AdminRequest, ClientRequest, ClusterId, JoinReply, JoinRequest, Member, MemberRole, ReplyToken,
 };
 use trine_transport::time::Instant;
 
@@ -522,9 +522,23 @@ impl Group {
         }
     }
 
-    /// Whether another one leads, or no replica has come to lead in time.
+    /// Whether another one leads, no other one can lead, or none has come to lead in time.
     pub(crate) fn is_stopped(&self, now: Instant) -> bool {
         let is_over = |until: Instant| now >= until;
-        !self.consensus.raft().is_leader() || self.life.stop_until().is_some_and(is_over)
+        let raft = self.consensus.raft();
+        !raft.is_leader()
+            || (self.is_only_voter() && raft.committed() == raft.last_index())
+            || self.life.stop_until().is_some_and(is_over)
+    }
+
+    /// Whether nobody else votes: leadership cannot be transferred.
+    fn is_only_voter(&self) -> bool {
+        let Some(state) = &self.state else {
+            return false;
+        };
+        let mut members = state.members().all().iter();
+        !members.any(|member| {
+            member.role == MemberRole::Voter && member.incarnation != self.local.own.incarnation
+        })
     }
 }

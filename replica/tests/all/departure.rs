@@ -1,4 +1,5 @@
-//! Memberships that end without an announcement: removal of a replica that is cut off, and groups that never begin.
+//! Memberships that end without an announcement: removal of a replica that is cut off, groups that never begin, and the
+//! stop of one that is alone.
 
 use trine_replica_harness as harness;
 
@@ -143,4 +144,20 @@ fn two_bootstrappers_never_wait_for_each_other() {
         }
         assert!(led_within(&mut world, &[2, 3], SECOND * 30), "step {step}");
     }
+}
+
+/// The only voter waited for half a second until somebody else led, and there was nobody.
+#[test]
+fn the_only_voter_stops_at_once() {
+    let mut world = World::serving(1, ReplicaConfig::default(), 14);
+    let client = world.registered_client(1);
+    world.put(client, "k", "v");
+    let leader = world.leader().unwrap();
+    let now = world.now;
+    let machine = world.machines.get_mut(&leader).unwrap();
+    machine.replica.as_mut().unwrap().stop(now);
+    world.expect("a stopped leader", Duration::from_millis(300), |world| {
+        world.replica(leader).is_stopped(world.now)
+    });
+    assert!(world.now.saturating_since(now) < Duration::from_millis(10));
 }
