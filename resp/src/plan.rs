@@ -317,12 +317,19 @@ impl<'a> Plan<'a> {
         let condition = expire_condition(asked.behind(3))?;
         let key = asked.key();
         let after_ns = Expiry::read(unit, asked.part(2))?.of_expire(asked.unix_ms, asked.name)?;
-        if let (Some(condition), Some(after_ns), Some(doubt_ns)) =
-            (condition, after_ns, unit.doubt_ns())
-        {
-            return self.expire_beyond_doubt(key, after_ns, condition, doubt_ns);
-        }
         let command = match (condition, after_ns) {
+            // The same moment of Unix time comes out a little earlier or later each time, because it is measured by the
+            // clock of this replica and then by that of the leader. So the condition has to hold by more than that.
+            (Some(condition), Some(after_ns))
+                if compares(condition) && unit.doubt_ns().is_some() =>
+            {
+                Command::ExpireIfBeyond {
+                    key,
+                    after_ns,
+                    condition,
+                    margin_ns: unit.doubt_ns().unwrap_or(0),
+                }
+            }
             (Some(condition), after_ns) => Command::ExpireIf {
                 key,
                 after_ns: after_ns.unwrap_or(0),
@@ -333,45 +340,14 @@ impl<'a> Plan<'a> {
         };
         self.one(Shape::Changed, command)
     }
+}
 
-    /// For a condition that compares moments of Unix time. The same moment comes out a little earlier or later each time,
-    /// because it is measured by the clock of this replica and then by that of the leader. So the condition has to hold
-    /// by more than that. The second operation brings the exact moment; only the first has a reply.
-    fn expire_beyond_doubt(
-        &mut self,
-        key: &'a [u8],
-        after_ns: u64,
-        condition: ExpireCondition,
-        doubt_ns: u64,
-    ) -> Planned {
-        let cautious_ns = match condition {
-            ExpireCondition::Later => after_ns.saturating_sub(doubt_ns),
-            ExpireCondition::Earlier | ExpireCondition::PresentAndEarlier => {
-                after_ns.saturating_add(doubt_ns)
-            }
-            ExpireCondition::Absent | ExpireCondition::Present => {
-                let command = Command::ExpireIf {
-                    key,
-                    after_ns,
-                    condition,
-                };
-                return self.one(Shape::Changed, command);
-            }
-        };
-        let steps = [cautious_ns, after_ns].map(|after_ns| {
-            Step::Command(Command::ExpireIf {
-                key,
-                after_ns,
-                condition,
-            })
-        });
-        self.steps.extend(steps);
-        self.items.push(Item {
-            shape: Shape::Changed,
-            operations: 2,
-        });
-        Ok(())
-    }
+/// Whether the condition compares the new moment with the present one.
+fn compares(condition: ExpireCondition) -> bool {
+    !matches!(
+        condition,
+        ExpireCondition::Absent | ExpireCondition::Present
+    )
 }
 
 /// The words behind the key of a GETEX. The same one may come again, and the last one counts.

@@ -65,13 +65,16 @@ pub enum ExpireCondition {
 }
 
 impl ExpireCondition {
-    /// Whether `expiry_ns` may replace `current_ns`, which is 0 for none.
-    pub(crate) fn holds(self, current_ns: u64, expiry_ns: u64) -> bool {
-        let (has_one, earlier) = (current_ns != 0, expiry_ns < current_ns);
+    /// Whether `expiry_ns` may replace `current_ns`, which is 0 for none. Moments count as different if they are further
+    /// apart than `margin_ns`.
+    pub(crate) fn holds(self, current_ns: u64, expiry_ns: u64, margin_ns: u64) -> bool {
+        let has_one = current_ns != 0;
+        let is_before = |first: u64, second: u64| first.saturating_add(margin_ns) < second;
+        let earlier = is_before(expiry_ns, current_ns);
         match self {
             Self::Absent => !has_one,
             Self::Present => has_one,
-            Self::Later => has_one && expiry_ns > current_ns,
+            Self::Later => has_one && is_before(current_ns, expiry_ns),
             Self::Earlier => !has_one || earlier,
             Self::PresentAndEarlier => has_one && earlier,
         }

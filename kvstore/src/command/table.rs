@@ -125,6 +125,19 @@ commands! {
             /// When the expiry is changed.
             condition: ExpireCondition,
         },
+        /// The same for a moment that was measured, and is a little off: a condition that compares moments has to hold
+        /// by more than the margin.
+        kind 17, version 4, Write, Anywhere, keys [key]:
+        ExpireIfBeyond {
+            /// The key.
+            key: &'a [u8],
+            /// The time to live in nanoseconds of group time.
+            after_ns: u64,
+            /// When the expiry is changed.
+            condition: ExpireCondition,
+            /// How far off the moment may be, in nanoseconds.
+            margin_ns: u64,
+        },
         /// Takes a key's expiry away.
         kind 12, version 2, Write, Anywhere, keys [key]:
         Persist {

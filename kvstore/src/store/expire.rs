@@ -65,14 +65,14 @@ impl Store {
         at: Position,
         key: &[u8],
         after_ns: u64,
-        condition: ExpireCondition,
+        (condition, margin_ns): (ExpireCondition, u64),
     ) -> Response<'_> {
         let found = self.items.find(key);
         let Some(current) = self.live(found).map(|item| item.stamp) else {
             return Response::NotFound;
         };
         let expiry_ns = self.group_time_ns.saturating_add(after_ns);
-        if !condition.holds(current.expiry_ns, expiry_ns) {
+        if !condition.holds(current.expiry_ns, expiry_ns, margin_ns) {
             return Response::Conflict {
                 current: Some(current.version),
             };

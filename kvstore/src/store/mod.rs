@@ -149,7 +149,13 @@ impl Store {
                 key,
                 after_ns,
                 condition,
-            } => self.expire_if(at, key, after_ns, condition),
+            } => self.expire_if(at, key, after_ns, (condition, 0)),
+            Command::ExpireIfBeyond {
+                key,
+                after_ns,
+                condition,
+                margin_ns,
+            } => self.expire_if(at, key, after_ns, (condition, margin_ns)),
             Command::Persist { key } => self.persist(at, key),
             _ => Response::Error(StoreError::NotInExecute),
         }

@@ -169,6 +169,16 @@ fn expire_has_conditions() {
             }],
         );
     }
+    // The clock at the reading is part of the moment, so a comparison has a margin.
+    becomes(
+        &["pexpireat", "k", "9000000", "gt"],
+        &[Command::ExpireIfBeyond {
+            key,
+            after_ns: (9_000_000 - NOW_MS).unsigned_abs() * 1_000_000,
+            condition: Later,
+            margin_ns: 20_000_000,
+        }],
+    );
     for other in ["xx", "gt", "lt"] {
         refused(
             &["expire", "k", "1", other, "nx"],

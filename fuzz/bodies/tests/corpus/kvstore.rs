@@ -144,6 +144,12 @@ fn command_seeds() -> Vec<Vec<u8>> {
         .chain(&[Command::SetMemory {
             memory_bytes: 1 << 20,
         }])
+        .chain(&[Command::ExpireIfBeyond {
+            key,
+            after_ns: 1_000,
+            condition: ExpireCondition::Later,
+            margin_ns: 10,
+        }])
         .map(|command| encoded(|bytes| command.encode(bytes)))
         .collect()
 }

@@ -207,7 +207,13 @@ impl Model {
                 key,
                 after_ns,
                 condition,
-            } => return self.expire_if(at, key, after_ns, condition),
+            } => return self.expire_if(at, key, after_ns, (condition, 0)),
+            Command::ExpireIfBeyond {
+                key,
+                after_ns,
+                condition,
+                margin_ns,
+            } => return self.expire_if(at, key, after_ns, (condition, margin_ns)),
             Command::Persist { key } => match self.items.get_mut(key) {
                 None => Ok(answer(Response::NotFound)),
                 Some(item) if item.expiry_ns == 0 => {
@@ -237,7 +243,7 @@ impl Model {
         at: Position,
         key: &[u8],
         after_ns: u64,
-        condition: ExpireCondition,
+        (condition, margin_ns): (ExpireCondition, u64),
     ) -> (Answer, Option<Failure>) {
         let expiry_ns = self.group_time_ns.saturating_add(after_ns);
         let Some(item) = self.items.get_mut(key) else {
@@ -249,11 +255,17 @@ impl Model {
         } else {
             item.expiry_ns
         };
-        let (shorter, for_ever) = (expiry_ns < current, item.expiry_ns == 0);
+        let (new, old, margin) = (
+            i128::from(expiry_ns),
+            i128::from(current),
+            i128::from(margin_ns),
+        );
+        let for_ever = item.expiry_ns == 0;
+        let shorter = for_ever || old - new > margin;
         let holds = match condition {
             ExpireCondition::Absent => for_ever,
             ExpireCondition::Present => !for_ever,
-            ExpireCondition::Later => expiry_ns > current,
+            ExpireCondition::Later => new - old > margin,
             ExpireCondition::Earlier => shorter,
             ExpireCondition::PresentAndEarlier => shorter && !for_ever,
         };

@@ -175,6 +175,14 @@ fn a_moment_of_unix_time_is_not_later_than_itself() {
         ("TTL k", ":-1\r\n"),
         ("EXPIREAT k 1000 LT", ":1\r\n"),
         ("TTL k", ":1000\r\n"),
+        // What is answered with 0 has changed nothing. It brought the exact moment, and a new version of the key.
+        ("PEXPIREAT k 1000010 GT", ":0\r\n"),
+        ("PTTL k", ":1000000\r\n"),
+        ("PEXPIREAT k 999990 LT", ":0\r\n"),
+        ("PTTL k", ":1000000\r\n"),
+        ("PEXPIREAT k 1000100 GT", ":1\r\n"),
+        ("EXPIREAT k 1000 LT", ":0\r\n"),
+        ("PTTL k", ":1000100\r\n"),
     ] {
         bench.says(request, reply);
     }
