@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 const FILES_MIN: usize = 3;
 /// Bytes of a generated input.
 const MADE_MAX: usize = 600;
-/// Bytes that mean something in many encodings.
-const TELLING: [u8; 6] = [0, 1, 2, 127, 128, 255];
+/// Bytes that mean something in many encodings, in JSON and in the Redis protocol.
+const TELLING: [u8; 24] = *b"\x00\x01\x02\x7f\x80\xff{}[]\":,\\.*$+-_#~\r\n";
 
 /// The directory of a target's corpus.
 #[must_use]

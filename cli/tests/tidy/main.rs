@@ -450,6 +450,52 @@ fn versions_of_dependencies_stand_in_the_root_manifest_alone() {
     report("dependencies without `workspace = true`", complaints);
 }
 
+/// Whether the text of a manifest names a crate elsewhere than among the dependencies of its tests.
+fn is_more_than_a_test_dependency(manifest: &str, package: &str) -> bool {
+    let mut section = "";
+    manifest.lines().map(str::trim).any(|line| {
+        if line.starts_with('[') {
+            section = line;
+        }
+        let names = line
+            .split(['.', ' ', '=', '[', ']', '"'])
+            .any(|word| word == package);
+        let is_allowed = section.contains("dev-dependencies") || section == "[package]";
+        names && !is_allowed
+    })
+}
+
+/// The replay of corpora panics at what it finds. A program that links it has been given a test's crate.
+#[test]
+fn the_replay_of_corpora_serves_tests_alone() {
+    let complaints = EDGES.iter().filter_map(|(directory, _)| {
+        let manifest = repository().join(directory).join("Cargo.toml");
+        let text = fs::read_to_string(manifest).expect("a manifest");
+        is_more_than_a_test_dependency(&text, "trine-corpus")
+            .then(|| format!("{directory}/Cargo.toml"))
+    });
+    report(
+        "crates that use trine-corpus outside of their tests",
+        complaints.collect(),
+    );
+    for (manifest, is_more) in [
+        ("[dev-dependencies]\ntrine-corpus.workspace = true", false),
+        ("[package]\nname = \"trine-corpus\"", false),
+        ("[dependencies]\ntrine-corpus.workspace = true", true),
+        ("[dependencies.trine-corpus]\nworkspace = true", true),
+        (
+            "[build-dependencies]\ntrine-corpus = { workspace = true }",
+            true,
+        ),
+    ] {
+        assert_eq!(
+            is_more_than_a_test_dependency(manifest, "trine-corpus"),
+            is_more,
+            "{manifest}"
+        );
+    }
+}
+
 #[test]
 fn core_modules_own_no_clock_no_randomness_and_do_no_io() {
     let mut complaints = Vec::new();
