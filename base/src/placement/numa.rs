@@ -36,10 +36,15 @@ pub(super) fn processors(node: u32) -> Result<Vec<u32>, Failure> {
 
 /// Reads "0-3,8".
 fn parse_list(list: &str) -> Option<Vec<u32>> {
+    // The standard library takes a sign, too.
+    let number = |text: &str| {
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        digits.then(|| text.parse::<u32>().ok()).flatten()
+    };
     let mut found = Vec::new();
     for part in list.split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = (first.parse::<u32>().ok()?, last.parse().ok()?);
+        let (first, last) = (number(first)?, number(last)?);
         if first > last || last >= PROCESSORS_MAX {
             return None;
         }
@@ -87,7 +92,16 @@ mod tests {
     fn lists_of_processors_are_read() {
         assert_eq!(parse_list("0-2,5"), Some(vec![0, 1, 2, 5]));
         assert_eq!(parse_list(""), Some(vec![]));
-        for wrong in ["x", "1-", "-1", "2-1", "0-4294967295", "0,99999"] {
+        for wrong in [
+            "x",
+            "1-",
+            "-1",
+            "2-1",
+            "0-4294967295",
+            "0,99999",
+            "+1",
+            "0-+2",
+        ] {
             assert_eq!(parse_list(wrong), None, "{wrong}");
         }
     }

@@ -42,9 +42,11 @@ fn what_is_no_request_is_named_as_redis_names_it() {
     let long_part = [b"*1\r\n$".as_slice(), &[b'1'; LINE_BYTES_MAX + 1]].concat();
     for (bytes, text) in [
         (b"*x\r\n".as_slice(), "invalid multibulk length"),
+        (b"*+1\r\n", "invalid multibulk length"),
         (b"*1048577\r\n", "invalid multibulk length"),
         (b"*1\r\nx\r\n", "expected '$', got 'x'"),
         (b"*1\r\n$-1\r\n", "invalid bulk length"),
+        (b"*1\r\n$+1\r\n", "invalid bulk length"),
         (b"*1\r\n$1048577\r\n", "invalid bulk length"),
         (b"*1\r\n$99999999999999999999\r\n", "invalid bulk length"),
         (

@@ -73,7 +73,8 @@ impl FromStr for RespAddress {
             Some(plain) => (plain, true),
             None => (text, false),
         };
-        let port: Option<u16> = plain.parse().ok();
+        // The standard library takes a sign, too.
+        let port: Option<u16> = plain.parse().ok().filter(|_| !plain.starts_with('+'));
         let address = match port {
             Some(port) => Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)),
             None => plain.parse().ok(),
@@ -264,7 +265,7 @@ mod tests {
         assert_eq!(node_id("7101+", 3), "127.0.0.1:7103");
         assert_eq!(node_id("0.0.0.0:7101+", 1), "0.0.0.0:7101");
         assert_eq!(node_id("[::1]:7101", 2), "[::1]:7101");
-        for wrong in ["", "x", "70000", "+", "0+", "localhost:7101"] {
+        for wrong in ["", "x", "70000", "+", "0+", "+7101", "localhost:7101"] {
             assert!(wrong.parse::<RespAddress>().is_err(), "{wrong}");
         }
         let last: RespAddress = "65535+".parse().expect("an address");

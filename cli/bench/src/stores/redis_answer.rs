@@ -30,14 +30,14 @@ pub fn parse(input: &[u8]) -> Option<(Result<Answer, String>, usize)> {
         b'-' => Some((Ok(Answer::Refused(line.into_owned())), after)),
         b'_' => Some((Ok(Answer::Missing), after)),
         b'$' if line == "-1" => Some((Ok(Answer::Missing), after)),
-        b'$' => match line.parse::<usize>() {
-            Ok(length) if length > VALUE_BYTES_MAX => {
+        b'$' => match length(&line) {
+            Some(length) if length > VALUE_BYTES_MAX => {
                 let why = format!(
                     "a value of {length} bytes, more than the {VALUE_BYTES_MAX} that there can be"
                 );
                 Some((Err(why), after))
             }
-            Ok(length) => {
+            Some(length) => {
                 let end = after + length + 2;
                 let answer = match input.get(after + length..end)? {
                     b"\r\n" => Ok(Answer::Done),
@@ -47,13 +47,19 @@ pub fn parse(input: &[u8]) -> Option<(Result<Answer, String>, usize)> {
                 };
                 Some((answer, end))
             }
-            Err(_) => Some((Err(format!("{line:?} is no length")), after)),
+            None => Some((Err(format!("{line:?} is no length")), after)),
         },
         _ => Some((
             Err("an answer of a kind that GET and SET do not have".into()),
             after,
         )),
     }
+}
+
+/// A length is digits alone. The standard library takes a sign, too.
+fn length(text: &str) -> Option<usize> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten()
 }
 
 #[cfg(test)]
@@ -81,7 +87,14 @@ mod tests {
             );
         }
         let endless = "+".repeat(LINE_BYTES_MAX);
-        for wrong in ["*1\r\n", "$x\r\n", "\r\n", "$2\r\nabc\r\n", &endless] {
+        for wrong in [
+            "*1\r\n",
+            "$x\r\n",
+            "\r\n",
+            "$2\r\nabc\r\n",
+            "$+2\r\nab\r\n",
+            &endless,
+        ] {
             assert!(
                 matches!(parse(wrong.as_bytes()), Some((Err(_), _))),
                 "{wrong:?}"
