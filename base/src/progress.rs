@@ -71,8 +71,9 @@ impl Progress {
                 note(self.line(done, &detail()));
                 return;
             }
+            let mut shown = bars();
             let bar = bar(&self.what, self.total);
-            bars().push(bar.clone());
+            shown.push(bar.clone());
             self.bar = Some(bar);
         }
         if let Some(bar) = &self.bar {
