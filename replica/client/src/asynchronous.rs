@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -359,11 +360,19 @@ impl Drop for AsyncClients {
 fn drive<B: Backend, C: Clock>(
     mut event_loop: EventLoop<B, C, Hosted<B::Route>>,
 ) -> Option<BackendError> {
-    let stopped = event_loop.run_until(None, |hosted| hosted.shared.inbox.is_stopping());
-    let error = stopped.err();
+    let run = || event_loop.run_until(None, |hosted| hosted.shared.inbox.is_stopping());
+    // After a panic the loop is only asked for the calls that nobody else can end.
+    let stopped = catch_unwind(AssertUnwindSafe(run));
+    let error = match &stopped {
+        Ok(ended) => ended.as_ref().err().cloned(),
+        Err(_) => None,
+    };
     let hosted = event_loop.app_mut();
     hosted.end_all(&error.clone().map_or(CallError::Stopped, CallError::Backend));
-    error
+    match stopped {
+        Ok(_) => error,
+        Err(panic) => resume_unwind(panic),
+    }
 }
 
 /// A client whose calls are futures. A clone shares its logical client.
@@ -441,8 +450,7 @@ impl Future for AsyncCall {
 
 #[cfg(test)]
 mod tests {
-    use trine_transport::backend::{RingBackend, RingConfig, RingRoute};
-
+    use trine_transport::backend::{MonotonicClock, RingBackend, RingConfig, RingRoute};
     use trine_transport::time::Duration;
 
     use super::super::config::LOGICAL_CLIENTS_MAX;
@@ -498,6 +506,27 @@ mod tests {
         }
         let pending = hosted.shared.pending.load(Ordering::SeqCst);
         assert_eq!(pending, IN_FLIGHT_MAX, "the others make room");
+    }
+
+    /// A panic in the loop's thread left every call waiting for good.
+    #[test]
+    fn calls_end_with_the_thread_that_drives_them() {
+        let backend = RingBackend::mesh(1, RingConfig::default()).remove(0);
+        let config = ClientConfig::new(vec![std::net::SocketAddr::from(([127, 0, 0, 1], 1))]);
+        let route_of: RouteOf<RingRoute> = Box::new(|_| panic!("a defect"));
+        let transport = trine_transport::Config::default();
+        let clients =
+            AsyncClients::start(backend, MonotonicClock, config, transport, route_of, 1).unwrap();
+        let mut call = clients.client().put(b"key", b"value");
+        let begun = std::time::Instant::now();
+        let ended = loop {
+            if let Poll::Ready(ended) = outcome(&mut call) {
+                break ended;
+            }
+            assert!(begun.elapsed().as_secs() < 20, "it waits for good");
+            std::thread::yield_now();
+        };
+        assert!(matches!(ended, Err(CallError::Stopped)), "{ended:?}");
     }
 
     /// The same for one that does begin: it has the rest of its time.
