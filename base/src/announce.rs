@@ -48,7 +48,11 @@ impl Announcer {
             out.write(line)
         });
         let err = Lines::start("log", LOG_LINES_MAX, |line| {
-            above_bars(|| write_raw(&io::stderr(), line))
+            let stderr = io::stderr();
+            match is_beside_bars(&stderr) {
+                true => above_bars(|| write_raw(&stderr, line)),
+                false => write_raw(&stderr, line),
+            }
         });
         let streams = Streams {
             out: out.map_err(cannot)?,
@@ -127,6 +131,12 @@ pub fn finish() {
     }
 }
 
+/// Whether text on this stream may stand beside a bar. Bars are on standard error, and only if that is a terminal. Any
+/// other write takes no lock of the bars, so that a reader that has stopped holds up its own stream alone.
+fn is_beside_bars(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && io::stderr().is_terminal()
+}
+
 /// Standard output, and whether the last write succeeded.
 #[derive(Default)]
 struct Announcements {
@@ -136,9 +146,7 @@ struct Announcements {
 impl Announcements {
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
         let stdout = io::stdout();
-        // A bar is on the same terminal, or it is not in the way. In the second case the write takes no bar lock, so
-        // that no bar waits for this stream.
-        let written = match stdout.is_terminal() {
+        let written = match is_beside_bars(&stdout) {
             true => above_bars(|| write_raw(&stdout, line)),
             false => write_raw(&stdout, line),
         };

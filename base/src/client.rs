@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::network::{Network, Opened};
 use crate::output::Output;
 use crate::peers;
+use crate::progress::Progress;
 use crate::survey;
 use crate::units::show_ns;
 use crate::waiting::while_waiting;
@@ -37,7 +38,10 @@ pub fn call_with<N: Network>(
     tune: impl FnOnce(&mut ClientConfig),
 ) -> Result<Answer, Failure> {
     let mut session = open(network, arguments, tune)?;
-    let addresses = peers::resolve(&arguments.group.peers)?;
+    let addresses = match Progress::shows(output) {
+        true => peers::resolve(&arguments.group.peers)?,
+        false => Vec::new(),
+    };
     let done = while_waiting(network, &addresses, output, || {
         session.execute(mode, command)
     });

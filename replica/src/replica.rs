@@ -223,6 +223,19 @@ impl Replica {
             .find(|&address| comes_from(address))
     }
 
+    /// Whether a session's other end is at the address of a member, or at one of `--peers`. Addresses that were learned
+    /// do not count: an operator can name any.
+    #[must_use]
+    pub fn is_of_group(&self, comes_from: impl Fn(SocketAddr) -> bool) -> bool {
+        let members = self
+            .life
+            .group()
+            .into_iter()
+            .flat_map(|group| group.member_addresses());
+        let peers = self.addresses.peers().iter().map(|&(_, address)| address);
+        members.chain(peers).any(comes_from)
+    }
+
     /// A message between replicas came from an address that no replica is known at. It is dropped; the answer does not
     /// count as a sign of life.
     pub fn refuse_unknown_address(&mut self, token: ReplyToken) {

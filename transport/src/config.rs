@@ -68,7 +68,8 @@ pub struct Config {
     pub mtu: Option<u16>,
     /// Sessions of this endpoint, of both modes together.
     pub sessions: usize,
-    /// Those of them that are kept for [privileged](crate::session::Holder::Privileged) callers; fewer than all.
+    /// Those of them that are kept for [privileged](crate::session::Holder::Privileged) callers; fewer than all. Without
+    /// `overcommit` the receive queue may be full before that: its room is not shared out.
     pub sessions_reserved: usize,
     /// Requests of this endpoint that are in flight or queued, over all sessions.
     pub requests: usize,

@@ -394,12 +394,12 @@ impl<R: Route> App<R> for Node<R> {
         self.follow_cluster(cx);
     }
 
-    /// Replicas that this one trusts get a session also where others took all that they may have.
+    /// Members get a session also where others took all that they may have.
     fn holder(&self, route: &R) -> Holder {
         let is_at = &self.is_at;
-        match self.replica.origin(|address| is_at(route, address)) {
-            Some(_) => Holder::Privileged,
-            None => (self.holder_of)(route),
+        match self.replica.is_of_group(|address| is_at(route, address)) {
+            true => Holder::Privileged,
+            false => (self.holder_of)(route),
         }
     }
 

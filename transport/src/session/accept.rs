@@ -98,6 +98,13 @@ impl<R: Route> Sessions<R> {
         holder: Holder,
         out: &mut Output<'_, R>,
     ) -> Option<Ended> {
+        // Beyond the reserve a privileged caller is like any other of whom nothing is known.
+        let holder = match holder {
+            Holder::Privileged if self.shares.privileged() >= self.settings.sessions_reserved => {
+                Holder::Shared
+            }
+            holder => holder,
+        };
         let terms = self.terms_for(connect);
         let events_have_room = self.events.len() < 2 * self.settings.sessions;
         if !self.has_credits_for(&terms, out.stats) || !events_have_room {
@@ -144,8 +151,13 @@ impl<R: Route> Sessions<R> {
 
     /// Whether `holder` may have another session: the reserve is not for everybody.
     fn has_room_for(&self, holder: Holder) -> bool {
-        let common_max = self.settings.sessions - self.settings.sessions_reserved;
-        let may_have = holder == Holder::Privileged || self.shares.common() < common_max;
+        let reserved = self.settings.sessions_reserved;
+        let may_have = match holder {
+            Holder::Privileged => self.shares.privileged() < reserved,
+            Holder::Address(_) | Holder::Shared => {
+                self.shares.common() < self.settings.sessions - reserved
+            }
+        };
         may_have && self.table.has_room()
     }
 

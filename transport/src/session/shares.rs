@@ -19,12 +19,13 @@ pub enum Holder {
 
 impl Holder {
     /// The holder of a session with this address. The last half of an IPv6 address is its owner's to choose, so it does
-    /// not count.
+    /// not count. Of a link-local address it is all that tells machines apart.
     #[must_use]
     pub fn of_address(address: SocketAddr) -> Self {
         match address.ip().to_canonical() {
             ip if ip.is_loopback() => Self::Shared,
             IpAddr::V4(ip) => Self::Address(u64::from(ip.to_bits())),
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => Self::Address(ip.to_bits() as u64),
             IpAddr::V6(ip) => Self::Address((ip.to_bits() >> 64) as u64),
         }
     }
@@ -37,16 +38,17 @@ pub(super) struct Shares {
     held: BTreeMap<u64, VecDeque<u16>>,
     /// The addresses by the number of their sessions.
     by_count: BTreeSet<(usize, u64)>,
-    /// Whom each session is counted for that no privileged holder has, by index.
+    /// Whom each session is counted for, by index.
     holders: BTreeMap<u16, Holder>,
+    /// How many of them privileged holders have.
+    privileged: usize,
 }
 
 impl Shares {
     /// A session was opened at `index`.
     pub(super) fn add(&mut self, index: u16, holder: Holder) {
-        if holder != Holder::Privileged {
-            self.holders.insert(index, holder);
-        }
+        self.holders.insert(index, holder);
+        self.privileged += usize::from(holder == Holder::Privileged);
         let Holder::Address(address) = holder else {
             return;
         };
@@ -58,7 +60,9 @@ impl Shares {
 
     /// The session at `index` is over.
     pub(super) fn remove(&mut self, index: u16) {
-        let Some(Holder::Address(address)) = self.holders.remove(&index) else {
+        let holder = self.holders.remove(&index);
+        self.privileged -= usize::from(holder == Some(Holder::Privileged));
+        let Some(Holder::Address(address)) = holder else {
             return;
         };
         let Some(held) = self.held.get_mut(&address) else {
@@ -75,11 +79,17 @@ impl Shares {
 
     /// Sessions that no privileged holder has.
     pub(super) fn common(&self) -> usize {
-        self.holders.len()
+        self.holders.len() - self.privileged
     }
 
-    /// The session that gives way to another one of `holder`: the oldest of the address with most sessions. `None` if
-    /// `holder` would have as many as that address then. So no address can take the sessions of those that have fewer.
+    /// Sessions of privileged holders.
+    pub(super) fn privileged(&self) -> usize {
+        self.privileged
+    }
+
+    /// The session that gives way to another one of `holder`: the newest of the address with most sessions. Callers that
+    /// were there before a greedy neighbour at their address keep theirs. `None` if `holder` would have as many as that
+    /// address then. So no address can take the sessions of those that have fewer.
     pub(super) fn gives_way_to(&self, holder: Holder) -> Option<u16> {
         let own = match holder {
             Holder::Shared => return None,
@@ -87,8 +97,8 @@ impl Shares {
             Holder::Address(address) => self.held.get(&address).map_or(0, VecDeque::len),
         };
         let (count, address) = self.by_count.last()?;
-        let oldest = self.held.get(address)?.front()?;
-        (*count > own + 1).then_some(*oldest)
+        let newest = self.held.get(address)?.back()?;
+        (*count > own + 1).then_some(*newest)
     }
 }
 
@@ -100,7 +110,7 @@ mod tests {
     const MODEST: Holder = Holder::Address(2);
 
     #[test]
-    fn the_address_with_most_sessions_gives_its_oldest_one_up() {
+    fn the_address_with_most_sessions_gives_its_newest_one_up() {
         let mut shares = Shares::default();
         assert_eq!(shares.gives_way_to(MODEST), None);
         for index in 0..4 {
@@ -108,18 +118,18 @@ mod tests {
         }
         assert_eq!(shares.gives_way_to(GREEDY), None, "not to itself");
         assert_eq!(shares.gives_way_to(Holder::Shared), None);
-        assert_eq!(shares.gives_way_to(Holder::Privileged), Some(0));
+        assert_eq!(shares.gives_way_to(Holder::Privileged), Some(3));
         let mut moved = Vec::new();
         while let Some(index) = shares.gives_way_to(MODEST) {
             shares.remove(index);
             shares.add(index, MODEST);
             moved.push(index);
         }
-        assert_eq!(moved, [0, 1], "both have two now");
-        shares.remove(2);
-        shares.remove(3);
-        shares.remove(3);
-        assert_eq!(shares.gives_way_to(GREEDY), Some(0));
+        assert_eq!(moved, [3, 2], "both have two now");
+        shares.remove(0);
+        shares.remove(1);
+        shares.remove(1);
+        assert_eq!(shares.gives_way_to(GREEDY), Some(2));
     }
 
     #[test]
@@ -132,5 +142,7 @@ mod tests {
         assert_ne!(of("10.0.0.1:1"), of("10.0.0.2:1"));
         assert_eq!(of("[2001:db8::1]:1"), of("[2001:db8::2:3]:2"));
         assert_ne!(of("[2001:db8::1]:1"), of("[2001:db8:0:1::1]:1"));
+        // All link-local addresses have the same first half.
+        assert_ne!(of("[fe80::1]:1"), of("[fe80::2]:1"));
     }
 }
