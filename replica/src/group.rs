@@ -527,8 +527,17 @@ impl Group {
         let is_over = |until: Instant| now >= until;
         let raft = self.consensus.raft();
         !raft.is_leader()
-            || (self.is_only_voter() && raft.committed() == raft.last_index())
+            || (self.is_only_voter() && self.has_answered_everything())
             || self.life.stop_until().is_some_and(is_over)
+    }
+
+    /// Whether everything that was proposed here is applied, and its answers are on their way.
+    fn has_answered_everything(&self) -> bool {
+        let raft = self.consensus.raft();
+        self.pumped_to_the_end
+            && raft.applied() == raft.last_index()
+            && !self.service.holds_answers()
+            && !self.service.has_ready_reads(self.state.as_ref())
     }
 
     /// Whether nobody else votes: leadership cannot be transferred.

@@ -287,7 +287,8 @@ impl Store {
     /// and so must leave room for what is there.
     fn set_memory(&mut self, memory_bytes: u64) -> Response<'_> {
         let used = self.items.logical_bytes();
-        if memory_bytes < used {
+        // A limit may be below what is used already. Then a raise is no harm.
+        if memory_bytes < used.min(self.limits.memory_bytes) {
             return Response::Error(StoreError::MemoryInUse { used });
         }
         self.set_limits(Limits {

@@ -151,6 +151,17 @@ fn the_memory_limit_grows_and_shrinks_down_to_what_is_used() {
         },
         StoreError::Full { limit: used },
     );
+    // Another program may have set a limit below what is used: a raise is allowed then.
+    let below = Limits {
+        memory_bytes: used / 2,
+        ..Limits::default()
+    };
+    assert_eq!(
+        store.apply(&Command::SetLimits { limits: below }),
+        Response::Done
+    );
+    assert_eq!(store.apply(&to(used - 1)), Response::Done);
+    store.refused(&to(used - 2), StoreError::MemoryInUse { used });
     store.apply(&Command::Delete { key: b"b" });
     store.refused(&to(0), StoreError::BadLimits);
 }

@@ -46,13 +46,18 @@ pub fn files_set_aside(path: &Path) -> std::io::Result<Vec<SetAside>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
-        let (name, about) = (entry.file_name(), entry.metadata()?);
-        if let Some(name) = name.to_str()
-            && about.is_file()
-            && is_set_aside(name)
-        {
-            let (name, bytes) = (name.to_owned(), about.len());
-            found.push(SetAside { name, bytes });
+        let name = entry.file_name();
+        let Some(name) = name.to_str().filter(|name| is_set_aside(name)) else {
+            continue;
+        };
+        // Another command may remove it meanwhile.
+        match entry.metadata() {
+            Ok(about) if about.is_file() => found.push(SetAside {
+                name: name.to_owned(),
+                bytes: about.len(),
+            }),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            Ok(_) | Err(_) => {}
         }
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
@@ -70,7 +75,10 @@ pub fn remove_set_aside(path: &Path) -> Result<Vec<SetAside>, LeftoverError> {
         return Err(LeftoverError::Recovering);
     }
     for SetAside { name, .. } in &found {
-        std::fs::remove_file(path.join(name))?;
+        match std::fs::remove_file(path.join(name)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            Ok(()) | Err(_) => {}
+        }
     }
     Ok(found)
 }

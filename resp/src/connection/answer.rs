@@ -31,16 +31,18 @@ impl Connection {
         read_only: bool,
         result: Result<Response<'_>, Failure>,
     ) {
-        let too_large = matches!(
+        let tried_singly = matches!(
             result,
             Err(Failure::TooLarge)
                 | Ok(Response::Error(
                     StoreError::ResponseTooLarge
                         | StoreError::ExecuteTooLarge
                         | StoreError::ListTooLong
+                        // A command that the group does not know yet says nothing about those beside it.
+                        | StoreError::VersionNotActive { .. }
                 ))
         );
-        if too_large && items.len() > 1 {
+        if tried_singly && items.len() > 1 {
             // Nothing was applied: each of the commands is tried for itself.
             self.alone = items.len();
             self.commands -= items.len() as u64;

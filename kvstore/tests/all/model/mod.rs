@@ -67,8 +67,8 @@ impl Model {
             Command::SetMemory { memory_bytes } => {
                 let charge =
                     |(key, item): (&Vec<u8>, &Item)| item_charge(key.len(), item.value.len());
-                let used = self.items.iter().map(charge).sum();
-                if *memory_bytes < used {
+                let used: u64 = self.items.iter().map(charge).sum();
+                if *memory_bytes < used.min(self.limits.memory_bytes) {
                     return answer(Response::Error(StoreError::MemoryInUse { used }));
                 }
                 self.limits.memory_bytes = *memory_bytes;
