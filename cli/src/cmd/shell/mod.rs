@@ -18,7 +18,7 @@ use rustyline::error::ReadlineError;
 use self::answer::{Form, tell};
 pub(crate) use self::args::ShellArguments;
 use self::input::{Input, read_line, size_of_input};
-use self::parse::{Request, StoreRequest, parse};
+use self::parse::{ParseError, Request, StoreRequest};
 use self::worker::Worker;
 use crate::cmd::status::StatusArguments;
 use trine_base::announce::note;
@@ -175,9 +175,7 @@ fn obey<N: Network>(shell: &mut Shell<'_, N>) -> Result<(), Failure> {
 
 impl<N: Network> Shell<'_, N> {
     fn line(&mut self, line: &[u8]) -> Result<Next, Failure> {
-        let request =
-            parse(line, unix_ms()).map_err(|error| Failure::usage(error.to_string(), ""))?;
-        self.request(&request)
+        self.request(&understood(parse::parse(line, unix_ms()))?)
     }
 
     fn request(&mut self, request: &Request) -> Result<Next, Failure> {
@@ -203,8 +201,8 @@ impl<N: Network> Shell<'_, N> {
                 crate::cmd::net::run(self.network, &command, self.output)?;
             }
             Request::Store(store) => self.store(store)?,
-            Request::Watch { every, request } => loop {
-                self.request(request)?;
+            Request::Watch { every, words } => loop {
+                self.request(&understood(parse::request(words, unix_ms()))?)?;
                 interrupt::pause(*every);
                 if interrupt::interrupted() {
                     return self.interrupted();
@@ -239,6 +237,11 @@ impl<N: Network> Shell<'_, N> {
 }
 
 /// Milliseconds of Unix time.
+/// A line or words that the shell does not understand are a mistake of the user's.
+fn understood(request: Result<Request, ParseError>) -> Result<Request, Failure> {
+    request.map_err(|error| Failure::usage(error.to_string(), ""))
+}
+
 fn unix_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| {
