@@ -7,6 +7,7 @@ use crate::endpoint::Endpoint;
 pub use crate::exchange::{
     Completion, Refused, RefusedReason, Reply, Request, RequestId, ResponseHandle, RpcError, Stale,
 };
+use crate::keys::KeyId;
 use crate::session::{ConnectParams, ConnectRefused, Event, Holder, PeerInfo, SessionId};
 use crate::stats::{EndpointStats, SessionStats};
 use crate::time::{Duration, Instant};
@@ -30,9 +31,10 @@ pub trait App<R: Route> {
         let _ = cx;
     }
 
-    /// Whom a new session from `route` is counted for. Called before a session of a peer is accepted.
-    fn holder(&self, route: &R) -> Holder {
-        let _ = route;
+    /// Whom a new session from `route` is counted for. Called before a session of a peer is accepted. `key` is the key that
+    /// the peer has proven to hold, if the session is sealed.
+    fn holder(&self, route: &R, key: Option<&KeyId>) -> Holder {
+        let _ = (route, key);
         Holder::Shared
     }
 
@@ -130,6 +132,12 @@ impl<'a, R: Route> Cx<'a, R> {
     #[must_use]
     pub fn peer(&self, session: SessionId) -> Option<PeerInfo<R>> {
         self.endpoint.peer(session)
+    }
+
+    /// See [`Endpoint::key`].
+    #[must_use]
+    pub fn key(&self, session: SessionId) -> Option<KeyId> {
+        self.endpoint.key(session)
     }
 
     /// See [`Endpoint::session_stats`].

@@ -33,6 +33,21 @@ pub const GAP_ROLLBACKS_MAX: u8 = 3;
 /// Transmission times that a request remembers; packets beyond give no RTT sample.
 pub const RTT_STAMPS: usize = 32;
 
+/// Sessions that wait for the first packet that their keys sealed; of more, the oldest is given up.
+pub const HALF_OPEN_MAX: usize = 256;
+/// The time that a handshake takes its server: two multiplications on a curve.
+pub const HANDSHAKE_COST: Duration = Duration::from_micros(70);
+/// Handshakes may take one part in so many of an endpoint's time.
+pub const HANDSHAKE_SHARE: u64 = 10;
+/// Handshakes may take so long without a pause.
+pub const HANDSHAKE_SPAN: Duration = Duration::from_millis(1);
+/// The part of that time that is kept for handshakes that go first.
+pub const HANDSHAKE_RESERVE: Duration = Duration::from_micros(280);
+/// A client ends a sealed session after so many packets, and connects again.
+pub const SEALED_PACKETS_MAX: u64 = trine_seal::PACKETS_MAX;
+/// A client ends a sealed session after so long, and connects again.
+pub const SEALED_SESSION_MAX: Duration = Duration::from_secs(24 * 3600);
+
 /// Up to so many sessions stay in a processor's own cache; of more, those that a datagram names are
 /// fetched ahead.
 pub const SESSIONS_CACHED: usize = 1_024;

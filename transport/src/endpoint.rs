@@ -14,12 +14,14 @@ mod invariants;
 mod receive;
 mod requests;
 mod responses;
+mod sealed;
 mod sessions;
 mod transmit;
 
+use self::sealed::SealMemory;
 use crate::backend::{Caps, Route};
 use crate::buf::{MsgBuf, Pool};
-use crate::config::{Config, ConfigError, MTU_MAX, MTU_MIN};
+use crate::config::{Config, ConfigError, HALF_OPEN_MAX, MTU_MAX, MTU_MIN};
 use crate::congestion::Congestion;
 use crate::rpc::{ControlQueue, FastPath, Memory, Requests, Responses};
 use crate::session::{
@@ -41,6 +43,7 @@ pub struct Endpoint<R: Route> {
     control: ControlQueue<R>,
     memory: Memory,
     counters: Counters,
+    seal_memory: SealMemory<R>,
 }
 
 /// The result of [`Endpoint::poll_transmit`].
@@ -98,12 +101,13 @@ impl<R: Route> Endpoint<R> {
         };
         Ok(Self {
             sessions: Sessions::new(settings, identity, seed),
-            requests: Requests::new(config.requests, config.sessions),
+            requests: Requests::new(config.requests, config.sessions + HALF_OPEN_MAX),
             responses: Responses::new(&config),
             fast_path: FastPath::new(config.congestion.batched_timestamps),
             control: ControlQueue::new(config.answers),
             memory: Memory::new(pool, caps.copies, config.assembly_bytes),
             counters: Counters::default(),
+            seal_memory: SealMemory::new(),
             config,
         })
     }

@@ -79,6 +79,7 @@ pub mod endpoint;
 pub mod event_loop;
 mod exchange;
 pub mod inbox;
+pub mod keys;
 mod prefetch;
 pub mod prng;
 mod rpc;

@@ -52,6 +52,10 @@ pub struct EndpointStats {
     pub sessions_violated: u64,
     /// Sessions that gave way to those of callers with fewer of them.
     pub sessions_gave_way: u64,
+    /// Runs of sealed packets that were opened.
+    pub sealed_opened: u64,
+    /// Handshakes that were put off, because handshakes had taken their share of this endpoint's time.
+    pub handshakes_deferred: u64,
     /// The congestion control of this endpoint's own sessions.
     pub congestion: CongestionControl,
     /// Received packets that were dropped, by cause.
@@ -93,6 +97,10 @@ pub struct Drops {
     pub handshake: u64,
     /// A CONNECT whose cookie is wrong or too old.
     pub cookie: u64,
+    /// A packet without a good seal in a sealed session: damaged, forged, or of another session.
+    pub forged: u64,
+    /// A sealed packet that has come before, or too late to tell.
+    pub replayed: u64,
 }
 
 impl Drops {
@@ -104,7 +112,7 @@ impl Drops {
 
     /// Every cause with its name, for status pages.
     #[must_use]
-    pub fn named(&self) -> [(&'static str, u64); 16] {
+    pub fn named(&self) -> [(&'static str, u64); 18] {
         [
             ("truncated", self.truncated),
             ("version", self.version),
@@ -122,6 +130,8 @@ impl Drops {
             ("answers_full", self.answers_full),
             ("handshake", self.handshake),
             ("cookie", self.cookie),
+            ("forged", self.forged),
+            ("replayed", self.replayed),
         ]
     }
 }

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use rpc::Setup;
 use trine_report::pin;
 use trine_report::{PAIRS_MIN, Pairs, Report};
-use trine_transport::Config;
 use trine_transport::CongestionControl;
 use trine_transport::backend::{Direction, Faults, MonotonicClock, RingBackend};
 use trine_transport::prng::Ratio;
@@ -40,7 +39,7 @@ fn main() {
     let is_wanted =
         |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let mut report = Report::new("transport");
-    let measurements: [(&str, Measurement); 15] = [
+    let measurements: [(&str, Measurement); 21] = [
         ("rpc_latency_udp_32b", latency_udp),
         ("rpc_rate_udp_32b_window_64", rate_udp),
         ("rpc_rate_udp_20000_sessions", many_sessions),
@@ -65,6 +64,12 @@ fn main() {
         ),
         ("cpu_time_rpc_udp_20000_sessions", cpu_time_many_sessions),
         ("factor_analysis", factor_analysis),
+        ("sealed_rpc_latency_udp_32b", sealed_latency_udp),
+        ("sealed_rpc_rate_udp_32b_window_64", sealed_rate_udp),
+        ("sealed_transfer_8mb_udp", sealed_transfer),
+        ("sealed_cpu_time_transfer_8mb_udp", sealed_cpu_time_transfer),
+        ("sealed_rpc_instructions_ring_32b", sealed_instructions_ring),
+        ("sealed_handshakes", sealed_handshakes),
     ];
     let cores = pin::two_cores();
     pin::pin(cores.0);
@@ -257,14 +262,14 @@ fn cpu_time_many_sessions(report: &mut Report, name: &str, _: Cores) {
     report.pairs(name, "ns", "8 sessions", &pairs);
 }
 
-fn ring<C: Clock + Default>(config: &Config) -> rpc::Joined<RingBackend, C> {
-    rpc::joined_by_ring(config, 8, 60, 3, SMALL)
+fn ring<C: Clock + Default>(setup: &Setup) -> rpc::Joined<RingBackend, C> {
+    rpc::joined_by_ring(setup, 8, 60, 3, SMALL)
 }
 
 /// One core issues and serves; the paper's section 6.2 has each thread do both as well.
 fn rate_ring(report: &mut Report, name: &str, _: Cores) {
     const RPCS: u64 = 1_000_000;
-    let mut ring = ring::<MonotonicClock>(&Setup::default().config);
+    let mut ring = ring::<MonotonicClock>(&Setup::default());
     ring.complete(RPCS / 10);
     let run = |_| {
         let start = Instant::now();
@@ -276,6 +281,7 @@ fn rate_ring(report: &mut Report, name: &str, _: Cores) {
 }
 
 const JOB_PLAIN: &str = "plain";
+const JOB_SEALED: &str = "sealed";
 const JOB_CONGESTION: &str = "congestion";
 const JOB_NO_TIMELY_BYPASS: &str = "no-timely-bypass";
 const JOB_NO_LIMITER_BYPASS: &str = "no-limiter-bypass";
@@ -284,15 +290,17 @@ const JOB_NO_LIMITER_BYPASS: &str = "no-limiter-bypass";
 /// number of RPCs.
 fn ring_job(job: &str) {
     let (kind, rpcs) = job.split_once(':').expect("kind:count");
-    let mut config = Setup::default().config;
-    config.congestion.control = if kind == JOB_PLAIN {
+    let mut setup = Setup::default();
+    setup.is_sealed = kind == JOB_SEALED;
+    let congestion = &mut setup.config.congestion;
+    congestion.control = if [JOB_PLAIN, JOB_SEALED].contains(&kind) {
         CongestionControl::Off
     } else {
         CongestionControl::TimelyEcn
     };
-    config.congestion.timely_bypass = kind != JOB_NO_TIMELY_BYPASS;
-    config.congestion.rate_limiter_bypass = kind != JOB_NO_LIMITER_BYPASS;
-    ring::<rpc::SteadyClock>(&config).complete(rpcs.parse().expect("a number"));
+    congestion.timely_bypass = kind != JOB_NO_TIMELY_BYPASS;
+    congestion.rate_limiter_bypass = kind != JOB_NO_LIMITER_BYPASS;
+    ring::<rpc::SteadyClock>(&setup).complete(rpcs.parse().expect("a number"));
 }
 
 /// User-space instructions of one RPC, both sides together, by the difference of two runs.
@@ -308,6 +316,86 @@ fn instructions_ring(report: &mut Report, name: &str, _: Cores) {
         Some(count) => report.value(name, count, "instructions"),
         None => eprintln!("{name}: left out, valgrind is not installed"),
     }
+}
+
+fn sealed_instructions_ring(report: &mut Report, name: &str, _: Cores) {
+    match (instructions(JOB_SEALED), instructions(JOB_PLAIN)) {
+        (Some(on), Some(off)) => report.ratio(name, on, "instructions", "unsealed", off),
+        _ => eprintln!("{name}: left out, valgrind is not installed"),
+    }
+}
+
+/// The same setup, sealed.
+fn sealed(setup: Setup) -> Setup {
+    Setup {
+        is_sealed: true,
+        ..setup
+    }
+}
+
+fn sealed_latency_udp(report: &mut Report, name: &str, (_, theirs): Cores) {
+    const ROUNDS: usize = 20_000;
+    let latency = |setup: &Setup| {
+        let server = rpc::Server::start(theirs, setup);
+        let mut client = rpc::connect(server.address, 1, setup);
+        rpc::ping_pong(&mut client, SMALL, ROUNDS / 10);
+        rpc::ping_pong(&mut client, SMALL, ROUNDS) / 1e3
+    };
+    let (on, off) = (sealed(Setup::default()), Setup::default());
+    let pairs = Pairs::run(PAIRS, || latency(&on), || latency(&off));
+    report.pairs(name, "us", "unsealed", &pairs);
+}
+
+fn sealed_rate_udp(report: &mut Report, name: &str, (_, theirs): Cores) {
+    let (on, off) = (sealed(Setup::default()), Setup::default());
+    let pairs = Pairs::run(
+        PAIRS,
+        || window_rate(theirs, &on),
+        || window_rate(theirs, &off),
+    );
+    report.pairs(name, "/s", "unsealed", &pairs);
+}
+
+fn sealed_transfer(report: &mut Report, name: &str, (_, theirs): Cores) {
+    let (on, off) = (sealed(transfer_setup()), transfer_setup());
+    let rate = |setup: &Setup| transfer_rate(theirs, Ratio::ZERO, setup);
+    let pairs = Pairs::run(PAIRS, || rate(&on), || rate(&off));
+    report.pairs(name, "B/s", "unsealed", &pairs);
+}
+
+fn sealed_cpu_time_transfer(report: &mut Report, name: &str, _: Cores) {
+    const TRANSFERS: u64 = 30;
+    let bytes = TRANSFERS * LARGE as u64;
+    let joined = |setup| rpc::joined_by_udp(&setup, 1, 2, LARGE);
+    let (mut on, mut off) = (joined(sealed(transfer_setup())), joined(transfer_setup()));
+    let pairs = Pairs::run(
+        PAIRS,
+        || cpu_time_per(bytes, || on.complete(TRANSFERS)),
+        || cpu_time_per(bytes, || off.complete(TRANSFERS)),
+    );
+    report.pairs(name, "ns/B", "unsealed", &pairs);
+}
+
+/// Processor time of a sealed handshake, both sides together, against an unsealed one.
+fn sealed_handshakes(report: &mut Report, name: &str, _: Cores) {
+    const SESSIONS: usize = 2_000;
+    let time = |setup: &Setup| {
+        cpu_time_per(SESSIONS as u64, || {
+            drop(rpc::joined_by_ring::<rpc::SteadyClock>(
+                setup, SESSIONS, 1, 1, SMALL,
+            ));
+        })
+    };
+    let with = |setup: Setup| {
+        let mut setup = setup;
+        setup.config.sessions = SESSIONS;
+        setup.config.overcommit = true;
+        setup.config.connect_timeout = Span::from_secs(3_600);
+        setup
+    };
+    let (on, off) = (with(sealed(Setup::default())), with(Setup::default()));
+    let pairs = Pairs::run(PAIRS, || time(&on), || time(&off));
+    report.pairs(name, "ns", "unsealed", &pairs);
 }
 
 fn instructions_congestion_control(report: &mut Report, name: &str, _: Cores) {

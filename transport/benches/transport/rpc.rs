@@ -11,6 +11,7 @@ use trine_transport::backend::{
     Backend, Faulty, MonotonicClock, RingBackend, RingConfig, Route, UdpBackend, UdpConfig,
 };
 use trine_transport::buf::MsgBuf;
+use trine_transport::keys::{Csprng, KeyId, KeyRing, Keys, OwnKey, Psk, Stage};
 use trine_transport::time::{Clock, Duration};
 use trine_transport::{
     App, Completion, Config, ConnectParams, Cx, Event, EventLoop, Identity, Reply, Request,
@@ -119,6 +120,8 @@ impl Load {
 pub(crate) struct Setup {
     pub(crate) config: Config,
     pub(crate) udp: UdpConfig,
+    /// Both ends hold a key, and seal their packets.
+    pub(crate) is_sealed: bool,
 }
 
 /// Never sleeps, everything else as by default.
@@ -131,6 +134,7 @@ impl Default for Setup {
         Self {
             config,
             udp: UdpConfig::default(),
+            is_sealed: false,
         }
     }
 }
@@ -159,14 +163,45 @@ pub(crate) fn event_loop<B: Backend, C: Clock, A: App<B::Route>>(
     backend: B,
     clock: C,
     app: A,
-    config: Config,
+    setup: &Setup,
     seed: u64,
 ) -> EventLoop<B, C, A> {
     let identity = Identity {
         cluster: 1,
         incarnation: seed,
     };
-    EventLoop::new(backend, clock, app, config, identity, seed).expect("the configuration is sound")
+    let config = setup.config.clone();
+    let mut event_loop = EventLoop::new(backend, clock, app, config, identity, seed)
+        .expect("the configuration is sound");
+    if setup.is_sealed {
+        let rng = Csprng::new([seed as u8; 32]);
+        event_loop.endpoint_mut().set_keys(keys(), rng);
+    }
+    event_loop
+}
+
+/// A key that both ends hold and require.
+fn keys() -> Keys {
+    Keys {
+        stage: Stage::Require,
+        ring: Arc::new(OneKey),
+        own: Some(OwnKey {
+            id: KeyId::new(b"bench").expect("a short name"),
+            psk: bench_psk(),
+        }),
+    }
+}
+
+fn bench_psk() -> Psk {
+    Psk::new([7; 32])
+}
+
+struct OneKey;
+
+impl KeyRing for OneKey {
+    fn find(&self, _: &KeyId) -> Option<Psk> {
+        Some(bench_psk())
+    }
 }
 
 /// Turns the loop until `done`, giving up after ten seconds.
@@ -191,13 +226,13 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn start(core: usize, setup: &Setup) -> Self {
         let backend = udp(&setup.udp);
-        let config = setup.config.clone();
+        let setup = setup.clone();
         let address = backend.local_addr();
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             pin(core);
-            let mut event_loop = event_loop(backend, MonotonicClock, Echo, config, 2);
+            let mut event_loop = event_loop(backend, MonotonicClock, Echo, &setup, 2);
             event_loop
                 .run_until(None, |_| seen.load(Ordering::Relaxed))
                 .expect("the backend works");
@@ -230,13 +265,7 @@ type Lossy = Faulty<UdpBackend, MonotonicClock>;
 
 pub(crate) fn connect(server: SocketAddr, sessions: usize, setup: &Setup) -> Client {
     let backend = Faulty::new(udp(&setup.udp), MonotonicClock, 1);
-    let mut client = event_loop(
-        backend,
-        MonotonicClock,
-        Load::default(),
-        setup.config.clone(),
-        1,
-    );
+    let mut client = event_loop(backend, MonotonicClock, Load::default(), setup, 1);
     for connected in 0..sessions {
         client
             .with(|_, cx| cx.connect(server, ConnectParams::default()))
@@ -292,7 +321,7 @@ pub(crate) struct Joined<B: Backend, C> {
 
 /// Both over a ring, with `window` requests of `len` bytes under way, issued `batch` at once.
 pub(crate) fn joined_by_ring<C: Clock + Default>(
-    config: &Config,
+    setup: &Setup,
     sessions: usize,
     window: usize,
     batch: usize,
@@ -300,7 +329,7 @@ pub(crate) fn joined_by_ring<C: Clock + Default>(
 ) -> Joined<RingBackend, C> {
     let (client, server) = RingBackend::pair(RingConfig::default());
     let route = server.route();
-    let mut joined = Joined::start(config, client, server, route, sessions);
+    let mut joined = Joined::start(setup, client, server, route, sessions);
     joined.client.app_mut().batch = batch;
     joined.issue(len, window);
     joined
@@ -315,15 +344,15 @@ pub(crate) fn joined_by_udp(
 ) -> Joined<UdpBackend, MonotonicClock> {
     let (client, server) = (udp(&setup.udp), udp(&setup.udp));
     let route = server.local_addr();
-    let mut joined = Joined::start(&setup.config, client, server, route, sessions);
+    let mut joined = Joined::start(setup, client, server, route, sessions);
     joined.issue(len, window);
     joined
 }
 
 impl<B: Backend, C: Clock + Default> Joined<B, C> {
-    fn start(config: &Config, client: B, server: B, route: B::Route, sessions: usize) -> Self {
-        let client = event_loop(client, C::default(), Load::default(), config.clone(), 1);
-        let server = event_loop(server, C::default(), Echo, config.clone(), 2);
+    fn start(setup: &Setup, client: B, server: B, route: B::Route, sessions: usize) -> Self {
+        let client = event_loop(client, C::default(), Load::default(), setup, 1);
+        let server = event_loop(server, C::default(), Echo, setup, 2);
         let mut joined = Self { client, server };
         for connected in 0..sessions {
             joined

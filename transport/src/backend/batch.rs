@@ -156,11 +156,13 @@ pub enum Body<'a> {
 pub struct TxBatch<R> {
     items: Vec<Item<R>>,
     /// Header and copied body of all items, in order, without gaps: `used` bytes.
-    copied: Box<[u8]>,
+    copied: Vec<u8>,
     used: usize,
     /// The bodies that were not copied, in order.
     bodies: Vec<BodyRef>,
     items_max: usize,
+    /// See [`TxBatch::capacity`].
+    capacity: usize,
 }
 
 /// No reference count and no `Drop`: the batch is emptied without reading its items.
@@ -214,10 +216,11 @@ impl<R: Route> TxBatch<R> {
     pub fn with_capacity(items: usize) -> Self {
         Self {
             items: Vec::with_capacity(items),
-            copied: vec![0; items * PACKET_ROOM].into_boxed_slice(),
+            copied: vec![0; items * PACKET_ROOM],
             used: 0,
             bodies: Vec::with_capacity(items),
             items_max: items,
+            capacity: items,
         }
     }
 
@@ -275,7 +278,7 @@ impl<R: Route> TxBatch<R> {
     ///
     /// If the batch is full.
     pub(crate) fn push_item(&mut self, item: &TxItem<'_, R>) {
-        self.next_room()[..item.head.len()].copy_from_slice(item.head);
+        self.room_for(item.head.len()).copy_from_slice(item.head);
         self.add(item.route, item.head.len(), item.body.cloned());
     }
 
@@ -314,7 +317,55 @@ impl<R: Route> TxBatch<R> {
 
     /// Packets that the empty batch takes.
     pub(crate) fn capacity(&self) -> usize {
-        self.items_max
+        self.capacity
+    }
+
+    /// Until it is cleared, the batch takes `items` packets fewer.
+    pub(crate) fn leave_room(&mut self, items: usize) {
+        self.items_max = self.capacity.saturating_sub(items);
+    }
+
+    /// Where a packet of `len` bytes, of any size, can be written that is added by [`TxBatch::push_room`]. Memory for long
+    /// packets is taken with the first of them, and kept.
+    ///
+    /// # Panics
+    ///
+    /// If the batch is full.
+    pub(crate) fn room_for(&mut self, len: usize) -> &mut [u8] {
+        assert!(!self.is_full(), "push into a full transmit batch");
+        // The other packets keep their room.
+        let needed = self.used + len + (self.capacity - self.items.len()) * PACKET_ROOM;
+        if self.copied.len() < needed {
+            self.copied.resize(needed, 0);
+        }
+        &mut self.copied[self.used..self.used + len]
+    }
+
+    /// Adds the packet of `len` bytes that has been written into the [`TxBatch::room_for`] it.
+    pub(crate) fn push_room(&mut self, route: R, len: usize) {
+        self.add(route, len, None);
+    }
+
+    /// The bytes of the items from `first` on that have one route, lie in the batch with all of their bytes, and pass
+    /// `fits`, and how many these are. `fits` gets the number and the bytes of those before, and an item's bytes. `None`
+    /// if the first item is not of that kind.
+    pub(crate) fn copied_while(
+        &self,
+        first: usize,
+        mut fits: impl FnMut(usize, usize, &[u8]) -> bool,
+    ) -> Option<(&[u8], usize)> {
+        let start = self.items.get(first)?;
+        let (mut count, mut bytes) = (0, 0);
+        for item in &self.items[first..] {
+            let item_is_like = item.body == COPIED && item.route == start.route;
+            if !item_is_like || !fits(count, bytes, self.view(item).head) {
+                break;
+            }
+            count += 1;
+            bytes += item.copied_len as usize;
+        }
+        let at = start.start as usize;
+        (count > 0).then(|| (&self.copied[at..at + bytes], count))
     }
 
     /// Packets that still fit.
@@ -338,6 +389,7 @@ impl<R: Route> TxBatch<R> {
     pub fn clear(&mut self) {
         self.items.clear();
         self.bodies.clear();
+        self.items_max = self.capacity;
         self.used = 0;
     }
 

@@ -2,7 +2,7 @@
 
 use super::Endpoint;
 use crate::backend::Route;
-use crate::session::Role;
+use crate::session::{Role, SessionId};
 
 impl<R: Route> Endpoint<R> {
     /// Credits in use are the sum over slots of packets sent less packets answered, and the
@@ -25,6 +25,18 @@ impl<R: Route> Endpoint<R> {
     /// Memory in use by requests that are being received.
     pub(crate) fn assembly_bytes(&self) -> usize {
         self.memory.assembly_bytes()
+    }
+
+    /// Sessions that wait for proof of their keys.
+    pub(crate) fn half_open(&self) -> usize {
+        self.sessions.half_open()
+    }
+
+    /// A session has sealed as many packets as its keys may.
+    pub(crate) fn wear_keys(&mut self, session: SessionId) {
+        let sealed = self.sessions.entry(session.index).sealed();
+        let sealer = &mut sealed.expect("a sealed session").sealer;
+        sealer.wear();
     }
 
     /// The first slot of the first session, in words.

@@ -29,6 +29,12 @@ impl<R: Route> Endpoint<R> {
             self.fetch_ahead(rest);
         }
         while !rest.is_empty() {
+            if self.sessions.has_keys()
+                && let Some(after) = self.on_sealed(now, rest, datagram, app)
+            {
+                rest = after;
+                continue;
+            }
             rest = match SinglePacket::cut(rest) {
                 Some((packet, after)) if self.on_single(now, &packet, datagram, app) => after,
                 _ => self.on_first(now, rest, datagram, app),
@@ -68,7 +74,18 @@ impl<R: Route> Endpoint<R> {
         datagram: &RxPacket<'_, R>,
         app: &mut impl App<R>,
     ) -> &'a [u8] {
-        match split_first(bytes) {
+        self.on_cut(now, split_first(bytes), datagram, app)
+    }
+
+    /// Takes in a packet, and returns the bytes after it. If it could not be cut, it is counted, and the rest is lost.
+    pub(super) fn on_cut<'a>(
+        &mut self,
+        now: Instant,
+        cut: Result<(Packet<'a>, &'a [u8]), WireError>,
+        datagram: &RxPacket<'_, R>,
+        app: &mut impl App<R>,
+    ) -> &'a [u8] {
+        match cut {
             Ok((packet, after)) => {
                 self.counters.stats.packets_received += 1;
                 self.on_packet(now, &packet, datagram, app);
@@ -97,8 +114,18 @@ impl<R: Route> Endpoint<R> {
         let route = datagram.route;
         let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
         let ended = match packet.header.packet_type {
+            // Those come unsealed. What is in them is authenticated otherwise, or not at all.
+            PacketType::Connect
+            | PacketType::Cookie
+            | PacketType::Accept
+            | PacketType::Refuse
+            | PacketType::Reset
+                if packet.is_opened() =>
+            {
+                return self.end_for_violation(packet.header.session);
+            }
             PacketType::Connect => {
-                let holder_of = |route: &R| app.holder(route);
+                let holder_of = |route: &R| app.holder(route, None);
                 self.sessions.on_connect(now, packet, route, holder_of, out)
             }
             PacketType::Ping => return self.sessions.on_ping(packet, route, out),

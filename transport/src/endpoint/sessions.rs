@@ -113,11 +113,11 @@ impl<R: Route> Endpoint<R> {
     /// Scans the slots of an established session.
     fn scan_session(&mut self, now: Instant, id: SessionId, app: &mut impl App<R>) {
         let session = self.sessions.entry(id.index);
-        let terms = session.terms();
+        let (terms, is_worn) = (session.terms(), session.has_worn_keys(now));
         match session.role_mut() {
             // Request numbers are finite: the caller gets new ones with a new session. Checked here and not with
             // each request, because they last.
-            Role::Client(client) if client.has_used_up_numbers() => {
+            Role::Client(client) if is_worn || client.has_used_up_numbers() => {
                 self.close(now, id, DownReason::NumbersUsedUp);
             }
             Role::Client(_) => self.scan_slots(now, id, app),
@@ -142,13 +142,14 @@ impl<R: Route> Endpoint<R> {
                 return;
             };
             let (requests, counters) = (&mut self.requests, &mut self.counters);
-            match client.scan_slot(now, slot, &to, probe_max, requests, counters) {
+            let scanned = client.scan_slot(now, slot, &to, probe_max, requests, counters);
+            match scanned {
                 SlotScan::End => return,
                 SlotScan::Quiet => {}
                 SlotScan::Expired(ended) => self.complete(now, id.index, ended, app),
-                SlotScan::Probe(probe) => {
-                    let drops = &mut self.counters.stats.drops;
-                    self.control.push(probe, drops);
+                SlotScan::Probe(header) => {
+                    let probe = session.control(&header, &[]);
+                    self.control.push(probe, &mut self.counters.stats.drops);
                 }
                 SlotScan::TimedOut { sent_at, rto } => {
                     let out = &mut Output::new(&mut self.control, &mut self.counters.stats);

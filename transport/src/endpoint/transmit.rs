@@ -15,15 +15,26 @@ impl<R: Route> Endpoint<R> {
     pub fn poll_transmit_by(&mut self, clock: &impl Clock, tx: &mut TxBatch<R>) -> Transmit {
         let before = tx.len();
         self.memory.begin_epoch();
-        self.fast_path.transmit(tx);
-        self.control.transmit(tx);
-        self.transmit_answers(clock, tx);
-        self.requests.release_departures(clock.now());
-        self.transmit_requests(clock, tx);
-        let count = tx.len() - before;
+        let count = if self.sessions.has_keys() {
+            self.control.transmit(tx);
+            let count = tx.len() - before;
+            count + self.transmit_sealed(clock, tx)
+        } else {
+            self.fast_path.transmit(tx);
+            self.control.transmit(tx);
+            self.transmit_messages(clock, tx);
+            tx.len() - before
+        };
         self.counters.stats.packets_sent += count as u64;
         let flush_first = self.requests.need_flush(&self.memory) || self.memory.needs_flush();
         Transmit { count, flush_first }
+    }
+
+    /// Answers and requests.
+    pub(super) fn transmit_messages(&mut self, clock: &impl Clock, tx: &mut TxBatch<R>) {
+        self.transmit_answers(clock, tx);
+        self.requests.release_departures(clock.now());
+        self.transmit_requests(clock, tx);
     }
 
     /// The server ends' answers, in the order of the packets that they answer.

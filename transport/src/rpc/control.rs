@@ -4,14 +4,33 @@ use std::collections::VecDeque;
 
 use crate::backend::{Route, TxBatch};
 use crate::stats::Drops;
-use crate::wire::{Body, Header, Seed};
+use crate::wire::{Header, Seed, seal_control};
+use trine_seal::Sealer;
 
-/// A packet of a handshake, a teardown, a keepalive or a probe.
+/// The longest packet of a handshake, a teardown, a keepalive or a probe: a sealed CONNECT with the longest key id.
+const PACKET_BYTES_MAX: usize = 192;
+
+/// A packet of a handshake, a teardown, a keepalive or a probe, as it will be sent.
 pub(crate) struct Control<R> {
-    pub(crate) route: R,
-    pub(crate) header: Header,
-    pub(crate) seed: Seed,
-    pub(crate) body: Option<Body>,
+    route: R,
+    len: usize,
+    bytes: [u8; PACKET_BYTES_MAX],
+}
+
+impl<R: Route> Control<R> {
+    /// A packet with this header and body.
+    pub(crate) fn new(route: R, header: &Header, seed: Seed, body: &[u8]) -> Self {
+        let mut bytes = [0; PACKET_BYTES_MAX];
+        let len = header.write_packet(seed, None, body, &mut bytes);
+        Self { route, len, bytes }
+    }
+
+    /// The same, sealed.
+    pub(crate) fn sealed(route: R, header: &Header, body: &[u8], sealer: &mut Sealer) -> Self {
+        let mut bytes = [0; PACKET_BYTES_MAX];
+        let len = seal_control(sealer, header, body, &mut bytes);
+        Self { route, len, bytes }
+    }
 }
 
 /// A bounded queue of control packets.
@@ -21,7 +40,7 @@ pub(crate) struct ControlQueue<R> {
 }
 
 /// Control packets for which there is room from the start.
-const ROOM_AT_FIRST: usize = 256;
+const ROOM_AT_FIRST: usize = 64;
 
 impl<R: Route> ControlQueue<R> {
     pub(crate) fn new(limit: usize) -> Self {
@@ -45,10 +64,9 @@ impl<R: Route> ControlQueue<R> {
             let Some(packet) = self.queue.pop_front() else {
                 return;
             };
-            let body = packet.body.as_deref().unwrap_or(&[]);
-            let header = &packet.header;
-            let len = header.write_packet(packet.seed, None, body, tx.next_room());
-            tx.push_written(packet.route, len);
+            let room = tx.next_room();
+            room[..PACKET_BYTES_MAX].copy_from_slice(&packet.bytes);
+            tx.push_written(packet.route, packet.len);
         }
     }
 

@@ -46,7 +46,7 @@ impl<R: Route> FastPath<R> {
         if self.waiting.is_empty() {
             return;
         }
-        if self.taken == 0 && tx.is_empty() && tx.capacity() == self.waiting.capacity() {
+        if self.taken == 0 && tx.is_empty() && tx.room() == self.waiting.capacity() {
             return std::mem::swap(&mut self.waiting, tx);
         }
         while let Some(item) = self.waiting.get(self.taken).filter(|_| !tx.is_full()) {

@@ -1,5 +1,7 @@
 //! The server's side of the handshake: nothing is remembered before the cookie has come back.
 
+use super::half_open::Wanted;
+use super::seal::Seal;
 use super::{
     DownReason, Ended, Event, Handshake, Holder, Identity, Input, Output, Role, Session, SessionId,
     Sessions, State, Terms,
@@ -9,8 +11,8 @@ use crate::config::{MTU_MIN, SLOTS_MAX};
 use crate::rpc::ServerEnd;
 use crate::time::Instant;
 use crate::wire::{
-    Accept, BadTerm, Connect, Cookie, Header, Packet, PacketType, Probe, Refuse, RefuseReason,
-    RequestNumber, Seed, VERSION,
+    Accept, BadTerm, Connect, Cookie, Features, Header, Packet, PacketType, Probe, Refuse,
+    RefuseReason, RequestNumber, Seed, VERSION,
 };
 
 impl<R: Route> Sessions<R> {
@@ -23,26 +25,29 @@ impl<R: Route> Sessions<R> {
         holder_of: impl FnOnce(&R) -> Holder,
         out: &mut Output<'_, R>,
     ) -> Option<Ended> {
-        let connect = self.wanted_session(now, packet, route, out)?;
-        let holder = holder_of(&route);
-        self.accept(now, route, &connect, holder, out)
+        let (connect, after) = self.wanted_session(now, packet, route, out)?;
+        match self.consider_keys(now, route, &connect, after, out) {
+            Wanted::Done => None,
+            Wanted::Unsealed => self.accept(now, route, &connect, holder_of(&route), out),
+        }
     }
 
     /// The session that a CONNECT asks for, if it is to be made. All else is answered here.
-    fn wanted_session(
+    fn wanted_session<'a>(
         &mut self,
         now: Instant,
-        packet: &Packet<'_>,
+        packet: &Packet<'a>,
         route: R,
         out: &mut Output<'_, R>,
-    ) -> Option<Connect> {
+    ) -> Option<(Connect, &'a [u8])> {
         if !packet.verify(Seed::NONE) {
             out.stats.drops.checksum += 1;
             return None;
         }
         // A nonce of 0 names no session, so the answer could not be told from others.
-        let connect = Connect::read(packet.payload).filter(|connect| connect.nonce != 0);
-        let Some(connect) = connect else {
+        let connect = Connect::read(packet.payload);
+        let connect = connect.filter(|(connect, _)| connect.nonce != 0);
+        let Some((connect, after)) = connect else {
             out.stats.drops.handshake += 1;
             return None;
         };
@@ -77,7 +82,7 @@ impl<R: Route> Sessions<R> {
             refuse(route, &connect, RefuseReason::Cluster, ours, out);
             return None;
         }
-        Some(connect)
+        Some((connect, after))
     }
 
     fn send_cookie(&mut self, now: Instant, route: R, connect: &Connect, out: &mut Output<'_, R>) {
@@ -98,30 +103,36 @@ impl<R: Route> Sessions<R> {
         holder: Holder,
         out: &mut Output<'_, R>,
     ) -> Option<Ended> {
-        // Beyond the reserve a privileged caller is like any other of whom nothing is known.
-        let holder = match holder {
-            Holder::Privileged if self.shares.privileged() >= self.settings.sessions_reserved => {
-                Holder::Shared
-            }
-            holder => holder,
-        };
         let terms = self.terms_for(connect);
-        let events_have_room = self.events.len() < 2 * self.settings.sessions;
-        if !self.has_credits_for(&terms, out.stats) || !events_have_room {
-            refuse(route, connect, RefuseReason::Full, 0, out);
-            return None;
-        }
-        let ended = match self.has_room_for(holder) {
-            true => None,
-            false => self.make_room_for(holder, out),
-        };
-        if !self.has_room_for(holder) {
+        let (ended, has_room) = self.make_room(&terms, holder, out);
+        if !has_room {
             refuse(route, connect, RefuseReason::Full, 0, out);
             return ended;
         }
-        let id = self.table.insert(|generation| Session {
+        let Some(id) = self.insert_server(now, now, route, connect, terms) else {
+            return ended;
+        };
+        let opened = self.table[id.index].go(Input::CookieReturned);
+        assert!(opened, "a fresh session cannot open");
+        self.table.name(connect.nonce, id.index);
+        self.enter(id.index, holder, out);
+        self.send_accept(id, out);
+        ended
+    }
+
+    /// Takes an index into use for a server end.
+    pub(super) fn insert_server(
+        &mut self,
+        now: Instant,
+        give_up_at: Instant,
+        route: R,
+        connect: &Connect,
+        terms: Terms,
+    ) -> Option<SessionId> {
+        self.table.insert(|generation| Session {
             generation,
             state: State::Free,
+            is_counted: true,
             route,
             nonce: connect.nonce,
             seed: Seed::of_nonce(connect.nonce).agreed(terms.features),
@@ -133,20 +144,51 @@ impl<R: Route> Sessions<R> {
             terms,
             heard_at: now,
             probe: None,
-            handshake: Handshake::begin(now, now, RequestNumber::default()),
+            handshake: Handshake::begin(now, give_up_at, RequestNumber::default()),
             role: Role::Server(ServerEnd::new(&terms)),
-        });
-        let Some(id) = id else { return ended };
-        let opened = self.table[id.index].go(Input::CookieReturned);
-        assert!(opened, "a fresh session cannot open");
-        self.table.name(connect.nonce, id.index);
-        self.shares.add(id.index, holder);
+            seal: Seal::Off,
+        })
+    }
+
+    /// A server end is established: it counts, and the program hears of it.
+    pub(super) fn enter(&mut self, index: u16, holder: Holder, out: &mut Output<'_, R>) {
+        self.shares.add(index, self.counted_as(holder));
         out.stats.sessions_server += 1;
-        self.rearm(id.index, out.stats);
-        let peer = self.table[id.index].peer_info();
-        self.events.push_back(Event::Accepted { session: id, peer });
-        self.send_accept(id, out);
-        ended
+        self.rearm(index, out.stats);
+        let session = &self.table[index];
+        self.events.push_back(Event::Accepted {
+            session: session.id(index),
+            peer: session.peer_info(),
+        });
+    }
+
+    /// Beyond the reserve a privileged caller is like any other of whom nothing is known.
+    fn counted_as(&self, holder: Holder) -> Holder {
+        match holder {
+            Holder::Privileged if self.shares.privileged() >= self.settings.sessions_reserved => {
+                Holder::Shared
+            }
+            holder => holder,
+        }
+    }
+
+    /// Whether `holder` may have a session with these terms. If need be, another session gives way, which is returned.
+    pub(super) fn make_room(
+        &mut self,
+        terms: &Terms,
+        holder: Holder,
+        out: &mut Output<'_, R>,
+    ) -> (Option<Ended>, bool) {
+        let holder = self.counted_as(holder);
+        let events_have_room = self.events.len() < 2 * self.settings.sessions;
+        if !self.has_credits_for(terms, out.stats) || !events_have_room {
+            return (None, false);
+        }
+        let ended = match self.has_room_for(holder) {
+            true => None,
+            false => self.make_room_for(holder, out),
+        };
+        (ended, self.has_room_for(holder))
     }
 
     /// Whether `holder` may have another session: the reserve is not for everybody.
@@ -165,24 +207,26 @@ impl<R: Route> Sessions<R> {
     /// hear that: a caller that does not answer must not keep its place.
     fn make_room_for(&mut self, holder: Holder, out: &mut Output<'_, R>) -> Option<Ended> {
         let index = self.shares.gives_way_to(holder)?;
-        let session = &self.table[index];
-        let (route, remote, nonce) = (session.route, session.remote, session.nonce);
-        let ended = self.end(index, Input::GiveWay, DownReason::GaveWay, out)?;
-        out.stats.sessions_gave_way += 1;
+        let token = RequestNumber::token(self.secret.draw());
+        let session = &mut self.table[index];
         let body = Probe {
             sender_session: index,
-            nonce,
+            nonce: session.nonce,
         };
         let header = Header {
-            request: RequestNumber::token(self.secret.draw()),
-            ..Header::new(PacketType::Disconnect, remote)
+            request: token,
+            ..Header::new(PacketType::Disconnect, session.remote)
         };
-        out.send(route, header, Seed::NONE, Some(body.write()));
+        // Made now: with the session its keys go.
+        let farewell = session.control(&header, &body.write());
+        let ended = self.end(index, Input::GiveWay, DownReason::GaveWay, out)?;
+        out.stats.sessions_gave_way += 1;
+        out.push(farewell);
         Some(ended)
     }
 
     /// The smaller of both wishes.
-    fn terms_for(&self, connect: &Connect) -> Terms {
+    pub(super) fn terms_for(&self, connect: &Connect) -> Terms {
         let own = self.settings.terms;
         let credits = own.credits.min(connect.credits);
         // A request whose handler has not answered keeps a credit. With more slots than credits
@@ -191,7 +235,7 @@ impl<R: Route> Sessions<R> {
         Terms {
             credits,
             slots: own.slots.min(connect.slots).min(slots_max),
-            features: own.features.and(connect.features),
+            features: own.features.and(connect.features).without(Features::SEALED),
             mtu: own.mtu.min(connect.mtu),
         }
     }
@@ -199,20 +243,28 @@ impl<R: Route> Sessions<R> {
     /// A CONNECT whose ACCEPT was lost or is under way.
     fn accept_again(&mut self, index: u16, route: R, connect: &Connect, out: &mut Output<'_, R>) {
         let session = &self.table[index];
-        if session.route != route
-            || session.remote != connect.client_session
-            || session.state != State::Open
-        {
-            out.stats.drops.handshake += 1;
-            return;
+        let is_same = session.route == route && session.remote == connect.client_session;
+        match session.state {
+            State::HalfOpen if is_same => self.accept_half_again(index, out),
+            // The client of a sealed session has its ACCEPT: it has sent a sealed packet.
+            State::Open if is_same && !session.is_sealed() => {
+                self.send_accept(session.id(index), out);
+            }
+            _ => out.stats.drops.handshake += 1,
         }
-        self.send_accept(session.id(index), out);
     }
 
     fn send_accept(&mut self, id: SessionId, out: &mut Output<'_, R>) {
         let session = &self.table[id.index];
-        let terms = session.terms;
-        let accept = Accept {
+        let header = Header::new(PacketType::Accept, session.remote);
+        let accept = self.accept_of(id);
+        out.send(session.route, header, session.seed, Some(accept.write()));
+    }
+
+    /// The ACCEPT of a server end.
+    pub(super) fn accept_of(&self, id: SessionId) -> Accept {
+        let terms = self.table[id.index].terms;
+        Accept {
             server_session: id.index,
             credits: terms.credits,
             slots: terms.slots,
@@ -220,13 +272,11 @@ impl<R: Route> Sessions<R> {
             mtu: terms.mtu,
             cluster: self.identity.cluster,
             incarnation: self.identity.incarnation,
-        };
-        let header = Header::new(PacketType::Accept, session.remote);
-        out.send(session.route, header, session.seed, Some(accept.write()));
+        }
     }
 }
 
-fn refuse<R: Route>(
+pub(super) fn refuse<R: Route>(
     route: R,
     connect: &Connect,
     reason: RefuseReason,

@@ -40,6 +40,8 @@ pub struct ConnectParams {
     pub slots: Option<u8>,
     /// How long to try.
     pub timeout: Option<Duration>,
+    /// The incarnation of the server that is meant. A sealed session with another one is refused. 0: any.
+    pub intended: u64,
 }
 
 /// Why `connect` did not even start.
@@ -82,6 +84,14 @@ pub enum ConnectError {
         /// The reason on the wire.
         code: u8,
     },
+    /// The peer takes only sessions that a key seals.
+    KeyRequired,
+    /// The peer does not know the key that this endpoint presented.
+    KeyUnknown,
+    /// The peer knows a key of this name, and it is another one.
+    KeyWrong,
+    /// The peer takes no keys, and this endpoint requires them.
+    NoKeysThere,
     /// The caller took it back with `disconnect`.
     Cancelled,
 }

@@ -1,16 +1,18 @@
 //! The client's side of the handshake: CONNECT, COOKIE, CONNECT again, ACCEPT or REFUSE.
 
+use super::seal::{Attempt, Seal, Sealed};
 use super::{
     ConnectError, ConnectParams, ConnectRefused, Ended, Event, Handshake, Identity, Input, Output,
     Received, Role, Session, SessionId, Sessions, State, Terms,
 };
 use crate::backend::Route;
 use crate::config::{CREDITS_MAX, MTU_MIN, SLOTS_MAX, TIMER_MAX};
+use crate::keys::{OwnKey, Stage};
 use crate::rpc::ClientEnd;
 use crate::time::Instant;
 use crate::wire::{
-    Accept, Connect, Cookie, Header, NO_SESSION, PACKET_OVERHEAD, PacketType, Refuse, RefuseReason,
-    RequestNumber, Seed,
+    Accept, Connect, Cookie, Features, Header, NO_SESSION, PACKET_OVERHEAD, PacketType, Refuse,
+    RefuseReason, RequestNumber, Seed,
 };
 
 impl<R: Route> Sessions<R> {
@@ -40,10 +42,12 @@ impl<R: Route> Sessions<R> {
         }
         let timeout = params.timeout.unwrap_or(self.settings.connect_timeout);
         let nonce = self.secret.draw();
+        let own_key = self.trust.as_ref().and_then(|trust| trust.keys.own.clone());
         let (rto_limits, congestion) = (self.settings.rto_limits, self.settings.congestion.clone());
         let id = self.table.insert(|generation| Session {
             generation,
             state: State::Free,
+            is_counted: true,
             route,
             nonce,
             seed: Seed::of_nonce(nonce),
@@ -58,10 +62,14 @@ impl<R: Route> Sessions<R> {
                 RequestNumber::default(),
             ),
             role: Role::Client(ClientEnd::new(&terms, rto_limits, congestion)),
+            seal: Seal::Off,
         });
         let id = id.ok_or(ConnectRefused::TooManySessions)?;
         let begun = self.table[id.index].go(Input::Connect);
         assert!(begun, "a fresh session cannot connect");
+        if let Some(own) = own_key {
+            self.begin_handshake(id.index, &own, params.intended);
+        }
         out.stats.sessions_client += 1;
         self.send_connect(now, id.index, out);
         Ok(id)
@@ -72,20 +80,27 @@ impl<R: Route> Sessions<R> {
         let session = &mut self.table[index];
         session.handshake.sent_at = now;
         let due = session.handshake.on_sent(now, &self.settings.rto_limits);
-        let connect = Connect {
-            client_session: index,
-            credits: session.terms.credits,
-            slots: session.terms.slots,
-            features: session.terms.features,
-            mtu: session.terms.mtu,
-            nonce: session.nonce,
-            cluster: self.identity.cluster,
-            incarnation: self.identity.incarnation,
-            cookie: session.handshake.cookie,
-        };
+        let mut body = connect_of(index, session, self.identity).write().to_vec();
+        if let Seal::Asked(attempt) = &session.seal
+            && session.state == State::Returning
+        {
+            body.extend_from_slice(&attempt.wish());
+        }
         self.timers.set_if_sooner(u32::from(index), due);
         let header = Header::new(PacketType::Connect, NO_SESSION);
-        out.send(session.route, header, Seed::NONE, Some(connect.write()));
+        out.send_bytes(session.route, &header, Seed::NONE, &body);
+    }
+
+    /// The session is to be sealed. Its first message is made now, and repeated as it is.
+    fn begin_handshake(&mut self, index: u16, own: &OwnKey, intended: u64) {
+        let Some(trust) = &mut self.trust else {
+            return;
+        };
+        let session = &mut self.table[index];
+        session.terms.features = session.terms.features.with_if(true, Features::SEALED);
+        let connect = connect_of(index, session, self.identity);
+        let attempt = Attempt::begin(own, &connect, intended, &mut trust.rng);
+        session.seal = Seal::Asked(Box::new(attempt));
     }
 
     /// The server wants a proof that we receive its packets at our address.
@@ -112,15 +127,22 @@ impl<R: Route> Sessions<R> {
     /// The session is established. False if the packet does not belong here.
     pub(crate) fn on_accept(&mut self, rx: &Received<'_>, out: &mut Output<'_, R>) -> bool {
         let accept = Accept::read(rx.packet.payload);
-        let Some(accept) = accept.filter(|accept| accept_fits(accept, &rx.terms)) else {
+        let fitting = accept.filter(|(accept, _)| accept_fits(accept, &rx.terms));
+        let Some((accept, message)) = fitting else {
             out.stats.drops.handshake += 1;
             return false;
         };
         let index = rx.session.index;
-        if !self.table[index].go(Input::Accept) {
+        if self.table[index].state.after(Input::Accept).is_none() {
             out.stats.drops.wrong_state += 1;
             return false;
         }
+        let Some(sealed) = self.sealed_by(rx.now, index, &accept, message) else {
+            out.stats.drops.handshake += 1;
+            return false;
+        };
+        let opened = self.table[index].go(Input::Accept);
+        assert!(opened, "asked above");
         let terms = Terms {
             credits: accept.credits,
             slots: accept.slots,
@@ -140,13 +162,43 @@ impl<R: Route> Sessions<R> {
         if let Some(client) = session.client() {
             client.set_terms(&terms);
         }
-        let peer = session.peer_info();
+        session.seal = Seal::Off;
+        if let Some(sealed) = sealed {
+            session.seal(index, sealed);
+            // The server believes the handshake once a sealed packet has come.
+            self.ping(rx.now, index, out);
+        }
+        let peer = self.table[index].peer_info();
         self.rearm(index, out.stats);
         self.events.push_back(Event::Connected {
             session: rx.session,
             peer,
         });
         true
+    }
+
+    /// The keys that an ACCEPT brings, if it must bring some: `Some(None)` for a session that is not sealed. `None` if it
+    /// is not to be believed.
+    fn sealed_by(
+        &mut self,
+        now: Instant,
+        index: u16,
+        accept: &Accept,
+        message: &[u8],
+    ) -> Option<Option<Sealed>> {
+        let session = &mut self.table[index];
+        let Seal::Asked(attempt) = &mut session.seal else {
+            return Some(None);
+        };
+        if accept.features.has(Features::SEALED) {
+            return attempt.finish(now, accept, message).ok().map(Some);
+        }
+        let stage = self.trust.as_ref().map(|trust| trust.keys.stage);
+        if stage == Some(Stage::Require) {
+            session.handshake.obstacle = Some(ConnectError::NoKeysThere);
+            return None;
+        }
+        Some(None)
     }
 
     /// The server will not have us.
@@ -159,10 +211,6 @@ impl<R: Route> Sessions<R> {
             out.stats.drops.handshake += 1;
             return None;
         };
-        if !self.table[rx.session.index].go(Input::Refuse) {
-            out.stats.drops.wrong_state += 1;
-            return None;
-        }
         let reason = match refuse.reason {
             // The version has four bits on the wire.
             RefuseReason::Version => ConnectError::VersionMismatch {
@@ -176,8 +224,21 @@ impl<R: Route> Sessions<R> {
                 term,
                 nearest: refuse.detail,
             },
+            RefuseReason::KeyRequired => ConnectError::KeyRequired,
+            RefuseReason::KeyUnknown => ConnectError::KeyUnknown,
+            RefuseReason::KeyWrong => ConnectError::KeyWrong,
             RefuseReason::Unknown(code) => ConnectError::OtherReason { code },
         };
+        let session = &mut self.table[rx.session.index];
+        if matches!(session.seal, Seal::Asked(_)) && session.state != State::Open {
+            // Nothing authenticates a REFUSE: it ends no attempt that may succeed, and explains one that does not.
+            session.handshake.obstacle = Some(reason);
+            return None;
+        }
+        if !session.go(Input::Refuse) {
+            out.stats.drops.wrong_state += 1;
+            return None;
+        }
         Some(self.end_connect(rx.session.index, reason, out))
     }
 
@@ -209,6 +270,21 @@ impl<R> Session<R> {
         {
             client.on_handshake_rtt(now.saturating_since(handshake.sent_at));
         }
+    }
+}
+
+/// The wish for a session.
+fn connect_of<R>(index: u16, session: &Session<R>, identity: Identity) -> Connect {
+    Connect {
+        client_session: index,
+        credits: session.terms.credits,
+        slots: session.terms.slots,
+        features: session.terms.features,
+        mtu: session.terms.mtu,
+        nonce: session.nonce,
+        cluster: identity.cluster,
+        incarnation: identity.incarnation,
+        cookie: session.handshake.cookie,
     }
 }
 

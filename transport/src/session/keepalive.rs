@@ -4,6 +4,7 @@
 //! the failure timeout. Any other packet may be the replay of a dead peer's. Slow answers never count. A process
 //! that was paused asks again first.
 
+use super::half_open::send_reset;
 use super::{DownReason, Ended, Input, Output, Probing, Received, Role, Sessions, State};
 use crate::backend::Route;
 use crate::config::KEEPALIVES_PER_SECOND;
@@ -33,7 +34,7 @@ impl<R: Route> Sessions<R> {
             request: token,
             ..Header::new(PacketType::Ping, session.remote)
         };
-        out.send(session.route, header, Seed::NONE, Some(body));
+        out.push(session.control(&header, &body));
     }
 
     /// A request's timer has fired and nothing came since it was sent: has the peer forgotten us?
@@ -117,18 +118,25 @@ impl<R: Route> Sessions<R> {
             return;
         };
         let header = &packet.header;
-        let Some(session) = self
-            .table
-            .at(header.session)
-            .filter(|s| s.nonce == probe.nonce && s.route == route && s.state != State::Closing)
-        else {
+        let known = self.table.at(header.session);
+        let Some(session) = known.filter(|s| s.nonce == probe.nonce && s.route == route) else {
             return reset(route, probe.sender_session, header.request, out);
         };
+        if session.is_sealed() && !packet.is_opened() {
+            out.stats.drops.forged += 1;
+            return;
+        }
+        if session.state == State::Closing {
+            return match session.sealed() {
+                Some(sealed) => send_reset(route, &probe, header.request, &sealed.reset, out),
+                None => reset(route, probe.sender_session, header.request, out),
+            };
+        }
         let answer = Header {
             request: header.request,
             ..Header::new(PacketType::Pong, probe.sender_session)
         };
-        out.send(route, answer, session.seed, None);
+        out.push(session.control(&answer, &[]));
     }
 
     /// A sign of life, if it answers the PING that is out: one from before may be a replay.
@@ -162,6 +170,13 @@ impl<R: Route> Sessions<R> {
             out.stats.drops.no_session += 1;
             return None;
         };
+        let (nonce, number) = (session.nonce, token.bits());
+        if let Some(sealed) = session.sealed()
+            && !sealed.reset.is_good(nonce, number, packet.payload)
+        {
+            out.stats.drops.forged += 1;
+            return None;
+        }
         let expected = match session.state {
             State::Open => session.probe.map(|probe| probe.token),
             State::Closing => Some(session.handshake.token),
@@ -182,8 +197,10 @@ pub(super) fn read_probe(packet: &Packet<'_>, stats: &mut EndpointStats) -> Opti
         return None;
     }
     let probe = Probe::read(packet.payload);
+    // Only a sealed one names its key.
+    let probe = probe.filter(|(_, key)| packet.is_opened() || key.is_empty());
     stats.drops.handshake += u64::from(probe.is_none());
-    probe
+    probe.map(|(probe, _)| probe)
 }
 
 /// Says that the peer's session is not known here.

@@ -6,9 +6,11 @@
 mod accept;
 mod api;
 mod connect;
+mod half_open;
 mod keepalive;
 mod peer;
 mod rtt;
+mod seal;
 mod secret;
 mod shares;
 mod state;
@@ -31,14 +33,17 @@ pub(crate) use timers::Timer;
 
 use std::collections::VecDeque;
 
+use self::half_open::Trust;
 use self::secret::Secret;
 use self::shares::Shares;
 use self::state::{Input, State};
 use self::table::{Handshake, Probing, SessionTable};
 use crate::backend::Route;
+use crate::config::HALF_OPEN_MAX;
 use crate::congestion::Congestion;
+use crate::keys::KeyId;
 use crate::rpc::{Control, ControlQueue};
-use crate::stats::EndpointStats;
+use crate::stats::{Drops, EndpointStats};
 use crate::time::Duration;
 use crate::timing_wheel::TimingWheel;
 use crate::wire::{Body, Header, Seed};
@@ -49,6 +54,8 @@ pub(crate) struct Sessions<R: Route> {
     shares: Shares,
     identity: Identity,
     secret: Secret,
+    /// Only where sessions may be sealed.
+    trust: Option<Box<Trust>>,
     settings: SessionSettings,
     /// An entry per session, by index.
     timers: TimingWheel,
@@ -89,13 +96,21 @@ impl<'a, R: Route> Output<'a, R> {
         Self { control, stats }
     }
 
+    /// Where dropped packets are counted.
+    pub(crate) fn count_drops(&mut self) -> &mut Drops {
+        &mut self.stats.drops
+    }
+
     fn send(&mut self, route: R, header: Header, seed: Seed, body: Option<Body>) {
-        let packet = Control {
-            route,
-            header,
-            seed,
-            body,
-        };
+        let body = body.as_deref().unwrap_or(&[]);
+        self.send_bytes(route, &header, seed, body);
+    }
+
+    fn send_bytes(&mut self, route: R, header: &Header, seed: Seed, body: &[u8]) {
+        self.push(Control::new(route, header, seed, body));
+    }
+
+    fn push(&mut self, packet: Control<R>) {
         self.control.push(packet, &mut self.stats.drops);
     }
 }
@@ -108,7 +123,8 @@ impl<R: Route> Sessions<R> {
             shares: Shares::default(),
             identity,
             secret: Secret::new(seed),
-            timers: TimingWheel::new(settings.sessions, precision_ns),
+            trust: None,
+            timers: TimingWheel::new(settings.sessions + HALF_OPEN_MAX, precision_ns),
             events: VecDeque::with_capacity(settings.sessions.min(EVENTS_AT_FIRST)),
             settings,
         }
@@ -162,6 +178,28 @@ impl<R: Route> Sessions<R> {
         &mut self.table[index]
     }
 
+    /// The session whose packets have this mark, if it is not over.
+    #[inline]
+    pub(crate) fn marked(&mut self, mark: u32) -> Option<&mut Session<R>> {
+        let index = mark as u16;
+        let session = self.table.at(index)?;
+        session.has_mark(index, mark).then_some(session)
+    }
+
+    /// The key that the peer of an established session has proven to hold.
+    pub(crate) fn key(&self, id: SessionId) -> Option<KeyId> {
+        self.get(id).filter(|session| session.is_open())?.key()
+    }
+
+    /// Established sessions whose peers have proven a key that `is_over`.
+    pub(crate) fn of_keys(&self, is_over: impl Fn(&KeyId) -> bool) -> Vec<SessionId> {
+        self.table
+            .open()
+            .filter(|(_, session)| session.key().is_some_and(|key| is_over(&key)))
+            .map(|(index, session)| session.id(index))
+            .collect()
+    }
+
     /// The other end of an established session.
     pub(crate) fn peer(&self, id: SessionId) -> Option<PeerInfo<R>> {
         let session = self.get(id).filter(|session| session.is_open())?;
@@ -183,6 +221,11 @@ impl<R: Route> Sessions<R> {
     #[inline]
     pub(crate) fn prefetch_slot(&self, index: u16, slot: u8) {
         self.table.prefetch_slot(index, slot);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn half_open(&self) -> usize {
+        self.table.half_open()
     }
 
     #[cfg(test)]

@@ -6,6 +6,7 @@
 //!    ^  \                                  ^ |              |  |
 //!    |   \  Cookie came back (server)      +-+ Cookie       |  | Close
 //!    |    +-----------------------------------------> Open  |  v
+//!    |\__ KeyShown (server) ----> HalfOpen ------^     Proven
 //!    +--- Refused, GaveUp, Lost, PeerClosed, GiveWay -------+ Closing
 //! ```
 
@@ -18,6 +19,8 @@ pub(crate) enum State {
     Asking,
     /// A client has sent CONNECT with the server's cookie.
     Returning,
+    /// A client has shown that it knows a key, and a server has answered. The client may be a replay.
+    HalfOpen,
     /// Requests may flow.
     Open,
     /// This side has sent DISCONNECT and waits for the answer.
@@ -31,6 +34,10 @@ pub(crate) enum Input {
     Connect,
     /// A CONNECT with a good cookie has come.
     CookieReturned,
+    /// A CONNECT with a good cookie has come, and the handshake of a key.
+    KeyShown,
+    /// A packet has come that the session's keys sealed.
+    Proven,
     /// COOKIE has come.
     Cookie,
     /// ACCEPT has come.
@@ -61,6 +68,9 @@ impl State {
         Some(match (self, input) {
             (S::Free, I::Connect) => S::Asking,
             (S::Free, I::CookieReturned) => S::Open,
+            (S::Free, I::KeyShown) => S::HalfOpen,
+            (S::HalfOpen, I::Proven) => S::Open,
+            (S::HalfOpen, I::Silence) => S::Free,
             (S::Asking | S::Returning, I::Cookie) => S::Returning,
             (S::Returning, I::Accept) => S::Open,
             (S::Asking | S::Returning, I::Refuse | I::Close | I::Silence) => S::Free,
@@ -79,16 +89,19 @@ impl State {
 mod tests {
     use super::*;
 
-    const STATES: [State; 5] = [
+    const STATES: [State; 6] = [
         State::Free,
         State::Asking,
         State::Returning,
+        State::HalfOpen,
         State::Open,
         State::Closing,
     ];
-    const INPUTS: [Input; 12] = [
+    const INPUTS: [Input; 14] = [
         Input::Connect,
         Input::CookieReturned,
+        Input::KeyShown,
+        Input::Proven,
         Input::Cookie,
         Input::Accept,
         Input::Refuse,
@@ -116,18 +129,20 @@ mod tests {
             table = table.trim_end().to_string() + "\n";
         }
         let expected = "\
-Connect        Asking    -         -         -         -
-CookieReturned Open      -         -         -         -
-Cookie         -         Returning Returning -         -
-Accept         -         -         Open      -         -
-Refuse         -         Free      Free      -         -
-Close          -         Free      Free      Closing   -
-PeerClosed     -         -         -         Free      Free
-CloseConfirmed -         -         -         -         Free
-Reset          -         -         -         Free      Free
-Silence        -         Free      Free      Free      Free
-Violation      -         -         -         Free      -
-GiveWay        -         -         -         Free      Free
+Connect        Asking    -         -         -         -         -
+CookieReturned Open      -         -         -         -         -
+KeyShown       HalfOpen  -         -         -         -         -
+Proven         -         -         -         Open      -         -
+Cookie         -         Returning Returning -         -         -
+Accept         -         -         Open      -         -         -
+Refuse         -         Free      Free      -         -         -
+Close          -         Free      Free      -         Closing   -
+PeerClosed     -         -         -         -         Free      Free
+CloseConfirmed -         -         -         -         -         Free
+Reset          -         -         -         -         Free      Free
+Silence        -         Free      Free      Free      Free      Free
+Violation      -         -         -         -         Free      -
+GiveWay        -         -         -         -         Free      Free
 ";
         assert_eq!(table, expected);
         let protocol = include_str!("../../PROTOCOL.md");

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::seal::Seal;
 use super::state::{Input, State};
-use super::{Identity, Peer, PeerInfo, RtoLimits, SessionId, Terms};
+use super::{ConnectError, Identity, Peer, PeerInfo, RtoLimits, SessionId, Terms};
 use crate::backend::Route;
-use crate::config::{ENDED_NONCES_MAX, SESSIONS_CACHED};
+use crate::config::{ENDED_NONCES_MAX, HALF_OPEN_MAX, SESSIONS_CACHED, SESSIONS_MAX};
 use crate::prefetch::prefetch;
 use crate::rpc::{ClientEnd, ServerEnd};
 use crate::time::Instant;
@@ -24,6 +25,8 @@ pub(crate) struct Session<R> {
     /// The session's index at the peer. Means nothing before `Open`.
     pub(super) remote: u16,
     pub(super) state: State,
+    /// False while it is half open.
+    pub(super) is_counted: bool,
     pub(super) terms: Terms,
     pub(super) route: R,
     /// When a packet last came that only a living peer can have sent: one that moved a request on,
@@ -38,6 +41,8 @@ pub(crate) struct Session<R> {
     pub(super) peer: Identity,
     /// Retransmission of CONNECT and DISCONNECT. Means nothing while `Open`.
     pub(super) handshake: Handshake,
+    /// The keys of a sealed session.
+    pub(super) seal: Seal,
 }
 
 /// Which end this is. Both live in the table itself: a box would cost each packet a cache line.
@@ -72,6 +77,8 @@ pub(super) struct Handshake {
     pub(super) attempts: u8,
     pub(super) cookie: u64,
     pub(super) token: RequestNumber,
+    /// What the server is said to have against a sealed session. Anybody may have said it.
+    pub(super) obstacle: Option<ConnectError>,
 }
 
 impl Handshake {
@@ -84,6 +91,7 @@ impl Handshake {
             attempts: 0,
             cookie: 0,
             token,
+            obstacle: None,
         }
     }
 
@@ -195,8 +203,10 @@ pub(super) struct SessionTable<R> {
     /// Oldest first, so that an index rests before it is used again.
     free: VecDeque<u16>,
     limit: usize,
-    /// Sum of the credits of all sessions in use.
+    /// Sum of the credits of all sessions in use but the half-open ones.
     credits: u64,
+    /// Sessions that are in use and do not count yet.
+    half_open: usize,
     /// The server ends by nonce: a CONNECT that comes twice finds its session.
     by_nonce: BTreeMap<u64, u16>,
     /// Nonces of server ends that are over and whose cookies may still be good.
@@ -210,13 +220,20 @@ impl<R: Route> SessionTable<R> {
             free: VecDeque::new(),
             limit,
             credits: 0,
+            half_open: 0,
             by_nonce: BTreeMap::new(),
             ended_nonces: BTreeSet::new(),
         }
     }
 
     pub(super) fn has_room(&self) -> bool {
-        !self.free.is_empty() || self.sessions.len() < self.limit
+        let used = self.sessions.len() - self.free.len();
+        used - self.half_open < self.limit
+    }
+
+    /// Indexes that there may be: half-open sessions have some beyond the limit.
+    fn indexes_max(&self) -> usize {
+        (self.limit + HALF_OPEN_MAX).min(SESSIONS_MAX)
     }
 
     /// Takes an index into use. `make` gets the new session's generation.
@@ -227,10 +244,10 @@ impl<R: Route> SessionTable<R> {
             *place = make(generation);
             return Some(self.opened(index, generation));
         }
-        if self.sessions.len() == self.limit {
+        if self.sessions.len() == self.indexes_max() {
             return None;
         }
-        // The limit is at most SESSIONS_MAX, so the index has 16 bits.
+        // There are at most SESSIONS_MAX, so the index has 16 bits.
         let index = self.sessions.len() as u16;
         self.sessions.push(make(0));
         Some(self.opened(index, 0))
@@ -241,6 +258,22 @@ impl<R: Route> SessionTable<R> {
         SessionId { index, generation }
     }
 
+    /// The session at an index, which is fresh, does not count until it is [proven](Self::prove).
+    pub(super) fn set_half_open(&mut self, index: u16) {
+        let session = &mut self.sessions[usize::from(index)];
+        session.is_counted = false;
+        self.credits -= u64::from(session.terms.credits);
+        self.half_open += 1;
+    }
+
+    /// A half-open session counts from now on.
+    pub(super) fn prove(&mut self, index: u16) {
+        let session = &mut self.sessions[usize::from(index)];
+        session.is_counted = true;
+        self.credits += u64::from(session.terms.credits);
+        self.half_open -= 1;
+    }
+
     /// Gives an index back, and the session's end to the caller.
     pub(super) fn release(&mut self, index: u16) -> Ended {
         let session = &mut self.sessions[usize::from(index)];
@@ -249,7 +282,12 @@ impl<R: Route> SessionTable<R> {
             "a session was released in the middle of its life"
         );
         session.generation = session.generation.wrapping_add(1);
-        self.credits -= u64::from(session.terms.credits);
+        if session.is_counted {
+            self.credits -= u64::from(session.terms.credits);
+        } else {
+            self.half_open -= 1;
+        }
+        session.seal = Seal::Off;
         if self.by_nonce.get(&session.nonce) == Some(&index) {
             self.by_nonce.remove(&session.nonce);
         }
@@ -347,6 +385,20 @@ impl<R: Route> SessionTable<R> {
             Role::Server(server) => server.prefetch_slot(slot),
             Role::Client(client) => client.prefetch_slot(slot),
         }
+    }
+
+    /// Established sessions.
+    pub(super) fn open(&self) -> impl Iterator<Item = (u16, &Session<R>)> {
+        // The limit is at most SESSIONS_MAX, so the index has 16 bits.
+        let indexed = self.sessions.iter().enumerate();
+        indexed
+            .filter(|(_, session)| session.is_open())
+            .map(|(index, session)| (index as u16, session))
+    }
+
+    #[cfg(test)]
+    pub(super) fn half_open(&self) -> usize {
+        self.half_open
     }
 
     #[cfg(test)]

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::backend::Route;
 use crate::time::Instant;
-use crate::wire::{Header, Packet, PacketType, Probe, RequestNumber, Seed};
+use crate::wire::{Header, Packet, PacketType, Probe, RequestNumber};
 
 /// The result of closing a session.
 #[must_use]
@@ -65,7 +65,7 @@ impl<R: Route> Sessions<R> {
             ..Header::new(PacketType::Disconnect, session.remote)
         };
         self.timers.set_if_sooner(u32::from(index), due);
-        out.send(session.route, header, Seed::NONE, Some(body));
+        out.push(session.control(&header, &body));
     }
 
     /// The peer ends the session.
@@ -81,20 +81,26 @@ impl<R: Route> Sessions<R> {
             .table
             .at(index)
             .filter(|s| s.nonce == probe.nonce && s.route == route);
-        let Some(seed) = known.map(|session| session.seed) else {
+        let Some(session) = known else {
             reset(route, probe.sender_session, token, out);
             return None;
         };
-        let ended = self.end(index, Input::PeerClosed, DownReason::PeerDisconnected, out);
-        if ended.is_none() {
-            out.stats.drops.wrong_state += 1;
+        if session.is_sealed() && !packet.is_opened() {
+            out.stats.drops.forged += 1;
             return None;
         }
         let header = Header {
             request: token,
             ..Header::new(PacketType::Disconnected, probe.sender_session)
         };
-        out.send(route, header, seed, None);
+        // Made now: with the session its keys go.
+        let answer = session.control(&header, &[]);
+        let ended = self.end(index, Input::PeerClosed, DownReason::PeerDisconnected, out);
+        if ended.is_none() {
+            out.stats.drops.wrong_state += 1;
+            return None;
+        }
+        out.push(answer);
         ended
     }
 

@@ -46,11 +46,13 @@ impl<R: Route> Sessions<R> {
             State::Asking | State::Returning if handshake.give_up_at <= now => {
                 let gone = session.go(Input::Silence);
                 debug_assert!(gone, "silence ends a handshake");
-                return Timer::Ended(self.end_connect(index, ConnectError::TimedOut, out));
+                let reason = handshake.obstacle.unwrap_or(ConnectError::TimedOut);
+                return Timer::Ended(self.end_connect(index, reason, out));
             }
             State::Asking | State::Returning if handshake.resend_at <= now => {
                 self.send_connect(now, index, out);
             }
+            State::HalfOpen if handshake.give_up_at <= now => self.end_half(index),
             State::Closing if handshake.give_up_at <= now => {
                 let ended = self.end(index, Input::Silence, DownReason::Disconnected, out);
                 return ended.map_or(Timer::Done, Timer::Ended);
@@ -91,6 +93,7 @@ impl<R: Route> Sessions<R> {
         };
         match session.state {
             State::Open => of_end.min(self.keepalive_due(index, stats)),
+            State::HalfOpen => session.handshake.give_up_at,
             State::Asking | State::Returning | State::Closing => of_end
                 .min(session.handshake.resend_at)
                 .min(session.handshake.give_up_at),

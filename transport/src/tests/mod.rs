@@ -13,6 +13,7 @@ mod replays;
 mod scale;
 mod schedules;
 mod script;
+mod sealed;
 mod server_handlers;
 mod shares;
 mod transitions;

@@ -1,9 +1,11 @@
 //! A network of endpoints in one thread: virtual time, seeded faults, an application that counts.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::backend::{Caps, RxBatch, RxPacket, TxBatch};
 use crate::buf::{MsgBuf, Pool, PoolConfig};
+use crate::keys::{Csprng, KeyId, KeyRing, Keys, OwnKey, Psk, Stage};
 use crate::prng::{Prng, Ratio};
 use crate::time::{Duration, Instant};
 use crate::{
@@ -45,6 +47,8 @@ pub(crate) struct Net {
     sent: u64,
     /// All packets to this node go through one slow link.
     pub(crate) bottleneck: Option<Bottleneck>,
+    /// The keys of all nodes.
+    pub(crate) keys: Option<Keys>,
     /// Every wire packet that was sent: (from, to, bytes), while recording.
     pub(crate) recorded: Option<Vec<(u32, u32, Vec<u8>)>>,
 }
@@ -163,7 +167,7 @@ impl App<u32> for TestApp {
         Reply::Now(response)
     }
 
-    fn holder(&self, node: &u32) -> Holder {
+    fn holder(&self, node: &u32, _key: Option<&KeyId>) -> Holder {
         (self.holder)(*node)
     }
 
@@ -173,6 +177,33 @@ impl App<u32> for TestApp {
             result: completion.result,
             response: completion.response.to_vec(),
         });
+    }
+}
+
+/// A key that every node has and knows.
+pub(crate) fn one_key(stage: Stage) -> Keys {
+    let own = key(b"everybody", 7);
+    Keys {
+        stage,
+        ring: Arc::new(Ring(vec![own.clone()])),
+        own: Some(own),
+    }
+}
+
+pub(crate) fn key(name: &[u8], byte: u8) -> OwnKey {
+    OwnKey {
+        id: KeyId::new(name).expect("a short name"),
+        psk: Psk::new([byte; 32]),
+    }
+}
+
+/// The keys that a server knows.
+pub(crate) struct Ring(pub(crate) Vec<OwnKey>);
+
+impl KeyRing for Ring {
+    fn find(&self, key: &KeyId) -> Option<Psk> {
+        let found = self.0.iter().find(|own| own.id == *key)?;
+        Some(found.psk.clone())
     }
 }
 
@@ -210,6 +241,7 @@ impl Net {
             under_way: BTreeMap::new(),
             sent: 0,
             bottleneck: None,
+            keys: None,
             recorded: None,
         };
         for index in 0..nodes {
@@ -222,11 +254,42 @@ impl Net {
         net
     }
 
+    /// Endpoints whose sessions are all sealed, by one key.
+    pub(crate) fn sealed(seed: u64, nodes: usize, config: &Config) -> Self {
+        let mut net = Self::new(seed, 0, config);
+        net.keys = Some(one_key(Stage::Require));
+        for index in 0..nodes {
+            let identity = Identity {
+                cluster: 0,
+                incarnation: index as u64 + 1,
+            };
+            net.add(config, caps(), identity);
+        }
+        net
+    }
+
     /// Adds a node; its route is the index.
     pub(crate) fn add(&mut self, config: &Config, caps: Caps, identity: Identity) -> usize {
         let seed = self.prng.next_u64();
         self.nodes.push(Node::new(config, caps, identity, seed));
-        self.nodes.len() - 1
+        let node = self.nodes.len() - 1;
+        self.set_keys(node);
+        node
+    }
+
+    /// Gives a new node the keys of the network.
+    fn set_keys(&mut self, node: usize) {
+        if let Some(keys) = self.keys.clone() {
+            let rng = self.rng();
+            self.nodes[node].endpoint.set_keys(keys, rng);
+        }
+    }
+
+    /// A generator for a node's ephemeral keys.
+    pub(crate) fn rng(&mut self) -> Csprng {
+        let mut seed = [0; 32];
+        self.prng.fill(&mut seed);
+        Csprng::new(seed)
     }
 
     /// A node's process dies and a new one takes its address.
@@ -241,6 +304,7 @@ impl Net {
             },
             seed,
         );
+        self.set_keys(node);
     }
 
     pub(crate) fn connect(&mut self, from: usize, to: usize) -> SessionId {

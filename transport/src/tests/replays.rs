@@ -13,7 +13,10 @@ fn session_that_ends(s: &mut Script, nonce: u64) -> Connect {
     let cookie = last(s, PacketType::Cookie, Cookie::read).cookie;
     let wish = s.connect_wish(cookie);
     s.connect(cookie);
-    s.index = last(s, PacketType::Accept, Accept::read).server_session;
+    s.index = last(s, PacketType::Accept, |body| {
+        Accept::read(body).map(|(accept, _)| accept)
+    })
+    .server_session;
     s.probe(PacketType::Disconnect, nonce, 1);
     s.expect(&["Disconnected"]);
     wish

@@ -19,12 +19,14 @@ struct Plan {
     corruption: u32,
     config: Config,
     steps: usize,
+    is_sealed: bool,
 }
 
 fn plans() -> impl Strategy<Value = Plan> {
     let faults = (0u32..40, 0u32..20, 0u32..20, 0u32..5);
-    let terms = (1u16..40, 1u8..=64, any::<bool>(), any::<bool>());
-    (any::<u64>(), faults, terms, 1usize..60).prop_map(|(seed, faults, terms, steps)| Plan {
+    let terms = (1u16..40, 1u8..=64, any::<bool>());
+    let all = (any::<u64>(), faults, terms, 1usize..60, any::<bool>());
+    all.prop_map(|(seed, faults, terms, steps, is_sealed)| Plan {
         seed,
         loss: faults.0,
         duplication: faults.1,
@@ -37,6 +39,7 @@ fn plans() -> impl Strategy<Value = Plan> {
             ..Config::default()
         },
         steps,
+        is_sealed,
     })
 }
 
@@ -49,7 +52,11 @@ struct Model {
 }
 
 fn run(plan: &Plan) -> Net {
-    let mut net = Net::new(plan.seed, 2, &plan.config);
+    let mut net = if plan.is_sealed {
+        Net::sealed(plan.seed, 2, &plan.config)
+    } else {
+        Net::new(plan.seed, 2, &plan.config)
+    };
     let mut prng = Prng::new(plan.seed ^ 1);
     let mut model = Model::default();
     let session = net.connected(0, 1);

@@ -96,7 +96,9 @@ impl Script {
         self.connect(0);
         let cookie = self.take_one(PacketType::Cookie, |packet| Cookie::read(packet.payload));
         self.connect(cookie.cookie);
-        let accept = self.take_one(PacketType::Accept, |packet| Accept::read(packet.payload));
+        let accept = self.take_one(PacketType::Accept, |packet| {
+            Accept::read(packet.payload).map(|(accept, _)| accept)
+        });
         self.index = accept.server_session;
     }
 
@@ -141,7 +143,9 @@ impl Script {
             .connect(script.now, PEER, ConnectParams::default())
             .expect("room");
         script.session = Some(session);
-        let connect = script.take_one(PacketType::Connect, |packet| Connect::read(packet.payload));
+        let connect = script.take_one(PacketType::Connect, |packet| {
+            Connect::read(packet.payload).map(|(connect, _)| connect)
+        });
         assert_eq!(connect.cookie, 0);
         script.index = connect.client_session;
         script.nonce = connect.nonce;

@@ -11,8 +11,16 @@ impl Features {
     pub const CUMULATIVE_CREDITS: Self = Self(1);
     /// A packet with more than 256 bytes after its header has the header alone in its checksum.
     pub const HEADER_CHECKSUMS: Self = Self(2);
+    /// Packets are sealed: encrypted, and authenticated by a key that both ends hold.
+    pub const SEALED: Self = Self(4);
     /// None.
     pub const NONE: Self = Self(0);
+
+    /// This set but for `other`.
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
 
     /// What both have.
     #[must_use]
@@ -98,6 +106,12 @@ pub enum RefuseReason {
     Full,
     /// The client wished for a number that no session can have; `detail` is the nearest one that a session can have.
     Terms(BadTerm),
+    /// The server takes only sealed sessions.
+    KeyRequired,
+    /// The server does not know the key that the client named.
+    KeyUnknown,
+    /// The client does not hold the key that it named, or made its handshake for another server.
+    KeyWrong,
     /// This first byte is of a later release.
     Unknown(u8),
 }
@@ -123,6 +137,9 @@ impl RefuseReason {
             Self::Cluster => [2, 0],
             Self::Full => [3, 0],
             Self::Terms(term) => [3, term as u8],
+            Self::KeyRequired => [4, 0],
+            Self::KeyUnknown => [5, 0],
+            Self::KeyWrong => [6, 0],
             Self::Unknown(code) => [code, 0],
         }
     }
@@ -135,6 +152,9 @@ impl RefuseReason {
             [1, _] => Self::Version,
             [2, _] => Self::Cluster,
             [3, _] => Self::Full,
+            [4, _] => Self::KeyRequired,
+            [5, _] => Self::KeyUnknown,
+            [6, _] => Self::KeyWrong,
             [other, _] => Self::Unknown(other),
         }
     }
@@ -176,11 +196,12 @@ impl Connect {
             .put(&self.cookie.to_le_bytes())
     }
 
-    /// `None` unless the length is right. A later version may append fields.
+    /// Reads it, and returns the bytes after it: a wish for a sealed session, or fields of a later version. `None` for a
+    /// wrong length.
     #[must_use]
-    pub fn read(body: &[u8]) -> Option<Self> {
-        let body: &[u8; 40] = body.first_chunk()?;
-        Some(Self {
+    pub fn read(body: &[u8]) -> Option<(Self, &[u8])> {
+        let (body, after) = body.split_first_chunk::<40>()?;
+        let connect = Self {
             client_session: u16_at(body, 0),
             credits: u16_at(body, 2),
             slots: body[4],
@@ -190,7 +211,8 @@ impl Connect {
             cluster: u64_at(body, 16),
             incarnation: u64_at(body, 24),
             cookie: u64_at(body, 32),
-        })
+        };
+        Some((connect, after))
     }
 }
 
@@ -224,11 +246,18 @@ impl Accept {
             .put(&self.incarnation.to_le_bytes())
     }
 
-    /// `None` unless the length is right.
+    /// Reads it, and returns the bytes after it: a handshake's message in a sealed session, otherwise none. `None` for a
+    /// wrong length.
     #[must_use]
-    pub fn read(body: &[u8]) -> Option<Self> {
-        let body: &[u8; 24] = body.try_into().ok()?;
-        Some(Self {
+    pub fn read(body: &[u8]) -> Option<(Self, &[u8])> {
+        let (body, message) = body.split_first_chunk::<24>()?;
+        let accept = Self::of(body);
+        let is_sealed = accept.features.has(Features::SEALED);
+        (is_sealed != message.is_empty()).then_some((accept, message))
+    }
+
+    fn of(body: &[u8; 24]) -> Self {
+        Self {
             server_session: u16_at(body, 0),
             credits: u16_at(body, 2),
             slots: body[4],
@@ -236,7 +265,7 @@ impl Accept {
             mtu: u16_at(body, 6),
             cluster: u64_at(body, 8),
             incarnation: u64_at(body, 16),
-        })
+        }
     }
 }
 
@@ -271,14 +300,16 @@ impl Probe {
             .put(&self.nonce.to_le_bytes())
     }
 
-    /// `None` unless the length is right.
+    /// Reads it, and returns the bytes after it: the id of the key in a sealed session, otherwise none. `None` for a wrong
+    /// length.
     #[must_use]
-    pub fn read(body: &[u8]) -> Option<Self> {
-        let body: &[u8; 16] = body.try_into().ok()?;
-        Some(Self {
+    pub fn read(body: &[u8]) -> Option<(Self, &[u8])> {
+        let (body, key) = body.split_first_chunk::<16>()?;
+        let probe = Self {
             sender_session: u16_at(body, 0),
             nonce: u64_at(body, 8),
-        })
+        };
+        Some((probe, key))
     }
 }
 

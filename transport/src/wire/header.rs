@@ -81,7 +81,7 @@ impl Flags {
     pub const ECN_ECHO: Self = Self(1);
     /// The deadline extension follows the header.
     pub const EXTENSION: Self = Self(2);
-    /// An authentication tag ends the packet; unused in version 1.
+    /// An authentication tag ends the packet. Before a packet is sealed: it has to be.
     pub const TRAILER: Self = Self(4);
     /// In a CREDIT RETURN: the server has seen a hole in the request before the packet that it
     /// answers. In a REQUEST: the client gave up a request of this slot that was sent, and none of
@@ -125,6 +125,11 @@ impl Flags {
 pub struct RequestNumber(pub(super) u64);
 
 impl RequestNumber {
+    /// As a number.
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+
     const BITS: u32 = 48;
     const SLOT_BITS: u32 = 6;
     /// Slots that it can name.
@@ -211,6 +216,7 @@ impl Header {
         let extension_bytes = extension.map_or(0, |_| EXTENSION_BYTES);
         let length = HEADER_BYTES + extension_bytes + payload.len();
         let flags = self.flags.with_if(extension.is_some(), Flags::EXTENSION);
+        let flags = flags.with_if(seed.is_sealed(), Flags::TRAILER);
         let words = Self { flags, ..*self }.words(length);
         let extension = extension.unwrap_or_default();
         let parts = [&extension[..extension_bytes], payload];
@@ -243,7 +249,7 @@ impl Header {
             return self.write_extended(seed, extension, payload, out);
         }
         let length = HEADER_BYTES + payload.len();
-        put_words(out, self.words(length), 0);
+        put_words(out, self.words_with(seed, length), 0);
         seed.complete(payload, out);
         length
     }
@@ -261,9 +267,20 @@ impl Header {
         head.len() + payload.len()
     }
 
+    #[inline(always)]
+    fn words_with(&self, seed: Seed, length: usize) -> Words {
+        let mark = if seed.is_sealed() {
+            u64::from(Flags::TRAILER.0) << 8
+        } else {
+            0
+        };
+        let ([low, high], rest) = self.words(length);
+        ([low | mark, high], rest)
+    }
+
     /// The header up to the checksum. Whole words instead of single fields: this runs once a packet.
     #[inline(always)]
-    fn words(&self, length: usize) -> Words {
+    pub(super) fn words(&self, length: usize) -> Words {
         // A packet is never longer than the MTU, which has 16 bits.
         let low = u64::from(self.version << 4 | self.packet_type as u8)
             | u64::from(self.flags.0) << 8
@@ -375,13 +392,30 @@ pub struct Packet<'a> {
     /// The bytes that follow header and extension.
     pub payload: &'a [u8],
     bytes: &'a [u8],
+    is_opened: bool,
 }
 
 impl Packet<'_> {
-    /// Whether the checksum is right under this seed.
+    /// It was sealed, and has been opened: its session's peer has sent it.
+    pub(crate) fn is_opened(&self) -> bool {
+        self.is_opened
+    }
+
+    /// The same packet, taken out of opened bytes.
+    pub(crate) fn opened(self) -> Self {
+        Self {
+            is_opened: true,
+            ..self
+        }
+    }
+
+    /// Whether it is of the session with this seed: it was opened, or its checksum is right.
     #[must_use]
     #[inline]
     pub fn verify(&self, seed: Seed) -> bool {
+        if self.is_opened {
+            return true;
+        }
         let parts = self.bytes.split_first_chunk::<HEADER_BYTES>();
         parts.is_some_and(|(header, body)| seed.is_sum_of(header, body))
     }
@@ -429,6 +463,7 @@ pub fn split_first(datagram: &[u8]) -> Result<(Packet<'_>, &[u8]), WireError> {
                 deadline_ns: None,
                 payload: body,
                 bytes,
+                is_opened: false,
             },
             rest,
         ));
@@ -444,6 +479,7 @@ pub fn split_first(datagram: &[u8]) -> Result<(Packet<'_>, &[u8]), WireError> {
             deadline_ns,
             payload,
             bytes,
+            is_opened: false,
         },
         rest,
     ))

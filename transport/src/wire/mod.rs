@@ -5,6 +5,7 @@ mod control;
 mod crc;
 mod header;
 mod layout;
+mod sealed;
 mod server_time;
 mod single;
 
@@ -17,6 +18,7 @@ pub use header::{
 pub use layout::{
     CONTROL_BYTES_MAX, EXTENSION_BYTES, HEADER_BYTES, PACKET_OVERHEAD, TRAILER_BYTES,
 };
+pub(crate) use sealed::{Opened, RunSealer, SealedRun, names_session, seal_control, seal_mark};
 pub use server_time::ServerTime;
 pub(crate) use single::{SinglePacket, peek};
 

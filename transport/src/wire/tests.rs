@@ -181,7 +181,7 @@ fn connect() {
         &body,
         "1800 ffff 4000 00000000 0000 000000000000 0000 1d8b4aa9 0b0a20000801c005 8877665544332211 c100000000000000 1c00000000000000 0cc0000000000000",
     );
-    assert_eq!(Connect::read(&body), Some(connect));
+    assert_eq!(Connect::read(&body), Some((connect, &[][..])));
     assert_eq!(Connect::read(&body[1..]), None);
     assert_eq!(HEADER_BYTES + body.len(), CONTROL_BYTES_MAX);
 }
@@ -220,7 +220,7 @@ fn accept() {
         &body,
         "1a00 0b0a 3000 00000000 0000 000000000000 0000 fe294fd9 0e0d100004007805 c100000000000000 5e00000000000000",
     );
-    assert_eq!(Accept::read(&body), Some(accept));
+    assert_eq!(Accept::read(&body), Some((accept, &[][..])));
     assert_eq!(Accept::read(&body[1..]), None);
 }
 
@@ -311,7 +311,7 @@ fn ping_and_disconnect() {
     ] {
         golden(header(packet_type), Seed::NONE, None, &body, expected);
     }
-    assert_eq!(Probe::read(&body), Some(probe));
+    assert_eq!(Probe::read(&body), Some((probe, &[][..])));
     assert_eq!(Probe::read(&body[1..]), None);
 }
 

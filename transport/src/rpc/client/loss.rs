@@ -8,11 +8,10 @@ use super::request::NO_REQUEST;
 use super::{ClientEnd, Ended, Requests};
 use crate::backend::Route;
 use crate::exchange::RpcError;
-use crate::rpc::Control;
 use crate::session::{Peer, Received};
 use crate::stats::{Counters, Drops, EndpointStats, RttHistogram};
 use crate::time::{Duration, Instant};
-use crate::wire::{Flags, RequestNumber, ServerTime};
+use crate::wire::{Flags, Header, RequestNumber, ServerTime};
 use trine_canary as canary;
 
 /// Why packets are retransmitted.
@@ -25,15 +24,15 @@ enum Cause {
 }
 
 /// The result of a slot's scan.
-pub(crate) enum SlotScan<R> {
+pub(crate) enum SlotScan {
     /// There is no such slot.
     End,
     /// Nothing is due.
     Quiet,
     /// The request's deadline has passed.
     Expired(Ended),
-    /// This probe must be sent.
-    Probe(Control<R>),
+    /// A probe with this header must be sent.
+    Probe(Header),
     /// Nothing came since `sent_at`, and the session has this timeout.
     TimedOut { sent_at: Instant, rto: Duration },
 }
@@ -198,7 +197,7 @@ impl ClientEnd {
         probe_interval_max: Duration,
         requests: &mut Requests,
         counters: &mut Counters,
-    ) -> SlotScan<R> {
+    ) -> SlotScan {
         let Some(index) = self.slots.get(slot).map(|slot| slot.request) else {
             return SlotScan::End;
         };

@@ -5,8 +5,8 @@ use super::send_state::NextPacket;
 use super::slots::ClientSlot;
 use super::{ClientEnd, Requests};
 use crate::backend::{Route, TxBatch};
+use crate::rpc::FastPath;
 use crate::rpc::packet::push_data;
-use crate::rpc::{Control, FastPath};
 use crate::session::Peer;
 use crate::stats::EndpointStats;
 use crate::time::{Clock, Duration, Instant};
@@ -160,7 +160,7 @@ impl ClientEnd {
     }
 
     /// Asks for the first response packet of a request that executes. Costs no credit: the last
-    /// request packet's is still in use.
+    /// request packet's is still in use. The caller sends the packet with this header.
     pub(super) fn probe_busy<R: Route>(
         &mut self,
         now: Instant,
@@ -168,7 +168,7 @@ impl ClientEnd {
         to: &Peer<R>,
         interval_max: Duration,
         requests: &mut Requests,
-    ) -> Control<R> {
+    ) -> Header {
         let slot = requests.table[index].slot;
         let send = &mut requests.table[index].send;
         send.on_attempt();
@@ -182,12 +182,7 @@ impl ClientEnd {
         };
         let due = send.due();
         requests.table.watch_at(index, due);
-        Control {
-            route: to.route,
-            header,
-            seed: to.seed,
-            body: None,
-        }
+        header
     }
 }
 

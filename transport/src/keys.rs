@@ -1,0 +1,105 @@
+//! Keys of an endpoint: which of its sessions are sealed, and by what.
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use trine_seal::{Csprng, Psk};
+
+/// Bytes of a [`KeyId`] at most.
+pub const KEY_ID_BYTES_MAX: usize = 48;
+
+/// The name of a key, which a client sends readable for all. What its bytes mean is the program's own matter.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyId {
+    len: u8,
+    bytes: [u8; KEY_ID_BYTES_MAX],
+}
+
+impl KeyId {
+    /// The name with these bytes; `None` if there are none, or more than [`KEY_ID_BYTES_MAX`].
+    #[must_use]
+    pub fn new(name: &[u8]) -> Option<Self> {
+        if name.is_empty() {
+            return None;
+        }
+        let mut bytes = [0; KEY_ID_BYTES_MAX];
+        bytes.get_mut(..name.len())?.copy_from_slice(name);
+        // At most 48.
+        let len = name.len() as u8;
+        Some(Self { len, bytes })
+    }
+}
+
+impl std::ops::Deref for KeyId {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl fmt::Debug for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyId({})", self.escape_ascii())
+    }
+}
+
+/// The keys that a server knows. It is asked in handshakes only.
+pub trait KeyRing: Send + Sync {
+    /// The key of this name. `None` if there is none now.
+    fn find(&self, key: &KeyId) -> Option<Psk>;
+
+    /// Whether handshakes with this key come before others when there are many: those of other members.
+    fn goes_first(&self, key: &KeyId) -> bool {
+        let _ = key;
+        false
+    }
+}
+
+/// A ring without keys, for endpoints that only open sessions.
+#[derive(Copy, Clone, Debug)]
+pub struct NoKeys;
+
+impl KeyRing for NoKeys {
+    fn find(&self, _: &KeyId) -> Option<Psk> {
+        None
+    }
+}
+
+/// Whether sessions without keys are allowed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
+pub enum Stage {
+    /// Sessions with and without keys. This endpoint uses its own key towards peers that take it. Whoever can change
+    /// packets can have that left out.
+    #[default]
+    Accept,
+    /// Only sealed sessions.
+    Require,
+}
+
+/// The key that an endpoint opens its own sessions with.
+#[derive(Clone, Debug)]
+pub struct OwnKey {
+    /// Its name.
+    pub id: KeyId,
+    /// The key.
+    pub psk: Psk,
+}
+
+/// What an endpoint knows of keys.
+#[derive(Clone)]
+pub struct Keys {
+    /// Whether sessions without keys are allowed.
+    pub stage: Stage,
+    /// The keys of callers.
+    pub ring: Arc<dyn KeyRing>,
+    /// This endpoint's own.
+    pub own: Option<OwnKey>,
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let own = self.own.as_ref().map(|own| own.id);
+        write!(f, "Keys {{ stage: {:?}, own: {own:?} }}", self.stage)
+    }
+}

@@ -1,0 +1,308 @@
+//! The server's side of a sealed handshake. A session counts once a packet that its keys sealed has come: until then it
+//! is half open, and it has nothing that others could want.
+
+use std::collections::VecDeque;
+
+use super::seal::{FIRST_PAYLOAD_BYTES, SECOND_PAYLOAD_BYTES, Sealed, Wish, prologue};
+use super::{Ended, Holder, Input, Output, SessionId, Sessions, State};
+use crate::backend::Route;
+use crate::config::{
+    HALF_OPEN_MAX, HANDSHAKE_COST, HANDSHAKE_RESERVE, HANDSHAKE_SHARE, HANDSHAKE_SPAN,
+};
+use crate::keys::{Csprng, KeyId, Keys, Psk, Stage};
+use crate::time::{Duration, Instant};
+use crate::wire::{
+    Connect, Features, Header, PacketType, Probe, RefuseReason, RequestNumber, Seed,
+};
+use trine_seal::{MESSAGE_OVERHEAD, ResetKey, Responder};
+
+/// What an endpoint needs for sealed sessions.
+pub(super) struct Trust {
+    pub(super) keys: Keys,
+    pub(super) rng: Csprng,
+    budget: Budget,
+    /// Half-open sessions, the oldest first. Some may be over.
+    half_open: VecDeque<HalfOpen>,
+}
+
+/// A session whose client has proven nothing yet but that it knows the key's name and once held the key.
+struct HalfOpen {
+    id: SessionId,
+    /// ACCEPT as it was sent. It is repeated as it is: another one would use the handshake's keys twice.
+    accept: Vec<u8>,
+}
+
+impl Trust {
+    pub(super) fn new(keys: Keys, rng: Csprng) -> Self {
+        Self {
+            keys,
+            rng,
+            budget: Budget::default(),
+            half_open: VecDeque::new(),
+        }
+    }
+
+    /// The key of this name: a caller's, or this endpoint's own.
+    fn find(&self, key: &KeyId) -> Option<Psk> {
+        let own = self.keys.own.as_ref().filter(|own| own.id == *key);
+        own.map_or_else(|| self.keys.ring.find(key), |own| Some(own.psk.clone()))
+    }
+}
+
+/// The time that handshakes may take: one part in ten of an event loop's.
+#[derive(Default)]
+struct Budget {
+    left: Duration,
+    at: Instant,
+}
+
+impl Budget {
+    /// Takes the time of a handshake, if there is as much. A part is kept for those that go first.
+    fn take(&mut self, now: Instant, goes_first: bool) -> bool {
+        let earned = now.saturating_since(self.at).as_nanos() / HANDSHAKE_SHARE;
+        self.left = (self.left + Duration::from_nanos(earned)).min(HANDSHAKE_SPAN);
+        self.at = now;
+        let kept = if goes_first {
+            Duration::ZERO
+        } else {
+            HANDSHAKE_RESERVE
+        };
+        if self.left < kept + HANDSHAKE_COST {
+            return false;
+        }
+        self.left -= HANDSHAKE_COST;
+        true
+    }
+}
+
+/// What is to be done about a CONNECT.
+pub(super) enum Wanted {
+    /// An unsealed session.
+    Unsealed,
+    /// Nothing any more.
+    Done,
+}
+
+impl<R: Route> Sessions<R> {
+    /// From now on sessions may, or must, be sealed. Those that are established stay.
+    pub(crate) fn set_keys(&mut self, keys: Keys, rng: Csprng) {
+        match &mut self.trust {
+            Some(trust) => trust.keys = keys,
+            None => self.trust = Some(Box::new(Trust::new(keys, rng))),
+        }
+    }
+
+    /// Whether packets may be sealed at all.
+    #[inline(always)]
+    pub(crate) fn has_keys(&self) -> bool {
+        self.trust.is_some()
+    }
+
+    /// Handles a CONNECT of a sender that has proven its address, as far as keys matter.
+    pub(super) fn consider_keys(
+        &mut self,
+        now: Instant,
+        route: R,
+        connect: &Connect,
+        after: &[u8],
+        out: &mut Output<'_, R>,
+    ) -> Wanted {
+        let Some(trust) = &mut self.trust else {
+            return Wanted::Unsealed;
+        };
+        if !connect.features.has(Features::SEALED) {
+            if trust.keys.stage == Stage::Require {
+                super::accept::refuse(route, connect, RefuseReason::KeyRequired, 0, out);
+                return Wanted::Done;
+            }
+            return Wanted::Unsealed;
+        }
+        let Some(wish) = Wish::read(after) else {
+            out.stats.drops.handshake += 1;
+            return Wanted::Done;
+        };
+        let Some(psk) = trust.find(&wish.key) else {
+            super::accept::refuse(route, connect, RefuseReason::KeyUnknown, 0, out);
+            return Wanted::Done;
+        };
+        let mut payload = [0; FIRST_PAYLOAD_BYTES + MESSAGE_OVERHEAD];
+        let prologue = prologue(connect, &wish.key);
+        let read = Responder::read(&psk, &prologue, &mut trust.rng, wish.message, &mut payload);
+        let intended = read
+            .as_ref()
+            .ok()
+            .and_then(|(_, len)| payload[..*len].try_into().ok());
+        let own = self.identity.incarnation;
+        let is_meant = intended
+            .map(u64::from_le_bytes)
+            .is_some_and(|of| of == 0 || of == own);
+        let Some((responder, _)) = read.ok().filter(|_| is_meant && connect.incarnation != own)
+        else {
+            out.stats.drops.handshake += 1;
+            super::accept::refuse(route, connect, RefuseReason::KeyWrong, 0, out);
+            return Wanted::Done;
+        };
+        if !trust
+            .budget
+            .take(now, trust.keys.ring.goes_first(&wish.key))
+        {
+            // The client asks again.
+            out.stats.handshakes_deferred += 1;
+            return Wanted::Done;
+        }
+        self.open_half(now, route, connect, responder, &psk, wish.key, out);
+        Wanted::Done
+    }
+
+    #[allow(clippy::too_many_arguments)] // all of a handshake
+    fn open_half(
+        &mut self,
+        now: Instant,
+        route: R,
+        connect: &Connect,
+        responder: Responder,
+        psk: &Psk,
+        key: KeyId,
+        out: &mut Output<'_, R>,
+    ) {
+        self.forget_oldest_half();
+        let mut terms = self.terms_for(connect);
+        terms.features = terms
+            .features
+            .with_if(true, Features::SEALED)
+            .without(Features::HEADER_CHECKSUMS);
+        let give_up_at = now + self.settings.failure_timeout;
+        let Some(id) = self.insert_server(now, give_up_at, route, connect, terms) else {
+            super::accept::refuse(route, connect, RefuseReason::Full, 0, out);
+            return;
+        };
+        let body = self.accept_of(id).write();
+        let mut message = [0; SECOND_PAYLOAD_BYTES + MESSAGE_OVERHEAD];
+        let session = &mut self.table[id.index];
+        let begun = session.go(Input::KeyShown);
+        assert!(begun, "a fresh session cannot open");
+        self.table.set_half_open(id.index);
+        let session = &mut self.table[id.index];
+        let Ok((keys, _)) = responder.answer(&body, &mut message) else {
+            self.end_half(id.index);
+            return;
+        };
+        let header = Header::new(PacketType::Accept, connect.client_session);
+        let accept = [&body[..], &message].concat();
+        out.send_bytes(route, &header, Seed::of_nonce(connect.nonce), &accept);
+        session.seal(id.index, Sealed::new(now, &keys, psk, key));
+        self.table.name(connect.nonce, id.index);
+        self.rearm(id.index, out.stats);
+        if let Some(trust) = &mut self.trust {
+            trust.half_open.push_back(HalfOpen { id, accept });
+        }
+    }
+
+    /// A CONNECT has come again, whose ACCEPT was lost or is under way.
+    pub(super) fn accept_half_again(&mut self, index: u16, out: &mut Output<'_, R>) {
+        let session = &self.table[index];
+        let (id, nonce) = (session.id(index), session.nonce);
+        let mut half = self.trust.iter().flat_map(|trust| &trust.half_open);
+        if let Some(half) = half.find(|half| half.id == id) {
+            let header = Header::new(PacketType::Accept, session.remote);
+            out.send_bytes(session.route, &header, Seed::of_nonce(nonce), &half.accept);
+        }
+    }
+
+    /// Makes room for another half-open session.
+    fn forget_oldest_half(&mut self) {
+        let Some(trust) = &mut self.trust else {
+            return;
+        };
+        let table = &self.table;
+        let is_half = |id| {
+            table
+                .get(id)
+                .is_some_and(|session| session.state == State::HalfOpen)
+        };
+        trust.half_open.retain(|half| is_half(half.id));
+        if trust.half_open.len() >= HALF_OPEN_MAX
+            && let Some(oldest) = trust.half_open.pop_front()
+        {
+            self.end_half(oldest.id.index);
+        }
+    }
+
+    /// A half-open session is over. Nobody knew of it.
+    pub(super) fn end_half(&mut self, index: u16) {
+        let ended = self.table[index].go(Input::Silence);
+        assert!(ended, "only a half-open session ends so");
+        self.timers.remove(u32::from(index));
+        // It has received nothing.
+        let _ = self.table.release(index);
+    }
+
+    /// A packet that its keys sealed has come: the session is established. Returns the one that gave way to it, and
+    /// whether it stands.
+    pub(crate) fn on_proven(
+        &mut self,
+        now: Instant,
+        index: u16,
+        holder: Holder,
+        out: &mut Output<'_, R>,
+    ) -> (Option<Ended>, bool) {
+        let terms = self.table[index].terms;
+        let (ended, has_room) = self.make_room(&terms, holder, out);
+        let session = &mut self.table[index];
+        if !has_room {
+            let body = Probe {
+                sender_session: index,
+                nonce: session.nonce,
+            };
+            let header = Header {
+                request: RequestNumber::token(self.secret.draw()),
+                ..Header::new(PacketType::Disconnect, session.remote)
+            };
+            out.push(session.control(&header, &body.write()));
+            self.end_half(index);
+            return (ended, false);
+        }
+        let opened = session.go(Input::Proven);
+        assert!(opened, "a half-open session cannot open");
+        session.heard_at = now;
+        self.table.prove(index);
+        self.enter(index, holder, out);
+        (ended, true)
+    }
+
+    /// Answers a sealed PING or DISCONNECT of a session that is not here: a RESET that only a holder of the key can make.
+    pub(crate) fn reset_sealed(
+        &mut self,
+        route: R,
+        body: &[u8],
+        token: RequestNumber,
+        out: &mut Output<'_, R>,
+    ) {
+        let key = Probe::read(body).and_then(|(probe, key)| Some((probe, KeyId::new(key)?)));
+        let (Some(trust), Some((probe, key))) = (&self.trust, key) else {
+            out.stats.drops.handshake += 1;
+            return;
+        };
+        let Some(psk) = trust.find(&key) else {
+            out.stats.drops.no_session += 1;
+            return;
+        };
+        send_reset(route, &probe, token, &ResetKey::of(&psk), out);
+    }
+}
+
+/// Says that the peer's session is not known here, with the proof that the peer asks for.
+pub(super) fn send_reset<R: Route>(
+    route: R,
+    probe: &Probe,
+    token: RequestNumber,
+    key: &ResetKey,
+    out: &mut Output<'_, R>,
+) {
+    let header = Header {
+        request: token,
+        ..Header::new(PacketType::Reset, probe.sender_session)
+    };
+    let mac = key.mac(probe.nonce, token.bits());
+    out.send_bytes(route, &header, Seed::NONE, &mac);
+}

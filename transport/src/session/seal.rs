@@ -1,0 +1,199 @@
+//! The sealing of one session: the handshake under way, then its keys.
+
+use super::Session;
+use super::terms::Terms;
+use crate::backend::Route;
+use crate::config::{SEALED_PACKETS_MAX, SEALED_SESSION_MAX};
+use crate::keys::{Csprng, KeyId, OwnKey, Psk};
+use crate::rpc::Control;
+use crate::time::Instant;
+use crate::wire::{Accept, Connect, Header, PacketType, Probe, Seed};
+use trine_seal::{
+    HandshakeFailed, Initiator, MESSAGE_OVERHEAD, Opener, ResetKey, Sealer, SessionKeys,
+};
+
+/// Bytes of CONNECT that the handshake covers: all but the cookie.
+const COVERED_BYTES: usize = 32;
+/// The payload of the first message: the incarnation of the intended server, or 0.
+pub(super) const FIRST_PAYLOAD_BYTES: usize = 8;
+/// The payload of the second message: the body of ACCEPT.
+pub(super) const SECOND_PAYLOAD_BYTES: usize = 24;
+
+/// How the packets of a session are protected.
+#[derive(Default)]
+pub(crate) enum Seal {
+    /// By checksums.
+    #[default]
+    Off,
+    /// By checksums still: a client waits for the answer to its handshake.
+    Asked(Box<Attempt>),
+    /// They are sealed.
+    On(Box<Sealed>),
+}
+
+/// A client's handshake: its message is made once, and sent as often as is needed.
+pub(crate) struct Attempt {
+    initiator: Initiator,
+    message: [u8; FIRST_PAYLOAD_BYTES + MESSAGE_OVERHEAD],
+    key: OwnKey,
+}
+
+impl Attempt {
+    pub(super) fn begin(own: &OwnKey, connect: &Connect, intended: u64, rng: &mut Csprng) -> Self {
+        let mut message = [0; FIRST_PAYLOAD_BYTES + MESSAGE_OVERHEAD];
+        let (prologue, payload) = (prologue(connect, &own.id), intended.to_le_bytes());
+        let (initiator, len) = Initiator::begin(&own.psk, &prologue, rng, &payload, &mut message);
+        debug_assert_eq!(len, message.len(), "the message has a fixed size");
+        Self {
+            initiator,
+            message,
+            key: own.clone(),
+        }
+    }
+
+    /// What follows CONNECT's own fields.
+    pub(super) fn wish(&self) -> Vec<u8> {
+        let id = &self.key.id;
+        // At most 48.
+        let len = id.len() as u8;
+        [&[len], &id[..], &self.message].concat()
+    }
+
+    /// The session's keys, if the server's message is the answer and vouches for this ACCEPT.
+    pub(super) fn finish(
+        &mut self,
+        now: Instant,
+        accept: &Accept,
+        message: &[u8],
+    ) -> Result<Sealed, HandshakeFailed> {
+        let mut payload = [0; SECOND_PAYLOAD_BYTES + MESSAGE_OVERHEAD];
+        let (keys, len) = self.initiator.finish(message, &mut payload)?;
+        if payload[..len] != accept.write()[..] {
+            return Err(HandshakeFailed);
+        }
+        Ok(Sealed::new(now, &keys, &self.key.psk, self.key.id))
+    }
+}
+
+/// A wish for a sealed session, as CONNECT carries it.
+pub(super) struct Wish<'a> {
+    pub(super) key: KeyId,
+    pub(super) message: &'a [u8],
+}
+
+impl<'a> Wish<'a> {
+    /// Reads what follows CONNECT's own fields.
+    pub(super) fn read(after: &'a [u8]) -> Option<Self> {
+        let (len, after) = after.split_first()?;
+        let (key, message) = after.split_at_checked(usize::from(*len))?;
+        Some(Self {
+            key: KeyId::new(key)?,
+            message,
+        })
+    }
+}
+
+/// The bytes that both ends of a handshake must mean alike.
+pub(super) fn prologue(connect: &Connect, key: &KeyId) -> Vec<u8> {
+    [b"trine 1 ", &connect.write()[..COVERED_BYTES], &key[..]].concat()
+}
+
+/// The keys of a session.
+pub(crate) struct Sealed {
+    pub(crate) sealer: Sealer,
+    pub(crate) opener: Opener,
+    pub(super) reset: ResetKey,
+    pub(super) key: KeyId,
+    since: Instant,
+}
+
+impl Sealed {
+    pub(super) fn new(now: Instant, keys: &SessionKeys, psk: &Psk, key: KeyId) -> Self {
+        Self {
+            sealer: keys.sealer(),
+            opener: keys.opener(),
+            reset: ResetKey::of(psk),
+            key,
+            since: now,
+        }
+    }
+
+    /// Its keys have been used for long enough: the client makes another session.
+    pub(super) fn is_worn(&self, now: Instant) -> bool {
+        self.sealer.drawn() >= SEALED_PACKETS_MAX
+            || now.saturating_since(self.since) >= SEALED_SESSION_MAX
+    }
+}
+
+/// The mark of a session's packets until they are sealed: its index, and part of its generation.
+pub(super) fn mark(index: u16, generation: u32) -> u32 {
+    generation << 16 | u32::from(index)
+}
+
+impl<R: Route> Session<R> {
+    /// Whether its packets are sealed.
+    pub(crate) fn is_sealed(&self) -> bool {
+        matches!(self.seal, Seal::On(_))
+    }
+
+    pub(crate) fn sealed(&mut self) -> Option<&mut Sealed> {
+        match &mut self.seal {
+            Seal::On(sealed) => Some(sealed),
+            Seal::Off | Seal::Asked(_) => None,
+        }
+    }
+
+    /// The key that its peer has proven to hold.
+    pub(crate) fn key(&self) -> Option<KeyId> {
+        match &self.seal {
+            Seal::On(sealed) => Some(sealed.key),
+            Seal::Off | Seal::Asked(_) => None,
+        }
+    }
+
+    /// Its keys have been used for so long that it must end.
+    pub(crate) fn has_worn_keys(&self, now: Instant) -> bool {
+        match &self.seal {
+            Seal::On(sealed) => sealed.is_worn(now),
+            Seal::Off | Seal::Asked(_) => false,
+        }
+    }
+
+    /// Whether this body of a PING or a DISCONNECT names it.
+    pub(crate) fn is_probed_by(&self, body: &[u8]) -> bool {
+        Probe::read(body).is_some_and(|(probe, _)| probe.nonce == self.nonce)
+    }
+
+    /// From now on packets are sealed.
+    pub(super) fn seal(&mut self, index: u16, sealed: Sealed) {
+        self.seed = Seed::sealed(mark(index, self.generation));
+        self.seal = Seal::On(Box::new(sealed));
+    }
+
+    /// The mark of its packets that wait to be sealed.
+    pub(super) fn has_mark(&self, index: u16, of: u32) -> bool {
+        mark(index, self.generation) == of
+    }
+
+    /// Largest packet.
+    pub(crate) fn mtu(&self) -> usize {
+        let Terms { mtu, .. } = self.terms;
+        usize::from(mtu)
+    }
+
+    /// A control packet of this session, as it will be sent.
+    pub(crate) fn control(&mut self, header: &Header, body: &[u8]) -> Control<R> {
+        let is_probe = matches!(
+            header.packet_type,
+            PacketType::Ping | PacketType::Disconnect
+        );
+        let route = self.route;
+        if let Seal::On(sealed) = &mut self.seal {
+            let key: &[u8] = if is_probe { &sealed.key } else { &[] };
+            return Control::sealed(route, header, &[body, key].concat(), &mut sealed.sealer);
+        }
+        // The receiver of a probe must understand it without a session.
+        let seed = if is_probe { Seed::NONE } else { self.seed };
+        Control::new(route, header, seed, body)
+    }
+}

@@ -1,0 +1,467 @@
+//! Sealed sessions: who gets one, what is opened, and what a stranger or a listener can do to them.
+
+use super::net::{Done, Net, Ring, key, one_key};
+use crate::config::HALF_OPEN_MAX;
+use crate::keys::{KeyId, Keys, OwnKey, Stage};
+use crate::prng::{Prng, Ratio};
+use crate::time::Duration;
+use crate::{Config, ConnectError, DownReason, Event, SessionId};
+use std::sync::Arc;
+
+const CLIENT: usize = 0;
+const SERVER: usize = 1;
+
+fn net() -> Net {
+    Net::sealed(1, 2, &Config::default())
+}
+
+fn holding(stage: Stage, own: Option<OwnKey>, known: &[OwnKey]) -> Keys {
+    Keys {
+        stage,
+        ring: Arc::new(Ring(known.to_vec())),
+        own,
+    }
+}
+
+/// A client and a server with these keys; `None`: no keys at all.
+fn net_with(client: Option<Keys>, server: Option<Keys>) -> Net {
+    let mut net = Net::new(1, 2, &Config::default());
+    for (node, keys) in [(CLIENT, client), (SERVER, server)] {
+        if let Some(keys) = keys {
+            let rng = net.rng();
+            net.nodes[node].endpoint.set_keys(keys, rng);
+        }
+    }
+    net
+}
+
+/// Why a client gets no session.
+fn obstacle(mut net: Net) -> ConnectError {
+    net.connect(CLIENT, SERVER);
+    let reason = |net: &Net| {
+        net.nodes[CLIENT]
+            .app
+            .events
+            .iter()
+            .find_map(|event| match event {
+                Event::ConnectFailed { reason, .. } => Some(*reason),
+                _ => None,
+            })
+    };
+    net.run_until(Duration::from_secs(5), |net| reason(net).is_some());
+    reason(&net).expect("no session")
+}
+
+/// A request of so many bytes is answered.
+fn works(net: &mut Net, session: SessionId, tag: u64, bytes: usize) {
+    let before = net.nodes[CLIENT].app.completions.len();
+    net.request(CLIENT, session, tag, bytes);
+    let is_done = |net: &Net| net.nodes[CLIENT].app.completions.len() > before;
+    assert!(net.run_until(Duration::from_secs(20), is_done), "no answer");
+    let last = net.nodes[CLIENT].app.completions.last();
+    assert_eq!(last, Some(&Done::with(tag, bytes)));
+}
+
+#[test]
+fn requests_of_all_sizes_travel_sealed() {
+    let mut net = net();
+    let session = net.connected(CLIENT, SERVER);
+    net.recorded = Some(Vec::new());
+    for (tag, bytes) in [8, 32, 200, 300, 1_424, 1_425, 5_000, 100_000, 2_000_000]
+        .into_iter()
+        .enumerate()
+    {
+        works(&mut net, session, tag as u64, bytes);
+    }
+    assert_eq!(
+        net.nodes[CLIENT].endpoint.key(session),
+        KeyId::new(b"everybody")
+    );
+    let known = super::net::pattern(4, 1_424);
+    let packets = net.recorded.expect("recorded");
+    let shows = |packet: &[u8]| packet.windows(16).any(|part| part == &known[100..116]);
+    assert!(
+        packets.iter().all(|(_, _, packet)| !shows(packet)),
+        "data in clear"
+    );
+    let stats = net.nodes[SERVER].endpoint.stats();
+    assert_eq!(stats.drops.total(), 0, "{:?}", stats.drops);
+}
+
+/// Packets of a session that leave together share a tag.
+#[test]
+fn a_burst_of_small_packets_is_one_run() {
+    let mut net = net();
+    let session = net.connected(CLIENT, SERVER);
+    net.run_for(Duration::from_millis(10));
+    net.recorded = Some(Vec::new());
+    let opened = net.nodes[SERVER].endpoint.stats().sealed_opened;
+    for tag in 0..8 {
+        net.request(CLIENT, session, tag, 32);
+    }
+    let all = |net: &Net| net.nodes[CLIENT].app.completions.len() == 8;
+    assert!(net.run_until(Duration::from_secs(1), all));
+    assert_eq!(net.nodes[SERVER].endpoint.stats().sealed_opened, opened + 1);
+    let from_client = |(from, _, _): &&(u32, u32, Vec<u8>)| *from == CLIENT as u32;
+    let sent = net
+        .recorded
+        .iter()
+        .flatten()
+        .find(from_client)
+        .expect("sent");
+    assert_eq!(sent.2.len(), 8 * (24 + 32) + 16, "one tag");
+}
+
+#[test]
+fn who_has_no_good_key_learns_why() {
+    let (ours, other) = (key(b"everybody", 7), key(b"everybody", 8));
+    let stranger = key(b"stranger", 7);
+    let server = || Some(holding(Stage::Require, None, std::slice::from_ref(&ours)));
+    let client = |own: &OwnKey| Some(holding(Stage::Require, Some(own.clone()), &[]));
+    assert_eq!(
+        obstacle(net_with(None, server())),
+        ConnectError::KeyRequired
+    );
+    assert_eq!(
+        obstacle(net_with(client(&other), server())),
+        ConnectError::KeyWrong
+    );
+    assert_eq!(
+        obstacle(net_with(client(&stranger), server())),
+        ConnectError::KeyUnknown
+    );
+    assert_eq!(
+        obstacle(net_with(client(&ours), None)),
+        ConnectError::NoKeysThere
+    );
+}
+
+/// In the stage `accept` an endpoint speaks with everybody, and sealed with those that hold a key.
+#[test]
+fn a_group_changes_to_keys_one_member_at_a_time() {
+    let keyed = || Some(one_key(Stage::Accept));
+    for (client, server, is_sealed) in [
+        (keyed(), keyed(), true),
+        (None, keyed(), false),
+        (keyed(), None, false),
+        (keyed(), Some(one_key(Stage::Require)), true),
+    ] {
+        let mut net = net_with(client, server);
+        let session = net.connected(CLIENT, SERVER);
+        works(&mut net, session, 1, 5_000);
+        assert_eq!(net.nodes[CLIENT].endpoint.key(session).is_some(), is_sealed);
+    }
+}
+
+/// An established session of the stage before stays; `end_sessions_of` ends those of a key.
+#[test]
+fn sessions_of_a_key_that_is_over_end() {
+    let mut net = net();
+    let session = net.connected(CLIENT, SERVER);
+    works(&mut net, session, 1, 32);
+    let now = net.now;
+    let ended = net.nodes[SERVER]
+        .endpoint
+        .end_sessions_of(now, |key| &**key == b"another");
+    assert_eq!(ended, 0);
+    works(&mut net, session, 2, 32);
+    let ended = net.nodes[SERVER]
+        .endpoint
+        .end_sessions_of(now, |key| &**key == b"everybody");
+    assert_eq!(ended, 1);
+    assert!(net.run_until(Duration::from_secs(1), |net| is_down(
+        net,
+        DownReason::PeerDisconnected
+    )));
+}
+
+fn is_down(net: &Net, reason: DownReason) -> bool {
+    let is_it =
+        |event: &Event<u32>| matches!(event, Event::Down { reason: why, .. } if *why == reason);
+    net.nodes[CLIENT].app.events.iter().any(is_it)
+}
+
+/// What was sent is sent again, all of it, in any order: no handler runs, and no session notices.
+#[test]
+fn replays_change_nothing() {
+    let mut net = net();
+    net.recorded = Some(Vec::new());
+    let session = net.connected(CLIENT, SERVER);
+    for tag in 0..20 {
+        works(&mut net, session, tag, 100 * (1 + tag as usize));
+    }
+    let packets = net.recorded.take().expect("recorded");
+    let events = net.nodes[SERVER].app.events.len();
+    let now = net.now;
+    for (from, to, packet) in packets.iter().chain(packets.iter().rev()) {
+        net.nodes[*to as usize].receive(now, *from, packet);
+    }
+    net.run_for(Duration::from_millis(5));
+    let server = &net.nodes[SERVER];
+    assert!(server.app.executed.values().all(|runs| *runs == 1));
+    assert_eq!(server.app.events.len(), events, "{:?}", server.app.events);
+    assert!(server.endpoint.stats().drops.replayed > 0);
+    works(&mut net, session, 99, 300);
+}
+
+/// Not one bit of a sealed packet can be changed: its tag is wrong, or it is no packet.
+#[test]
+fn every_turned_bit_is_found() {
+    let mut net = net();
+    let session = net.connected(CLIENT, SERVER);
+    works(&mut net, session, 1, 32);
+    net.recorded = Some(Vec::new());
+    for tag in 2..5 {
+        net.request(CLIENT, session, tag, 40);
+    }
+    let now = net.now;
+    let sent = net.nodes[CLIENT].turn(now);
+    let [(_, packet)] = &sent[..] else {
+        panic!("three requests are one run: {sent:?}")
+    };
+    for bit in 0..packet.len() * 8 {
+        let mut turned = packet.clone();
+        turned[bit / 8] ^= 1 << (bit % 8);
+        net.nodes[SERVER].receive(now, CLIENT as u32, &turned);
+    }
+    let server = &net.nodes[SERVER];
+    assert_eq!(
+        server.app.executed.len(),
+        1,
+        "a changed packet was believed"
+    );
+    assert_eq!(server.endpoint.stats().sessions_server, 1);
+    net.nodes[SERVER].receive(now, CLIENT as u32, packet);
+    assert_eq!(
+        net.nodes[SERVER].app.executed.len(),
+        4,
+        "the right one still counts"
+    );
+}
+
+/// The packets of one session are nothing in another one, also of the same key and ends.
+#[test]
+fn packets_of_another_session_are_not_opened() {
+    let mut net = net();
+    let sessions = [net.connected(CLIENT, SERVER), net.connected(CLIENT, SERVER)];
+    for session in sessions {
+        works(&mut net, session, u64::from(session.index), 32);
+    }
+    net.request(CLIENT, sessions[0], 50, 40);
+    let now = net.now;
+    let mut sent = net.nodes[CLIENT].turn(now);
+    let (_, packet) = sent.first_mut().expect("a request");
+    // The server's indexes are those of its two sessions.
+    packet[2] ^= 1;
+    net.nodes[SERVER].receive(now, CLIENT as u32, packet);
+    assert_eq!(net.nodes[SERVER].endpoint.stats().drops.forged, 1);
+    assert!(!net.nodes[SERVER].app.executed.contains_key(&50));
+}
+
+/// A stranger on the path sees all packets and sends what it likes. Sessions end only by their ends' own packets.
+#[test]
+fn forged_pings_disconnects_and_resets_end_nothing() {
+    use crate::wire::{Connect, Header, PacketType, Probe, RequestNumber, Seed};
+    let mut net = net();
+    net.recorded = Some(Vec::new());
+    let session = net.connected(CLIENT, SERVER);
+    works(&mut net, session, 1, 32);
+    let packets = net.recorded.clone().expect("recorded");
+    // Nonce and indexes travel in clear.
+    let connect = packets
+        .iter()
+        .find_map(|(_, _, p)| Connect::read(&p[24..]).filter(|_| p[0] & 15 == 8));
+    let (connect, _) = connect.expect("a CONNECT");
+    let body = Probe {
+        sender_session: 0,
+        nonce: connect.nonce,
+    }
+    .write();
+    let now = net.now;
+    // The client asks: its token is out.
+    net.nodes[SERVER].is_dead = true;
+    net.run_for(Duration::from_millis(400));
+    net.nodes[SERVER].is_dead = false;
+    let token = net
+        .recorded
+        .iter()
+        .flatten()
+        .rev()
+        .find(|(_, _, p)| p[0] & 15 == 14);
+    let token =
+        token.map(|(_, _, p)| u64::from_le_bytes([p[12], p[13], p[14], p[15], p[16], p[17], 0, 0]));
+    let token = RequestNumber::token(token.expect("a PING"));
+    for packet_type in [
+        PacketType::Ping,
+        PacketType::Disconnect,
+        PacketType::Reset,
+        PacketType::Pong,
+    ] {
+        for (to, from) in [(SERVER, CLIENT), (CLIENT, SERVER)] {
+            let header = Header {
+                request: token,
+                ..Header::new(packet_type, 0)
+            };
+            let payload: &[u8] = match packet_type {
+                PacketType::Reset | PacketType::Pong => &[],
+                _ => &body,
+            };
+            for (seed, extra) in [
+                (Seed::NONE, 0),
+                (Seed::of_nonce(connect.nonce), 0),
+                (Seed::NONE, 8),
+            ] {
+                let payload = [payload, &vec![0; extra][..]].concat();
+                let mut packet = header.write(seed, None, &payload).to_vec();
+                packet.extend_from_slice(&payload);
+                net.nodes[to].receive(now, from as u32, &packet);
+                // And as if it were sealed.
+                packet[1] |= 4;
+                packet.extend_from_slice(&[0; 16]);
+                let length = (packet.len() as u16).to_le_bytes();
+                packet[4..6].copy_from_slice(&length);
+                net.nodes[to].receive(now, from as u32, &packet);
+            }
+        }
+    }
+    for node in &net.nodes {
+        assert!(
+            !node
+                .app
+                .events
+                .iter()
+                .any(|event| matches!(event, Event::Down { .. }))
+        );
+    }
+    works(&mut net, session, 2, 32);
+}
+
+/// A peer that has restarted is found as fast as without keys: its RESET proves the key.
+#[test]
+fn a_restarted_server_is_found_within_a_timeout() {
+    let mut net = net();
+    let session = net.connected(CLIENT, SERVER);
+    works(&mut net, session, 1, 32);
+    net.restart(SERVER, &Config::default());
+    net.request(CLIENT, session, 2, 32);
+    let limit = Duration::from_millis(20);
+    assert!(net.run_until(limit, |net| is_down(net, DownReason::Reset)));
+    let session = net.connected(CLIENT, SERVER);
+    works(&mut net, session, 3, 32);
+}
+
+/// A handshake is repeated byte for byte: a second message with the same keys would break the cipher.
+#[test]
+fn what_is_lost_of_a_handshake_is_repeated_as_it_was() {
+    let (mut connects, mut accepts) = (0, 0);
+    for seed in 0..30 {
+        let patient = Config {
+            connect_timeout: Duration::from_secs(60),
+            // A half-open session lasts as long.
+            failure_timeout: Duration::from_secs(60),
+            ..Config::default()
+        };
+        let mut net = Net::sealed(seed, 2, &patient);
+        net.recorded = Some(Vec::new());
+        net.faults.loss = Ratio::percent(45);
+        let session = net.connected(CLIENT, SERVER);
+        net.faults.loss = Ratio::ZERO;
+        works(&mut net, session, 1, 32);
+        let packets = net.recorded.expect("recorded");
+        let of_type = |packet_type: u8| {
+            let is_it = |packet: &Vec<u8>| packet[0] & 15 == packet_type && packet.len() > 64;
+            let all = packets.iter().map(|(_, _, packet)| packet.clone());
+            let mut found: Vec<_> = all.filter(is_it).collect();
+            let count = found.len();
+            found.dedup();
+            assert_eq!(
+                found.len(),
+                1,
+                "different ones of type {packet_type}, seed {seed}"
+            );
+            count
+        };
+        connects += of_type(8);
+        accepts += of_type(10);
+    }
+    assert!(
+        connects > 15 && accepts > 12,
+        "{connects} CONNECTs, {accepts} ACCEPTs"
+    );
+}
+
+/// A thief of packets replays handshakes that it recorded. They cost the server little memory and a tenth of its time,
+/// they are nobody's sessions, and holders of a key still get theirs.
+#[test]
+fn replayed_handshakes_are_bounded() {
+    let mut net = Net::sealed(1, 3, &Config::default());
+    let mut made = 0;
+    for _ in 0..20 {
+        // Clients that never prove anything: their handshakes are known, their first sealed packet never comes.
+        for _ in 0..30 {
+            net.connect(CLIENT, SERVER);
+            made += 1;
+        }
+        net.run_for(Duration::from_micros(50));
+        net.nodes[CLIENT].is_dead = true;
+        net.run_for(Duration::from_millis(30));
+        net.restart(CLIENT, &Config::default());
+        net.nodes[CLIENT].is_dead = false;
+    }
+    let stats = net.nodes[SERVER].endpoint.stats();
+    assert!(
+        stats.handshakes_deferred > 0,
+        "of {made} handshakes none was put off"
+    );
+    assert!(net.nodes[SERVER].endpoint.half_open() <= HALF_OPEN_MAX);
+    net.nodes[CLIENT].is_dead = true;
+    let session = net.connected(2, SERVER);
+    assert!(net.nodes[2].endpoint.key(session).is_some());
+    net.run_for(Duration::from_secs(3));
+    assert_eq!(
+        net.nodes[SERVER].endpoint.half_open(),
+        0,
+        "they are forgotten"
+    );
+}
+
+/// Random bytes in place of parts of good packets, by the million in the fuzzer and by the thousand here.
+#[test]
+fn mutated_packets_are_never_believed() {
+    let mut net = net();
+    let session = net.connected(CLIENT, SERVER);
+    works(&mut net, session, 1, 32);
+    net.recorded = Some(Vec::new());
+    for tag in 2..8 {
+        works(&mut net, session, tag, 30 * tag as usize);
+    }
+    let packets = net.recorded.take().expect("recorded");
+    let (mut prng, now) = (Prng::new(5), net.now);
+    let before = net.nodes[SERVER].app.executed.clone();
+    for _ in 0..20_000 {
+        let (from, to, packet) = &packets[prng.below(packets.len() as u64) as usize];
+        let mut packet = packet.clone();
+        for _ in 0..=prng.below(4) {
+            let at = prng.below(packet.len() as u64) as usize;
+            packet[at] = prng.next_u64() as u8;
+        }
+        if prng.below(4) == 0 {
+            packet.truncate(prng.below(packet.len() as u64 + 1) as usize);
+        }
+        net.nodes[*to as usize].receive(now, *from, &packet);
+    }
+    assert_eq!(net.nodes[SERVER].app.executed, before);
+    net.run_for(Duration::from_millis(10));
+    works(&mut net, session, 100, 32);
+}
+
+/// A client ends a session whose keys have been used for a day.
+#[test]
+fn keys_do_not_last_for_ever() {
+    let mut net = net();
+    let session = net.connected(CLIENT, SERVER);
+    works(&mut net, session, 1, 32);
+    net.nodes[CLIENT].endpoint.wear_keys(session);
+    let limit = Duration::from_secs(2);
+    assert!(net.run_until(limit, |net| is_down(net, DownReason::NumbersUsedUp)));
+}
