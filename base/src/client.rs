@@ -2,6 +2,7 @@
 
 use trine_client::{Answer, BlockingClient, CallError, ClientConfig, Error, Mode, Obstacle};
 use trine_kvstore::Command;
+use trine_transport::KeyObstacle;
 use trine_transport::backend::{Backend, MonotonicClock};
 use trine_transport::time::Duration;
 
@@ -156,7 +157,8 @@ fn operation_failure(error: Error, mode: Mode) -> Failure {
         Error::Refused { obstacle } => match obstacle {
             Obstacle::WrongCluster { .. }
             | Obstacle::VersionMismatch { .. }
-            | Obstacle::BadTerms { .. } => {
+            | Obstacle::BadTerms { .. }
+            | Obstacle::Key(_) => {
                 Failure::usage(format!("{obstacle}; nothing was done"), hint)
             }
             _ => Failure::negative(format!("{obstacle}; nothing was done"), hint),
@@ -180,6 +182,15 @@ pub fn advice(obstacle: Obstacle) -> &'static str {
         }
         Obstacle::Full => {
             "other callers hold all of its sessions; the metric trine_transport_sessions_server counts them"
+        }
+        Obstacle::Key(KeyObstacle::Required) => {
+            "name a key with --key PATH or TRINE_KEY: `trine up` keeps the group's in its directory"
+        }
+        Obstacle::Key(KeyObstacle::Unknown | KeyObstacle::Wrong) => {
+            "`trine key show PATH` tells which key this is, and `trine user list` which are good"
+        }
+        Obstacle::Key(KeyObstacle::NotTaken) => {
+            "the replica runs without keys: leave --key out, or start it with one"
         }
         Obstacle::WrongCluster { .. } => "the list of peers mixes groups; name the replicas of one",
         _ => "",

@@ -31,10 +31,9 @@ pub trait App<R: Route> {
         let _ = cx;
     }
 
-    /// Whom a new session from `route` is counted for. Called before a session of a peer is accepted. `key` is the key that
-    /// the peer has proven to hold, if the session is sealed.
-    fn holder(&self, route: &R, key: Option<&KeyId>) -> Holder {
-        let _ = (route, key);
+    /// Whom a new session from `route` is counted for. Called before a session of a peer is accepted that proves no key.
+    fn holder(&self, route: &R) -> Holder {
+        let _ = route;
         Holder::Shared
     }
 

@@ -1,6 +1,7 @@
 //! The settings of an endpoint, and the hard limits that no configuration can pass.
 
 pub use crate::congestion::CongestionConfig;
+use crate::keys::Keys;
 use crate::time::Duration;
 
 /// Slots (concurrent requests) that one session can have at most: six bits of the request number.
@@ -127,6 +128,8 @@ pub struct Config {
     pub congestion: CongestionConfig,
     /// How long the event loop polls without finding anything before it sleeps.
     pub spin: Duration,
+    /// Keys, where sessions may be sealed.
+    pub keys: Option<Keys>,
 }
 
 impl Default for Config {
@@ -155,6 +158,7 @@ impl Default for Config {
             data_checksums: true,
             congestion: CongestionConfig::default(),
             spin: Duration::from_micros(50),
+            keys: None,
         }
     }
 }

@@ -99,8 +99,12 @@ impl<R: Route> Endpoint<R> {
             failure_timeout: config.failure_timeout,
             keepalive_interval: config.keepalive_interval,
         };
+        let mut sessions = Sessions::new(settings, identity, seed);
+        if let Some(keys) = &config.keys {
+            sessions.set_keys(keys.clone());
+        }
         Ok(Self {
-            sessions: Sessions::new(settings, identity, seed),
+            sessions,
             requests: Requests::new(config.requests, config.sessions + HALF_OPEN_MAX),
             responses: Responses::new(&config),
             fast_path: FastPath::new(config.congestion.batched_timestamps),

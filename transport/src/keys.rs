@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-pub use trine_seal::{Csprng, Psk};
+pub use trine_seal::Psk;
 
 /// Bytes of a [`KeyId`] at most.
 pub const KEY_ID_BYTES_MAX: usize = 48;
@@ -27,6 +27,16 @@ impl KeyId {
         // At most 48.
         let len = name.len() as u8;
         Some(Self { len, bytes })
+    }
+}
+
+impl KeyId {
+    /// A number that two names hardly share. It is no secret.
+    pub(crate) fn hash(&self) -> u64 {
+        use std::hash::{Hash, Hasher};
+        let mut hasher = siphasher::sip::SipHasher13::new();
+        Hash::hash(self, &mut hasher);
+        hasher.finish()
     }
 }
 
@@ -86,6 +96,10 @@ pub struct OwnKey {
     pub psk: Psk,
 }
 
+/// Where the seed of an endpoint's ephemeral keys comes from: 32 bytes that nobody can foretell, others with each call.
+/// The operating system's in a program, those of the seed in a simulation.
+pub type Entropy = Arc<dyn Fn() -> [u8; 32] + Send + Sync>;
+
 /// What an endpoint knows of keys.
 #[derive(Clone)]
 pub struct Keys {
@@ -95,6 +109,8 @@ pub struct Keys {
     pub ring: Arc<dyn KeyRing>,
     /// This endpoint's own.
     pub own: Option<OwnKey>,
+    /// Asked once by each endpoint.
+    pub entropy: Entropy,
 }
 
 impl fmt::Debug for Keys {

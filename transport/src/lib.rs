@@ -100,7 +100,7 @@ pub use exchange::{
 };
 pub use session::{
     BadTerm, ConnectError, ConnectParams, ConnectRefused, DownReason, Event, Holder, Identity,
-    PeerInfo, SessionId,
+    KeyObstacle, PeerInfo, SessionId,
 };
 pub use stats::{Drops, EndpointStats, RttHistogram, SessionStats};
 

@@ -228,6 +228,10 @@ fn connect_failure(address: SocketAddr, error: ConnectError, limit: Duration) ->
             format!("{address} refused the session for reason {code}; nothing was done"),
             SAME_RELEASE,
         ),
+        ConnectError::Key(obstacle) => Failure::usage(
+            format!("{address} made no session: {obstacle}; nothing was done"),
+            "--key PATH names the key of this group",
+        ),
         ConnectError::WrongCluster { .. } => Failure::usage(
             format!("{address} is no cache; nothing was done"),
             START_ONE,

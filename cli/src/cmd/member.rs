@@ -251,7 +251,8 @@ fn admin_failure(error: AdminError) -> Failure {
             match obstacle {
                 Obstacle::WrongCluster { .. }
                 | Obstacle::VersionMismatch { .. }
-                | Obstacle::BadTerms { .. } => Failure::usage(message, advice(obstacle)),
+                | Obstacle::BadTerms { .. }
+                | Obstacle::Key(_) => Failure::usage(message, advice(obstacle)),
                 _ => Failure::not_reachable(message, advice(obstacle)),
             }
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use trine_kvstore::{DecodeError, Position, Response};
-use trine_transport::BadTerm;
+use trine_transport::{BadTerm, KeyObstacle};
 use trine_transport::buf::MsgBuf;
 use trine_transport::time::Duration;
 
@@ -164,6 +164,8 @@ pub enum Obstacle {
         /// The nearest number that the replica takes: credits, slots, or bytes of a packet.
         nearest: u64,
     },
+    /// The replica and this client do not agree about keys.
+    Key(KeyObstacle),
     /// The replica refused the session for a reason that this release does not know.
     OtherReason {
         /// The reason on the wire.
@@ -216,6 +218,7 @@ impl fmt::Display for Obstacle {
                     "the replica makes no session with this {term}; the nearest that it takes is {nearest}"
                 )
             }
+            Self::Key(obstacle) => write!(f, "the replica makes no session: {obstacle}"),
             Self::OtherReason { code } => {
                 write!(
                     f,

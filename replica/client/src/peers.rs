@@ -59,6 +59,7 @@ impl Peer {
                 Obstacle::WrongCluster { .. }
                     | Obstacle::VersionMismatch { .. }
                     | Obstacle::BadTerms { .. }
+                    | Obstacle::Key(_)
             )
         )
     }
@@ -278,6 +279,7 @@ pub(super) const fn obstacle_of(error: ConnectError) -> Obstacle {
         ConnectError::VersionMismatch { theirs } => Obstacle::VersionMismatch { theirs },
         ConnectError::PeerFull => Obstacle::Full,
         ConnectError::BadTerms { term, nearest } => Obstacle::BadTerms { term, nearest },
+        ConnectError::Key(obstacle) => Obstacle::Key(obstacle),
         ConnectError::OtherReason { code } => Obstacle::OtherReason { code },
         ConnectError::TimedOut | ConnectError::Cancelled => Obstacle::NoConnection,
     }

@@ -11,7 +11,7 @@ use trine_transport::backend::{
     Backend, Faulty, MonotonicClock, RingBackend, RingConfig, Route, UdpBackend, UdpConfig,
 };
 use trine_transport::buf::MsgBuf;
-use trine_transport::keys::{Csprng, KeyId, KeyRing, Keys, OwnKey, Psk, Stage};
+use trine_transport::keys::{KeyId, KeyRing, Keys, OwnKey, Psk, Stage};
 use trine_transport::time::{Clock, Duration};
 use trine_transport::{
     App, Completion, Config, ConnectParams, Cx, Event, EventLoop, Identity, Reply, Request,
@@ -174,14 +174,13 @@ pub(crate) fn event_loop<B: Backend, C: Clock, A: App<B::Route>>(
     let mut event_loop = EventLoop::new(backend, clock, app, config, identity, seed)
         .expect("the configuration is sound");
     if setup.is_sealed {
-        let rng = Csprng::new([seed as u8; 32]);
-        event_loop.endpoint_mut().set_keys(keys(), rng);
+        event_loop.endpoint_mut().set_keys(keys(seed as u8));
     }
     event_loop
 }
 
 /// A key that both ends hold and require.
-fn keys() -> Keys {
+fn keys(seed: u8) -> Keys {
     Keys {
         stage: Stage::Require,
         ring: Arc::new(OneKey),
@@ -189,6 +188,7 @@ fn keys() -> Keys {
             id: KeyId::new(b"bench").expect("a short name"),
             psk: bench_psk(),
         }),
+        entropy: Arc::new(move || [seed; 32]),
     }
 }
 

@@ -166,6 +166,9 @@ impl fmt::Display for SessionError {
                     "the server makes no session with this {term}; the nearest that it takes is {nearest}"
                 )
             }
+            Self::Failed(ConnectError::Key(obstacle)) => {
+                write!(f, "the server made no session: {obstacle}")
+            }
             Self::Failed(ConnectError::OtherReason { code }) => {
                 write!(
                     f,

@@ -125,7 +125,7 @@ impl<R: Route> Endpoint<R> {
                 return self.end_for_violation(packet.header.session);
             }
             PacketType::Connect => {
-                let holder_of = |route: &R| app.holder(route, None);
+                let holder_of = |route: &R| app.holder(route);
                 self.sessions.on_connect(now, packet, route, holder_of, out)
             }
             PacketType::Ping => return self.sessions.on_ping(packet, route, out),

@@ -3,7 +3,7 @@
 use super::Endpoint;
 use crate::app::App;
 use crate::backend::{Route, RxPacket, TxBatch};
-use crate::keys::{Csprng, KeyId, Keys};
+use crate::keys::{KeyId, Keys};
 use crate::session::{Output, SessionId, Sessions};
 use crate::time::{Clock, Instant};
 use crate::wire::{
@@ -31,9 +31,9 @@ impl<R: Route> SealMemory<R> {
 
 impl<R: Route> Endpoint<R> {
     /// From now on sessions can be sealed, and must be if `keys` say so. Called again, this changes the keys of later
-    /// sessions; those that are established stay. All ephemeral keys come from the first `rng`.
-    pub fn set_keys(&mut self, keys: Keys, rng: Csprng) {
-        self.sessions.set_keys(keys, rng);
+    /// sessions; those that are established stay.
+    pub fn set_keys(&mut self, keys: Keys) {
+        self.sessions.set_keys(keys);
     }
 
     /// The key that the peer of an established session has proven to hold. `None` if the session is not sealed.
@@ -93,7 +93,7 @@ impl<R: Route> Endpoint<R> {
             return Some(&[]);
         };
         let mut opened = std::mem::take(&mut self.seal_memory.opened);
-        if let Some(session) = self.open(now, &run, datagram, &mut opened, app) {
+        if let Some(session) = self.open(now, &run, datagram, &mut opened) {
             self.on_opened(now, session, opened.packets(), datagram, app);
         }
         self.seal_memory.opened = opened;
@@ -107,7 +107,6 @@ impl<R: Route> Endpoint<R> {
         run: &SealedRun<'_>,
         datagram: &RxPacket<'_, R>,
         opened: &mut Opened,
-        app: &mut impl App<R>,
     ) -> Option<SessionId> {
         let (index, route) = (run.session(), datagram.route);
         let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
@@ -145,10 +144,8 @@ impl<R: Route> Endpoint<R> {
         if is_proven {
             return Some(id);
         }
-        let key = session.key();
-        let holder = app.holder(&route, key.as_ref());
         let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
-        let (gave_way, stands) = self.sessions.on_proven(now, index, holder, out);
+        let (gave_way, stands) = self.sessions.on_proven(now, index, out);
         self.discard(gave_way);
         stands.then_some(id)
     }

@@ -84,16 +84,34 @@ pub enum ConnectError {
         /// The reason on the wire.
         code: u8,
     },
-    /// The peer takes only sessions that a key seals.
-    KeyRequired,
-    /// The peer does not know the key that this endpoint presented.
-    KeyUnknown,
-    /// The peer knows a key of this name, and it is another one.
-    KeyWrong,
-    /// The peer takes no keys, and this endpoint requires them.
-    NoKeysThere,
+    /// The two ends do not agree about keys.
+    Key(KeyObstacle),
     /// The caller took it back with `disconnect`.
     Cancelled,
+}
+
+/// What stands between two ends when it comes to keys. The peer has said it, and nothing proves that it was the peer.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
+pub enum KeyObstacle {
+    /// The peer takes only sessions that a key seals, and this endpoint has none.
+    Required,
+    /// The peer does not know the key that this endpoint presented.
+    Unknown,
+    /// The peer knows a key of this name, and it is another one.
+    Wrong,
+    /// The peer takes no keys, and this endpoint requires them.
+    NotTaken,
+}
+
+impl fmt::Display for KeyObstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Required => "it takes only callers with a key, and none was given",
+            Self::Unknown => "it does not know this key: the key was removed or replaced, or belongs to another group",
+            Self::Wrong => "it knows another key of this name: this key was replaced, or belongs to another group",
+            Self::NotTaken => "it takes no keys, and a session without one is not allowed here",
+        })
+    }
 }
 
 impl fmt::Display for BadTerm {

@@ -2,7 +2,7 @@
 
 use super::seal::{Attempt, Seal, Sealed};
 use super::{
-    ConnectError, ConnectParams, ConnectRefused, Ended, Event, Handshake, Identity, Input, Output,
+    ConnectError, ConnectParams, ConnectRefused, Ended, Event, Handshake, Identity, Input, KeyObstacle, Output,
     Received, Role, Session, SessionId, Sessions, State, Terms,
 };
 use crate::backend::Route;
@@ -195,7 +195,7 @@ impl<R: Route> Sessions<R> {
         }
         let stage = self.trust.as_ref().map(|trust| trust.keys.stage);
         if stage == Some(Stage::Require) {
-            session.handshake.obstacle = Some(ConnectError::NoKeysThere);
+            session.handshake.obstacle = Some(ConnectError::Key(KeyObstacle::NotTaken));
             return None;
         }
         Some(None)
@@ -224,9 +224,9 @@ impl<R: Route> Sessions<R> {
                 term,
                 nearest: refuse.detail,
             },
-            RefuseReason::KeyRequired => ConnectError::KeyRequired,
-            RefuseReason::KeyUnknown => ConnectError::KeyUnknown,
-            RefuseReason::KeyWrong => ConnectError::KeyWrong,
+            RefuseReason::KeyRequired => ConnectError::Key(KeyObstacle::Required),
+            RefuseReason::KeyUnknown => ConnectError::Key(KeyObstacle::Unknown),
+            RefuseReason::KeyWrong => ConnectError::Key(KeyObstacle::Wrong),
             RefuseReason::Unknown(code) => ConnectError::OtherReason { code },
         };
         let session = &mut self.table[rx.session.index];

@@ -9,12 +9,12 @@ use crate::backend::Route;
 use crate::config::{
     HALF_OPEN_MAX, HANDSHAKE_COST, HANDSHAKE_RESERVE, HANDSHAKE_SHARE, HANDSHAKE_SPAN,
 };
-use crate::keys::{Csprng, KeyId, Keys, Psk, Stage};
+use crate::keys::{KeyId, Keys, Psk, Stage};
 use crate::time::{Duration, Instant};
 use crate::wire::{
     Connect, Features, Header, PacketType, Probe, RefuseReason, RequestNumber, Seed,
 };
-use trine_seal::{MESSAGE_OVERHEAD, ResetKey, Responder};
+use trine_seal::{Csprng, MESSAGE_OVERHEAD, ResetKey, Responder};
 
 /// What an endpoint needs for sealed sessions.
 pub(super) struct Trust {
@@ -33,10 +33,10 @@ struct HalfOpen {
 }
 
 impl Trust {
-    pub(super) fn new(keys: Keys, rng: Csprng) -> Self {
+    pub(super) fn new(keys: Keys) -> Self {
         Self {
+            rng: Csprng::new((keys.entropy)()),
             keys,
-            rng,
             budget: Budget::default(),
             half_open: VecDeque::new(),
         }
@@ -85,10 +85,10 @@ pub(super) enum Wanted {
 
 impl<R: Route> Sessions<R> {
     /// From now on sessions may, or must, be sealed. Those that are established stay.
-    pub(crate) fn set_keys(&mut self, keys: Keys, rng: Csprng) {
+    pub(crate) fn set_keys(&mut self, keys: Keys) {
         match &mut self.trust {
             Some(trust) => trust.keys = keys,
-            None => self.trust = Some(Box::new(Trust::new(keys, rng))),
+            None => self.trust = Some(Box::new(Trust::new(keys))),
         }
     }
 
@@ -243,9 +243,9 @@ impl<R: Route> Sessions<R> {
         &mut self,
         now: Instant,
         index: u16,
-        holder: Holder,
         out: &mut Output<'_, R>,
     ) -> (Option<Ended>, bool) {
+        let holder = self.holder_of_key(index);
         let terms = self.table[index].terms;
         let (ended, has_room) = self.make_room(&terms, holder, out);
         let session = &mut self.table[index];
@@ -268,6 +268,17 @@ impl<R: Route> Sessions<R> {
         self.table.prove(index);
         self.enter(index, holder, out);
         (ended, true)
+    }
+
+    /// Whom a session is counted for whose client holds a key: whatever its address.
+    fn holder_of_key(&self, index: u16) -> Holder {
+        let (Some(trust), Some(key)) = (&self.trust, self.table[index].key()) else {
+            return Holder::Shared;
+        };
+        if trust.keys.ring.goes_first(&key) {
+            return Holder::Privileged;
+        }
+        Holder::Identity(key.hash())
     }
 
     /// Answers a sealed PING or DISCONNECT of a session that is not here: a RESET that only a holder of the key can make.

@@ -20,7 +20,7 @@ mod terms;
 mod timers;
 
 pub use api::{
-    BadTerm, ConnectError, ConnectParams, ConnectRefused, DownReason, Event, Identity, PeerInfo,
+    BadTerm, ConnectError, ConnectParams, ConnectRefused, DownReason, Event, Identity, KeyObstacle, PeerInfo,
     SessionId,
 };
 pub(crate) use peer::{Peer, Received};

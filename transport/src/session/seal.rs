@@ -4,11 +4,11 @@ use super::Session;
 use super::terms::Terms;
 use crate::backend::Route;
 use crate::config::{SEALED_PACKETS_MAX, SEALED_SESSION_MAX};
-use crate::keys::{Csprng, KeyId, OwnKey, Psk};
+use crate::keys::{KeyId, OwnKey, Psk};
 use crate::rpc::Control;
 use crate::time::Instant;
 use crate::wire::{Accept, Connect, Header, PacketType, Probe, Seed};
-use trine_seal::{
+use trine_seal::{Csprng, 
     HandshakeFailed, Initiator, MESSAGE_OVERHEAD, Opener, ResetKey, Sealer, SessionKeys,
 };
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::backend::{Caps, RxBatch, RxPacket, TxBatch};
 use crate::buf::{MsgBuf, Pool, PoolConfig};
-use crate::keys::{Csprng, KeyId, KeyRing, Keys, OwnKey, Psk, Stage};
+use crate::keys::{KeyId, KeyRing, Keys, OwnKey, Psk, Stage};
 use crate::prng::{Prng, Ratio};
 use crate::time::{Duration, Instant};
 use crate::{
@@ -167,7 +167,7 @@ impl App<u32> for TestApp {
         Reply::Now(response)
     }
 
-    fn holder(&self, node: &u32, _key: Option<&KeyId>) -> Holder {
+    fn holder(&self, node: &u32) -> Holder {
         (self.holder)(*node)
     }
 
@@ -187,6 +187,7 @@ pub(crate) fn one_key(stage: Stage) -> Keys {
         stage,
         ring: Arc::new(Ring(vec![own.clone()])),
         own: Some(own),
+        entropy: Arc::new(|| [9; 32]),
     }
 }
 
@@ -279,17 +280,12 @@ impl Net {
 
     /// Gives a new node the keys of the network.
     fn set_keys(&mut self, node: usize) {
-        if let Some(keys) = self.keys.clone() {
-            let rng = self.rng();
-            self.nodes[node].endpoint.set_keys(keys, rng);
+        if let Some(mut keys) = self.keys.clone() {
+            let mut seed = [0; 32];
+            self.prng.fill(&mut seed);
+            keys.entropy = Arc::new(move || seed);
+            self.nodes[node].endpoint.set_keys(keys);
         }
-    }
-
-    /// A generator for a node's ephemeral keys.
-    pub(crate) fn rng(&mut self) -> Csprng {
-        let mut seed = [0; 32];
-        self.prng.fill(&mut seed);
-        Csprng::new(seed)
     }
 
     /// A node's process dies and a new one takes its address.

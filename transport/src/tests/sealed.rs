@@ -5,7 +5,7 @@ use crate::config::HALF_OPEN_MAX;
 use crate::keys::{KeyId, Keys, OwnKey, Stage};
 use crate::prng::{Prng, Ratio};
 use crate::time::Duration;
-use crate::{Config, ConnectError, DownReason, Event, SessionId};
+use crate::{Config, ConnectError, DownReason, KeyObstacle, Event, SessionId};
 use std::sync::Arc;
 
 const CLIENT: usize = 0;
@@ -20,6 +20,7 @@ fn holding(stage: Stage, own: Option<OwnKey>, known: &[OwnKey]) -> Keys {
         stage,
         ring: Arc::new(Ring(known.to_vec())),
         own,
+        entropy: Arc::new(|| [0; 32]),
     }
 }
 
@@ -27,9 +28,9 @@ fn holding(stage: Stage, own: Option<OwnKey>, known: &[OwnKey]) -> Keys {
 fn net_with(client: Option<Keys>, server: Option<Keys>) -> Net {
     let mut net = Net::new(1, 2, &Config::default());
     for (node, keys) in [(CLIENT, client), (SERVER, server)] {
-        if let Some(keys) = keys {
-            let rng = net.rng();
-            net.nodes[node].endpoint.set_keys(keys, rng);
+        if let Some(mut keys) = keys {
+            keys.entropy = Arc::new(move || [node as u8; 32]);
+            net.nodes[node].endpoint.set_keys(keys);
         }
     }
     net
@@ -120,19 +121,19 @@ fn who_has_no_good_key_learns_why() {
     let client = |own: &OwnKey| Some(holding(Stage::Require, Some(own.clone()), &[]));
     assert_eq!(
         obstacle(net_with(None, server())),
-        ConnectError::KeyRequired
+        ConnectError::Key(KeyObstacle::Required)
     );
     assert_eq!(
         obstacle(net_with(client(&other), server())),
-        ConnectError::KeyWrong
+        ConnectError::Key(KeyObstacle::Wrong)
     );
     assert_eq!(
         obstacle(net_with(client(&stranger), server())),
-        ConnectError::KeyUnknown
+        ConnectError::Key(KeyObstacle::Unknown)
     );
     assert_eq!(
         obstacle(net_with(client(&ours), None)),
-        ConnectError::NoKeysThere
+        ConnectError::Key(KeyObstacle::NotTaken)
     );
 }
 
