@@ -141,6 +141,9 @@ impl<R: Route> Sessions<R> {
         assert!(opened, "a fresh session cannot open");
         self.table.name(connect.nonce, id.index);
         self.shares.add(id.index, holder);
+        if let Role::Server(server) = self.table[id.index].role_mut() {
+            server.count_for(holder, id.index);
+        }
         out.stats.sessions_server += 1;
         self.rearm(id.index, out.stats);
         let peer = self.table[id.index].peer_info();
@@ -154,17 +157,22 @@ impl<R: Route> Sessions<R> {
         let reserved = self.settings.sessions_reserved;
         let may_have = match holder {
             Holder::Privileged => self.shares.privileged() < reserved,
-            Holder::Address(_) | Holder::Shared => {
+            Holder::Identity(_) | Holder::Address(_) | Holder::Shared => {
                 self.shares.common() < self.settings.sessions - reserved
             }
         };
         may_have && self.table.has_room()
     }
 
-    /// Ends a session of the address that has most of them. Its peer is told once, and finds out by itself if it does not
-    /// hear that: a caller that does not answer must not keep its place.
+    /// Ends a session of the holder that has most of them.
     fn make_room_for(&mut self, holder: Holder, out: &mut Output<'_, R>) -> Option<Ended> {
         let index = self.shares.gives_way_to(holder)?;
+        self.give_way(index, out)
+    }
+
+    /// Ends a session whose holder has too much. Its peer is told once, and finds out by itself if it does not hear
+    /// that: a caller that does not answer must not keep its place.
+    pub(crate) fn give_way(&mut self, index: u16, out: &mut Output<'_, R>) -> Option<Ended> {
         let session = &self.table[index];
         let (route, remote, nonce) = (session.route, session.remote, session.nonce);
         let ended = self.end(index, Input::GiveWay, DownReason::GaveWay, out)?;

@@ -190,6 +190,20 @@ impl<R: Route> Sessions<R> {
         self.table.iter()
     }
 
+    /// Each server end is counted once, for the holder that its memory is counted for.
+    #[cfg(test)]
+    pub(crate) fn check_shares(&self) {
+        let servers = self
+            .table
+            .iter()
+            .filter_map(|session| match session.role() {
+                Role::Server(server) => Some(server.account()),
+                Role::Client(_) => None,
+            });
+        self.shares
+            .check(servers.map(|account| (account.session, account.holder)));
+    }
+
     /// Whether the receive queue has room for another session's packets (the paper's |RQ| / C).
     fn has_credits_for(&self, terms: &Terms, stats: &mut EndpointStats) -> bool {
         let credits = self.table.credits() + u64::from(terms.credits);
