@@ -63,6 +63,27 @@ pub const HOLD_PARTS: u32 = 64;
 /// Requests in a row that a client may begin and leave alone before that costs it the session.
 pub const HOLD_STRIKES_MAX: u8 = 16;
 
+/// Message memory is free for all to take up to this part of it; beyond it holders have shares.
+pub(crate) const BUDGET_FREE_OF_SHARES: (usize, usize) = (3, 4);
+/// One part in so many is the share of a caller that has proven who it is.
+pub const SHARE_OF_IDENTITY: usize = 4;
+/// One part in so many is the share of the callers of an address.
+pub const SHARE_OF_ADDRESS: usize = 16;
+/// A request that waits for memory and was not sent again for so long does not wait any more. Longer than the default
+/// `rto_max`.
+pub const WAITING_FOR_ROOM: Duration = Duration::from_millis(1_000);
+
+/// Message memory is given back after half of it was free at so many looks more than one.
+pub(crate) const COOLING_LOOKS: u32 = 4;
+/// From one look to the next: ten seconds for all.
+pub(crate) const COOLING_PAUSE: Duration = Duration::from_millis(2_500);
+/// It goes in pieces of about this size, so that the event loop is not held up for longer than a millisecond.
+pub(crate) const COOLING_BYTES: usize = 4 << 20;
+/// From one piece to the next.
+pub(crate) const COOLING_STEP: Duration = Duration::from_millis(10);
+/// So much memory is always kept.
+pub(crate) const COOLING_FLOOR: usize = 4 << 20;
+
 const _: () = assert!(RTT_STAMPS.is_power_of_two());
 const _: () = assert!(SLOTS_MAX <= 64, "a session's slots are one 64-bit map");
 const _: () = assert!(SLOTS_MAX <= crate::wire::RequestNumber::SLOTS);
@@ -93,8 +114,13 @@ pub struct Config {
     pub queued_requests_per_session: usize,
     /// The largest message that is sent or accepted, at most [`MESSAGE_BYTES_MAX`].
     pub message_bytes: usize,
-    /// Memory for requests that are still being received, over all sessions; at least one of `message_bytes`.
+    /// Memory for requests that are still being received, over all sessions; at least one of `message_bytes`. One half
+    /// is for [privileged](crate::session::Holder::Privileged) callers, the other for all others. Each half takes one of
+    /// `message_bytes` more when nothing else can go on.
     pub assembly_bytes: usize,
+    /// Memory for responses of several packets until their clients are done with them, over all sessions. It has the same
+    /// halves, each at least [`MESSAGE_BYTES_MAX`]. What is too much of a response is released.
+    pub response_bytes: usize,
     /// Packets that wait to be sent in answer to received ones; more are dropped and counted.
     pub answers: usize,
     /// Allows more sessions than receive queue divided by credits; induced loss is then possible.
@@ -144,6 +170,7 @@ impl Default for Config {
             queued_requests_per_session: 4_096,
             message_bytes: MESSAGE_BYTES_MAX,
             assembly_bytes: 256 << 20,
+            response_bytes: 256 << 20,
             answers: 4_096,
             overcommit: false,
             failure_timeout: Duration::from_millis(1_000),

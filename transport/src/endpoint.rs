@@ -109,7 +109,7 @@ impl<R: Route> Endpoint<R> {
             responses: Responses::new(&config),
             fast_path: FastPath::new(config.congestion.batched_timestamps),
             control: ControlQueue::new(config.answers),
-            memory: Memory::new(pool, caps.copies, config.assembly_bytes),
+            memory: Memory::new(pool, caps.copies, &config),
             counters: Counters::default(),
             seal_memory: SealMemory::new(),
             config,
@@ -149,6 +149,8 @@ impl<R: Route> Endpoint<R> {
     pub fn stats(&self) -> EndpointStats {
         EndpointStats {
             requests_pending: self.requests.used() as u64,
+            request_bytes_held: self.memory.assembly_bytes() as u64,
+            response_bytes_held: self.memory.response_bytes() as u64,
             congestion: self.config.congestion.control,
             ..self.counters.stats
         }

@@ -56,6 +56,14 @@ pub struct EndpointStats {
     pub sealed_opened: u64,
     /// Handshakes that were put off, because handshakes had taken their share of this endpoint's time.
     pub handshakes_deferred: u64,
+    /// Requests half received whose memory was given to a caller with less of it.
+    pub requests_gave_way: u64,
+    /// Responses of several packets that were released because their caller's address held most of them.
+    pub responses_gave_way: u64,
+    /// Memory in use by requests that are being received now.
+    pub request_bytes_held: u64,
+    /// Memory in use now by responses of several packets that clients fetch.
+    pub response_bytes_held: u64,
     /// The congestion control of this endpoint's own sessions.
     pub congestion: CongestionControl,
     /// Received packets that were dropped, by cause.

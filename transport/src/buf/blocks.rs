@@ -2,7 +2,9 @@
 //!
 //! Allocating and freeing is one compare-and-swap each, from any thread. A pool that may not grow any more
 //! gives out free blocks of larger classes than asked for. Blocks never leave their
-//! class and regions live as long as the pool, so a stale free-list read always hits mapped memory.
+//! class and regions live as long as the pool, so a stale free-list read always hits mapped memory. The physical
+//! memory of large blocks that are not needed can be given back. Such a block keeps its header and waits in a second
+//! list of its class.
 //!
 //! ```text
 //! block id (32 bits):   region (10 bits) | index in the region (22 bits)
@@ -14,7 +16,7 @@
 //! counts the last block frees the regions.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::{
@@ -43,6 +45,9 @@ pub(super) const CLASSES: [usize; 18] = [
     MESSAGE_BYTES_MAX,
 ];
 
+/// The first class whose free blocks' physical memory can be given back: all but the pages at their ends.
+const LARGE: usize = 8;
+
 const REGIONS_MAX: usize = 1024;
 const INDEX_BITS: u32 = 22;
 /// The first region of a class is about this large; each further one doubles the class.
@@ -60,6 +65,7 @@ pub(super) const DATA_OFFSET: usize = size_of::<Block>() + HEADER_ROOM;
 
 const _: () = assert!(size_of::<Block>() == 16);
 const _: () = assert!(DATA_OFFSET == 64, "data starts on a cache line");
+const _: () = assert!(CLASSES[LARGE] >= 4 * Region::ALIGN);
 const _: () = assert!(REGIONS_MAX == 1 << (32 - INDEX_BITS));
 
 /// The start of every block.
@@ -75,6 +81,12 @@ pub(super) struct Block {
 /// Pool state that outlives the handles until the last block has come back.
 pub(super) struct Shared {
     heads: [AtomicU64; CLASSES.len()],
+    /// Free blocks of large classes whose physical memory was given back; used when the other list is empty.
+    cold: [AtomicU64; CLASSES.len()],
+    /// Region memory of the blocks in the `cold` lists.
+    cold_bytes: AtomicUsize,
+    /// Region memory of the large classes.
+    large_bytes: AtomicUsize,
     regions: Box<[OnceLock<RegionEntry>]>,
     growth: Mutex<Growth>,
     exhausted: AtomicU64,
@@ -109,6 +121,9 @@ impl Shared {
     pub(super) fn new(bytes_max: usize, allocator: impl RegionAllocator) -> Self {
         Self {
             heads: std::array::from_fn(|_| AtomicU64::new(u64::from(NIL))),
+            cold: std::array::from_fn(|_| AtomicU64::new(u64::from(NIL))),
+            cold_bytes: AtomicUsize::new(0),
+            large_bytes: AtomicUsize::new(0),
             regions: (0..REGIONS_MAX).map(|_| OnceLock::new()).collect(),
             growth: Mutex::new(Growth::default()),
             exhausted: AtomicU64::new(0),
@@ -129,7 +144,19 @@ impl Shared {
 
     #[inline]
     pub(super) fn pop(&self, class: usize) -> Option<NonNull<Block>> {
-        let head = &self.heads[class];
+        self.pop_from(&self.heads[class])
+    }
+
+    /// As [`Shared::pop`], from the blocks whose physical memory was given back.
+    fn pop_cold(&self, class: usize) -> Option<NonNull<Block>> {
+        let block = self.pop_from(&self.cold[class])?;
+        self.cold_bytes
+            .fetch_sub(stride_of(class), Ordering::Relaxed);
+        Some(block)
+    }
+
+    #[inline]
+    fn pop_from(&self, head: &AtomicU64) -> Option<NonNull<Block>> {
         let mut seen = head.load(Ordering::Acquire);
         loop {
             let id = seen as u32;
@@ -163,9 +190,8 @@ impl Shared {
         }
     }
 
-    /// Puts blocks `first..=last`, already linked, in front of the list. False if it is closed.
-    fn push(&self, class: usize, first: u32, last: &AtomicU32) -> bool {
-        let head = &self.heads[class];
+    /// Puts blocks `first..=last`, already linked, in front of a list. False if it is closed.
+    fn push(head: &AtomicU64, first: u32, last: &AtomicU32) -> bool {
         let mut seen = head.load(Ordering::Relaxed);
         loop {
             if seen as u32 == CLOSED {
@@ -194,12 +220,13 @@ impl Shared {
     pub(super) fn grow(&self, class: usize) -> Option<(NonNull<Block>, usize)> {
         let mut growth = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have grown the class while this one waited.
-        if let Some(block) = self.pop(class) {
+        if let Some(block) = self.pop(class).or_else(|| self.pop_cold(class)) {
             return Some((block, class));
         }
         let Some(region_index) = self.add_region(class, &mut growth) else {
+            let free = |class| self.pop(class).or_else(|| self.pop_cold(class));
             let larger = (class + 1..CLASSES.len())
-                .find_map(|larger| self.pop(larger).map(|block| (block, larger)));
+                .find_map(|larger| free(larger).map(|block| (block, larger)));
             if larger.is_none() {
                 self.exhausted.fetch_add(1, Ordering::Relaxed);
             }
@@ -234,6 +261,9 @@ impl Shared {
         growth.regions += 1;
         growth.bytes += bytes;
         growth.blocks[class] += blocks;
+        if class >= LARGE {
+            self.large_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
         let entry = self.regions[index].get_or_init(|| RegionEntry {
             region,
             class,
@@ -256,14 +286,21 @@ impl Shared {
             let last = entry.block(blocks - 1);
             // SAFETY: written in the loop above, and not yet reachable through a list.
             let last = unsafe { &last.as_ref().link };
-            let open = self.push(class, first_id + 1, last);
+            let open = Self::push(&self.heads[class], first_id + 1, last);
             assert!(open, "a pool grew after its last handle was dropped");
         }
         Some(index)
     }
 
+    /// Free blocks of a class, of at most `bound`.
     pub(super) fn count_free(&self, class: usize, bound: usize) -> usize {
-        let mut id = self.heads[class].load(Ordering::Acquire) as u32;
+        let warm = self.count(&self.heads[class], bound);
+        warm + self.count(&self.cold[class], bound - warm)
+    }
+
+    /// Blocks in a list, of at most `bound`.
+    fn count(&self, head: &AtomicU64, bound: usize) -> usize {
+        let mut id = head.load(Ordering::Acquire) as u32;
         let mut count = 0;
         // The list may change underneath; the bound keeps the walk finite then.
         while id != NIL && id != CLOSED && count < bound {
@@ -273,6 +310,79 @@ impl Shared {
             id = unsafe { &block.as_ref().link }.load(Ordering::Relaxed);
         }
         count
+    }
+
+    /// Memory of large blocks that was used and is not given back: of all, and of the free ones. Walks free lists.
+    pub(super) fn warm_bytes(&self) -> (usize, usize) {
+        let blocks = self.growth().blocks;
+        let free = (LARGE..CLASSES.len())
+            .map(|class| self.count(&self.heads[class], blocks[class]) * stride_of(class));
+        (self.large_warm_bytes(), free.sum())
+    }
+
+    /// Memory of large blocks that was used and is not given back.
+    pub(super) fn large_warm_bytes(&self) -> usize {
+        let cold = self.cold_bytes.load(Ordering::Relaxed);
+        self.large_bytes
+            .load(Ordering::Relaxed)
+            .saturating_sub(cold)
+    }
+
+    /// Region memory whose physical memory was given back.
+    pub(super) fn cold_bytes(&self) -> usize {
+        self.cold_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Gives the physical memory of free large blocks back, of about `bytes`. Returns how much that was; 0 when there is
+    /// no more, or the memory is a device's.
+    pub(super) fn cool(&self, bytes: usize) -> usize {
+        let mut cooled = 0;
+        for class in (LARGE..CLASSES.len()).rev() {
+            let stride = stride_of(class);
+            while cooled < bytes {
+                let Some(block) = self.pop(class) else {
+                    break;
+                };
+                // SAFETY: `pop` made this thread the block's only owner.
+                let owned = unsafe { block.as_ref() };
+                let id = owned.link.load(Ordering::Relaxed);
+                // SAFETY: `discard` leaves the block's header alone, and nobody refers to its data.
+                let was_discarded = unsafe { self.discard(block, stride) };
+                owned.refs.store(0, Ordering::Relaxed);
+                let list = match was_discarded {
+                    true => &self.cold[class],
+                    false => &self.heads[class],
+                };
+                self.cold_bytes
+                    .fetch_add(usize::from(was_discarded) * stride, Ordering::Relaxed);
+                let open = Self::push(list, id, &owned.link);
+                assert!(
+                    open,
+                    "memory was given back after the pool's last handle was dropped"
+                );
+                if !was_discarded {
+                    return 0;
+                }
+                cooled += stride;
+            }
+        }
+        cooled
+    }
+
+    /// Gives back the pages that lie wholly inside a block's data. The header stays: other threads may still read it, on
+    /// their way through a free list. False if the allocator does not do that.
+    ///
+    /// # Safety
+    ///
+    /// The caller owns the block, and nothing refers to its data.
+    unsafe fn discard(&self, block: NonNull<Block>, stride: usize) -> bool {
+        let address = block.as_ptr().addr();
+        let from = (address + DATA_OFFSET).next_multiple_of(Region::ALIGN) - address;
+        let to = (address + stride) / Region::ALIGN * Region::ALIGN - address;
+        // SAFETY: a large block has a whole page behind its header, so `from <= to <= stride`.
+        let start = unsafe { block.cast::<u8>().add(from) };
+        // SAFETY: these pages lie in this block, which the caller owns; the region is this allocator's.
+        unsafe { self.allocator.discard(start, to - from) }
     }
 
     /// Closes every list; true if all blocks were free, so that the caller frees the pool.
@@ -288,7 +398,7 @@ impl Shared {
         let total: usize = blocks.iter().sum();
         self.outstanding
             .fetch_add(total as i64 + 1, Ordering::AcqRel);
-        for head in &self.heads {
+        for head in self.heads.iter().chain(&self.cold) {
             let mut id = head.swap(u64::from(CLOSED), Ordering::AcqRel) as u32;
             let mut free = 0;
             while id != NIL {
@@ -348,7 +458,7 @@ pub(super) unsafe fn release(block: NonNull<Block>) {
         .get()
         .expect("a live block's region")
         .class;
-    if shared.push(class, id, &owned.link) {
+    if Shared::push(&shared.heads[class], id, &owned.link) {
         // From here on another thread may free the pool: nothing may be touched.
         return;
     }

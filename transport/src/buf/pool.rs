@@ -25,6 +25,8 @@ pub struct Pool {
 pub struct PoolStats {
     /// Region memory taken, in bytes.
     pub region_bytes: usize,
+    /// Those of free blocks whose physical memory was given back, but for some pages.
+    pub cold_bytes: usize,
     /// Blocks that exist.
     pub blocks: usize,
     /// Blocks in no free list. Exact only while no other thread uses the pool.
@@ -107,7 +109,7 @@ impl Pool {
         true
     }
 
-    /// Region memory taken so far, in bytes; it is never given back.
+    /// Region memory taken so far, in bytes. The addresses are never given back; see [`PoolStats::cold_bytes`].
     #[must_use]
     pub fn region_bytes(&self) -> usize {
         self.shared().growth().bytes
@@ -124,10 +126,27 @@ impl Pool {
             .sum();
         PoolStats {
             region_bytes: growth.bytes,
+            cold_bytes: shared.cold_bytes(),
             blocks: total,
             blocks_in_use: total.saturating_sub(free),
             exhausted: shared.exhausted(),
         }
+    }
+
+    /// Memory of large blocks that was used and is not given back: of all, and of the free ones. Walks the free lists.
+    pub(crate) fn warm_bytes(&self) -> (usize, usize) {
+        self.shared().warm_bytes()
+    }
+
+    /// The first of [`Pool::warm_bytes`], without a walk.
+    pub(crate) fn large_warm_bytes(&self) -> usize {
+        self.shared().large_warm_bytes()
+    }
+
+    /// Gives the physical memory of free large blocks back to the system, of about `bytes`. Returns how much that was; 0
+    /// when there is no more, or a device has registered the memory.
+    pub(crate) fn cool(&self, bytes: usize) -> usize {
+        self.shared().cool(bytes)
     }
 
     /// The sizes of which there are blocks, smallest first. Walks the free lists: for people, not for each packet.

@@ -36,6 +36,19 @@ pub unsafe trait RegionAllocator: Send + Sync + 'static {
     ///
     /// `region` came from `allocate` of this same value and nothing refers to it any more.
     unsafe fn release(&self, region: Region);
+
+    /// Gives the physical memory of these bytes back to the system. They stay valid and hold anything initialized
+    /// afterwards, such as zeros. False, and nothing happens, if the allocator cannot: memory that a device has registered
+    /// is pinned.
+    ///
+    /// # Safety
+    ///
+    /// The bytes begin at a page, are whole pages, and lie in one region of this allocator. The caller alone uses them,
+    /// and nothing refers to their contents.
+    unsafe fn discard(&self, start: NonNull<u8>, bytes: usize) -> bool {
+        let _ = (start, bytes);
+        false
+    }
 }
 
 /// Regions from the process heap. For backends whose kernel or peer copies.
@@ -67,5 +80,13 @@ unsafe impl RegionAllocator for HeapRegions {
         // SAFETY: by the caller's promise the region came from `allocate`, which used this layout,
         // and nothing refers to it any more.
         unsafe { dealloc(region.base.as_ptr(), layout) }
+    }
+
+    unsafe fn discard(&self, start: NonNull<u8>, bytes: usize) -> bool {
+        // SAFETY: by the caller's promise these are whole pages of a live allocation that only the caller uses. They are
+        // private anonymous memory, as all of the heap: the next access finds zeros, which are initialized bytes. The
+        // heap's own records lie outside of an allocation.
+        let result = unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_DONTNEED) };
+        result == 0
     }
 }

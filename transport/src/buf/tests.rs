@@ -407,3 +407,91 @@ proptest! {
         prop_assert_eq!(pool.stats().blocks_in_use, 0);
     }
 }
+
+/// Resident memory of this process that lies in the buffer, in pages.
+fn resident_pages(buffer: &MsgBuf) -> usize {
+    let first = buffer.as_ptr().addr().next_multiple_of(Region::ALIGN);
+    let pages = (buffer.as_ptr().addr() + buffer.len() - first) / Region::ALIGN;
+    let mut resident = vec![0_u8; pages];
+    let start = std::ptr::without_provenance_mut(first);
+    // SAFETY: `mincore` writes one byte a page, and the vector has as many. It touches nothing else.
+    let result = unsafe { libc::mincore(start, pages * Region::ALIGN, resident.as_mut_ptr()) };
+    assert_eq!(result, 0);
+    resident.iter().filter(|page| **page & 1 == 1).count()
+}
+
+#[test]
+fn memory_that_is_given_back_is_not_resident_and_can_be_used_again() {
+    const BYTES: usize = 1 << 20;
+    let pool = pool();
+    let mut buffer = pool.alloc(BYTES).unwrap();
+    buffer.fill(7);
+    let address = buffer.as_ptr();
+    assert_eq!(resident_pages(&buffer), BYTES / Region::ALIGN - 1);
+    drop(buffer);
+    let stats = pool.stats();
+    assert_eq!((stats.cold_bytes, stats.blocks_in_use), (0, 0));
+    assert!(pool.cool(1) >= BYTES);
+    let stats = pool.stats();
+    assert!(stats.cold_bytes >= BYTES);
+    assert_eq!((stats.blocks_in_use, stats.blocks), (0, 1));
+    assert_eq!(pool.cool(1), 0, "nothing is left");
+    let mut buffer = pool.alloc(BYTES).unwrap();
+    assert_eq!(buffer.as_ptr(), address, "instead of more memory");
+    assert!(resident_pages(&buffer) <= 1);
+    assert_eq!(pool.stats().cold_bytes, 0);
+    buffer.fill(8);
+    assert!(buffer.iter().all(|byte| *byte == 8));
+}
+
+#[test]
+fn registered_memory_stays() {
+    let (pool, _) = counted_pool();
+    drop(pool.alloc(1 << 20));
+    assert_eq!(pool.cool(1 << 20), 0);
+    assert_eq!(pool.stats().cold_bytes, 0);
+    assert_eq!(pool.stats().blocks_in_use, 0);
+}
+
+#[test]
+fn a_pool_ends_with_memory_given_back() {
+    let pool = pool();
+    let held = pool.alloc(1 << 20).unwrap();
+    drop(pool.alloc(2 << 20));
+    assert!(pool.cool(1) > 0);
+    drop(pool);
+    drop(held);
+}
+
+#[test]
+fn threads_use_a_pool_that_is_given_back_meanwhile() {
+    let pool = pool();
+    let is_done = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let users: Vec<_> = (0..2_u8)
+            .map(|number| {
+                let pool = pool.clone();
+                scope.spawn(move || {
+                    for round in 0..2_000 {
+                        let mut buffer = pool.alloc(20_000 << (round % 4)).unwrap();
+                        buffer.fill(number);
+                        assert!(buffer.iter().step_by(512).all(|byte| *byte == number));
+                    }
+                })
+            })
+            .collect();
+        let (pool, is_done) = (pool.clone(), &is_done);
+        let cooler = scope.spawn(move || {
+            while !is_done.load(Ordering::Relaxed) {
+                pool.cool(64 << 10);
+                std::thread::yield_now();
+            }
+        });
+        for user in users {
+            user.join().unwrap();
+        }
+        is_done.store(true, Ordering::Relaxed);
+        cooler.join().unwrap();
+    });
+    assert_eq!(pool.stats().blocks_in_use, 0);
+}

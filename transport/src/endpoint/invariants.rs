@@ -5,14 +5,17 @@ use crate::backend::Route;
 use crate::session::{Role, SessionId};
 
 impl<R: Route> Endpoint<R> {
-    /// Credits in use are the sum over slots of packets sent less packets answered, and the
-    /// memory for arriving requests is accounted for to the byte.
+    /// Credits in use are the sum over slots of packets sent less packets answered. The memory of arriving requests and of
+    /// responses is accounted for to the byte. Each server end is counted for one holder.
     pub(crate) fn check_invariants(&self) {
-        let mut assembly_bytes = 0;
+        let (mut assembly_bytes, mut response_bytes) = (0, 0);
         for session in self.sessions.iter() {
             match session.role() {
                 Role::Client(client) => client.check_credits(&session.terms(), &self.requests),
-                Role::Server(server) => assembly_bytes += server.assembly_bytes(),
+                Role::Server(server) => {
+                    assembly_bytes += server.assembly_bytes();
+                    response_bytes += server.response_bytes();
+                }
             }
         }
         assert_eq!(
@@ -20,6 +23,10 @@ impl<R: Route> Endpoint<R> {
             self.memory.assembly_bytes(),
             "assembly memory"
         );
+        let counted = self.memory.response_bytes();
+        assert_eq!(response_bytes, counted, "memory of responses");
+        self.memory.check();
+        self.sessions.check_shares();
     }
 
     /// Memory in use by requests that are being received.

@@ -6,7 +6,7 @@ use crate::app::App;
 use crate::backend::{Route, RxBatch, RxPacket};
 use crate::config::PREFETCH_PACKETS_MAX;
 use crate::exchange::Request;
-use crate::rpc::{Then, Whole};
+use crate::rpc::{Place, Then, Whole};
 use crate::session::{Output, Received};
 use crate::time::Instant;
 use crate::wire::{Packet, PacketType, SinglePacket, WireError, peek, split_first};
@@ -216,13 +216,21 @@ impl<R: Route> Endpoint<R> {
 
     /// A packet for the server end of a session.
     fn on_server_packet(&mut self, rx: &Received<'_>, app: &mut impl App<R>) {
+        while let Some(place) = self.take_server_packet(rx, app) {
+            self.give_way(place);
+        }
+    }
+
+    /// Takes a packet for the server end of a session. Some, and nothing has happened, if its request has room only
+    /// when this place has given its memory up.
+    fn take_server_packet(&mut self, rx: &Received<'_>, app: &mut impl App<R>) -> Option<Place> {
         let index = rx.session.index;
         let stats = &mut self.counters.stats;
         let session = self.sessions.entry(index);
         let is_open = session.is_open();
         let Some(server) = session.server().filter(|_| is_open) else {
             stats.drops.wrong_state += 1;
-            return;
+            return None;
         };
         let responses = &mut self.responses;
         let outcome = match rx.packet.header.packet_type {
@@ -237,9 +245,11 @@ impl<R: Route> Endpoint<R> {
         }
         match outcome.then {
             Then::Nothing => {}
-            Then::EndSession => self.end_for_violation(index),
+            Then::EndSession(reason) => self.end_for(reason, index),
+            Then::MakeRoom(place) => return Some(place),
             Then::Call(whole) => self.call_handler_of(rx, &whole, app),
         }
+        None
     }
 
     /// Calls the handler of a request that this packet has completed.

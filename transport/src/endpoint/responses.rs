@@ -6,6 +6,7 @@ use crate::backend::Route;
 use crate::buf::MsgBuf;
 use crate::config::MESSAGE_BYTES_MAX;
 use crate::exchange::{Reply, Request, ResponseHandle, Stale};
+use crate::rpc::{Place, Responded};
 use crate::session::SessionId;
 use crate::time::Instant;
 use crate::wire::RequestNumber;
@@ -64,16 +65,39 @@ impl<R: Route> Endpoint<R> {
             return Err(Stale { response });
         };
         let (responses, fast_path) = (&mut self.responses, &mut self.fast_path);
-        match server.respond(now, &to, handle, response, responses, fast_path, stats) {
-            Ok(None) => Ok(()),
-            Ok(Some(scan_at)) => {
-                self.sessions.wake_at(index, scan_at);
+        let memory = &mut self.memory;
+        match server.respond(
+            now, &to, handle, response, responses, fast_path, memory, stats,
+        ) {
+            Ok(Responded::Single) => Ok(()),
+            Ok(Responded::Held { scan_at }) => {
+                self.on_response_held(index, scan_at);
                 Ok(())
             }
             Err(stale) => {
                 stats.responses_stale += 1;
                 Err(stale)
             }
+        }
+    }
+
+    /// A session holds another response of several packets: others may have to go for it.
+    #[cold]
+    fn on_response_held(&mut self, index: u16, scan_at: Option<Instant>) {
+        if let Some(scan_at) = scan_at {
+            self.sessions.wake_at(index, scan_at);
+        }
+        while let Some(server) = self.sessions.entry(index).server()
+            && let Some(place) = server.must_go(&self.memory)
+        {
+            self.give_way(place);
+        }
+    }
+
+    /// A server end's slot gives up the memory that it holds, for another holder.
+    pub(super) fn give_way(&mut self, place: Place) {
+        if let Some(server) = self.sessions.entry(place.session).server() {
+            server.give_way(place.slot, &mut self.memory, &mut self.counters.stats);
         }
     }
 

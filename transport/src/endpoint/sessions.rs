@@ -47,6 +47,16 @@ impl<R: Route> Endpoint<R> {
         }
     }
 
+    /// The peer broke the protocol, or goes on with a message that gave way.
+    pub(super) fn end_for(&mut self, reason: DownReason, index: u16) {
+        if reason != DownReason::GaveWay {
+            return self.end_for_violation(index);
+        }
+        let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
+        let ended = self.sessions.give_way(index, out);
+        self.discard(ended);
+    }
+
     /// The peer broke the protocol.
     pub(super) fn end_for_violation(&mut self, index: u16) {
         let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
@@ -77,6 +87,7 @@ impl<R: Route> Endpoint<R> {
         if self.requests.next_scan() <= now {
             self.scan_requests(now, app);
         }
+        self.memory.on_time(now);
         // Last, so that requests of a session that has just ended complete in this call, before an event loop
         // tells its `Down`. Those whose buffers wait for a flush complete after that.
         self.deliver_finished(now, app);

@@ -92,7 +92,11 @@ impl<R: Route> Endpoint<R> {
         if has_work {
             return Some(Instant::ZERO);
         }
-        let timers = [self.sessions.next_timer(), self.requests.next_departure()];
+        let timers = [
+            self.sessions.next_timer(),
+            self.requests.next_departure(),
+            self.memory.next_look(),
+        ];
         let due = self.requests.next_due();
         let due = (due != Instant::FAR_FUTURE).then_some(due);
         timers.into_iter().flatten().chain(due).min()

@@ -3,9 +3,11 @@
 //! A buffer may go back to its owner only when no transmission refers to it. Each call of `poll_transmit`
 //! begins an epoch, and a flush of the backend ends all epochs before the present one.
 
+use super::budget::Budget;
+use super::cooling::Cooling;
 use crate::buf::{MsgBuf, Pool};
-use crate::config::SPARE_BYTES_MAX;
-use crate::time::{Duration, Instant};
+use crate::config::{Config, MESSAGE_BYTES_MAX, SPARE_BYTES_MAX};
+use crate::time::Instant;
 
 /// The message memory of one endpoint.
 pub(crate) struct Memory {
@@ -20,12 +22,11 @@ pub(crate) struct Memory {
     epoch: u64,
     /// Nothing that was sent up to this epoch is referred to.
     flushed_epoch: u64,
-    /// Memory in use by requests that are being received.
-    assembly_bytes: usize,
-    /// The most that `assembly_bytes` may be.
-    assembly_bytes_max: usize,
-    /// A request found no memory lately; requests that hold some must make progress until then.
-    short_until: Instant,
+    /// Requests that are being received.
+    pub(super) requests: Budget,
+    /// Responses of several packets that clients fetch.
+    pub(super) responses: Budget,
+    cooling: Cooling,
 }
 
 /// A response whose buffer transmissions of an epoch may refer to.
@@ -35,7 +36,7 @@ struct Retired {
 }
 
 impl Memory {
-    pub(crate) fn new(pool: Pool, tx_copies: bool, assembly_bytes_max: usize) -> Self {
+    pub(crate) fn new(pool: Pool, tx_copies: bool, config: &Config) -> Self {
         Self {
             pool,
             tx_copies,
@@ -43,9 +44,9 @@ impl Memory {
             retired: Vec::new(),
             epoch: 0,
             flushed_epoch: 0,
-            assembly_bytes: 0,
-            assembly_bytes_max,
-            short_until: Instant::ZERO,
+            requests: Budget::new(config.assembly_bytes, config.message_bytes),
+            responses: Budget::new(config.response_bytes, MESSAGE_BYTES_MAX),
+            cooling: Cooling::new(),
         }
     }
 
@@ -124,30 +125,31 @@ impl Memory {
         retired.any(|retired| self.is_referred_to(retired.epoch))
     }
 
-    /// Memory for a request of several packets; `None` if the requests being received hold too much.
-    pub(crate) fn begin_assembly(&mut self, bytes: usize) -> Option<MsgBuf> {
-        let is_affordable = self.assembly_bytes + bytes <= self.assembly_bytes_max;
-        let assembly = self.pool.alloc(bytes).filter(|_| is_affordable);
-        self.assembly_bytes += assembly.as_ref().map_or(0, |buffer| buffer.len());
-        assembly
+    /// Gives memory back that has not been used for long.
+    #[inline]
+    pub(crate) fn on_time(&mut self, now: Instant) {
+        self.cooling.on_time(now, &self.pool);
     }
 
-    /// This memory is no longer held by a request that is being received.
-    pub(crate) fn end_assembly(&mut self, assembly: Option<&MsgBuf>) {
-        self.assembly_bytes -= assembly.map_or(0, |buffer| buffer.len());
+    /// When `on_time` is due, if there is anything to give back.
+    pub(crate) fn next_look(&self) -> Option<Instant> {
+        self.cooling.next()
     }
 
-    /// A request found no memory: for so long, requests that hold some must make progress.
-    pub(crate) fn note_shortage(&mut self, now: Instant, lasts: Duration) {
-        self.short_until = now + lasts;
-    }
-
-    pub(crate) fn is_short(&self, now: Instant) -> bool {
-        now < self.short_until
-    }
-
-    #[cfg(test)]
+    /// Memory in use by requests that are being received.
     pub(crate) fn assembly_bytes(&self) -> usize {
-        self.assembly_bytes
+        self.requests.bytes()
+    }
+
+    /// Memory in use by responses of several packets.
+    pub(crate) fn response_bytes(&self) -> usize {
+        self.responses.bytes()
+    }
+
+    /// The accounts agree with themselves.
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        self.requests.check();
+        self.responses.check();
     }
 }

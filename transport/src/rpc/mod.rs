@@ -4,13 +4,16 @@
 //! `server/request` receives them, `server/respond` takes the response, `client/response` receives
 //! it, `client/completion` hands the buffers back. `client/loss` handles lost packets.
 
+mod budget;
 mod client;
 mod control;
+mod cooling;
 mod fast_path;
 mod memory;
 mod packet;
 mod server;
 
+pub(crate) use budget::Place;
 #[cfg(test)]
 pub(crate) use client::ClientSlot;
 pub(crate) use client::{Buffers, ClientEnd, Ended, Finished, NewRequest, Requests, SlotScan};
@@ -19,4 +22,4 @@ pub(crate) use fast_path::FastPath;
 pub(crate) use memory::Memory;
 #[cfg(test)]
 pub(crate) use server::ServerSlot;
-pub(crate) use server::{Responses, ServerEnd, Then, Whole};
+pub(crate) use server::{Responded, Responses, ServerEnd, Then, Whole};

@@ -152,7 +152,11 @@ impl<R: Route> Sessions<R> {
 
     /// A server end is established: it counts, and the program hears of it.
     pub(super) fn enter(&mut self, index: u16, holder: Holder, out: &mut Output<'_, R>) {
-        self.shares.add(index, self.counted_as(holder));
+        let holder = self.counted_as(holder);
+        self.shares.add(index, holder);
+        if let Role::Server(server) = self.table[index].role_mut() {
+            server.count_for(holder, index);
+        }
         out.stats.sessions_server += 1;
         self.rearm(index, out.stats);
         let session = &self.table[index];
@@ -196,17 +200,22 @@ impl<R: Route> Sessions<R> {
         let reserved = self.settings.sessions_reserved;
         let may_have = match holder {
             Holder::Privileged => self.shares.privileged() < reserved,
-            Holder::Address(_) | Holder::Shared => {
+            Holder::Identity(_) | Holder::Address(_) | Holder::Shared => {
                 self.shares.common() < self.settings.sessions - reserved
             }
         };
         may_have && self.table.has_room()
     }
 
-    /// Ends a session of the address that has most of them. Its peer is told once, and finds out by itself if it does not
-    /// hear that: a caller that does not answer must not keep its place.
+    /// Ends a session of the holder that has most of them.
     fn make_room_for(&mut self, holder: Holder, out: &mut Output<'_, R>) -> Option<Ended> {
         let index = self.shares.gives_way_to(holder)?;
+        self.give_way(index, out)
+    }
+
+    /// Ends a session whose holder has too much. Its peer is told once, and finds out by itself if it does not hear
+    /// that: a caller that does not answer must not keep its place.
+    pub(crate) fn give_way(&mut self, index: u16, out: &mut Output<'_, R>) -> Option<Ended> {
         let token = RequestNumber::token(self.secret.draw());
         let session = &mut self.table[index];
         let body = Probe {

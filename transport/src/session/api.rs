@@ -139,7 +139,7 @@ pub enum DownReason {
     Violation,
     /// A slot has had [`SEQUENCES_MAX`](crate::config::SEQUENCES_MAX) requests.
     NumbersUsedUp,
-    /// There was no room for the session of another caller, and the peer's address had most of them.
+    /// There was no room for another caller's session or message, and the peer's address held most.
     GaveWay,
 }
 
@@ -157,7 +157,7 @@ impl fmt::Display for DownReason {
             }
             Self::Violation => "the peer broke the protocol; run the same release on both sides",
             Self::NumbersUsedUp => "the session has used up its request numbers; connect again",
-            Self::GaveWay => "there was no room for other callers, and this one's address had most sessions",
+            Self::GaveWay => "there was no room for other callers, and this one's address held most",
         })
     }
 }

@@ -2,8 +2,8 @@
 
 use super::seal::{Attempt, Seal, Sealed};
 use super::{
-    ConnectError, ConnectParams, ConnectRefused, Ended, Event, Handshake, Identity, Input, KeyObstacle, Output,
-    Received, Role, Session, SessionId, Sessions, State, Terms,
+    ConnectError, ConnectParams, ConnectRefused, Ended, Event, Handshake, Identity, Input,
+    KeyObstacle, Output, Received, Role, Session, SessionId, Sessions, State, Terms,
 };
 use crate::backend::Route;
 use crate::config::{CREDITS_MAX, MTU_MIN, SLOTS_MAX, TIMER_MAX};

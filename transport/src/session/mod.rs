@@ -20,8 +20,8 @@ mod terms;
 mod timers;
 
 pub use api::{
-    BadTerm, ConnectError, ConnectParams, ConnectRefused, DownReason, Event, Identity, KeyObstacle, PeerInfo,
-    SessionId,
+    BadTerm, ConnectError, ConnectParams, ConnectRefused, DownReason, Event, Identity, KeyObstacle,
+    PeerInfo, SessionId,
 };
 pub(crate) use peer::{Peer, Received};
 pub(crate) use rtt::{RtoLimits, Rtt};
@@ -231,6 +231,21 @@ impl<R: Route> Sessions<R> {
     #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Session<R>> {
         self.table.iter()
+    }
+
+    /// Each server end is counted once, for the holder that its memory is counted for.
+    #[cfg(test)]
+    pub(crate) fn check_shares(&self) {
+        let servers = self
+            .table
+            .iter()
+            .filter(|session| session.is_counted)
+            .filter_map(|session| match session.role() {
+                Role::Server(server) => Some(server.account()),
+                Role::Client(_) => None,
+            });
+        self.shares
+            .check(servers.map(|account| (account.session, account.holder)));
     }
 
     /// Whether the receive queue has room for another session's packets (the paper's |RQ| / C).

@@ -8,8 +8,8 @@ use crate::keys::{KeyId, OwnKey, Psk};
 use crate::rpc::Control;
 use crate::time::Instant;
 use crate::wire::{Accept, Connect, Header, PacketType, Probe, Seed};
-use trine_seal::{Csprng, 
-    HandshakeFailed, Initiator, MESSAGE_OVERHEAD, Opener, ResetKey, Sealer, SessionKeys,
+use trine_seal::{
+    Csprng, HandshakeFailed, Initiator, MESSAGE_OVERHEAD, Opener, ResetKey, Sealer, SessionKeys,
 };
 
 /// Bytes of CONNECT that the handshake covers: all but the cookie.

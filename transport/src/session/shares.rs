@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 /// Whom the sessions from a route are counted for.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Holder {
-    /// A caller for whom [`Config::sessions_reserved`](crate::Config::sessions_reserved) are kept, such as another
-    /// member of a group.
+    /// A caller for whom [`Config::sessions_reserved`](crate::Config::sessions_reserved) and half of the memory of
+    /// messages are kept, such as another member of a group.
     Privileged,
+    /// A caller that has proven who it is, wherever it calls from. The number is the program's name for it.
+    Identity(u64),
     /// All callers at this address: an IPv4 address, the first half of an IPv6 address, or another backend's name of a
     /// machine.
     Address(u64),
@@ -29,15 +31,20 @@ impl Holder {
             IpAddr::V6(ip) => Self::Address((ip.to_bits() >> 64) as u64),
         }
     }
+
+    /// Whether it is counted against others, and so can have too much.
+    fn has_a_share(self) -> bool {
+        matches!(self, Self::Identity(_) | Self::Address(_))
+    }
 }
 
-/// The server ends of an endpoint's sessions by the address that holds them.
+/// The server ends of an endpoint's sessions by the identity or the address that holds them.
 #[derive(Default)]
 pub(super) struct Shares {
-    /// The sessions of each address, in the order in which they were opened.
-    held: BTreeMap<u64, VecDeque<u16>>,
-    /// The addresses by the number of their sessions.
-    by_count: BTreeSet<(usize, u64)>,
+    /// The sessions of each holder that has a share of its own, in the order in which they were opened.
+    held: BTreeMap<Holder, VecDeque<u16>>,
+    /// These holders by the number of their sessions.
+    by_count: BTreeSet<(usize, Holder)>,
     /// Whom each session is counted for, by index.
     holders: BTreeMap<u16, Holder>,
     /// How many of them privileged holders have.
@@ -49,31 +56,30 @@ impl Shares {
     pub(super) fn add(&mut self, index: u16, holder: Holder) {
         self.holders.insert(index, holder);
         self.privileged += usize::from(holder == Holder::Privileged);
-        let Holder::Address(address) = holder else {
+        if !holder.has_a_share() {
             return;
-        };
-        let held = self.held.entry(address).or_default();
-        self.by_count.remove(&(held.len(), address));
+        }
+        let held = self.held.entry(holder).or_default();
+        self.by_count.remove(&(held.len(), holder));
         held.push_back(index);
-        self.by_count.insert((held.len(), address));
+        self.by_count.insert((held.len(), holder));
     }
 
     /// The session at `index` is over.
     pub(super) fn remove(&mut self, index: u16) {
-        let holder = self.holders.remove(&index);
-        self.privileged -= usize::from(holder == Some(Holder::Privileged));
-        let Some(Holder::Address(address)) = holder else {
+        let Some(holder) = self.holders.remove(&index) else {
             return;
         };
-        let Some(held) = self.held.get_mut(&address) else {
+        self.privileged -= usize::from(holder == Holder::Privileged);
+        let Some(held) = self.held.get_mut(&holder) else {
             return;
         };
-        self.by_count.remove(&(held.len(), address));
+        self.by_count.remove(&(held.len(), holder));
         held.retain(|of| *of != index);
         if held.is_empty() {
-            self.held.remove(&address);
+            self.held.remove(&holder);
         } else {
-            self.by_count.insert((held.len(), address));
+            self.by_count.insert((held.len(), holder));
         }
     }
 
@@ -87,18 +93,44 @@ impl Shares {
         self.privileged
     }
 
-    /// The session that gives way to another one of `holder`: the newest of the address with most sessions. Callers that
+    /// The session that gives way to another one of `holder`: the newest of the holder with most sessions. Callers that
     /// were there before a greedy neighbour at their address keep theirs. `None` if `holder` would have as many as that
-    /// address then. So no address can take the sessions of those that have fewer.
+    /// one then. So nobody can take the sessions of those that have fewer.
     pub(super) fn gives_way_to(&self, holder: Holder) -> Option<u16> {
         let own = match holder {
             Holder::Shared => return None,
             Holder::Privileged => 0,
-            Holder::Address(address) => self.held.get(&address).map_or(0, VecDeque::len),
+            Holder::Identity(_) | Holder::Address(_) => {
+                self.held.get(&holder).map_or(0, VecDeque::len)
+            }
         };
-        let (count, address) = self.by_count.last()?;
-        let newest = self.held.get(address)?.back()?;
+        let (count, greediest) = self.by_count.last()?;
+        let newest = self.held.get(greediest)?.back()?;
         (*count > own + 1).then_some(*newest)
+    }
+}
+
+#[cfg(test)]
+impl Shares {
+    /// The counts are those of these server ends.
+    pub(super) fn check(&self, servers: impl Iterator<Item = (u16, Holder)>) {
+        let holders: BTreeMap<u16, Holder> = servers.collect();
+        assert_eq!(self.holders, holders, "each server end has a holder");
+        let privileged = holders
+            .values()
+            .filter(|holder| **holder == Holder::Privileged);
+        assert_eq!(self.privileged, privileged.count());
+        let mut held: BTreeMap<Holder, BTreeSet<u16>> = BTreeMap::new();
+        for (index, holder) in holders.iter().filter(|(_, holder)| holder.has_a_share()) {
+            held.entry(*holder).or_default().insert(*index);
+        }
+        let counted = self
+            .held
+            .iter()
+            .map(|(holder, of)| (*holder, of.iter().copied().collect()));
+        assert_eq!(counted.collect::<BTreeMap<_, _>>(), held);
+        let by_count = held.iter().map(|(holder, of)| (of.len(), *holder));
+        assert_eq!(self.by_count, by_count.collect());
     }
 }
 

@@ -81,17 +81,20 @@ fn a_packet_now_and_then_does_not_hold_what_others_want() {
     };
     let mut s = Script::server_over(&config, caps());
     s.request(1, 0, 8 << 20);
-    // One packet a step: the least would be a 64th of the request in each timeout. A request of
-    // another slot finds no memory meanwhile.
+    // One packet a step: the least would be a 64th of the request in each timeout. Another request has the reserve,
+    // and so a third one finds no memory meanwhile.
+    s.request_in_slot(1, 1, 0, 8 << 20);
+    assert_eq!(held(&s), 16 << 20);
     idle(&mut s, hold_timeout() * 3, |s, step| {
         if held(s) > 0 {
             s.request(1, step as u16 + 1, 8 << 20);
-            s.request_in_slot(1, 1, 0, 8 << 20);
+            s.request_in_slot(1, 1, step as u16 + 1, 8 << 20);
+            s.request_in_slot(2, 1, 0, 8 << 20);
         }
     });
     assert_eq!(
         (held(&s), s.node.endpoint.stats().requests_abandoned),
-        (0, 1)
+        (0, 2)
     );
     assert!(s.node.endpoint.stats().drops.no_memory > 0);
 }
@@ -138,6 +141,34 @@ fn one_that_begins_again_and_again_and_never_finishes_loses_its_session() {
     assert_eq!(s.down(), Some(DownReason::Violation));
     assert_eq!(sequence, u64::from(crate::config::HOLD_STRIKES_MAX) + 1);
     assert_eq!(held(&s), 0);
+}
+
+/// A client that begins its request again before each scan was never found idle.
+#[test]
+fn a_request_that_is_begun_again_has_no_more_time_than_the_one_before() {
+    let config = Config {
+        assembly_bytes: 16 << 20,
+        ..Config::default()
+    };
+    let mut s = Script::server_over(&config, caps());
+    // A second request uses the reserve and goes on, a third one finds no room.
+    s.request(1, 0, 8 << 20);
+    s.request_in_slot(1, 1, 0, 8 << 20);
+    let mut sequence = 1;
+    let mut begins_again = |s: &mut Script, step: u64| {
+        if step % 39 == 38 && s.node.endpoint.stats().requests_abandoned == 0 {
+            sequence += 1;
+            s.request(sequence, 0, 8 << 20);
+        }
+        s.request_in_slot(2, 1, 0, 8 << 20);
+        for part in 0..16 {
+            let number = (step * 16 + part + 1) as u16;
+            s.request_in_slot(1, 1, number, 8 << 20);
+        }
+    };
+    idle(&mut s, hold_timeout() * 5 / 2, &mut begins_again);
+    assert_eq!(s.node.endpoint.stats().requests_abandoned, 1);
+    assert_eq!((sequence, s.down()), (3, None));
 }
 
 #[test]

@@ -33,7 +33,8 @@ fn incast(flows: usize, control: CongestionControl) -> Outcome {
     let config = Config {
         congestion,
         // With less the server itself would turn flows away, and they would count as unfair.
-        assembly_bytes: MESSAGES,
+        // The flows have one half of it.
+        assembly_bytes: 2 * MESSAGES,
         ..Config::default()
     };
     let caps = Caps {

@@ -1,6 +1,7 @@
 //! Tests of the core: endpoints on virtual time, joined by a network that can do harm.
 
 mod basics;
+mod budgets;
 mod client_handlers;
 mod header_checksums;
 mod holds;

@@ -8,6 +8,7 @@ use crate::buf::{MsgBuf, Pool, PoolConfig};
 use crate::keys::{KeyId, KeyRing, Keys, OwnKey, Psk, Stage};
 use crate::prng::{Prng, Ratio};
 use crate::time::{Duration, Instant};
+use crate::wire::{PacketType, split_first};
 use crate::{
     App, Completion, Config, ConnectParams, Cx, Endpoint, Event, Holder, Identity, Reply, Request,
     ResponseHandle, RpcError, SessionId,
@@ -49,6 +50,8 @@ pub(crate) struct Net {
     pub(crate) bottleneck: Option<Bottleneck>,
     /// The keys of all nodes.
     pub(crate) keys: Option<Keys>,
+    /// This node sends the first packet of each request, and none of the others.
+    pub(crate) finishes_nothing: Option<u32>,
     /// Every wire packet that was sent: (from, to, bytes), while recording.
     pub(crate) recorded: Option<Vec<(u32, u32, Vec<u8>)>>,
 }
@@ -243,6 +246,7 @@ impl Net {
             sent: 0,
             bottleneck: None,
             keys: None,
+            finishes_nothing: None,
             recorded: None,
         };
         for index in 0..nodes {
@@ -466,6 +470,9 @@ impl Net {
         if self.prng.chance(faults.loss) {
             return;
         }
+        if self.finishes_nothing == Some(from) && is_later_part(&bytes) {
+            return;
+        }
         for _ in 0..copies {
             let mut at = self.now + faults.delay;
             if self.prng.chance(faults.reorder) {
@@ -486,6 +493,18 @@ impl Net {
                 .insert((at, self.sent), (to, from, bytes.clone()));
         }
     }
+}
+
+/// A part of a request or, asked for, of a response that is not its first.
+fn is_later_part(bytes: &[u8]) -> bool {
+    split_first(bytes).is_ok_and(|(packet, _)| {
+        let header = packet.header;
+        header.packet_number > 0
+            && matches!(
+                header.packet_type,
+                PacketType::Request | PacketType::RequestForResponse
+            )
+    })
 }
 
 impl Node {

@@ -5,7 +5,7 @@ use crate::config::HALF_OPEN_MAX;
 use crate::keys::{KeyId, Keys, OwnKey, Stage};
 use crate::prng::{Prng, Ratio};
 use crate::time::Duration;
-use crate::{Config, ConnectError, DownReason, KeyObstacle, Event, SessionId};
+use crate::{Config, ConnectError, DownReason, Event, KeyObstacle, SessionId};
 use std::sync::Arc;
 
 const CLIENT: usize = 0;

@@ -192,6 +192,9 @@ mod request {
         let mut s = Script::server_with(&config);
         s.request_in_slot(1, 1, 0, 2 * FULL);
         s.expect(&["CreditReturn 0 slot 1"]);
+        // The reserve.
+        s.request_in_slot(2, 1, 0, 2 * FULL);
+        s.expect(&["CreditReturn 0 slot 2"]);
         s.request(1, 0, 2 * FULL);
         s.expect(&[]);
         assert_eq!((s.drops().no_memory, s.down()), (1, None));

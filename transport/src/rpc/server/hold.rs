@@ -11,6 +11,7 @@ use super::slot::{MOVED, ServerSlot, ServerSlotState};
 use super::{Responses, ServerEnd};
 use crate::config::{HOLD_PARTS, HOLD_STRIKES_MAX};
 use crate::rpc::Memory;
+use crate::rpc::budget::Account;
 use crate::session::Terms;
 use crate::stats::EndpointStats;
 use crate::time::{Duration, Instant};
@@ -19,6 +20,16 @@ impl ServerSlot {
     fn holds_response(&self, data_bytes: usize) -> bool {
         let response = self.response.as_ref();
         response.is_some_and(|response| response.len() > data_bytes)
+    }
+
+    /// A client begins a request again instead of finishing it. True if it should have finished by now: then the new one
+    /// has no more time than the one before it.
+    pub(super) fn begin_again(&mut self, before: u32) -> bool {
+        let was_scanned = before != MOVED;
+        if was_scanned {
+            self.seen_at_scan = 0;
+        }
+        was_scanned
     }
 
     /// Whether the client has gone on since the last scan; remembers for the next.
@@ -37,10 +48,17 @@ impl ServerSlot {
     }
 
     /// Takes back the slot's memory. True if that was a request.
-    fn take_back(&mut self, memory: &mut Memory, stats: &mut EndpointStats) -> bool {
+    fn take_back(
+        &mut self,
+        account: Account,
+        number: u8,
+        memory: &mut Memory,
+        stats: &mut EndpointStats,
+    ) -> bool {
         self.state = ServerSlotState::GivenUp;
-        let (assembly, response) = (self.assembly.take(), self.response.take());
-        memory.end_assembly(assembly.as_ref());
+        self.uncount_response(account, number, memory);
+        let assembly = self.end_assembly(account, number, memory);
+        let response = self.response.take();
         stats.requests_abandoned += u64::from(assembly.is_some());
         stats.responses_released += u64::from(response.is_some());
         memory.retire(response, memory.epoch());
@@ -76,15 +94,17 @@ impl ServerEnd {
             self.scan_at = due;
             return false;
         }
-        let (data_bytes, is_memory_short) = (terms.data_bytes(), memory.is_short(now));
+        let account = self.account;
+        let is_memory_short = memory.requests.is_short(account.holder, now);
+        let data_bytes = terms.data_bytes();
         let mut is_holding = false;
-        for slot in &mut self.slots {
+        for (number, slot) in (0..).zip(&mut self.slots) {
             if slot.assembly.is_none() && !slot.holds_response(data_bytes) {
                 continue;
             }
             if slot.went_on(is_memory_short) {
                 is_holding = true;
-            } else if slot.take_back(memory, stats) {
+            } else if slot.take_back(account, number, memory, stats) {
                 self.strikes = self.strikes.saturating_add(1);
             }
         }

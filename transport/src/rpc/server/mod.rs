@@ -4,6 +4,7 @@
 //! answers and the limits of requests. The files beside this one add an operation or a packet type each.
 
 mod answers;
+mod count;
 mod hold;
 mod request;
 mod request_for_response;
@@ -13,12 +14,14 @@ mod transmit;
 
 pub(crate) use answers::Answer;
 pub(crate) use request::Whole;
+pub(crate) use respond::Responded;
 pub(crate) use slot::ServerSlot;
 
 use self::answers::{AnswerQueue, What};
 use crate::config::Config;
 use crate::prefetch::prefetch;
-use crate::session::{Received, Terms};
+use crate::rpc::budget::{Account, Place};
+use crate::session::{DownReason, Holder, Received, Terms};
 use crate::stats::Drops;
 use crate::time::{Duration, Instant};
 
@@ -30,6 +33,8 @@ pub(crate) struct ServerEnd {
     scan_at: Instant,
     /// Requests in a row that the client began and never finished.
     strikes: u8,
+    /// Whom its memory is counted for.
+    account: Account,
 }
 
 /// State that the server ends of an endpoint share.
@@ -54,8 +59,10 @@ pub(crate) struct Outcome {
 /// The caller's next step.
 pub(crate) enum Then {
     Nothing,
-    /// The client broke the protocol.
-    EndSession,
+    /// The client broke the protocol, or goes on with what is not here any more.
+    EndSession(DownReason),
+    /// There is room for the request when this place has given its memory up: take the packet then.
+    MakeRoom(Place),
     /// The request is complete: call its handler.
     Call(Whole),
 }
@@ -69,7 +76,12 @@ impl Outcome {
     const VIOLATION: Self = Self {
         is_progress: false,
         scan_at: None,
-        then: Then::EndSession,
+        then: Then::EndSession(DownReason::Violation),
+    };
+    const GAVE_WAY: Self = Self {
+        is_progress: false,
+        scan_at: None,
+        then: Then::EndSession(DownReason::GaveWay),
     };
 }
 
@@ -79,7 +91,13 @@ impl ServerEnd {
             slots: (0..terms.slots).map(|_| ServerSlot::new()).collect(),
             scan_at: Instant::FAR_FUTURE,
             strikes: 0,
+            account: Account::default(),
         }
+    }
+
+    /// The session has this index, and counts for this holder.
+    pub(crate) fn count_for(&mut self, holder: Holder, session: u16) {
+        self.account = Account { holder, session };
     }
 
     /// When the next scan of what the slots hold is due.
@@ -151,6 +169,19 @@ impl ServerEnd {
         let slots = self.slots.iter();
         let parts = slots.filter_map(|slot| slot.assembly.as_ref());
         parts.map(|part| part.len()).sum()
+    }
+
+    /// Memory of responses that are counted.
+    pub(crate) fn response_bytes(&self) -> usize {
+        let counted = |slot: &&ServerSlot| slot.counted == slot::Counted::Response;
+        let slots = self.slots.iter().filter(counted);
+        let responses = slots.map(|slot| slot.response.as_ref().map_or(0, |held| held.len()));
+        responses.sum()
+    }
+
+    /// Whom the session is counted for.
+    pub(crate) fn account(&self) -> Account {
+        self.account
     }
 
     /// The first slot, in words.

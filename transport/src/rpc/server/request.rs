@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 
 use super::answers::What;
-use super::slot::{MOVED, NewRequest, ServerSlotState};
+use super::count::Room;
+use super::slot::{Counted, MOVED, NewRequest, ServerSlotState};
 use super::{Outcome, Responses, ServerEnd, Then};
 use crate::backend::Route;
 use crate::buf::MsgBuf;
@@ -36,7 +37,7 @@ impl ServerEnd {
             return false;
         };
         number.sequence() > slot.sequence
-            && slot.assembly.is_none()
+            && slot.counted == Counted::Nothing
             && bytes <= from.terms.data_bytes().min(responses.message_bytes)
             && packet.verify(from.seed)
     }
@@ -96,9 +97,18 @@ impl ServerEnd {
                     message_bytes: header.message_bytes,
                     packets,
                 };
-                memory.end_assembly(slot.assembly.take().as_ref());
+                let (account, number) = (self.account, header.request.slot());
+                let (is_again, seen_at_scan) = (slot.is_unfinished(), slot.seen_at_scan);
+                let was_struck = slot.state != ServerSlotState::Receiving;
+                slot.uncount_response(account, number, memory);
+                drop(slot.end_assembly(account, number, memory));
                 let previous = slot.begin(&new, memory);
                 memory.retire(previous.response, previous.epoch);
+                if !is_again {
+                    slot.since = Instant::FAR_FUTURE;
+                } else if slot.begin_again(seen_at_scan) && !was_struck {
+                    self.strikes = self.strikes.saturating_add(1);
+                }
             }
             Ordering::Equal if !slot.agrees_with(header) => {
                 drops.bad_number += 1;
@@ -125,6 +135,7 @@ impl ServerEnd {
                 Outcome::NOTHING
             }
             ServerSlotState::GivenUp => Outcome::VIOLATION,
+            ServerSlotState::GaveWay => Outcome::GAVE_WAY,
         }
     }
 
@@ -154,10 +165,18 @@ impl ServerEnd {
         if number == 0 {
             slot.deadline = deadline(rx.now, rx.packet.deadline_ns);
         }
-        if !self.store_part(rx, memory) {
-            drops.no_memory += 1;
-            memory.note_shortage(rx.now, responses.hold_timeout * 2);
-            return Outcome::NOTHING;
+        match self.store_part(rx, memory, responses) {
+            Room::Here => {}
+            Room::After(place) => {
+                return Outcome {
+                    then: Then::MakeRoom(place),
+                    ..Outcome::NOTHING
+                };
+            }
+            Room::None => {
+                drops.no_memory += 1;
+                return Outcome::NOTHING;
+            }
         }
         let scan_at = self.hold(rx.now, responses.hold_timeout);
         if received + 1 == packets {
@@ -174,21 +193,30 @@ impl ServerEnd {
         }
     }
 
-    /// Copies a part of a larger request to its position. False if there is no memory for the whole.
-    fn store_part(&mut self, rx: &Received<'_>, memory: &mut Memory) -> bool {
+    /// Copies a part of a larger request to its position, if there is memory for the whole.
+    fn store_part(
+        &mut self,
+        rx: &Received<'_>,
+        memory: &mut Memory,
+        responses: &Responses,
+    ) -> Room {
         let header = &rx.packet.header;
         let bytes = header.message_bytes as usize;
-        let slot = &mut self.slots[usize::from(header.request.slot())];
+        let number = header.request.slot();
+        let slot = &mut self.slots[usize::from(number)];
         if slot.assembly.is_none() {
-            slot.assembly = memory.begin_assembly(bytes);
+            match slot.begin_assembly(rx.now, self.account, number, memory, responses) {
+                Room::Here => {}
+                none => return none,
+            }
         }
         let Some(assembly) = &mut slot.assembly else {
-            return false;
+            return Room::None;
         };
         let range = rx.terms.data_range(bytes, u32::from(header.packet_number));
         assembly[range].copy_from_slice(rx.packet.payload);
         slot.received += 1;
-        true
+        Room::Here
     }
 
     /// All of the request is here: the one call of its handler.
@@ -197,9 +225,8 @@ impl ServerEnd {
         let slot = &mut self.slots[usize::from(header.request.slot())];
         slot.execute(rx.now, header.flags.round(), rx.ecn);
         slot.seen_at_scan = MOVED;
-        let assembly = slot.assembly.take();
+        let assembly = slot.end_assembly(self.account, header.request.slot(), memory);
         if assembly.is_some() {
-            memory.end_assembly(assembly.as_ref());
             // The client finished the request that it began.
             self.strikes = 0;
         }

@@ -48,6 +48,7 @@ impl ServerEnd {
             ServerSlotState::Executing if is_present => responses.answer(rx, What::Busy, drops),
             ServerSlotState::Expired if is_present => drops.past += 1,
             ServerSlotState::GivenUp if is_present => return Outcome::VIOLATION,
+            ServerSlotState::GaveWay if is_present => return Outcome::GAVE_WAY,
             // A probe of a request that is not here.
             _ => responses.answer(rx, What::Gap(received as u16), drops),
         }

@@ -12,6 +12,17 @@ use crate::stats::EndpointStats;
 use crate::time::Instant;
 use crate::wire::{Flags, Header, PacketType, RequestNumber, ServerTime};
 
+/// What became of a response.
+pub(crate) enum Responded {
+    /// It has one packet.
+    Single,
+    /// It is held until its client is done with it.
+    Held {
+        /// When the memory that the session holds must be scanned, if that must be noted.
+        scan_at: Option<Instant>,
+    },
+}
+
 impl ServerEnd {
     /// The slot of a request whose answer is awaited.
     #[inline(always)]
@@ -27,8 +38,7 @@ impl ServerEnd {
         self.awaiting(handle).is_some()
     }
 
-    /// Takes the response to a request whose handler has run. Returns when the memory that it holds must be
-    /// scanned, if that must be noted.
+    /// Takes the response to a request whose handler has run.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, clippy::result_large_err)] // the buffer comes back in the error
     pub(crate) fn respond<R: Route>(
@@ -39,8 +49,10 @@ impl ServerEnd {
         response: MsgBuf,
         responses: &mut Responses,
         fast_path: &mut FastPath<R>,
+        memory: &mut Memory,
         stats: &mut EndpointStats,
-    ) -> Result<Option<Instant>, Stale> {
+    ) -> Result<Responded, Stale> {
+        let account = self.account;
         let Some(slot) = self.awaiting(handle) else {
             return Err(Stale { response });
         };
@@ -56,10 +68,13 @@ impl ServerEnd {
             fast_path.write(to, &header, None, &response);
             slot.sent_max = 1;
             slot.response = Some(response);
-            return Ok(None);
+            return Ok(Responded::Single);
         }
         let is_single = response.len() <= to.terms.data_bytes();
         slot.response = Some(response);
+        if !is_single {
+            slot.count_response(now, account, handle.slot, memory);
+        }
         let answer = Answer {
             session: handle.session,
             slot: handle.slot,
@@ -70,15 +85,19 @@ impl ServerEnd {
         };
         responses.push(answer, &mut stats.drops);
         if is_single {
-            return Ok(None);
+            return Ok(Responded::Single);
         }
-        Ok(self.hold(now, responses.hold_timeout))
+        Ok(Responded::Held {
+            scan_at: self.hold(now, responses.hold_timeout),
+        })
     }
 
     /// The session is over: gives up the memory of its slots.
     pub(crate) fn give_up(&mut self, memory: &mut Memory) {
-        for slot in std::mem::take(&mut self.slots) {
-            memory.end_assembly(slot.assembly.as_ref());
+        let account = self.account;
+        for (number, mut slot) in (0..).zip(std::mem::take(&mut self.slots)) {
+            slot.uncount_response(account, number, memory);
+            drop(slot.end_assembly(account, number, memory));
             let epoch = if slot.sent_max > 0 {
                 memory.epoch()
             } else {

@@ -47,6 +47,10 @@ pub(crate) struct ServerSlot {
     pub(super) deadline: Option<Instant>,
     /// Some exactly while a request of several packets is being received.
     pub(super) assembly: Option<MsgBuf>,
+    /// The message that is counted for the session's holder. The fast path takes a slot that has none.
+    pub(super) counted: Counted,
+    /// Since when it is counted. A request that is begun again instead of finished is as old as the one before it.
+    pub(super) since: Instant,
     /// Some exactly in `Answered`.
     pub(super) response: Option<MsgBuf>,
     /// The last credit return's position in the queue of answers.
@@ -57,6 +61,16 @@ pub(crate) struct ServerSlot {
     pub(super) sent_max: u32,
     /// `received` at the last scan of the slot's memory, or `MOVED`.
     pub(super) seen_at_scan: u32,
+}
+
+/// A slot's message of several packets, as it is counted.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum Counted {
+    Nothing,
+    /// `assembly`.
+    Request,
+    /// `response`.
+    Response,
 }
 
 /// State of a slot.
@@ -72,6 +86,8 @@ pub(super) enum ServerSlotState {
     Expired,
     /// The client left it alone for too long: its request, or its response, is not here any more.
     GivenUp,
+    /// Its request, or its response, was given up because the client's holder had too much.
+    GaveWay,
 }
 
 impl ServerSlot {
@@ -88,6 +104,8 @@ impl ServerSlot {
             ecn: false,
             deadline: None,
             assembly: None,
+            counted: Counted::Nothing,
+            since: Instant::FAR_FUTURE,
             response: None,
             credit_return: u64::MAX,
             retransmitted_in: 0,
@@ -131,6 +149,18 @@ impl ServerSlot {
         self.round = round;
         self.ecn = ecn;
         self.state = ServerSlotState::Executing;
+    }
+
+    /// Whether a request of several packets was begun and has not come to its end.
+    pub(super) fn is_unfinished(&self) -> bool {
+        let is_begun = match self.state {
+            ServerSlotState::Receiving => self.assembly.is_some(),
+            ServerSlotState::GivenUp | ServerSlotState::GaveWay => true,
+            ServerSlotState::Executing | ServerSlotState::Answered | ServerSlotState::Expired => {
+                false
+            }
+        };
+        is_begun && self.received < self.request_packets
     }
 
     /// Whether the packet says the same about the request as its first one did.
