@@ -113,7 +113,7 @@ impl<R: Route> Sessions<R> {
         }
         let ended = match self.has_room_for(holder) {
             true => None,
-            false => self.make_room_for(holder, out),
+            false => self.make_room_for(now, holder, out),
         };
         if !self.has_room_for(holder) {
             refuse(route, connect, RefuseReason::Full, 0, out);
@@ -165,8 +165,16 @@ impl<R: Route> Sessions<R> {
     }
 
     /// Ends a session of the holder that has most of them.
-    fn make_room_for(&mut self, holder: Holder, out: &mut Output<'_, R>) -> Option<Ended> {
+    fn make_room_for(
+        &mut self,
+        now: Instant,
+        holder: Holder,
+        out: &mut Output<'_, R>,
+    ) -> Option<Ended> {
         let index = self.shares.gives_way_to(holder)?;
+        if !self.shares.may_push_out(now, holder) {
+            return None;
+        }
         self.give_way(index, out)
     }
 
