@@ -192,6 +192,12 @@ pub fn advice(obstacle: Obstacle) -> &'static str {
         Obstacle::Key(KeyObstacle::NotTaken) => {
             "the replica runs without keys: leave --key out, or start it with one"
         }
+        Obstacle::SessionsFull => {
+            "the one that is idle longest gives way a second after its last use: try again; `trine status` counts the sessions"
+        }
+        Obstacle::SessionShareTaken => {
+            "let fewer clients write from here, or let them end their sessions; `trine status` counts the sessions"
+        }
         Obstacle::WrongCluster { .. } => "the list of peers mixes groups; name the replicas of one",
         _ => "",
     }
@@ -225,6 +231,39 @@ mod tests {
                 .to_string()
                 .contains("nothing was read")
         );
+    }
+
+    /// The command line called a group whose sessions are all in use silent.
+    #[test]
+    fn each_refusal_names_what_there_is_no_room_for() {
+        let waited = Duration::from_millis(5);
+        let said = |obstacle| {
+            let error = Error::NotReachable { obstacle, waited };
+            call_failure(CallError::Failed(error), Mode::Write).to_string()
+        };
+        let cases = [
+            (
+                Obstacle::Full,
+                "no room for another session",
+                "trine_transport_sessions_server",
+            ),
+            (
+                Obstacle::SessionsFull,
+                "every client session of the group is in use",
+                "idle longest gives way",
+            ),
+            (
+                Obstacle::SessionShareTaken,
+                "this address has its share of them",
+                "let fewer clients write",
+            ),
+        ];
+        for (obstacle, reason, hint) in cases {
+            let text = said(obstacle);
+            assert!(text.contains(reason) && text.contains(hint), "{text}");
+            assert!(text.contains("nothing was written"), "{text}");
+            assert!(!text.contains("in time"), "{text}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use trine_client::{Report, leader_of};
+use trine_client::{Obstacle, Report, leader_of};
 
 use crate::network::Network;
 use crate::output::Output;
@@ -64,12 +64,16 @@ pub fn while_waiting_for<N: Network, T>(
 /// What a command waits for, as far as the replicas know it.
 fn what_is_known(reports: &[Report]) -> String {
     let silent = |report: &Report| report.answer.is_err();
+    let is_full = |report: &Report| report.answer.as_ref().err() == Some(&Obstacle::Full);
     match (why_it_stands_still(reports), leader_of(reports)) {
         (Some(why), _) => format!("for a leader: {why}"),
         (None, Some(leader)) => format!(
             "for the leader, replica {} ({})",
             leader.node_id, leader.address
         ),
+        (None, None) if reports.iter().all(silent) && reports.iter().any(is_full) => {
+            "for the group: its replicas have no room for another session".to_owned()
+        }
         (None, None) if reports.iter().all(silent) => {
             "for the group: no replica answers".to_owned()
         }
@@ -79,8 +83,6 @@ fn what_is_known(reports: &[Report]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use trine_client::Obstacle;
-
     use super::*;
 
     #[test]
@@ -89,5 +91,9 @@ mod tests {
         let answer = Err(Obstacle::NoAnswer);
         let reports = [Report { address, answer }];
         assert_eq!(what_is_known(&reports), "for the group: no replica answers");
+        let answer = Err(Obstacle::Full);
+        let reports = [Report { address, answer }];
+        let full = "for the group: its replicas have no room for another session";
+        assert_eq!(what_is_known(&reports), full);
     }
 }

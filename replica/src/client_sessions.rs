@@ -17,7 +17,7 @@ use trine_canary as canary;
 use trine_kvstore::Position;
 use trine_protocol::message::ClientStatus;
 
-use crate::config::SessionLimits;
+use crate::config::{IDLE_TO_GIVE_WAY_NS, SessionLimits, VERSION_SESSIONS_GIVE_WAY};
 use crate::state_machine::codec::{Cursor, StateError, put_bytes, put_u32, put_u64};
 pub(crate) use replies::CachedReply;
 use replies::Replies;
@@ -104,6 +104,8 @@ impl Hasher for PositionHasher {
 pub(crate) struct SessionCounters {
     /// Idle sessions that were evicted.
     pub(crate) evicted: u64,
+    /// Those of them that gave way before the end of their time to live.
+    pub(crate) gave_way: u64,
     /// Registrations that were refused.
     pub(crate) refused: u64,
     /// Commands that were answered from a cached reply.
@@ -123,6 +125,8 @@ pub(crate) struct ClientSessions {
     open: List,
     closed: List,
     bytes: u64,
+    /// Idle sessions give way to new ones. It follows from the version of the state.
+    gives_way: bool,
     counters: SessionCounters,
 }
 
@@ -139,8 +143,14 @@ impl ClientSessions {
             open: List::EMPTY,
             closed: List::EMPTY,
             bytes: 0,
+            gives_way: false,
             counters: SessionCounters::default(),
         }
+    }
+
+    /// The state has this version.
+    pub(crate) fn set_version(&mut self, version: u8) {
+        self.gives_way = version >= VERSION_SESSIONS_GIVE_WAY;
     }
 
     /// Opens a session whose client id is `at`, or finds the one that the same client has opened before.
@@ -211,6 +221,13 @@ impl ClientSessions {
         Some(self.session(slot).nonce)
     }
 
+    /// Whether the client that drew this number when it registered has an open session.
+    #[must_use]
+    pub(crate) fn is_open(&self, nonce: u64) -> bool {
+        let slot = self.by_nonce.get(&nonce);
+        slot.is_some_and(|&slot| !self.session(slot).closed)
+    }
+
     /// The answer of a command that was judged a duplicate.
     #[must_use]
     pub(crate) fn cached(&self, client: u64, sequence: u64) -> Option<&CachedReply> {
@@ -274,7 +291,6 @@ impl ClientSessions {
     }
 
     /// The limits, which are replicated state.
-    #[cfg(test)]
     #[must_use]
     pub(crate) fn limits(&self) -> SessionLimits {
         self.limits
@@ -308,21 +324,30 @@ impl ClientSessions {
             && self.bytes - replies.charge() < self.limits.reply_bytes_max
     }
 
-    /// The closed session that was used longest ago, or the open one if it has been idle for its whole time to live. A
-    /// session that is used at this very moment is never chosen.
+    /// The closed session that was used longest ago, or the open one if it has been idle for long enough. A session that
+    /// is used at this very moment is never chosen. It was the whole time to live once: then 65,536 registrations, which
+    /// take less than a second, kept all new clients out for a minute.
     fn evict_one(&mut self, now_ns: u64) -> bool {
         if self.closed.first != NONE {
             self.remove(self.closed.first);
             return true;
         }
         let first = self.open.first;
-        if first == NONE
-            || now_ns.saturating_sub(self.session(first).last_used_ns) < self.limits.ttl_ns.max(1)
-        {
+        if first == NONE {
+            return false;
+        }
+        let ttl_ns = self.limits.ttl_ns;
+        let idle_ns = now_ns.saturating_sub(self.session(first).last_used_ns);
+        let least_ns = match self.gives_way {
+            true => ttl_ns.min(IDLE_TO_GIVE_WAY_NS),
+            false => ttl_ns,
+        };
+        if idle_ns < least_ns.max(1) {
             return false;
         }
         self.remove(first);
         self.counters.evicted += 1;
+        self.counters.gave_way += u64::from(idle_ns < ttl_ns);
         true
     }
 

@@ -71,6 +71,11 @@ pub const SNAPSHOT_BYTES_WAITING_MAX: usize = 8 << 20;
 /// Version of the replicated state machine: the meaning of entries. A replica that knows less refuses to apply.
 pub const STATE_MACHINE_VERSION: u16 = 1;
 
+/// From this version of the state on, the session that has been idle longest gives way when there is no room.
+pub const VERSION_SESSIONS_GIVE_WAY: u8 = 5;
+/// A session that was used more recently than this (nanoseconds of group time) gives no way to another.
+pub const IDLE_TO_GIVE_WAY_NS: u64 = 1_000_000_000;
+
 const _: () = assert!(ENTRY_COMMANDS_MAX < 1 << 16);
 const _: () = assert!(
     SESSION_WINDOW <= 64,
@@ -84,7 +89,8 @@ pub struct SessionLimits {
     pub count_max: u32,
     /// Most bytes of sessions and cached replies; beyond it by one session's window at most, of 64 replies.
     pub reply_bytes_max: u64,
-    /// A session that was not used for this long (nanoseconds of group time) may be evicted.
+    /// A session that was not used for this long (nanoseconds of group time) may be evicted. When there is no room, a
+    /// second without use suffices for the one that has been idle longest.
     pub ttl_ns: u64,
 }
 

@@ -30,6 +30,7 @@ use trine_canary as canary;
 use trine_protocol::message::{
     AdminRequest, ClientRequest, ClusterId, JoinReply, JoinRequest, Member, MemberRole, ReplyToken,
 };
+use trine_transport::Holder;
 use trine_transport::time::Instant;
 
 use crate::addresses::Addresses;
@@ -471,6 +472,7 @@ impl Group {
         now: Instant,
         token: ReplyToken,
         request: &ClientRequest<'_>,
+        caller: &dyn Fn() -> Holder,
         out: &mut Outbox,
     ) {
         if !self.life.is_halted() {
@@ -478,7 +480,7 @@ impl Group {
             self.follow_role(now, out);
         }
         let (mut cx, service, _) = self.lend(now, out);
-        service.on_client(&mut cx, token, request);
+        service.on_client(&mut cx, token, request, caller);
     }
 
     /// A new identity asks to be taken in.

@@ -15,6 +15,7 @@ use trine_protocol::stages::WriteStages;
 use trine_protocol::status::{
     LogStatus, ReceivingStatus, Role, SessionStatus, Status, StoreStatus,
 };
+use trine_transport::Holder;
 use trine_transport::buf::Pool;
 use trine_transport::prng::Prng;
 use trine_transport::time::{Duration, Instant};
@@ -185,12 +186,19 @@ impl Replica {
         }
     }
 
-    /// A request of kind CLIENT. It is answered through [`Output::Reply`], exactly once.
-    pub fn on_client(&mut self, now: Instant, token: ReplyToken, request: &[u8]) {
+    /// A request of kind CLIENT. It is answered through [`Output::Reply`], exactly once. `caller` tells whom a registration
+    /// is counted for; it is asked for that alone.
+    pub fn on_client(
+        &mut self,
+        now: Instant,
+        token: ReplyToken,
+        request: &[u8],
+        caller: &dyn Fn() -> Holder,
+    ) {
         let cluster = self.cluster();
         match (ClientRequest::decode(request), self.life.group_mut()) {
             (Ok(request), Some(group)) if !self.stopping => {
-                group.on_client(now, token, &request, &mut self.out)
+                group.on_client(now, token, &request, caller, &mut self.out)
             }
             (Ok(_), Some(_)) => self.out.reply(
                 token,

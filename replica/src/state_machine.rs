@@ -206,6 +206,7 @@ impl StateMachine {
         answer: impl FnOnce(Answer<'_>),
     ) {
         self.commands_applied += 1;
+        self.sessions.set_version(self.store.state_version());
         let refusal = |status| Answer {
             status,
             position: at,

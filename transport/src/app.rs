@@ -67,6 +67,12 @@ impl<'a, R: Route> Cx<'a, R> {
         self.endpoint.pool().region_bytes()
     }
 
+    /// Those of them that went back to the system after a burst, in bytes.
+    #[must_use]
+    pub fn buffer_bytes_given_back(&self) -> usize {
+        self.endpoint.pool().cold_bytes()
+    }
+
     /// The sizes of the buffers that make up that memory, smallest first.
     pub fn buffer_classes(&self) -> impl Iterator<Item = ClassStats> {
         self.endpoint.pool().classes()

@@ -63,6 +63,14 @@ pub const HOLD_PARTS: u32 = 64;
 /// Requests in a row that a client may begin and leave alone before that costs it the session.
 pub const HOLD_STRIKES_MAX: u8 = 16;
 
+/// A caller pushes so many sessions of others out at once.
+pub const PUSHED_OUT_AT_ONCE: u64 = 64;
+/// After that it pushes one out in this time: so callers with several addresses cannot keep all sessions coming and
+/// going.
+pub const PUSHED_OUT_EVERY: Duration = Duration::from_micros(62_500);
+/// Callers of whom that is remembered.
+pub(crate) const PUSHERS_MAX: usize = 4_096;
+
 /// Message memory is free for all to take up to this part of it; beyond it holders have shares.
 pub(crate) const BUDGET_FREE_OF_SHARES: (usize, usize) = (3, 4);
 /// One part in so many is the share of a caller that has proven who it is.

@@ -22,12 +22,13 @@ use trine_base::network::{Network, Opened};
 use trine_base::output::Output;
 use trine_base::units::{plural, show_bytes};
 use trine_base::{peers, placement};
+use trine_protocol::route::HolderOf;
 
 /// The index gets this fraction of a shard's memory. With eight bytes an item, it and the log fill up together when an
 /// item takes 56 bytes. Larger items leave index unused, not log.
 const INDEX_SHARE: u64 = 8;
 
-type ShardLoop<B> = EventLoop<B, MonotonicClock, Shard>;
+type ShardLoop<B> = EventLoop<B, MonotonicClock, Shard<<B as Backend>::Route>>;
 
 pub(super) fn run<N: Network>(
     network: &N,
@@ -51,6 +52,7 @@ pub(super) fn run<N: Network>(
         let Opened {
             backend,
             endpoint,
+            holder_of,
             keep,
             ..
         } = opened;
@@ -58,7 +60,9 @@ pub(super) fn run<N: Network>(
             shard,
             shards: arguments.threads,
         };
-        loops.push(assemble(backend, endpoint, place, memory, arguments)?);
+        loops.push(assemble(
+            backend, endpoint, holder_of, place, memory, arguments,
+        )?);
         kept.push(keep);
     }
     tell(&addresses, arguments, announcer);
@@ -118,6 +122,7 @@ pub(super) fn shard_address(first: SocketAddr, shard: u32) -> Option<SocketAddr>
 fn assemble<B: Backend>(
     backend: B,
     endpoint: Config,
+    holder_of: HolderOf<B::Route>,
     place: Hello,
     memory: CacheConfig,
     arguments: &CacheServeArguments,
@@ -128,6 +133,7 @@ fn assemble<B: Backend>(
         .map_err(|error| Failure::usage(error.to_string(), "give it more --memory"))?;
     let shard = Shard::new(
         cache,
+        holder_of,
         place,
         memory.log_bytes as u64,
         memory.index_bytes as u64,
@@ -173,7 +179,8 @@ fn run_all<B: Backend + Send>(loops: Vec<ShardLoop<B>>) -> Result<(), BackendErr
     interrupt::on_interrupt(wake_all);
     let failed = AtomicBool::new(false);
     let run = |mut event_loop: ShardLoop<B>| {
-        let over = |_: &mut Shard| interrupt::interrupted() || failed.load(Ordering::SeqCst);
+        let over =
+            |_: &mut Shard<B::Route>| interrupt::interrupted() || failed.load(Ordering::SeqCst);
         let ended = event_loop.run_until(None, over);
         if ended.is_err() {
             // A server that lost a shard would answer only a part of the keys, so all shards stop.

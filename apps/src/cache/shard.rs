@@ -7,15 +7,18 @@
 use trine_kvstore::cache::shard_of;
 use trine_kvstore::config::KEY_BYTES_MAX;
 use trine_kvstore::{Cache, Command, Position, Response};
+use trine_protocol::route::HolderOf;
 use trine_transport::backend::Route;
 use trine_transport::buf::MsgBuf;
-use trine_transport::{App, Completion, Cx, Reply, Request, ResponseHandle, SessionId};
+use trine_transport::{App, Completion, Cx, Holder, Reply, Request, ResponseHandle, SessionId};
 
 use super::wire::{COMMAND, DONE, HELLO, Hello, MALFORMED, STATS, ShardStats, WRONG_SHARD};
 
 /// One shard and the GETs of the present turn.
-pub(super) struct Shard {
+pub(super) struct Shard<R> {
     cache: Cache,
+    /// Whom the sessions from a route are counted for.
+    holder_of: HolderOf<R>,
     place: Hello,
     burst: Burst,
     /// Sessions with a request for whose answer there is no memory. The server ends them, and their clients learn from
@@ -51,11 +54,18 @@ impl Burst {
     }
 }
 
-impl Shard {
+impl<R: Route> Shard<R> {
     /// A shard over `cache`, which has `log_bytes` and `index_bytes` of memory.
-    pub(super) fn new(cache: Cache, place: Hello, log_bytes: u64, index_bytes: u64) -> Self {
+    pub(super) fn new(
+        cache: Cache,
+        holder_of: HolderOf<R>,
+        place: Hello,
+        log_bytes: u64,
+        index_bytes: u64,
+    ) -> Self {
         Self {
             cache,
+            holder_of,
             place,
             burst: Burst::default(),
             given_up: Vec::new(),
@@ -68,7 +78,7 @@ impl Shard {
         }
     }
 
-    fn on_command<R: Route>(&mut self, cx: &mut Cx<'_, R>, request: &Request<'_>) -> Reply {
+    fn on_command(&mut self, cx: &mut Cx<'_, R>, request: &Request<'_>) -> Reply {
         let Ok(command) = Command::decode(request.data) else {
             self.stats.refused += 1;
             return self.reply(request, bytes_of(cx, &[MALFORMED]));
@@ -119,7 +129,7 @@ impl Shard {
     }
 
     /// Looks the burst up and answers it.
-    fn answer_burst<R: Route>(&mut self, cx: &mut Cx<'_, R>) {
+    fn answer_burst(&mut self, cx: &mut Cx<'_, R>) {
         let count = self.burst.lookups.len();
         if count == 0 {
             return;
@@ -164,7 +174,7 @@ fn bytes_of<R: Route>(cx: &mut Cx<'_, R>, bytes: &[u8]) -> Option<MsgBuf> {
     Some(answer)
 }
 
-impl<R: Route> App<R> for Shard {
+impl<R: Route> App<R> for Shard<R> {
     fn on_request(&mut self, cx: &mut Cx<'_, R>, request: Request<'_>) -> Reply {
         match request.kind {
             COMMAND => self.on_command(cx, &request),
@@ -182,6 +192,10 @@ impl<R: Route> App<R> for Shard {
 
     fn on_completion(&mut self, _: &mut Cx<'_, R>, _: u64, _: Completion) {
         unreachable!("a shard asks nobody");
+    }
+
+    fn holder(&self, route: &R) -> Holder {
+        (self.holder_of)(route)
     }
 
     fn on_turn(&mut self, cx: &mut Cx<'_, R>) {

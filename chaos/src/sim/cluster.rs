@@ -30,7 +30,7 @@ use trine_transport::backend::Caps;
 use trine_transport::buf::{Pool, PoolConfig};
 use trine_transport::endpoint::Endpoint;
 use trine_transport::prng::{Prng, Ratio};
-use trine_transport::session::Identity;
+use trine_transport::session::{Holder, Identity};
 use trine_transport::time::{Duration, Instant};
 
 /// Memory that one machine's message buffers may take.
@@ -196,7 +196,9 @@ impl Cluster {
             queue = Some(SimQueue::new(opened.writer, disk));
         }
         let is_at: IsAt<Host> = Box::new(|host, address| host.address() == address);
-        let mut node = Node::new(replica, self.route_of(), is_at, self.prng.next_u64());
+        let holder_of = |host: &Host| Holder::Address(u64::from(host.0));
+        let mut node = Node::new(replica, self.route_of(), is_at, self.prng.next_u64())
+            .with_holders(Box::new(holder_of));
         if let Some(queue) = &queue {
             node = node.with_disk(Box::new(queue.clone()));
         }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
-use trine_client::{Report, leader_of, majority_gone, voters_in_step};
+use trine_client::{Obstacle, Report, leader_of, majority_gone, voters_in_step};
 use trine_protocol::node_status::LinkStatus;
 use trine_protocol::node_status::NodeStatus;
 use trine_protocol::status::{Role, Status};
@@ -11,6 +11,7 @@ use trine_replica::disk::Fsync;
 
 use clap::Args;
 use trine_base::arguments::GroupArguments;
+use trine_base::client::advice;
 use trine_base::failure::Failure;
 use trine_base::network::Network;
 use trine_base::output::{Output, Table};
@@ -103,9 +104,15 @@ pub(super) fn nobody(reports: &[Report]) -> Failure {
             ))
         })
         .collect();
+    // A replica that says why it does not serve this caller is there.
+    let refused = |report: &Report| report.answer.as_ref().err() == Some(&Obstacle::Full);
+    let (what, obstacle) = match reports.iter().any(refused) {
+        true => ("no replica gives this caller a session", Obstacle::Full),
+        false => ("no replica answers", Obstacle::NoConnection),
+    };
     Failure::not_reachable(
-        format!("no replica answers\n  {}", causes.join("\n  ")),
-        "start a group with `trine up`, or name the right one with --peers or TRINE_PEERS",
+        format!("{what}\n  {}", causes.join("\n  ")),
+        advice(obstacle),
     )
 }
 
@@ -183,11 +190,14 @@ fn replica_table(reports: &[Report]) -> Table {
         let blank = String::new;
         match &report.answer {
             Ok(node) => table.row(replica_row(node)),
-            Err(_) => table.row([
+            Err(obstacle) => table.row([
                 node_id_at(report.address, reports)
                     .map_or_else(|| "-".to_owned(), |n| n.to_string()),
                 report.address.to_string(),
-                "no answer".to_owned(),
+                match obstacle {
+                    Obstacle::Full => "no room".to_owned(),
+                    _ => "no answer".to_owned(),
+                },
                 blank(),
                 blank(),
                 blank(),
@@ -353,7 +363,6 @@ fn is_foreign(replica: &Status, leaders: Option<&str>) -> bool {
 #[cfg(test)]
 mod tests {
     use serde_json::from_value;
-    use trine_client::Obstacle;
     use trine_protocol::node_status::TransportStatus;
     use trine_protocol::status::{Counters, LogStatus, SessionStatus, StoreStatus};
 
@@ -371,6 +380,29 @@ mod tests {
             json!({ "replica": replica, "links": [], "transport": TransportStatus::default() });
         let answer = Ok(Box::new(from_value(node).expect("a status")));
         Report { address, answer }
+    }
+
+    /// All sessions were taken, and the answer was "no replica answers" with the advice to start a group.
+    #[test]
+    fn a_group_without_room_for_another_session_is_there() {
+        let of = |answers: &[Obstacle]| {
+            let reports = answers.iter().zip(7471..).map(|(obstacle, port)| Report {
+                address: ([127, 0, 0, 1], port).into(),
+                answer: Err(*obstacle),
+            });
+            reports.collect::<Vec<_>>()
+        };
+        let full = nobody(&of(&[Obstacle::NoConnection, Obstacle::Full])).to_string();
+        for part in [
+            "no replica gives this caller a session",
+            "127.0.0.1:7472: the replica has no room for another session",
+            "trine_transport_sessions_server",
+        ] {
+            assert!(full.contains(part), "{full}");
+        }
+        assert!(!full.contains("trine up"), "{full}");
+        let silent = nobody(&of(&[Obstacle::NoAnswer])).to_string();
+        assert!(silent.contains("no replica answers") && silent.contains("trine up"));
     }
 
     /// `trine status` of a joining replica said "no leader" while the group had one.

@@ -11,7 +11,7 @@ use crate::limits::Limits;
 use crate::position::Position;
 
 /// The newest state-machine version that this build understands.
-pub const STATE_VERSION: u8 = 4;
+pub const STATE_VERSION: u8 = 5;
 
 /// The version whose commands are GET, PUT, DELETE and the administrative ones.
 pub const STATE_VERSION_FIRST: u8 = 1;

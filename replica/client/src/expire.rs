@@ -6,6 +6,7 @@ use trine_transport::slab::Key;
 use trine_transport::time::Instant;
 
 use super::core::Clients;
+use super::logical::Registration;
 use super::operation::{Pending, Stage};
 use super::outcome::Obstacle;
 
@@ -68,7 +69,9 @@ impl<R: Route> Clients<R> {
         let now = cx.now();
         let fallback = match self.awaits_pin {
             true => Obstacle::NotAttached,
-            false => self.peers.obstacle(),
+            false => self
+                .obstacle_of_registration(key)
+                .unwrap_or_else(|| self.peers.obstacle()),
         };
         let Some(pending) = self.operations.get_mut(key) else {
             return;
@@ -83,6 +86,15 @@ impl<R: Route> Clients<R> {
         pending.given_up = matches!(what, Overdue::GivenUp);
         if let Stage::Sent { request, .. } = pending.stage {
             cx.cancel(request);
+        }
+    }
+
+    /// What the registration met that a write waits for. The write itself was never sent.
+    fn obstacle_of_registration(&self, key: Key) -> Option<Obstacle> {
+        let owner = self.operations.get(key)?.owner;
+        match self.logical.get(owner)?.registration {
+            Registration::Pending(registration) => self.operations.get(registration)?.obstacle,
+            Registration::None | Registration::Done(_) => None,
         }
     }
 }

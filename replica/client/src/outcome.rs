@@ -147,6 +147,8 @@ pub enum Obstacle {
     Full,
     /// Every entry for client sessions is in use.
     SessionsFull,
+    /// Most entries for client sessions are in use, and this caller's address has its share of them.
+    SessionShareTaken,
     /// The replicas belong to another cluster.
     WrongCluster {
         /// Theirs.
@@ -202,7 +204,12 @@ impl fmt::Display for Obstacle {
             ),
             Self::Busy => f.write_str("the leader has too much waiting"),
             Self::Full => f.write_str("the replica has no room for another session"),
-            Self::SessionsFull => f.write_str("every client session of the group is in use"),
+            Self::SessionsFull => f.write_str(
+                "every client session of the group is in use, or the answers that it keeps for clients fill their memory",
+            ),
+            Self::SessionShareTaken => f.write_str(
+                "most client sessions of the group are in use, and this address has its share of them",
+            ),
             Self::WrongCluster { theirs } => {
                 write!(f, "the replicas belong to another cluster, {theirs}")
             }

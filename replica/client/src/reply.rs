@@ -186,6 +186,10 @@ impl<R: Route> Clients<R> {
                 self.hold_back(now);
                 self.obstructed(now, key, Obstacle::SessionsFull);
             }
+            ClientStatus::SessionShareTaken => {
+                self.hold_back(now);
+                self.obstructed(now, key, Obstacle::SessionShareTaken);
+            }
             ClientStatus::NoQuorum => {
                 self.ask_elsewhere(now, peer);
                 self.obstructed(now, key, Obstacle::NoQuorum);

@@ -18,6 +18,7 @@ use trine_protocol::message::{
 use trine_protocol::status::Role;
 use trine_protocol::status::Status;
 use trine_replica::{Output, Replica, ReplicaConfig};
+use trine_transport::Holder;
 use trine_transport::buf::{Pool, PoolConfig};
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::time::{Duration, Instant};
@@ -641,7 +642,7 @@ impl World {
             Asker::Client { .. } => known == from,
         };
         match kind {
-            kind::CLIENT => replica.on_client(now, token, bytes),
+            kind::CLIENT => replica.on_client(now, token, bytes, &|| Holder::Shared),
             kind => replica.on_peer(now, token, kind, bytes, comes_from),
         }
     }

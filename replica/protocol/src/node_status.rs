@@ -72,6 +72,9 @@ pub struct TransportStatus {
     /// Memory that message buffers have taken; as much of each size as was ever needed at one time.
     #[serde(default)]
     pub buffer_bytes: u64,
+    /// Those of them that went back to the system after a burst.
+    #[serde(default)]
+    pub buffer_bytes_given_back: u64,
     /// The parts of that memory.
     #[serde(default)]
     pub buffers: Vec<BufferStatus>,

@@ -93,6 +93,9 @@ pub struct SessionStatus {
     pub reply_bytes: u64,
     /// Idle sessions that were evicted.
     pub evicted: u64,
+    /// Those of them that had to give way before the end of their time to live.
+    #[serde(default)]
+    pub gave_way: u64,
     /// Registrations that were refused because every session was in use.
     pub refused: u64,
     /// Commands that were answered from a cached reply instead of being applied again.
@@ -144,6 +147,9 @@ pub struct Counters {
     pub busy: u64,
     /// Requests that were sent to another replica.
     pub redirected: u64,
+    /// Registrations that were refused because the caller's address had its share of the sessions.
+    #[serde(default)]
+    pub registrations_refused: u64,
     /// Messages that made no sense and were dropped.
     pub messages_refused: u64,
     /// Messages for another cluster or another incarnation, dropped.

@@ -98,9 +98,77 @@ fn only_idle_sessions_are_evicted_and_their_clients_are_told() {
         sessions.counters(),
         SessionCounters {
             evicted: 1,
+            gave_way: 0,
             refused: 1,
             duplicates: 0
         }
+    );
+}
+
+/// A stranger registers as often as it can. It filled all entries in 0.6 s, and for a minute no new client got one.
+#[test]
+fn when_all_are_in_use_the_one_that_is_idle_longest_gives_way() {
+    const MS: u64 = 1_000_000;
+    let mut sessions = ClientSessions::new(SessionLimits {
+        count_max: 4,
+        reply_bytes_max: 1 << 20,
+        ttl_ns: 60_000 * MS,
+    });
+    let in_use = open(&mut sessions, 1, 0);
+    let idle = open(&mut sessions, 2, 1);
+    let of_stranger = [3, 4].map(|index| open(&mut sessions, index, 500 * MS));
+    assert_eq!(apply(&mut sessions, in_use, 1, 1, 900 * MS), Verdict::Apply);
+    let late = 1_000 * MS + 1;
+    // A group of an earlier version keeps them for their time to live.
+    assert_eq!(sessions.register(at(5), 5, late), Registration::Full);
+    sessions.set_version(VERSION_SESSIONS_GIVE_WAY);
+    assert_eq!(sessions.register(at(5), 5, late - 1), Registration::Full);
+    let new = open(&mut sessions, 5, late);
+    // Only one was idle for a second.
+    assert_eq!(sessions.register(at(6), 6, late), Registration::Full);
+    let expired = Verdict::Refuse(ClientStatus::SessionExpired);
+    assert_eq!(apply(&mut sessions, idle, 1, 1, late), expired);
+    for client in [in_use, of_stranger[1], new] {
+        assert_eq!(apply(&mut sessions, client, 2, 2, late), Verdict::Apply);
+    }
+    open(&mut sessions, 7, 1_500 * MS);
+    assert_eq!(
+        apply(&mut sessions, of_stranger[0], 1, 1, 1_500 * MS),
+        expired
+    );
+    assert_eq!(
+        (sessions.counters().gave_way, sessions.counters().evicted),
+        (2, 2)
+    );
+    // Every replica chooses the same one, also one that has the sessions from a snapshot.
+    let mut copied = copy(&sessions, 100);
+    copied.set_version(VERSION_SESSIONS_GIVE_WAY);
+    for sessions in [&mut sessions, &mut copied] {
+        assert_eq!(apply(sessions, in_use, 3, 3, 1_600 * MS), Verdict::Apply);
+        open(sessions, 8, 3_000 * MS);
+        assert_eq!(apply(sessions, of_stranger[1], 3, 3, 3_000 * MS), expired);
+        assert_eq!(apply(sessions, in_use, 4, 4, 3_000 * MS), Verdict::Apply);
+    }
+}
+
+/// Answers that their clients never take leave room for others' commands after a second, not after a minute.
+#[test]
+fn room_for_answers_comes_from_idle_sessions() {
+    let mut sessions = ClientSessions::new(SessionLimits {
+        count_max: 10,
+        reply_bytes_max: 4096,
+        ttl_ns: 60_000_000_000,
+    });
+    sessions.set_version(VERSION_SESSIONS_GIVE_WAY);
+    let stranger = open(&mut sessions, 1, 0);
+    let client = open(&mut sessions, 2, 0);
+    assert_eq!(sessions.judge(stranger, 1, 1, 0), Verdict::Apply);
+    sessions.record(stranger, 1, at(10), &[0; 4096]);
+    let full = Verdict::Refuse(ClientStatus::SessionsFull);
+    assert_eq!(apply(&mut sessions, client, 1, 1, 999_999_999), full);
+    assert_eq!(
+        apply(&mut sessions, client, 1, 1, 1_000_000_000),
+        Verdict::Apply
     );
 }
 

@@ -192,6 +192,7 @@ impl Group {
             closed: sessions.closed_count(),
             reply_bytes: sessions.bytes(),
             evicted: counters.evicted,
+            gave_way: counters.gave_way,
             refused: counters.refused,
             duplicates: counters.duplicates,
         };

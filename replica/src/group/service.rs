@@ -2,6 +2,7 @@
 //! applied.
 
 mod reads;
+mod registrars;
 mod requests;
 
 use raft::eraftpb::Entry;
@@ -12,6 +13,7 @@ use trine_protocol::message::{
 use trine_protocol::stages::WriteStages;
 use trine_transport::time::Instant;
 
+use self::registrars::Registrars;
 use super::cx::Cx;
 use crate::outbox::Outbox;
 use crate::raft_group::{Proposal, ProposeError};
@@ -25,6 +27,7 @@ use crate::writes::Writes;
 pub(super) struct Service {
     writes: Writes,
     reads: Reads,
+    registrars: Registrars,
     /// See [`crate::timing`].
     stopwatch: Option<Stopwatch>,
     stages: WriteStages,
@@ -36,6 +39,7 @@ impl Service {
         Self {
             writes: Writes::default(),
             reads: Reads::starting_at(context),
+            registrars: Registrars::new(),
             stopwatch: None,
             stages: WriteStages::default(),
         }

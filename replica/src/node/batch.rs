@@ -9,7 +9,7 @@ use trine_transport::buf::{MESSAGE_BYTES_MAX, MsgBuf};
 use trine_transport::slab::Key;
 use trine_transport::{Cx, Reply, ResponseHandle};
 
-use super::{Node, Waiting, reply_empty, respond};
+use super::{Node, Waiting, caller_of, reply_empty, respond};
 
 /// Vectors of earlier batches that are kept.
 const SPARE_MAX: usize = 256;
@@ -54,9 +54,11 @@ impl<R: Route> Node<R> {
         };
         for (place, item) in items.enumerate() {
             match self.tokens.insert(Waiting::InBatch { batch, place }) {
-                Ok(key) => self
-                    .replica
-                    .on_client(cx.now(), ReplyToken(key.to_u64()), item),
+                Ok(key) => {
+                    let token = ReplyToken(key.to_u64());
+                    let caller = || caller_of(&self.holder_of, cx, handle.session());
+                    self.replica.on_client(cx.now(), token, item, &caller);
+                }
                 Err(_) => self.refuse_part(cx, batch, place),
             }
         }

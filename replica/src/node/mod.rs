@@ -339,7 +339,11 @@ impl<R: Route> App<R> for Node<R> {
         };
         let token = ReplyToken(key.to_u64());
         match request.kind {
-            kind::CLIENT => self.replica.on_client(cx.now(), token, request.data),
+            kind::CLIENT => {
+                let caller = || caller_of(&self.holder_of, cx, request.session);
+                self.replica
+                    .on_client(cx.now(), token, request.data, &caller);
+            }
             kind::APPEND => self.on_append(cx, request.session, token, request.data),
             other => self.on_peer(cx, request.session, token, other, request.data),
         }
@@ -466,4 +470,10 @@ impl<R: Route> Node<R> {
             cx.set_identity(self.identity());
         }
     }
+}
+
+/// Whom what a session's client registers is counted for. Members are callers like others here.
+fn caller_of<R: Route>(holder_of: &HolderOf<R>, cx: &Cx<'_, R>, session: SessionId) -> Holder {
+    cx.peer(session)
+        .map_or(Holder::Shared, |peer| holder_of(&peer.route))
 }

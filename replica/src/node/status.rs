@@ -13,6 +13,7 @@ use crate::output::Class;
 fn transport_status(
     stats: &EndpointStats,
     buffer_bytes: usize,
+    buffer_bytes_given_back: usize,
     buffers: Vec<BufferStatus>,
 ) -> TransportStatus {
     TransportStatus {
@@ -23,6 +24,7 @@ fn transport_status(
         retransmissions: stats.retransmissions,
         packets_dropped: stats.drops.total(),
         buffer_bytes: buffer_bytes as u64,
+        buffer_bytes_given_back: buffer_bytes_given_back as u64,
         buffers,
     }
 }
@@ -49,6 +51,7 @@ impl<R: Route> Node<R> {
             transport: transport_status(
                 &cx.stats(),
                 cx.buffer_bytes(),
+                cx.buffer_bytes_given_back(),
                 cx.buffer_classes().map(buffer_status).collect(),
             ),
         }

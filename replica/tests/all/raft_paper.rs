@@ -16,6 +16,7 @@ use trine_protocol::message::{
 use trine_protocol::status::Role;
 use trine_protocol::status::Status;
 use trine_replica::{Output, Replica, ReplicaConfig};
+use trine_transport::Holder;
 use trine_transport::buf::{Pool, PoolConfig};
 use trine_transport::time::{Duration, Instant};
 
@@ -127,7 +128,10 @@ impl Node {
         self.next_token += 1;
         let token = ReplyToken(self.next_token);
         match kind {
-            kind::CLIENT => self.replica.on_client(self.now, token, bytes),
+            kind::CLIENT => {
+                let caller = &|| Holder::Shared;
+                self.replica.on_client(self.now, token, bytes, caller);
+            }
             kind => self.replica.on_peer(self.now, token, kind, bytes, |_| true),
         }
         token

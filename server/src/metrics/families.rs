@@ -295,6 +295,11 @@ fn store_and_sessions(snapshot: &Snapshot) -> Vec<Family> {
             sessions.evicted,
         ),
         counter(
+            "sessions_gave_way",
+            "Those of them that had to give way before the end of their time to live.",
+            sessions.gave_way,
+        ),
+        counter(
             "sessions_refused",
             "Registrations refused because every session was in use.",
             sessions.refused,
@@ -358,6 +363,11 @@ fn counters(snapshot: &Snapshot) -> Vec<Family> {
             "requests_redirected",
             "Requests that were sent to another replica.",
             count.redirected,
+        ),
+        counter(
+            "registrations_refused",
+            "Registrations refused because the caller's address had its share of the sessions.",
+            count.registrations_refused,
         ),
         counter(
             "requests_overloaded",
@@ -460,8 +470,38 @@ fn transport(snapshot: &Snapshot) -> Vec<Family> {
             stats.sessions_gave_way,
         ),
         gauge(
+            "transport_request_bytes",
+            "Memory of requests of several packets that are being received.",
+            stats.request_bytes_held,
+        ),
+        gauge(
+            "transport_response_bytes",
+            "Memory of responses of several packets that clients have not fetched.",
+            stats.response_bytes_held,
+        ),
+        counter(
+            "transport_requests_gave_way",
+            "Requests that were given up half received, because their address held most of the memory.",
+            stats.requests_gave_way,
+        ),
+        counter(
+            "transport_requests_abandoned",
+            "Requests that were given up half received, because their client did not go on.",
+            stats.requests_abandoned,
+        ),
+        counter(
+            "transport_responses_gave_way",
+            "Responses that were released unfetched, because their address held most of the memory.",
+            stats.responses_gave_way,
+        ),
+        gauge(
+            "transport_buffer_bytes_given_back",
+            "Those of the buffers' memory that went back to the system after a burst.",
+            snapshot.status.transport.buffer_bytes_given_back,
+        ),
+        gauge(
             "transport_buffer_bytes",
-            "Memory that message buffers have taken, as much as they ever needed at a time.",
+            "Memory that message buffers have taken, as much as they ever needed at a time, also what was given back.",
             snapshot.status.transport.buffer_bytes,
         ),
         gauge(

@@ -115,6 +115,12 @@ impl Pool {
         self.shared().growth().bytes
     }
 
+    /// See [`PoolStats::cold_bytes`].
+    #[must_use]
+    pub fn cold_bytes(&self) -> usize {
+        self.shared().cold_bytes()
+    }
+
     /// The pool's use at this moment.
     #[must_use]
     pub fn stats(&self) -> PoolStats {

@@ -104,7 +104,7 @@ impl<R: Route> Sessions<R> {
         out: &mut Output<'_, R>,
     ) -> Option<Ended> {
         let terms = self.terms_for(connect);
-        let (ended, has_room) = self.make_room(&terms, holder, out);
+        let (ended, has_room) = self.make_room(now, &terms, holder, out);
         if !has_room {
             refuse(route, connect, RefuseReason::Full, 0, out);
             return ended;
@@ -179,6 +179,7 @@ impl<R: Route> Sessions<R> {
     /// Whether `holder` may have a session with these terms. If need be, another session gives way, which is returned.
     pub(super) fn make_room(
         &mut self,
+        now: Instant,
         terms: &Terms,
         holder: Holder,
         out: &mut Output<'_, R>,
@@ -190,7 +191,7 @@ impl<R: Route> Sessions<R> {
         }
         let ended = match self.has_room_for(holder) {
             true => None,
-            false => self.make_room_for(holder, out),
+            false => self.make_room_for(now, holder, out),
         };
         (ended, self.has_room_for(holder))
     }
@@ -208,8 +209,16 @@ impl<R: Route> Sessions<R> {
     }
 
     /// Ends a session of the holder that has most of them.
-    fn make_room_for(&mut self, holder: Holder, out: &mut Output<'_, R>) -> Option<Ended> {
+    fn make_room_for(
+        &mut self,
+        now: Instant,
+        holder: Holder,
+        out: &mut Output<'_, R>,
+    ) -> Option<Ended> {
         let index = self.shares.gives_way_to(holder)?;
+        if !self.shares.may_push_out(now, holder) {
+            return None;
+        }
         self.give_way(index, out)
     }
 

@@ -247,7 +247,7 @@ impl<R: Route> Sessions<R> {
     ) -> (Option<Ended>, bool) {
         let holder = self.holder_of_key(index);
         let terms = self.table[index].terms;
-        let (ended, has_room) = self.make_room(&terms, holder, out);
+        let (ended, has_room) = self.make_room(now, &terms, holder, out);
         let session = &mut self.table[index];
         if !has_room {
             let body = Probe {

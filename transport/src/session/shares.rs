@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
+use crate::config::{PUSHED_OUT_AT_ONCE, PUSHED_OUT_EVERY, PUSHERS_MAX};
+use crate::time::Instant;
+
 /// Whom the sessions from a route are counted for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Holder {
@@ -49,6 +52,9 @@ pub(super) struct Shares {
     holders: BTreeMap<u16, Holder>,
     /// How many of them privileged holders have.
     privileged: usize,
+    /// The holders that pushed sessions of others out lately. Each until when it has used its allowance up: those that it
+    /// pushed out, one after the other, each for as long as one takes.
+    pushers: BTreeMap<Holder, Instant>,
 }
 
 impl Shares {
@@ -110,6 +116,25 @@ impl Shares {
     }
 }
 
+impl Shares {
+    /// Whether `holder` may push a session of another holder out now. It is counted then.
+    pub(super) fn may_push_out(&mut self, now: Instant, holder: Holder) -> bool {
+        if !holder.has_a_share() {
+            return true;
+        }
+        if self.pushers.len() >= PUSHERS_MAX {
+            self.pushers.retain(|_, until| *until > now);
+        }
+        let until = self.pushers.get(&holder).copied().unwrap_or(now).max(now);
+        let has_some_left = until < now + PUSHED_OUT_EVERY.saturating_mul(PUSHED_OUT_AT_ONCE);
+        let is_remembered = self.pushers.len() < PUSHERS_MAX || self.pushers.contains_key(&holder);
+        if has_some_left && is_remembered {
+            self.pushers.insert(holder, until + PUSHED_OUT_EVERY);
+        }
+        has_some_left && is_remembered
+    }
+}
+
 #[cfg(test)]
 impl Shares {
     /// The counts are those of these server ends.
@@ -137,6 +162,7 @@ impl Shares {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::Duration;
 
     const GREEDY: Holder = Holder::Address(1);
     const MODEST: Holder = Holder::Address(2);
@@ -162,6 +188,33 @@ mod tests {
         shares.remove(1);
         shares.remove(1);
         assert_eq!(shares.gives_way_to(GREEDY), Some(2));
+    }
+
+    #[test]
+    fn a_caller_pushes_no_more_out_than_its_allowance() {
+        let mut shares = Shares::default();
+        let mut now = Instant::from_nanos(1);
+        let allowed = |shares: &mut Shares, now, holder| {
+            (0..1_000)
+                .take_while(|_| shares.may_push_out(now, holder))
+                .count() as u64
+        };
+        assert_eq!(allowed(&mut shares, now, GREEDY), PUSHED_OUT_AT_ONCE);
+        assert_eq!(
+            allowed(&mut shares, now, MODEST),
+            PUSHED_OUT_AT_ONCE,
+            "its own"
+        );
+        now += PUSHED_OUT_EVERY.saturating_mul(3);
+        assert_eq!(allowed(&mut shares, now, GREEDY), 3);
+        now += PUSHED_OUT_EVERY.saturating_mul(10 * PUSHED_OUT_AT_ONCE);
+        assert_eq!(allowed(&mut shares, now, GREEDY), PUSHED_OUT_AT_ONCE);
+        assert!((0..1_000).all(|_| shares.may_push_out(now, Holder::Privileged)));
+        for number in 10..20_000 {
+            shares.may_push_out(now, Holder::Address(number));
+            now += Duration::from_micros(100);
+        }
+        assert!(shares.pushers.len() <= PUSHERS_MAX);
     }
 
     #[test]

@@ -215,6 +215,8 @@ pub enum ClientStatus {
     LeadershipLost = 11,
     /// Not proposed: the sequence is too far above the lowest awaited one (64 in flight at most).
     WindowExceeded = 12,
+    /// Not proposed: most session entries are in use, and the address that this comes from has its share of them.
+    SessionShareTaken = 13,
 }
 
 impl ClientStatus {
@@ -233,6 +235,7 @@ impl ClientStatus {
             10 => Self::Malformed,
             11 => Self::LeadershipLost,
             12 => Self::WindowExceeded,
+            13 => Self::SessionShareTaken,
             _ => return Err(DecodeError::Field { field: "status" }),
         })
     }

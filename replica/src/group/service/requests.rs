@@ -4,6 +4,7 @@
 use trine_canary as canary;
 use trine_kvstore::{Command, Response, StoreError};
 use trine_protocol::message::{ClientRequest, ClientStatus, GroupId, Operation, ReplyToken};
+use trine_transport::Holder;
 
 use super::{Service, refuse};
 use crate::config::SESSION_WINDOW;
@@ -11,12 +12,13 @@ use crate::group::cx::Cx;
 use crate::state_machine::entry::EntryBuilder;
 
 impl Service {
-    /// A client's request, whose envelope could be read.
+    /// A client's request, whose envelope could be read. `caller` tells whom a registration is counted for.
     pub(in crate::group) fn on_client(
         &mut self,
         cx: &mut Cx<'_>,
         token: ReplyToken,
         request: &ClientRequest<'_>,
+        caller: &dyn Fn() -> Holder,
     ) {
         let command = match self.admit(cx, request) {
             Ok(command) => command,
@@ -30,12 +32,27 @@ impl Service {
             Operation::ReadLinearizable | Operation::ReadHere => {
                 self.reads.push(cx.now, token, request.command);
             }
-            Operation::Register => self.write_if_active(cx, token, request, command.as_ref()),
+            Operation::Register => match self.may_register(cx, request, caller()) {
+                true => self.write_if_active(cx, token, request, command.as_ref()),
+                false => {
+                    cx.out.counters.registrations_refused += 1;
+                    refuse(cx, token, ClientStatus::SessionShareTaken);
+                }
+            },
             Operation::Apply | Operation::ApplyAndClose => match check_owner(cx, request) {
                 Ok(request) => self.write_if_active(cx, token, &request, command.as_ref()),
                 Err(status) => refuse(cx, token, status),
             },
         }
+    }
+
+    /// Whether the caller of a registration has not got more than its share of the group's session entries.
+    fn may_register(&mut self, cx: &Cx<'_>, request: &ClientRequest<'_>, caller: Holder) -> bool {
+        cx.state.is_none_or(|state| {
+            let sessions = state.sessions();
+            self.registrars
+                .may_register(cx.now, caller, request.client, sessions)
+        })
     }
 
     /// A command of a version that the group has not switched to must not get into the log: an older member could not

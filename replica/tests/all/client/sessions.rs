@@ -314,6 +314,29 @@ fn a_write_cannot_be_submitted_as_a_read() {
     );
 }
 
+/// The write waits for a registration that the group refuses. The reason was given as silence: "the replica did not answer
+/// in time".
+#[test]
+fn a_write_that_finds_no_session_says_so() {
+    let refusals = [
+        (ClientStatus::SessionsFull, Obstacle::SessionsFull),
+        (ClientStatus::SessionShareTaken, Obstacle::SessionShareTaken),
+    ];
+    for (status, obstacle) in refusals {
+        let mut world = World::new(vec![Box::new(move |seen| match seen.operation {
+            Operation::Register => Act::Status(status),
+            _ => commit(seen, 70),
+        })]);
+        let client = world.open();
+        world.put(client, 1);
+        world.run_until_finished(1);
+        let Err(Error::NotReachable { obstacle: told, .. }) = world.finished[0].result else {
+            panic!("{:?}", world.finished[0].result);
+        };
+        assert_eq!(told, obstacle);
+    }
+}
+
 #[test]
 fn a_group_with_every_session_in_use_is_asked_again() {
     let mut refusals = 3;

@@ -2,6 +2,7 @@
 
 mod faults;
 mod flood;
+mod holders;
 mod hostile;
 mod lifecycle;
 mod links;

@@ -14,7 +14,7 @@ use trine_replica::{Node, Replica, ReplicaConfig};
 use trine_transport::backend::{Direction, FaultHandle, Faults, Faulty, RingBackend, RingRoute};
 use trine_transport::event_loop::EventLoop;
 use trine_transport::time::{Duration, Instant};
-use trine_transport::{App, Completion, Cx, Event, Reply, Request, SessionId};
+use trine_transport::{App, Completion, Cx, Event, Holder, Reply, Request, SessionId};
 
 use crate::support::{ManualClock, address, is_at, mesh, route_of};
 
@@ -48,6 +48,10 @@ impl App<RingRoute> for Tapped {
 
     fn on_turn(&mut self, cx: &mut Cx<'_, RingRoute>) {
         self.node.on_turn(cx);
+    }
+
+    fn holder(&self, route: &RingRoute) -> Holder {
+        self.node.holder(route)
     }
 
     fn next_timeout(&self) -> Option<Instant> {
@@ -146,7 +150,9 @@ impl World {
             by_route(route, known)
                 || (trusted && *route == RingRoute(REPLICAS) && known == address(0))
         });
-        let node = Node::new(replica, route_of(), is_at, self.seed);
+        let holder_of = |route: &RingRoute| Holder::Address(u64::from(route.0));
+        let node =
+            Node::new(replica, route_of(), is_at, self.seed).with_holders(Box::new(holder_of));
         let identity = node.identity();
         let tapped = Tapped {
             node,
