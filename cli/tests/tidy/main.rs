@@ -13,6 +13,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("canary", &[]),
     ("corpus", &[]),
     ("corpus/allocations", &[]),
+    ("keys", &[]),
     (
         "transport",
         &["trine-canary", "trine-report", "trine-allocations"],
@@ -177,6 +178,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "trine-chaos",
             "trine-dpdk",
             "trine-verbs",
+            "trine-keys",
             "trine-protocol",
             "trine-replica",
             "trine-replica-harness",
@@ -253,6 +255,7 @@ const CORE: &[&str] = &[
     "transport/src/prng.rs",
     "transport/src/time.rs",
     "kvstore/src/",
+    "keys/src/",
     "resp/src/",
     "replica/src/",
     "replica/protocol/src/",
@@ -263,7 +266,8 @@ const CORE: &[&str] = &[
     "chaos/src/fault.rs",
 ];
 /// The exceptions: parts that are the boundary to the machine. They are the client library's front that owns a thread,
-/// the directory and the thread of disk mode, what was set aside there, and the memory that the store asks the operating system for.
+/// the directory and the thread of disk mode, what was set aside there, the memory that the store asks the operating system for, and the
+/// files and random bytes of keys.
 const CORE_EXCEPT: &[&str] = &[
     "replica/client/src/asynchronous.rs",
     "replica/src/disk/directory.rs",
@@ -271,6 +275,8 @@ const CORE_EXCEPT: &[&str] = &[
     "replica/src/disk/spare.rs",
     "replica/src/disk/thread.rs",
     "kvstore/src/memory.rs",
+    "keys/src/draw.rs",
+    "keys/src/file.rs",
 ];
 /// Names that are forbidden in core code.
 const FORBIDDEN_IN_CORE: &[&str] = &[

@@ -3,6 +3,7 @@
 
 mod chaos;
 mod cli;
+mod keys;
 mod kvstore;
 mod replica;
 mod resp;

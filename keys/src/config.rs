@@ -1,0 +1,22 @@
+//! The limits of keys, names and their files.
+
+/// Bytes of a root, of a user key and of a pre-shared key.
+pub const KEY_BYTES: usize = 32;
+
+/// Bytes of a group id.
+pub const GROUP_ID_BYTES: usize = 8;
+
+/// Bytes of a root's fingerprint. It says which of a few keys is meant, and proves nothing.
+pub const FINGERPRINT_BYTES: usize = 4;
+
+/// The longest name of a user, in bytes. The shortest has one.
+pub const NAME_BYTES_MAX: usize = 32;
+
+/// The longest encoded key id, in bytes: what a CONNECT has room for.
+pub const KEY_ID_BYTES_MAX: usize = 48;
+
+/// The longest key file, in bytes. A file that a program writes has less than 600.
+pub const FILE_BYTES_MAX: usize = 4_096;
+
+/// Random bytes of a new cluster key: group id, member root, user root.
+pub const CLUSTER_KEY_RANDOM_BYTES: usize = GROUP_ID_BYTES + 2 * KEY_BYTES;
