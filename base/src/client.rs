@@ -158,9 +158,7 @@ fn operation_failure(error: Error, mode: Mode) -> Failure {
             Obstacle::WrongCluster { .. }
             | Obstacle::VersionMismatch { .. }
             | Obstacle::BadTerms { .. }
-            | Obstacle::Key(_) => {
-                Failure::usage(format!("{obstacle}; nothing was done"), hint)
-            }
+            | Obstacle::Key(_) => Failure::usage(format!("{obstacle}; nothing was done"), hint),
             _ => Failure::negative(format!("{obstacle}; nothing was done"), hint),
         },
     }

@@ -31,6 +31,7 @@ use crate::cmd::up::UpArguments;
 use crate::settings::ConfigCommand;
 use trine_apps::cache::CacheArguments;
 use trine_base::arguments::GlobalArguments;
+use trine_base::network::KeyStage;
 use trine_bench::BenchArguments;
 use trine_live::ChaosArguments;
 use trine_server::serve::ServeArguments;
@@ -117,6 +118,17 @@ pub(crate) enum Command {
     Completions(CompletionsArguments),
     /// Write the manual pages.
     Man(ManArguments),
+}
+
+impl Command {
+    /// Which callers the replicas that it starts take, if the user has said so.
+    pub(crate) fn key_stage(&self) -> Option<KeyStage> {
+        match self {
+            Self::Serve(arguments) => arguments.keys,
+            Self::Up(arguments) => arguments.keys,
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]

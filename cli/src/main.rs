@@ -77,7 +77,10 @@ fn run(command: &Command, network: &NetworkArguments, output: Output) -> Result<
         Command::Doctor(arguments) => cmd::doctor::run(arguments, output),
         Command::Completions(arguments) => cmd::completions::run(arguments, command_line(), output),
         Command::Man(arguments) => cmd::man::run(arguments, command_line(), output),
-        command => on_chosen(network, Run { command, output }),
+        command => {
+            let stage = command.key_stage();
+            on_chosen(network, stage, Run { command, output })
+        }
     }
 }
 

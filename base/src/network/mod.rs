@@ -1,6 +1,7 @@
 //! Which backend carries the packets? The command line chooses it once; from there on it is a type parameter.
 
 mod dpdk;
+mod settings;
 mod udp;
 mod verbs;
 
@@ -10,13 +11,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use clap::{Args, ValueEnum};
 use trine_protocol::RouteOf;
-use trine_protocol::endpoint_config;
 use trine_protocol::route::is_same_address;
 use trine_protocol::route::{HolderOf, IsAt};
 use trine_transport::backend::{Backend, CaptureAddress};
 use trine_transport::{Config, CongestionControl, Holder};
 
 pub use self::dpdk::DpdkArguments;
+pub use self::settings::{EndpointSettings, KeyArguments, KeyStage};
 pub use self::udp::Udp;
 pub use self::verbs::VerbsArguments;
 use crate::failure::Failure;
@@ -45,6 +46,9 @@ pub struct NetworkArguments {
         value_parser = parse_congestion
     )]
     pub congestion: Option<CongestionControl>,
+    /// Whose key this process uses.
+    #[command(flatten)]
+    pub key: KeyArguments,
     /// The options of the verbs backend.
     #[command(flatten)]
     pub verbs: VerbsArguments,
@@ -70,34 +74,16 @@ fn parse_congestion(name: &str) -> Result<CongestionControl, String> {
         .map_err(|error: trine_transport::UnknownControl| error.to_string())
 }
 
-/// The settings of an endpoint with the congestion control that was asked for. None is the default: Timely's thresholds
-/// are absolute, so a long path without a queue looks congested to it.
-fn endpoint_with(congestion: Option<CongestionControl>) -> Config {
-    let mut config = endpoint_config();
-    config.congestion.control = congestion.unwrap_or(CongestionControl::Off);
-    config
-}
-
 /// A backend that reaches processes by their socket addresses.
-fn opened_by_address<B: Backend<Route = SocketAddr>>(
-    backend: B,
-    congestion: Option<CongestionControl>,
-) -> Opened<B> {
+fn opened_by_address<B: Backend<Route = SocketAddr>>(backend: B, endpoint: Config) -> Opened<B> {
     Opened {
         backend,
-        endpoint: endpoint_with(congestion),
+        endpoint,
         route_of: Box::new(Some),
         is_at: Box::new(|route, address| is_same_address(*route, address)),
         holder_of: Box::new(|route| Holder::of_address(*route)),
         keep: None,
     }
-}
-
-/// The option that says the same to a process that this one starts.
-fn congestion_args(asked: Option<CongestionControl>) -> Vec<OsString> {
-    asked.map_or_else(Vec::new, |control| {
-        vec!["--congestion".into(), control.name().into()]
-    })
 }
 
 /// A kind of backend, with its settings.
@@ -180,12 +166,21 @@ pub trait OnNetwork {
     fn run<N: Network>(self, network: &N) -> Result<(), Failure>;
 }
 
-/// Runs `task` on the network that `arguments` choose.
+/// Runs `task` on the network that `arguments` choose. `stage` says which callers a replica takes.
 ///
 /// # Errors
 /// Options of a backend that was not chosen, a backend that is not in this build, or what the task returns.
-pub fn on_chosen(arguments: &NetworkArguments, task: impl OnNetwork) -> Result<(), Failure> {
-    let (chosen, congestion) = (arguments.transport, arguments.congestion);
+pub fn on_chosen(
+    arguments: &NetworkArguments,
+    stage: Option<KeyStage>,
+    task: impl OnNetwork,
+) -> Result<(), Failure> {
+    let chosen = arguments.transport;
+    let settings = EndpointSettings {
+        congestion: arguments.congestion,
+        key: arguments.key.file.clone(),
+        stage,
+    };
     if chosen != TransportKind::Verbs {
         arguments.verbs.check_unused()?;
     }
@@ -193,9 +188,9 @@ pub fn on_chosen(arguments: &NetworkArguments, task: impl OnNetwork) -> Result<(
         arguments.dpdk.check_unused()?;
     }
     match chosen {
-        TransportKind::Udp => task.run(&Udp { congestion }),
-        TransportKind::Verbs => arguments.verbs.run(congestion, task),
-        TransportKind::Dpdk => arguments.dpdk.run(congestion, task),
+        TransportKind::Udp => task.run(&Udp { settings }),
+        TransportKind::Verbs => arguments.verbs.run(settings, task),
+        TransportKind::Dpdk => arguments.dpdk.run(settings, task),
     }
 }
 

@@ -3,27 +3,27 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 
-use trine_transport::CongestionControl;
 use trine_transport::backend::{UdpBackend, UdpConfig};
+use trine_transport::{Config, CongestionControl};
 
-use super::{Network, Opened, congestion_args, opened_by_address};
+use super::{EndpointSettings, Network, Opened, opened_by_address};
 use crate::announce::note;
 use crate::endpoint::backend_failure;
 use crate::failure::Failure;
 use crate::ports::local_address_towards;
 
 /// Kernel sockets.
-#[derive(Copy, Clone, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Udp {
-    /// The congestion control that the user asked for; none if absent.
-    pub congestion: Option<CongestionControl>,
+    /// What all endpoints of this process share.
+    pub settings: EndpointSettings,
 }
 
 impl Network for Udp {
     type Backend = UdpBackend;
 
     fn serve_at(&self, own: SocketAddr) -> Result<Opened<UdpBackend>, Failure> {
-        let opened = self.open(own)?;
+        let opened = self.open(own, self.settings.of_server()?)?;
         // Clients have few packets in flight and need no warning.
         if let Some(shortfall) = opened.backend.rx_queue_shortfall() {
             note(format_args!("warning: {shortfall}"));
@@ -32,7 +32,7 @@ impl Network for Udp {
     }
 
     fn call(&self, peers: &[SocketAddr]) -> Result<Opened<UdpBackend>, Failure> {
-        self.open(local_address_towards(peers))
+        self.open(local_address_towards(peers), self.settings.of_client()?)
     }
 
     fn local_address(&self, backend: &UdpBackend) -> SocketAddr {
@@ -44,20 +44,23 @@ impl Network for Udp {
     }
 
     fn serve_args(&self) -> Vec<OsString> {
-        congestion_args(self.congestion)
+        self.settings.serve_args()
     }
 }
 
 impl Udp {
     /// A socket at `local`.
-    fn open(self, local: SocketAddr) -> Result<Opened<UdpBackend>, Failure> {
-        let marks = self.congestion.is_some_and(CongestionControl::uses_marks);
+    fn open(&self, local: SocketAddr, endpoint: Config) -> Result<Opened<UdpBackend>, Failure> {
+        let marks = self
+            .settings
+            .congestion
+            .is_some_and(CongestionControl::uses_marks);
         let config = UdpConfig {
             congestion_marks: marks,
             ..UdpConfig::default()
         };
         let backend = UdpBackend::bind(local, &config).map_err(backend_failure)?;
-        Ok(opened_by_address(backend, self.congestion))
+        Ok(opened_by_address(backend, endpoint))
     }
 }
 
@@ -69,7 +72,12 @@ mod tests {
     fn the_choice_reaches_the_endpoint_and_the_replicas_that_are_started() {
         let loopback = "127.0.0.1:0".parse().expect("an address");
         let chosen = |asked| {
-            let network = Udp { congestion: asked };
+            let network = Udp {
+                settings: EndpointSettings {
+                    congestion: asked,
+                    ..EndpointSettings::default()
+                },
+            };
             let served = network.serve_at(loopback).expect("a socket").endpoint;
             let called = network.call(&[loopback]).expect("a socket").endpoint;
             assert_eq!(served.congestion.control, called.congestion.control);

@@ -16,7 +16,12 @@ const EDGES: &[(&str, &[&str])] = &[
     ("keys", &[]),
     (
         "transport",
-        &["trine-canary", "trine-report", "trine-allocations"],
+        &[
+            "trine-canary",
+            "trine-seal",
+            "trine-report",
+            "trine-allocations",
+        ],
     ),
     (
         "kvstore",
@@ -58,6 +63,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "trine-client",
             "trine-dpdk",
+            "trine-keys",
             "trine-verbs",
             "trine-protocol",
             "trine-transport",
@@ -133,6 +139,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("cli/bench/report", &[]),
     ("transport/testnet", &[]),
+    ("transport/seal", &[]),
     (
         "transport/rpc",
         &["trine-rpc", "trine-transport", "trine-allocations"],
@@ -246,6 +253,7 @@ const UNSAFE_MODULES: &[&str] = &[
 
 /// Directories and files of code that gets time, packets and randomness from its caller, and owns none.
 const CORE: &[&str] = &[
+    "transport/seal/src/",
     "transport/src/wire/",
     "transport/src/session/",
     "transport/src/rpc/",

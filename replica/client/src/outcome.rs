@@ -4,9 +4,9 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use trine_kvstore::{DecodeError, Position, Response};
-use trine_transport::{BadTerm, KeyObstacle};
 use trine_transport::buf::MsgBuf;
 use trine_transport::time::Duration;
+use trine_transport::{BadTerm, KeyObstacle};
 
 use trine_protocol::message::{ClientReply, ClusterId, LeaderTiming};
 

@@ -12,6 +12,7 @@ use crate::options::TimingArguments;
 use crate::options::WatchArguments;
 use crate::resp::RespArguments;
 use trine_base::capture::CaptureArguments;
+use trine_base::network::KeyStage;
 use trine_base::placement::PlacementArguments;
 use trine_base::units::parse_bytes;
 
@@ -52,6 +53,10 @@ pub struct ServeArguments {
     /// Where the log is.
     #[command(flatten)]
     pub log: LogArguments,
+    /// Which callers a replica takes: all, both with and without a key, or only those with one [default: require with a
+    /// key, none without].
+    #[arg(long, env = "TRINE_KEYS", value_enum, value_name = "STAGE")]
+    pub keys: Option<KeyStage>,
     /// Join the group as a new replica whenever this one cannot go on as who it was, instead of ending: when it was removed
     /// or its state differs from the others'; with --log disk also at the start, when the directory has lost something that
     /// it may have promised. Its files are then set aside.

@@ -6,10 +6,9 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use trine_dpdk::{DpdkBackend, DpdkConfig, DpdkError, DpdkPorts, Eal, arguments};
-use trine_transport::CongestionControl;
 use trine_transport::buf::PoolConfig;
 
-use super::super::{Network, Opened, congestion_args, opened_by_address};
+use super::super::{EndpointSettings, Network, Opened, opened_by_address};
 use super::DpdkArguments;
 use crate::endpoint::random_seed;
 use crate::failure::Failure;
@@ -25,14 +24,11 @@ pub(super) struct Dpdk {
     callers: Option<DpdkPorts>,
     replica_eal: Option<String>,
     replicas_at: Option<SocketAddr>,
-    congestion: Option<CongestionControl>,
+    settings: EndpointSettings,
 }
 
 impl Dpdk {
-    pub(super) fn new(
-        given: &DpdkArguments,
-        congestion: Option<CongestionControl>,
-    ) -> Result<Self, Failure> {
+    pub(super) fn new(given: &DpdkArguments, settings: EndpointSettings) -> Result<Self, Failure> {
         let Some(eal) = &given.eal else {
             return Err(Failure::usage(
                 "--transport dpdk needs EAL's arguments",
@@ -50,7 +46,7 @@ impl Dpdk {
             callers,
             replica_eal: given.replica_eal.clone(),
             replicas_at: given.replicas_at,
-            congestion,
+            settings,
         })
     }
 
@@ -93,7 +89,8 @@ impl Network for Dpdk {
         let pool = PoolConfig::default();
         let backends =
             DpdkBackend::open_several(&self.eal, &config, &udp_ports, pool).map_err(failure)?;
-        let opened = |backend| opened_by_address(backend, self.congestion);
+        let endpoint = self.settings.of_server()?;
+        let opened = |backend| opened_by_address(backend, endpoint.clone());
         Ok(backends.into_iter().map(opened).collect())
     }
 
@@ -109,7 +106,7 @@ impl Network for Dpdk {
         let backend = callers
             .open(udp_port, PoolConfig::default())
             .map_err(failure)?;
-        Ok(opened_by_address(backend, self.congestion))
+        Ok(opened_by_address(backend, self.settings.of_client()?))
     }
 
     fn serve_args(&self) -> Vec<OsString> {
@@ -118,7 +115,7 @@ impl Network for Dpdk {
             // One argument, because its value may begin with a dash.
             arguments.push(format!("--eal={eal}").into());
         }
-        arguments.extend(congestion_args(self.congestion));
+        arguments.extend(self.settings.serve_args());
         arguments
     }
 

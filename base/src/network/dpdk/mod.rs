@@ -7,9 +7,8 @@ use std::net::SocketAddr;
 
 use clap::Args;
 use trine_dpdk::DpdkConfig;
-use trine_transport::CongestionControl;
 
-use super::OnNetwork;
+use super::{EndpointSettings, OnNetwork};
 use crate::failure::Failure;
 
 /// What a user says about EAL and the port.
@@ -60,17 +59,17 @@ impl DpdkArguments {
     #[cfg(feature = "dpdk")]
     pub(super) fn run(
         &self,
-        congestion: Option<CongestionControl>,
+        settings: EndpointSettings,
         task: impl OnNetwork,
     ) -> Result<(), Failure> {
-        task.run(&device::Dpdk::new(self, congestion)?)
+        task.run(&device::Dpdk::new(self, settings)?)
     }
 
     /// Refuses: the feature is absent.
     #[cfg(not(feature = "dpdk"))]
     pub(super) fn run(
         &self,
-        _congestion: Option<CongestionControl>,
+        _settings: EndpointSettings,
         _task: impl OnNetwork,
     ) -> Result<(), Failure> {
         Err(super::not_built("dpdk"))

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trine_transport::backend::announce::{Announcer, Resolver};
-use trine_transport::{CongestionControl, Holder};
+use trine_transport::{Config, CongestionControl, Holder};
 use trine_verbs::{VerbsAddress, VerbsBackend, VerbsConfig};
 
-use super::super::{Network, Opened, congestion_args, endpoint_with};
+use super::super::{EndpointSettings, Network, Opened};
 use super::VerbsArguments;
 use crate::endpoint::backend_failure;
 use crate::failure::Failure;
@@ -21,15 +21,18 @@ const ANNOUNCE_LIMIT: Duration = Duration::from_millis(300);
 pub(super) struct Verbs {
     config: VerbsConfig,
     resolver: Arc<Resolver<VerbsAddress>>,
-    congestion: Option<CongestionControl>,
+    settings: EndpointSettings,
 }
 
 impl Verbs {
     pub(super) fn new(
         arguments: &VerbsArguments,
-        congestion: Option<CongestionControl>,
+        settings: EndpointSettings,
     ) -> Result<Self, Failure> {
-        if congestion.is_some_and(CongestionControl::uses_marks) {
+        if settings
+            .congestion
+            .is_some_and(CongestionControl::uses_marks)
+        {
             return Err(Failure::usage(
                 "verbs does not tell the network's congestion marks",
                 "take --congestion timely, or leave it out",
@@ -45,11 +48,11 @@ impl Verbs {
         Ok(Self {
             config,
             resolver,
-            congestion,
+            settings,
         })
     }
 
-    fn open(&self) -> Result<Opened<VerbsBackend>, Failure> {
+    fn open(&self, endpoint: Config) -> Result<Opened<VerbsBackend>, Failure> {
         let backend = VerbsBackend::open(&self.config)
             .map_err(|error| Failure::usage(error.to_string(), ""))?;
         let resolver = Arc::clone(&self.resolver);
@@ -60,7 +63,7 @@ impl Verbs {
         let caller = backend.route().queue_pair;
         Ok(Opened {
             backend,
-            endpoint: endpoint_with(self.congestion),
+            endpoint,
             route_of: Box::new(move |address| {
                 let choice = caller.wrapping_add(u32::from(address.port()));
                 Some(resolver.lookup(address)?.route(choice, own))
@@ -80,7 +83,7 @@ impl Network for Verbs {
     type Backend = VerbsBackend;
 
     fn serve_at(&self, own: SocketAddr) -> Result<Opened<VerbsBackend>, Failure> {
-        let mut opened = self.open()?;
+        let mut opened = self.open(self.settings.of_server()?)?;
         let announcer = Announcer::start(own, opened.backend.address()).map_err(backend_failure)?;
         opened.keep = Some(Box::new(announcer));
         Ok(opened)
@@ -97,7 +100,7 @@ impl Network for Verbs {
                 .resolver
                 .resolve(*peer, deadline.saturating_duration_since(Instant::now()));
         }
-        self.open()
+        self.open(self.settings.of_client()?)
     }
 
     fn serve_args(&self) -> Vec<OsString> {
@@ -112,7 +115,7 @@ impl Network for Verbs {
             let count = self.config.queue_pairs.to_string();
             arguments.extend(["--queue-pairs".into(), count.into()]);
         }
-        arguments.extend(congestion_args(self.congestion));
+        arguments.extend(self.settings.serve_args());
         arguments
     }
 }

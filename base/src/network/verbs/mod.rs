@@ -4,9 +4,8 @@
 mod device;
 
 use clap::Args;
-use trine_transport::CongestionControl;
 
-use super::OnNetwork;
+use super::{EndpointSettings, OnNetwork};
 use crate::failure::Failure;
 
 /// What a user says about the RDMA device.
@@ -46,17 +45,17 @@ impl VerbsArguments {
     #[cfg(feature = "verbs")]
     pub(super) fn run(
         &self,
-        congestion: Option<CongestionControl>,
+        settings: EndpointSettings,
         task: impl OnNetwork,
     ) -> Result<(), Failure> {
-        task.run(&device::Verbs::new(self, congestion)?)
+        task.run(&device::Verbs::new(self, settings)?)
     }
 
     /// Refuses: the feature is absent.
     #[cfg(not(feature = "verbs"))]
     pub(super) fn run(
         &self,
-        _congestion: Option<CongestionControl>,
+        _settings: EndpointSettings,
         _task: impl OnNetwork,
     ) -> Result<(), Failure> {
         Err(super::not_built("verbs"))

@@ -3,6 +3,7 @@
 use clap::Args;
 
 use crate::config::BASE_PORT;
+use trine_base::network::KeyStage;
 use trine_server::options::FileArguments;
 use trine_server::options::LimitArguments;
 use trine_server::options::LogArguments;
@@ -31,6 +32,10 @@ pub(crate) struct UpArguments {
     pub(crate) timing: TimingArguments,
     #[command(flatten)]
     pub(crate) log: LogArguments,
+    /// Which callers a replica takes: all, both with and without a key, or only those with one [default: require with a
+    /// key, none without].
+    #[arg(long, env = "TRINE_KEYS", value_enum, value_name = "STAGE")]
+    pub(crate) keys: Option<KeyStage>,
     #[command(flatten)]
     pub(crate) resp: RespArguments,
 }

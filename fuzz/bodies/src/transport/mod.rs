@@ -5,4 +5,5 @@ pub mod operations;
 pub mod packets;
 mod pair;
 pub mod rules;
+pub mod sealed;
 pub mod values;

@@ -1,9 +1,11 @@
 //! Two endpoints on virtual time, over the public interface alone.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use trine_transport::backend::{Caps, RxBatch, RxPacket, TxBatch};
 use trine_transport::buf::{MsgBuf, Pool, PoolConfig};
+use trine_transport::keys::{KeyId, KeyRing, Keys, OwnKey, Psk, Stage};
 use trine_transport::time::{Duration, Instant};
 use trine_transport::{
     App, Completion, Config, ConnectParams, Cx, Endpoint, Event, Identity, Reply, Request,
@@ -22,6 +24,27 @@ pub(crate) struct Node {
     pub(crate) endpoint: Endpoint<u32>,
     pub(crate) app: Counter,
     tx: TxBatch<u32>,
+}
+
+/// One key that both nodes hold and require.
+fn keys(seed: u8) -> Keys {
+    Keys {
+        stage: Stage::Require,
+        ring: Arc::new(OneKey),
+        own: Some(OwnKey {
+            id: KeyId::new(b"fuzz").expect("a short name"),
+            psk: Psk::new([7; 32]),
+        }),
+        entropy: Arc::new(move || [seed; 32]),
+    }
+}
+
+struct OneKey;
+
+impl KeyRing for OneKey {
+    fn find(&self, _: &KeyId) -> Option<Psk> {
+        Some(Psk::new([7; 32]))
+    }
 }
 
 /// Echoes immediately or later, counts executions by the request's first byte.
@@ -65,9 +88,18 @@ impl App<u32> for Counter {
 impl Pair {
     /// Connected, nothing under way.
     pub(crate) fn connected() -> Self {
+        Self::of([None, None])
+    }
+
+    /// The same, and sealed.
+    pub(crate) fn sealed() -> Self {
+        Self::of([Some(keys(1)), Some(keys(2))])
+    }
+
+    fn of([client, server]: [Option<Keys>; 2]) -> Self {
         let mut pair = Self {
             now: Instant::from_nanos(1_000_000_000),
-            nodes: [Node::new(1), Node::new(2)],
+            nodes: [Node::new(1, client), Node::new(2, server)],
             wire: VecDeque::new(),
         };
         pair.nodes[0]
@@ -112,7 +144,7 @@ impl Pair {
 }
 
 impl Node {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, keys: Option<Keys>) -> Self {
         let caps = Caps {
             mtu: 1472,
             rto_floor: Duration::from_millis(1),
@@ -125,8 +157,12 @@ impl Node {
             cluster: 0,
             incarnation: seed,
         };
-        let endpoint = Endpoint::new(Config::default(), &caps, pool, identity, seed)
-            .expect("a good configuration");
+        let config = Config {
+            keys,
+            ..Config::default()
+        };
+        let endpoint =
+            Endpoint::new(config, &caps, pool, identity, seed).expect("a good configuration");
         Self {
             endpoint,
             app: Counter::default(),

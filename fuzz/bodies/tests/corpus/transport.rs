@@ -1,6 +1,6 @@
 //! The corpora of the transport, and a few thousand inputs made from a seed.
 
-use trine_fuzz_bodies::transport::{frames, operations, packets, rules, values};
+use trine_fuzz_bodies::transport::{frames, operations, packets, rules, sealed, values};
 
 /// Generated inputs, for the targets that read any bytes as a program.
 const MADE_UP: u32 = if cfg!(debug_assertions) { 300 } else { 3_000 };
@@ -15,6 +15,11 @@ fn replay(target: &str, mutations: u32, run: fn(&[u8])) {
 #[test]
 fn packets_from_the_corpus() {
     replay("transport-packets", 0, packets::run);
+}
+
+#[test]
+fn sealed_packets_from_the_corpus() {
+    replay("transport-sealed", 0, sealed::run);
 }
 
 #[test]
