@@ -195,10 +195,16 @@ mod tests {
         let mut shares = Shares::default();
         let mut now = Instant::from_nanos(1);
         let allowed = |shares: &mut Shares, now, holder| {
-            (0..1_000).take_while(|_| shares.may_push_out(now, holder)).count() as u64
+            (0..1_000)
+                .take_while(|_| shares.may_push_out(now, holder))
+                .count() as u64
         };
         assert_eq!(allowed(&mut shares, now, GREEDY), PUSHED_OUT_AT_ONCE);
-        assert_eq!(allowed(&mut shares, now, MODEST), PUSHED_OUT_AT_ONCE, "its own");
+        assert_eq!(
+            allowed(&mut shares, now, MODEST),
+            PUSHED_OUT_AT_ONCE,
+            "its own"
+        );
         now += PUSHED_OUT_EVERY.saturating_mul(3);
         assert_eq!(allowed(&mut shares, now, GREEDY), 3);
         now += PUSHED_OUT_EVERY.saturating_mul(10 * PUSHED_OUT_AT_ONCE);
