@@ -1,0 +1,206 @@
+//! A group whose packets are sealed: who gets in, what others are told, and how a group without keys gets some.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use trine_base::ports::free_addresses;
+use trine_keys::{ClusterKey, Existing};
+
+use crate::common::{Ran, command, signal, trine, wait_for};
+
+/// A directory with key files, removed at the end.
+struct Keys {
+    directory: PathBuf,
+}
+
+impl Keys {
+    fn new(name: &str) -> Self {
+        let directory = std::env::temp_dir().join(format!("trine-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let keys = Self { directory };
+        let ours = ClusterKey::draw().expect("random bytes");
+        let others = ClusterKey::draw().expect("random bytes");
+        let write = |key: &ClusterKey, name| key.write(&keys.path(name), Existing::Keep);
+        write(&ours, "ours").expect("written");
+        write(&others, "others").expect("written");
+        let alice = "alice".parse().expect("a name");
+        let user = ours.user_key(alice, 1);
+        user.write(&keys.path("alice"), Existing::Keep)
+            .expect("written");
+        keys
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+}
+
+impl Drop for Keys {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Three replicas that keep their logs on disk, each a process that can be ended and started with other options.
+struct Replicas {
+    peers: String,
+    directory: PathBuf,
+    running: Vec<Option<Child>>,
+}
+
+impl Replicas {
+    fn new(directory: &Path) -> Self {
+        let addresses = free_addresses(3).expect("free ports");
+        let peers: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        Self {
+            peers: peers.join(","),
+            directory: directory.to_owned(),
+            running: vec![None, None, None],
+        }
+    }
+
+    fn start(&mut self, index: usize, options: &[&str]) {
+        let id = (index + 1).to_string();
+        let data = self
+            .directory
+            .join(format!("replica-{id}"))
+            .display()
+            .to_string();
+        let mut args = vec!["serve", "--id", &id, "--peers", &self.peers];
+        args.extend([
+            "--log",
+            "disk",
+            "--data-dir",
+            &data,
+            "--log-segment",
+            "4MiB",
+        ]);
+        args.extend(options);
+        let child = command(&args, "")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        self.running[index] = Some(child.expect("the program starts"));
+    }
+
+    fn stop(&mut self, index: usize) {
+        let child = self.running[index].take().expect("it runs");
+        signal(child.id(), "TERM");
+        finish_quiet(child);
+    }
+
+    fn client(&self, key: Option<&str>, args: &[&str]) -> Ran {
+        let mut all = args.to_vec();
+        all.extend(key.iter().flat_map(|path| ["--key", path]));
+        trine(&all, &self.peers, b"")
+    }
+
+    /// A write and a read, as soon as the group can do them.
+    fn works(&self, key: Option<&str>, value: &str) {
+        let put = ["put", "k", value, "--timeout", "20s"];
+        self.client(key, &put).expect_status(0);
+        let got = self
+            .client(key, &["get", "k", "--timeout", "20s"])
+            .expect_status(0);
+        assert_eq!(String::from_utf8_lossy(&got.stdout).trim(), value);
+    }
+
+    /// All three are voters in step: the next one may be stopped.
+    fn are_whole(&self, key: Option<&str>) {
+        wait_for("three voters in step", || {
+            let status = self.client(key, &["status", "--json"]);
+            let text = String::from_utf8_lossy(&status.stdout).into_owned();
+            (status.status == Some(0) && text.contains("\"role\"")).then_some(())
+        });
+    }
+}
+
+fn finish_quiet(mut child: Child) {
+    wait_for("the end of a replica", || child.try_wait().expect("wait"));
+}
+
+impl Drop for Replicas {
+    fn drop(&mut self) {
+        for child in self.running.iter_mut().flatten() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[test]
+fn a_group_with_a_key_serves_only_those_who_hold_one() {
+    let keys = Keys::new("sealed-group");
+    let ours = keys.text("ours");
+    let mut replicas = Replicas::new(&keys.directory);
+    for index in 0..3 {
+        let first: &[&str] = if index == 0 { &["--bootstrap"] } else { &[] };
+        replicas.start(index, &[&["--key", &ours][..], first].concat());
+    }
+    replicas.works(Some(&ours), "sealed");
+    replicas.works(Some(&keys.text("alice")), "of a user");
+    let quick = |key: Option<&str>| replicas.client(key, &["get", "k", "--timeout", "3s"]);
+    quick(None).expect_error(2, &["takes only callers with a key", "--key PATH"]);
+    quick(Some(&keys.text("others")))
+        .expect_error(2, &["does not know this key", "trine key show"]);
+    // Nobody else may read a key file.
+    let open = keys.path("alice");
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o644)).expect("chmod");
+    quick(Some(&keys.text("alice"))).expect_error(2, &["can be read by others", "chmod 600"]);
+    std::fs::write(keys.path("half"), "trine-cluster-key = 1\ngroup = 12\n").expect("written");
+    std::fs::set_permissions(keys.path("half"), std::fs::Permissions::from_mode(0o600))
+        .expect("chmod");
+    quick(Some(&keys.text("half"))).expect_error(2, &["half"]);
+    replicas.works(Some(&ours), "still there");
+}
+
+#[test]
+fn a_replica_without_a_key_cannot_require_one() {
+    let args = [
+        "serve",
+        "--id",
+        "1",
+        "--peers",
+        "127.0.0.1:1",
+        "--keys",
+        "require",
+    ];
+    trine(&args, "", b"").expect_error(
+        2,
+        &["--keys require needs the group's key", "trine key new"],
+    );
+}
+
+/// Each replica is started again twice: first it accepts keys, then it requires them. The group answers all the time.
+#[test]
+fn a_group_without_keys_gets_them_one_replica_at_a_time() {
+    let keys = Keys::new("keyed-later");
+    let ours = keys.text("ours");
+    let mut replicas = Replicas::new(&keys.directory);
+    for index in 0..3 {
+        replicas.start(index, if index == 0 { &["--bootstrap"] } else { &[] });
+    }
+    replicas.works(None, "before");
+    for index in 0..3 {
+        replicas.stop(index);
+        replicas.start(index, &["--key", &ours, "--keys", "accept"]);
+        replicas.are_whole(None);
+        replicas.works(None, &format!("accepting {index}"));
+    }
+    replicas.works(Some(&ours), "with the key");
+    for index in 0..3 {
+        replicas.stop(index);
+        replicas.start(index, &["--key", &ours]);
+        replicas.are_whole(Some(&ours));
+        replicas.works(Some(&ours), &format!("requiring {index}"));
+    }
+    let refused = replicas.client(None, &["get", "k", "--timeout", "3s"]);
+    refused.expect_error(2, &["takes only callers with a key"]);
+}
