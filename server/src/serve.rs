@@ -64,7 +64,10 @@ pub fn run<N: Network>(
     level_of_file: LevelOfFile,
     output: Output,
 ) -> Result<(), Failure> {
-    if let Some((_, failure)) = check(arguments, network.is_ip()).into_iter().next() {
+    if let Some((_, failure)) = check(arguments, network.keeps_to_loopback())
+        .into_iter()
+        .next()
+    {
         return Err(failure);
     }
     arguments.limits.require_memory(1)?;
@@ -72,7 +75,7 @@ pub fn run<N: Network>(
     let mut watch = Watch::start(arguments, level_of_file, announcer)?;
     interrupt::start_server()?;
     let (own, peers) = node_ids(arguments)?;
-    if network.is_ip() {
+    if network.keeps_to_loopback() {
         let allowed = arguments.placement.allow_remote;
         placement::require_loopback("this replica's address", own, allowed)?;
     }

@@ -41,7 +41,7 @@ pub struct CacheServeArguments {
     /// Where the first thread listens; the others take the ports that follow.
     #[arg(long, env = "TRINE_CACHE", default_value = CACHE_ADDRESS, value_name = "HOST:PORT")]
     pub listen: String,
-    /// Listen on an address that other machines reach. There is no encryption and no authentication.
+    /// Listen on an address that other machines reach. A client without a key (--key) can read and write.
     #[arg(long)]
     pub allow_remote: bool,
     /// Threads, each with a part of the keys, of the memory, and a port of its own.

@@ -40,7 +40,7 @@ pub(super) fn run<N: Network>(
     placement::require_memory(arguments.memory, 1)?;
     let memory = shard_memory(arguments.memory, arguments.threads)?;
     let listen = peers::resolve_server(&arguments.listen)?;
-    if network.is_ip() {
+    if network.keeps_to_loopback() {
         let allowed = arguments.allow_remote;
         placement::require_loopback("the address of --listen", listen, allowed)?;
     }

@@ -57,6 +57,18 @@ pub struct NetworkArguments {
     pub dpdk: DpdkArguments,
 }
 
+impl NetworkArguments {
+    /// What all endpoints share. `stage` says which callers a replica takes.
+    #[must_use]
+    pub fn settings(&self, stage: Option<KeyStage>) -> EndpointSettings {
+        EndpointSettings {
+            congestion: self.congestion,
+            key: self.key.file.clone(),
+            stage,
+        }
+    }
+}
+
 /// The kinds of backend.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TransportKind {
@@ -118,6 +130,12 @@ pub trait Network: Clone + Send + 'static {
         false
     }
 
+    /// Whether a replica is for this machine alone, unless the user permits others: the network is IP, and whoever can
+    /// send packets to a replica may read and write.
+    fn keeps_to_loopback(&self) -> bool {
+        false
+    }
+
     /// Whether loopback ports mean nothing here. Then the network itself says where replicas are.
     fn chooses_addresses(&self) -> bool {
         false
@@ -176,11 +194,7 @@ pub fn on_chosen(
     task: impl OnNetwork,
 ) -> Result<(), Failure> {
     let chosen = arguments.transport;
-    let settings = EndpointSettings {
-        congestion: arguments.congestion,
-        key: arguments.key.file.clone(),
-        stage,
-    };
+    let settings = arguments.settings(stage);
     if chosen != TransportKind::Verbs {
         arguments.verbs.check_unused()?;
     }

@@ -63,6 +63,12 @@ pub struct EndpointSettings {
 }
 
 impl EndpointSettings {
+    /// Whether a replica takes only callers with a key.
+    #[must_use]
+    pub fn requires_keys(&self) -> bool {
+        self.key.is_some() && matches!(self.stage, None | Some(KeyStage::Require))
+    }
+
     /// The settings of a replica's endpoint.
     ///
     /// # Errors

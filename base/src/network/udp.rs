@@ -43,6 +43,10 @@ impl Network for Udp {
         true
     }
 
+    fn keeps_to_loopback(&self) -> bool {
+        !self.settings.requires_keys()
+    }
+
     fn serve_args(&self) -> Vec<OsString> {
         self.settings.serve_args()
     }

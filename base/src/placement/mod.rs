@@ -13,8 +13,8 @@ use crate::units::show_bytes;
 /// Who may reach the process, and which processors and memory it uses.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PlacementArguments {
-    /// Listen on addresses that other machines reach. There is no encryption and no authentication: whoever can send
-    /// packets to a replica can read and write.
+    /// Listen on addresses that other machines reach, also where packets are not sealed. A client that can send packets
+    /// to a replica without a key (--key) can read and write.
     #[arg(long)]
     pub allow_remote: bool,
     /// Run the replica's thread on this processor alone.
@@ -147,9 +147,10 @@ pub fn require_loopback(
     }
     Err(Failure::usage(
         format!(
-            "{what} {address} is not a loopback address: other machines would reach it, and there is no encryption and no authentication"
+            "{what} {address} is not a loopback address: other machines would reach it, and it is not sealed by a key"
         ),
-        "add --allow-remote (TRINE_ALLOW_REMOTE=true, or allow-remote = true in the file) if the network is trusted",
+        "name a key with --key FILE if it is a replica's, or add --allow-remote (TRINE_ALLOW_REMOTE=true, or allow-remote = \
+         true in the file) if the network is trusted",
     ))
 }
 

@@ -4,6 +4,7 @@ use super::Host;
 use super::callers::Callers;
 use super::config::{DiskConfig, Load, SimConfig, varied_endpoint};
 use super::disk::{CALM, Device, SimDisk, SimQueue};
+use super::keys;
 use super::member::Agreement;
 use super::member::Member;
 use super::member::Observed;
@@ -46,6 +47,7 @@ pub(crate) struct Cluster {
     /// When the clock of a replica's machine jumped ahead, and how far.
     pub(crate) jumps_ns: Vec<(u64, u64)>,
     clients_made: u64,
+    endpoints_made: u64,
     /// Whether the caller wants the run to continue.
     go_on: fn() -> bool,
     /// Since it was told not to.
@@ -85,6 +87,7 @@ impl Cluster {
             leaders: Leaders::default(),
             jumps_ns: Vec::new(),
             clients_made: 0,
+            endpoints_made: 0,
             go_on,
             ended_early: false,
             disks: Vec::new(),
@@ -448,10 +451,14 @@ impl Cluster {
 
     fn endpoint(&mut self, pool: Pool, identity: Identity) -> Endpoint<Host> {
         let caps = self.caps();
-        let config = match self.config.load {
+        let mut config = match self.config.load {
             Load::Drawn => varied_endpoint(&mut self.prng),
             Load::Measured | Load::MeasuredCalm => endpoint_config(),
         };
+        self.endpoints_made += 1;
+        if self.config.sealed {
+            config.keys = Some(keys::of_group(self.config.seed, self.endpoints_made));
+        }
         let seed = self.prng.next_u64();
         Endpoint::new(config, &caps, pool, identity, seed)
             .expect("the simulated settings are sound")

@@ -1,6 +1,7 @@
 //! The settings of a simulation. The seed alone is enough: the rest follows from it.
 
 use super::callers::Pace;
+use super::keys;
 use crate::checker::linearizability::Limits;
 use crate::fault::{Event, Fault, Topology};
 use crate::workload::{Mix, WorkloadConfig};
@@ -60,6 +61,8 @@ pub struct SimConfig {
     /// The state-machine version of each replica's first incarnation. Later ones have `replica`'s, so that a group
     /// whose members come back one by one is upgraded while it serves.
     pub first_state_version: u8,
+    /// All packets are sealed.
+    pub sealed: bool,
     /// Fewest operations that must complete, or the run proves nothing.
     pub operations_min: u64,
     /// Shortest simulated time, or the run proves nothing.
@@ -186,6 +189,7 @@ impl SimConfig {
                 0 => STATE_VERSION_FIRST,
                 _ => STATE_VERSION,
             },
+            sealed: keys::is_drawn(seed),
             operations_min: 2_000,
             simulated_min: Duration::from_secs(60),
             limits: Limits::default(),

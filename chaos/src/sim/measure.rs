@@ -54,6 +54,7 @@ impl SimConfig {
         config.replica = ReplicaConfig::default();
         config.disk = None;
         config.first_state_version = config.replica.state_version;
+        config.sealed = false;
         config
     }
 }

@@ -13,6 +13,7 @@ mod cluster;
 mod config;
 mod counted;
 mod disk;
+mod keys;
 mod machine;
 mod measure;
 mod member;

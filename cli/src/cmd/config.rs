@@ -72,8 +72,10 @@ fn together(file: &SettingsFile, keys: &[Key], each_is_right: bool) -> Vec<Mista
         };
         let found = match &arguments.command {
             ConfigurableCommand::Serve(serve) => {
-                let is_ip = arguments.global.network.transport == TransportKind::Udp;
-                serve::check(serve, is_ip)
+                let network = &arguments.global.network;
+                let is_sealed = network.settings(serve.keys).requires_keys();
+                let is_ip = network.transport == TransportKind::Udp;
+                serve::check(serve, is_ip && !is_sealed)
             }
             ConfigurableCommand::Up(up) => up::check(up),
         };

@@ -15,12 +15,14 @@ use trine_base::failure::Failure;
 use trine_base::{peers, placement};
 
 /// Returns every mistake, with its setting. It resolves no names and opens nothing. IP addresses have to be on
-/// loopback, unless the settings permit others.
-pub fn check(arguments: &ServeArguments, is_ip: bool) -> Vec<(&'static str, Failure)> {
+/// loopback if the network keeps to it, unless the settings permit others.
+pub fn check(arguments: &ServeArguments, keeps_to_loopback: bool) -> Vec<(&'static str, Failure)> {
     let allowed = arguments.placement.allow_remote;
     let own = own_item(arguments);
     let own_is_kept = match own.as_ref().map(|item| item.parse::<SocketAddr>()) {
-        Ok(Ok(own)) if is_ip => placement::require_loopback("this replica's address", own, allowed),
+        Ok(Ok(own)) if keeps_to_loopback => {
+            placement::require_loopback("this replica's address", own, allowed)
+        }
         _ => Ok(()),
     };
     // An error in the own address does not matter while the list itself is invalid.

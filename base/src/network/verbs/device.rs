@@ -42,6 +42,7 @@ impl Verbs {
             device: arguments.device.clone(),
             gid_index: arguments.gid_index,
             queue_pairs: arguments.queue_pairs.unwrap_or(1),
+            sealed: settings.key.is_some(),
             ..VerbsConfig::default()
         };
         let resolver = Arc::new(Resolver::start().map_err(backend_failure)?);

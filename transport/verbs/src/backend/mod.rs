@@ -62,6 +62,8 @@ pub struct VerbsConfig {
     pub inline_bytes: u32,
     /// One doorbell for a list of sends; off posts each by itself.
     pub doorbell_batching: bool,
+    /// Sessions may be sealed: whole packets are staged in registered memory, `mtu` bytes for each of `send_queue`.
+    pub sealed: bool,
     /// Largest packet in bytes; the port's active MTU bounds it.
     pub mtu: usize,
     /// Limits of the message pool, whose memory is registered as it grows.
@@ -84,6 +86,7 @@ impl Default for VerbsConfig {
             signal_interval: 16,
             inline_bytes: 256,
             doorbell_batching: true,
+            sealed: false,
             mtu: 4096,
             pool: PoolConfig::default(),
             reserved_buffers: 512,

@@ -15,8 +15,9 @@ use trine_transport::backend::{TxBatch, TxItem};
 
 /// Work requests in one list.
 const LIST_MAX: usize = 64;
-/// Bytes of a head that does not go inline: the longest header and copied body, whole cache lines.
-const HEAD_BYTES_MAX: usize =
+/// Bytes of a head that does not go inline: the longest header and copied body, whole cache lines. Sealed packets are
+/// heads as a whole.
+const HEAD_BYTES: usize =
     (TxBatch::<VerbsRoute>::HEADER_MAX + TxBatch::<VerbsRoute>::COPY_MAX).next_multiple_of(64);
 /// Completions taken in one poll.
 const COMPLETIONS_MAX: usize = 16;
@@ -32,6 +33,8 @@ pub(super) struct SendQueue {
     /// Linked and pointing to their elements once and for all: see [`SendQueue::link`].
     list: Box<[Slot; LIST_MAX]>,
     heads: Registered,
+    /// Bytes of the place of a head.
+    head_bytes: usize,
     depth: u64,
     signal_interval: u32,
     /// Requests until the next one that asks for a completion, 1 for this one.
@@ -67,9 +70,15 @@ impl SendQueue {
         registrations: &AtomicU64,
     ) -> Result<Self, VerbsError> {
         let depth = config.send_queue as usize;
+        let head_bytes = if config.sealed {
+            config.mtu.next_multiple_of(64).max(HEAD_BYTES)
+        } else {
+            HEAD_BYTES
+        };
         let mut queue = Self {
             list: Box::new([Slot::default(); LIST_MAX]),
-            heads: Registered::new(device, depth * HEAD_BYTES_MAX, registrations)?,
+            heads: Registered::new(device, depth * head_bytes, registrations)?,
+            head_bytes,
             depth: depth as u64,
             signal_interval: config.signal_interval,
             until_signal: config.signal_interval,
@@ -197,9 +206,12 @@ impl SendQueue {
             index as u64 + self.posted == number,
             "a request's number is its place in the list"
         );
-        assert!(head.len() <= HEAD_BYTES_MAX, "the batch bounds heads");
-        let place = (number % self.depth) as usize * HEAD_BYTES_MAX;
-        // SAFETY: `place + HEAD_BYTES_MAX` lies within the `depth * HEAD_BYTES_MAX` bytes.
+        assert!(
+            head.len() <= self.head_bytes,
+            "the batch bounds heads, and sealed packets need `VerbsConfig::sealed`"
+        );
+        let place = (number % self.depth) as usize * self.head_bytes;
+        // SAFETY: `place + head_bytes` lies within the `depth * head_bytes` bytes.
         let target = unsafe { self.heads.region.base.add(place) };
         // SAFETY: `head` fits; the device does not read this place: `ensure_room` held for a whole
         // list when the last list was posted, so request `number - depth` has completed.

@@ -1,0 +1,44 @@
+//! Keys of a simulated group: one for all machines, and ephemeral keys that follow from the seed.
+
+use std::sync::Arc;
+
+use trine_transport::keys::{KeyId, KeyRing, Keys, OwnKey, Psk, Stage};
+use trine_transport::prng::Prng;
+
+/// The share of seeds whose groups are sealed: one in so many.
+const SEALED_ONE_IN: u64 = 3;
+
+/// Whether a seed's group is sealed. Drawn apart, so that the other seeds run as they did before there were keys.
+pub(super) fn is_drawn(seed: u64) -> bool {
+    Prng::new(seed ^ 0x005e_a1ed_005e_a1ed).below(SEALED_ONE_IN) == 0
+}
+
+/// Keys that every machine of a group holds and requires. `endpoint` is the number of the endpoint that gets them: no two
+/// have the same ephemeral keys.
+pub(super) fn of_group(seed: u64, endpoint: u64) -> Keys {
+    Keys {
+        stage: Stage::Require,
+        ring: Arc::new(OneKey),
+        own: Some(OwnKey {
+            id: KeyId::new(b"simulated").expect("a short name"),
+            psk: psk(),
+        }),
+        entropy: Arc::new(move || {
+            let mut bytes = [0; 32];
+            Prng::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ endpoint).fill(&mut bytes);
+            bytes
+        }),
+    }
+}
+
+fn psk() -> Psk {
+    Psk::new([7; 32])
+}
+
+struct OneKey;
+
+impl KeyRing for OneKey {
+    fn find(&self, _: &KeyId) -> Option<Psk> {
+        Some(psk())
+    }
+}
