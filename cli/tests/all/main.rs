@@ -26,3 +26,4 @@ mod rejoin;
 mod shell;
 mod sim;
 mod timing;
+mod user;

@@ -144,6 +144,9 @@ pub struct Counters {
     pub busy: u64,
     /// Requests that were sent to another replica.
     pub redirected: u64,
+    /// Requests of clients that had no right to what they asked for.
+    #[serde(default)]
+    pub denied: u64,
     /// Messages that made no sense and were dropped.
     pub messages_refused: u64,
     /// Messages for another cluster or another incarnation, dropped.

@@ -215,6 +215,9 @@ pub enum ClientStatus {
     LeadershipLost = 11,
     /// Not proposed: the sequence is too far above the lowest awaited one (64 in flight at most).
     WindowExceeded = 12,
+    /// Not proposed: the caller has no right to a client session. (A command that is denied is answered with `Ok` and
+    /// the reason as its response.)
+    Denied = 13,
 }
 
 impl ClientStatus {
@@ -233,6 +236,7 @@ impl ClientStatus {
             10 => Self::Malformed,
             11 => Self::LeadershipLost,
             12 => Self::WindowExceeded,
+            13 => Self::Denied,
             _ => return Err(DecodeError::Field { field: "status" }),
         })
     }
