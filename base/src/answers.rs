@@ -9,6 +9,10 @@ use crate::failure::Failure;
 pub fn response_of(answer: &Answer) -> Result<Response<'_>, Failure> {
     match answer.response() {
         Ok(Response::Error(error)) => Err(store_failure(error)),
+        Ok(Response::Denied { reason }) => Err(Failure::negative(
+            format!("denied: {reason}; nothing was changed"),
+            "`trine user list` shows the users and their rights",
+        )),
         Ok(response) => Ok(response),
         Err(error) => Err(Failure::usage(
             format!("the answer could not be read: {error}"),
@@ -35,6 +39,18 @@ pub fn refusal(error: StoreError, message: String) -> Failure {
         StoreError::MemoryInUse { .. } => {
             Failure::negative(message, "delete keys, or ask for a higher limit")
         }
+        StoreError::UserExists => Failure::negative(
+            message,
+            "choose another name, or make a new key for the user with `trine user rotate NAME`",
+        ),
+        StoreError::UnknownUser => Failure::negative(message, "`trine user list` shows the users"),
+        StoreError::TooManyUsers { .. } => {
+            Failure::negative(message, "remove a user with `trine user remove NAME`")
+        }
+        StoreError::OtherClusterKey { .. } => Failure::negative(
+            message,
+            "give the group's own file with --key; `trine key show PATH` shows which user root a file has",
+        ),
         _ => Failure::negative(message, ""),
     }
 }

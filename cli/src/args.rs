@@ -14,6 +14,7 @@ use crate::cmd::del::DelArguments;
 use crate::cmd::demo::DemoArguments;
 use crate::cmd::doctor::DoctorArguments;
 use crate::cmd::get::GetArguments;
+use crate::cmd::key::KeyCommand;
 use crate::cmd::latency::LatencyArguments;
 use crate::cmd::leader::LeaderCommand;
 use crate::cmd::log_level::LogLevelArguments;
@@ -28,6 +29,7 @@ use crate::cmd::stat::StatArguments;
 use crate::cmd::status::StatusArguments;
 use crate::cmd::top::TopArguments;
 use crate::cmd::up::UpArguments;
+use crate::cmd::user::UserCommand;
 use crate::settings::ConfigCommand;
 use trine_apps::cache::CacheArguments;
 use trine_base::arguments::GlobalArguments;
@@ -91,6 +93,12 @@ pub(crate) enum Command {
     /// Change who leads.
     #[command(subcommand)]
     Leader(LeaderCommand),
+    /// Make a group's key, or show which keys a file holds.
+    #[command(subcommand)]
+    Key(KeyCommand),
+    /// Add, show and remove users, and make their keys.
+    #[command(subcommand)]
+    User(UserCommand),
     /// Show or change the faults that replicas inject into their network, by link and direction.
     #[command(subcommand)]
     Net(NetCommand),

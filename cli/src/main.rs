@@ -73,6 +73,7 @@ fn run(command: &Command, network: &NetworkArguments, output: Output) -> Result<
         Command::Recover(arguments) => cmd::recover::run(arguments, output),
         Command::Sim(arguments) => cmd::sim::run(arguments, output),
         Command::Config(ConfigCommand::Files(command)) => cmd::config::run(command, output),
+        Command::Key(command) => cmd::key::run(command, output),
         Command::LogLevel(arguments) => cmd::log_level::run(arguments, output),
         Command::Doctor(arguments) => cmd::doctor::run(arguments, output),
         Command::Completions(arguments) => cmd::completions::run(arguments, command_line(), output),
@@ -138,6 +139,7 @@ impl OnNetwork for Run<'_> {
             Command::Status(arguments) => cmd::status::run(network, arguments, output),
             Command::Member(command) => cmd::member::run(network, command, output),
             Command::Leader(command) => cmd::leader::run(network, command, output),
+            Command::User(command) => cmd::user::run(network, command, output),
             Command::Net(command) => cmd::net::run(network, command, output),
             Command::Bench(arguments) => trine_bench::run(network, arguments, output),
             Command::Chaos(arguments) => trine_live::run(network, arguments, output),
@@ -151,6 +153,7 @@ impl OnNetwork for Run<'_> {
             Command::Recover(_)
             | Command::Sim(_)
             | Command::Config(ConfigCommand::Files(_))
+            | Command::Key(_)
             | Command::LogLevel(_)
             | Command::Doctor(_)
             | Command::Completions(_)

@@ -110,6 +110,12 @@ impl UserKey {
         self.generation
     }
 
+    /// The user root that it was made from.
+    #[must_use]
+    pub fn root(&self) -> Fingerprint {
+        self.root
+    }
+
     /// How a connection names it.
     #[must_use]
     pub fn key_id(&self) -> KeyId {

@@ -34,6 +34,14 @@ pub const CHUNK_BYTES_MAX: usize = 64 + KEY_BYTES_MAX as usize + VALUE_BYTES_MAX
 /// half of its live bytes.
 pub const SNAPSHOT_KEPT_BYTES_MIN: u64 = 64 * 1024 * 1024;
 
+/// The most users of a group.
+pub const USERS_MAX: usize = 4_096;
+
+/// The longest prefix of a user's keys, in bytes.
+pub const USER_PREFIX_BYTES_MAX: usize = 128;
+
 const _: () = assert!(VALUE_BYTES_MAX >= KEY_BYTES_MAX);
 const _: () = assert!(LIST_RESPONSE_BYTES_MAX > VALUE_BYTES_MAX as usize);
 const _: () = assert!(CHUNK_BODY_BYTES <= CHUNK_BYTES_MAX);
+// All users fit into one answer: 64 bytes are more than a user has beside the prefix.
+const _: () = assert!(USERS_MAX * (USER_PREFIX_BYTES_MAX + 64) < LIST_RESPONSE_BYTES_MAX);

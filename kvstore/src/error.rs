@@ -2,6 +2,7 @@
 
 use crate::codec::{DecodeError, Reader, Sink};
 use std::fmt;
+use trine_keys::Fingerprint;
 
 /// A command was refused and changed nothing.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
@@ -58,6 +59,29 @@ pub enum StoreError {
         /// What they take, in logical bytes.
         used: u64,
     },
+    /// There is a user with this name.
+    UserExists,
+    /// There is no user with this name.
+    UnknownUser,
+    /// The group has as many users as it can have.
+    TooManyUsers {
+        /// How many those are.
+        limit: u32,
+    },
+    /// The prefix is longer than a user's can be.
+    PrefixTooLong {
+        /// The limit in bytes.
+        limit: u32,
+    },
+    /// No user has this role with this prefix.
+    BadRole,
+    /// The group's users have keys of another cluster key file.
+    OtherClusterKey {
+        /// The user root of the file that they have.
+        root: Fingerprint,
+    },
+    /// Every number and generation was given.
+    NumbersUsed,
 }
 
 impl StoreError {
@@ -79,6 +103,13 @@ impl StoreError {
             Self::ExecuteTooLarge => (14, 0, 0),
             Self::NotInCache => (15, 0, 0),
             Self::MemoryInUse { used } => (16, used, 0),
+            Self::UserExists => (17, 0, 0),
+            Self::UnknownUser => (18, 0, 0),
+            Self::TooManyUsers { limit } => (19, u64::from(limit), 0),
+            Self::PrefixTooLong { limit } => (20, u64::from(limit), 0),
+            Self::BadRole => (21, 0, 0),
+            Self::OtherClusterKey { root } => (22, u64::from(u32::from_le_bytes(root.0)), 0),
+            Self::NumbersUsed => (23, 0, 0),
         };
         sink.put_u8(kind);
         sink.put_u64(first);
@@ -89,7 +120,9 @@ impl StoreError {
         let (kind, first, second) = (reader.u8()?, reader.u64()?, reader.u8()?);
         let short = || u32::try_from(first).map_err(|_| DecodeError::BadField { field: "limit" });
         let byte = || u8::try_from(first).map_err(|_| DecodeError::BadField { field: "version" });
-        if (second != 0 && kind != 11) || (first != 0 && !matches!(kind, 1..=3 | 11 | 12 | 16)) {
+        if (second != 0 && kind != 11)
+            || (first != 0 && !matches!(kind, 1..=3 | 11 | 12 | 16 | 19 | 20 | 22))
+        {
             return Err(DecodeError::BadField { field: "error" });
         }
         Ok(match kind {
@@ -112,6 +145,15 @@ impl StoreError {
             14 => Self::ExecuteTooLarge,
             15 => Self::NotInCache,
             16 => Self::MemoryInUse { used: first },
+            17 => Self::UserExists,
+            18 => Self::UnknownUser,
+            19 => Self::TooManyUsers { limit: short()? },
+            20 => Self::PrefixTooLong { limit: short()? },
+            21 => Self::BadRole,
+            22 => Self::OtherClusterKey {
+                root: Fingerprint(short()?.to_le_bytes()),
+            },
+            23 => Self::NumbersUsed,
             kind => return Err(DecodeError::UnknownKind { kind }),
         })
     }
@@ -157,6 +199,24 @@ impl fmt::Display for StoreError {
                 formatter,
                 "the limit cannot be lowered below what the items take, {used} bytes"
             ),
+            Self::UserExists => write!(formatter, "there is a user with this name already"),
+            Self::UnknownUser => write!(formatter, "there is no user with this name"),
+            Self::TooManyUsers { limit } => {
+                write!(formatter, "the group has {limit} users, which is the limit")
+            }
+            Self::PrefixTooLong { limit } => write!(
+                formatter,
+                "the prefix is longer than the limit of {limit} bytes"
+            ),
+            Self::BadRole => write!(
+                formatter,
+                "a user's role is admin, write or read, and an admin has no prefix"
+            ),
+            Self::OtherClusterKey { root } => write!(
+                formatter,
+                "this is not the cluster key file of the group: its users have keys of user root {root}"
+            ),
+            Self::NumbersUsed => write!(formatter, "the group has no further number for users"),
             Self::NotInCache => write!(formatter, "a cache does not know this command"),
             Self::ExecuteTooLarge => write!(
                 formatter,

@@ -24,6 +24,7 @@ pub mod response;
 pub mod snapshot;
 pub mod store;
 mod table;
+pub mod users;
 
 pub use cache::{Cache, CacheConfig, CacheConfigError};
 pub use codec::{BufferTooSmall, DecodeError, List};
@@ -37,3 +38,4 @@ pub use position::Position;
 pub use response::{AbortCause, Response, Versioned};
 pub use snapshot::{RestoreError, SnapshotError, SnapshotReader, SnapshotStep, SnapshotSummary};
 pub use store::{Stats, Store, integer};
+pub use users::{Rights, User, Users};

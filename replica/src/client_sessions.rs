@@ -27,6 +27,11 @@ pub(crate) const SESSION_CHARGE: u64 = 128;
 
 const NONE: u32 = u32::MAX;
 
+/// In the flags of a session in a snapshot: it is closed.
+const CLOSED: u8 = 1;
+/// The same: the number of its user (u32) follows.
+const OF_A_USER: u8 = 2;
+
 /// A session's decision on a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
@@ -52,6 +57,8 @@ struct Session {
     client: u64,
     /// The number that the client drew when it registered, so that a repeated registration finds the session again.
     nonce: u64,
+    /// The number of the user that registered it, 0 for none: it belongs to that user alone.
+    user: u32,
     last_used_ns: u64,
     /// A closed session only answers duplicates, and is the first to go.
     closed: bool,
@@ -153,8 +160,21 @@ impl ClientSessions {
         self.gives_way = version >= VERSION_SESSIONS_GIVE_WAY;
     }
 
-    /// Opens a session whose client id is `at`, or finds the one that the same client has opened before.
+    /// [`ClientSessions::register_for`] nobody.
+    #[cfg(test)]
     pub(crate) fn register(&mut self, at: Position, nonce: u64, now_ns: u64) -> Registration {
+        self.register_for(at, nonce, 0, now_ns)
+    }
+
+    /// Opens a session whose client id is `at`, or finds the one that the same client has opened before. It belongs to
+    /// the user with this number, 0 for none. A session that is found stays its user's.
+    pub(crate) fn register_for(
+        &mut self,
+        at: Position,
+        nonce: u64,
+        user: u32,
+        now_ns: u64,
+    ) -> Registration {
         if nonce != 0
             && let Some(&slot) = self.by_nonce.get(&nonce)
         {
@@ -168,6 +188,7 @@ impl ClientSessions {
         self.insert(Session {
             client: at.as_u64(),
             nonce,
+            user,
             last_used_ns: now_ns,
             closed: false,
             replies: Replies::new(1),
@@ -213,12 +234,20 @@ impl ClientSessions {
         Verdict::Apply
     }
 
-    /// The number that the client of a session drew when it registered. It never changes while the session exists, and no
-    /// other session ever has the same client id.
+    /// The number that the client of a session drew when it registered, and the number of the user whom the session
+    /// belongs to (0 for none). They never change while the session exists, and no other session ever has the same
+    /// client id.
     #[must_use]
-    pub(crate) fn number_of(&self, client: u64) -> Option<u64> {
+    pub(crate) fn owner_of(&self, client: u64) -> Option<(u64, u32)> {
+        let session = self.session(*self.by_client.get(&client)?);
+        Some((session.nonce, session.user))
+    }
+
+    /// The user alone.
+    #[must_use]
+    pub(crate) fn user_of(&self, client: u64) -> Option<u32> {
         let slot = *self.by_client.get(&client)?;
-        Some(self.session(slot).nonce)
+        Some(self.session(slot).user)
     }
 
     /// Whether the client that drew this number when it registered has an open session.
@@ -512,19 +541,23 @@ impl ClientSessions {
 
 impl Session {
     /// Everything but the replies and the place in a list.
-    fn head(&self) -> ([u64; 4], bool) {
+    fn head(&self) -> ([u64; 4], bool, u32) {
         let lowest_awaited = self.replies.lowest_awaited();
         let numbers = [self.client, self.nonce, self.last_used_ns, lowest_awaited];
-        (numbers, self.closed)
+        (numbers, self.closed, self.user)
     }
 
     /// Appends the session to `piece`; a piece that is full goes to `pieces`.
     fn write(&self, piece_bytes: usize, piece: &mut Vec<u8>, pieces: &mut Vec<Vec<u8>>) {
         let mut replies = self.replies.iter().peekable();
         loop {
-            let (numbers, closed) = self.head();
+            let (numbers, closed, user) = self.head();
             numbers.iter().for_each(|&number| put_u64(piece, number));
-            piece.push(u8::from(closed));
+            // Members of earlier versions read the sessions that belong to no user.
+            piece.push(u8::from(closed) | if user == 0 { 0 } else { OF_A_USER });
+            if user != 0 {
+                put_u32(piece, user);
+            }
             let (count_at, mut count) = (piece.len(), 0_u32);
             put_u32(piece, 0);
             for (sequence, reply) in replies.by_ref() {
@@ -547,11 +580,18 @@ impl Session {
     fn read(cursor: &mut Cursor<'_>) -> Result<Self, StateError> {
         let (client, nonce) = (cursor.u64()?, cursor.u64()?);
         let (last_used_ns, lowest_awaited) = (cursor.u64()?, cursor.u64()?);
-        let closed = match cursor.u8()? {
-            0 => false,
-            1 => true,
-            _ => return Err(cursor.error()),
+        let flags = cursor.u8()?;
+        if flags & !(CLOSED | OF_A_USER) != 0 {
+            return Err(cursor.error());
+        }
+        let closed = flags & CLOSED != 0;
+        let user = match flags & OF_A_USER {
+            0 => 0,
+            _ => cursor.u32()?,
         };
+        if user == 0 && flags & OF_A_USER != 0 {
+            return Err(cursor.error());
+        }
         let mut replies = Replies::new(lowest_awaited);
         for _ in 0..cursor.u32()? {
             let (sequence, reply) = read_reply(cursor)?;
@@ -563,6 +603,7 @@ impl Session {
         Ok(Self {
             client,
             nonce,
+            user,
             last_used_ns,
             closed,
             replies,

@@ -41,6 +41,7 @@ use crate::log::MemoryLog;
 use crate::membership;
 use crate::outbox::Outbox;
 use crate::raft_group::{RaftGroup, Work};
+use crate::rights::Caller;
 use crate::state_machine::StateMachine;
 use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
 use crate::timing::Stopwatch;
@@ -466,13 +467,14 @@ impl Group {
         self.hand_over(now, out);
     }
 
-    /// A client's request, whose envelope could be read.
+    /// A client's request, whose envelope could be read, from a session that has proven this.
     pub(crate) fn on_client(
         &mut self,
         now: Instant,
         token: ReplyToken,
+        caller: Caller,
         request: &ClientRequest<'_>,
-        caller: &dyn Fn() -> Holder,
+        holder: &dyn Fn() -> Holder,
         out: &mut Outbox,
     ) {
         if !self.life.is_halted() {
@@ -480,7 +482,7 @@ impl Group {
             self.follow_role(now, out);
         }
         let (mut cx, service, _) = self.lend(now, out);
-        service.on_client(&mut cx, token, request, caller);
+        service.on_client(&mut cx, token, caller, request, holder);
     }
 
     /// A new identity asks to be taken in.

@@ -18,6 +18,7 @@ mod raft_group;
 mod raft_log;
 mod reads;
 mod replica;
+pub mod rights;
 mod snapshot_transfer;
 mod state_machine;
 pub mod timing;

@@ -4,6 +4,8 @@ mod life;
 
 use std::net::SocketAddr;
 
+use trine_keys::UserName;
+use trine_kvstore::{User, Users};
 use trine_protocol::message::{
     AdminReply, AdminRequest, AdminStatus, AppendFrame, BeginRefusal, BootstrapReply,
     BootstrapRequest, ClientReply, ClientRequest, ClientStatus, ClusterId, DecodeError, Discovery,
@@ -30,6 +32,7 @@ use crate::join::Joiner;
 use crate::member_discovery::MemberDiscovery;
 use crate::outbox::{Outbox, PeerRequest, Purpose};
 use crate::output::{Class, Output};
+use crate::rights::Caller;
 use crate::timing::Stopwatch;
 use life::Life;
 
@@ -186,19 +189,31 @@ impl Replica {
         }
     }
 
-    /// A request of kind CLIENT. It is answered through [`Output::Reply`], exactly once. `caller` tells whom a registration
-    /// is counted for; it is asked for that alone.
+    /// A request of kind CLIENT from a session without a key, in a group that has none. It is answered through
+    /// [`Output::Reply`], exactly once. `holder` tells whom a registration is counted for; it is asked for that alone.
     pub fn on_client(
         &mut self,
         now: Instant,
         token: ReplyToken,
         request: &[u8],
-        caller: &dyn Fn() -> Holder,
+        holder: &dyn Fn() -> Holder,
+    ) {
+        self.on_client_from(now, token, Caller::default(), request, holder);
+    }
+
+    /// The same from a session that has proven this.
+    pub fn on_client_from(
+        &mut self,
+        now: Instant,
+        token: ReplyToken,
+        caller: Caller,
+        request: &[u8],
+        holder: &dyn Fn() -> Holder,
     ) {
         let cluster = self.cluster();
         match (ClientRequest::decode(request), self.life.group_mut()) {
             (Ok(request), Some(group)) if !self.stopping => {
-                group.on_client(now, token, &request, caller, &mut self.out)
+                group.on_client(now, token, caller, &request, holder, &mut self.out)
             }
             (Ok(_), Some(_)) => self.out.reply(
                 token,
@@ -213,6 +228,20 @@ impl Replica {
                 &ClientReply::refusal(ClientStatus::Malformed, cluster),
             ),
         }
+    }
+
+    /// The user whose key of this generation counts, by the state that this replica has applied. None for removed users,
+    /// for rotated keys, and while this replica has no state.
+    #[must_use]
+    pub fn is_current(&self, name: UserName, generation: u32) -> Option<User<'_>> {
+        self.users()?.is_current(name, generation)
+    }
+
+    /// The group's users, by the state that this replica has applied. Whenever [`Users::changed_at`] differs from the last
+    /// look, the owner of the sessions ends those whose key does not count any more.
+    #[must_use]
+    pub fn users(&self) -> Option<&Users> {
+        self.life.group()?.users()
     }
 
     /// The trusted address that messages of a session come from; nothing if they do not count here. `comes_from` says

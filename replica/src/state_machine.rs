@@ -213,10 +213,14 @@ impl StateMachine {
             response: &[],
         };
         if envelope.operation == Operation::Register {
+            let user = match self.store.state_version() >= USERS_VERSION {
+                true => envelope.user(),
+                false => 0,
+            };
             return answer(
                 match self
                     .sessions
-                    .register(at, envelope.client, self.group_time_ns)
+                    .register_for(at, envelope.client, user, self.group_time_ns)
                 {
                     Registration::Session(client) => Answer {
                         status: ClientStatus::Ok,
@@ -386,6 +390,9 @@ pub(crate) struct Parts {
     pub(crate) applied_index: u64,
     pub(crate) applied_position: Position,
 }
+
+/// The state-machine version from which on a registration says whose session it opens.
+const USERS_VERSION: u8 = 5;
 
 /// Odd, and with bits all over: each word of a digest moves every other.
 const DIGEST_FACTOR: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;

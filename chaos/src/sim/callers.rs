@@ -9,8 +9,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use trine_client::{ClientId, Clients, Finished, Mode, Submission};
+use trine_keys::{Fingerprint, GroupId, Issuer, Role, UserName};
 use trine_kvstore::{
-    Command, Condition, ExecuteMode, ExpireCondition, List, Pair, SetExpiry, SetOptions,
+    Command, Condition, ExecuteMode, ExpireCondition, List, Pair, Rights, SetExpiry, SetOptions,
 };
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::time::{Duration, Instant};
@@ -287,6 +288,31 @@ impl Callers {
         Command::SetMemory { memory_bytes }
     }
 
+    /// One of a few users comes, goes or gets a new key. Whether the command is refused does not matter: the replicas'
+    /// states have to stay alike.
+    fn user_change(&mut self) -> Command<'static> {
+        const PREFIX: &[u8] = b"x1";
+        let issuer = Issuer {
+            group: GroupId([self.prng.chance(Ratio::percent(10)).into(); 8]),
+            root: Fingerprint([1; 4]),
+        };
+        let name = UserName::new(&[b'a' + self.prng.below(5) as u8]).expect("a letter is a name");
+        let prefix = &PREFIX[..self.prng.below(3) as usize];
+        match self.prng.below(4) {
+            0 => Command::RotateUser { issuer, name },
+            1 => Command::RemoveUser { name },
+            _ => Command::AddUser {
+                issuer,
+                name,
+                rights: Rights {
+                    role: Role::ALL[self.prng.below(4) as usize],
+                    front: self.prng.chance(Ratio::percent(20)),
+                    prefix,
+                },
+            },
+        }
+    }
+
     fn submit_unjudged(&mut self, now: Instant, index: usize) {
         let keys: Vec<Vec<u8>> = (0..2)
             .map(|_| format!("x{}", self.prng.below(6)).into_bytes())
@@ -319,7 +345,8 @@ impl Callers {
             0 => ExecuteMode::AllOrNothing,
             _ => ExecuteMode::Independent,
         };
-        let command = match self.prng.below(10) {
+        let command = match self.prng.below(11) {
+            10 => self.user_change(),
             9 => self.memory_change(),
             0 => Command::Expire { key, after_ns },
             8 => Command::ExpireIf {

@@ -27,3 +27,4 @@ mod rejoin;
 mod shell;
 mod sim;
 mod timing;
+mod user;

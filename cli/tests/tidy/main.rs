@@ -25,7 +25,12 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "kvstore",
-        &["trine-canary", "trine-report", "trine-allocations"],
+        &[
+            "trine-canary",
+            "trine-keys",
+            "trine-report",
+            "trine-allocations",
+        ],
     ),
     ("resp", &["trine-kvstore"]),
     (
@@ -50,6 +55,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "trine-protocol",
             "trine-transport",
+            "trine-keys",
             "trine-kvstore",
             "trine-canary",
             // Only its tests and benchmarks use the following ones. The harness itself depends on `trine-replica`.
@@ -109,6 +115,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "trine-protocol",
             "trine-replica",
             "trine-transport",
+            "trine-keys",
             "trine-kvstore",
             "trine-canary",
         ],
@@ -171,6 +178,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "trine-server",
             "trine-resp",
             "trine-transport",
+            "trine-keys",
             "trine-kvstore",
             "trine-corpus",
             "trine-testnet",

@@ -1,8 +1,9 @@
 //! The store: encoded commands, responses and snapshots, and lists of operations.
 
+use trine_keys::{Fingerprint, GroupId, Issuer, Role, UserName};
 use trine_kvstore::{
-    Command, ExpireCondition, Limits, Position, Response, SetCondition, SetExpiry, SetOptions,
-    SnapshotReader, SnapshotStep, Store,
+    Command, ExpireCondition, Limits, Position, Response, Rights, SetCondition, SetExpiry,
+    SetOptions, SnapshotReader, SnapshotStep, Store,
 };
 
 const LIMITS: Limits = Limits {
@@ -102,12 +103,40 @@ pub fn operations(bytes: &[u8]) {
             13 => drop(steady.snapshot_chunk(&mut chunk)),
             14 => steady.abandon_snapshot(),
             15 => moving = rebuilt(&mut moving),
+            // PUT has two kinds, one of which is for users where the key is a long one.
+            2 if key.len() > 40 => {
+                let command = user_command(first, second);
+                assert_eq!(steady.apply(at, &command), moving.apply(at, &command));
+                assert_eq!(steady.users(), moving.users());
+            }
             kind => {
                 let command = command_of(kind, key, &value, first, second);
                 assert_eq!(steady.apply(at, &command), moving.apply(at, &command));
             }
         }
         assert_eq!(steady.state_hash(), moving.state_hash());
+    }
+}
+
+fn user_command(first: u8, second: u8) -> Command<'static> {
+    const PREFIX: [u8; 140] = [b'p'; 140];
+    let name = UserName::new(&[b'a' + first % 8]).expect("a name");
+    let issuer = Issuer {
+        group: GroupId([first >> 7; 8]),
+        root: Fingerprint([7; 4]),
+    };
+    match second % 4 {
+        0 | 1 => Command::AddUser {
+            issuer,
+            name,
+            rights: Rights {
+                role: Role::ALL[usize::from(second >> 6)],
+                front: second & 8 != 0,
+                prefix: &PREFIX[..usize::from(second).min(PREFIX.len())],
+            },
+        },
+        2 => Command::RotateUser { issuer, name },
+        _ => Command::RemoveUser { name },
     }
 }
 

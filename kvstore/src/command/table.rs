@@ -9,6 +9,8 @@ use super::row::{Access, Place, Row, commands};
 use crate::codec::{DecodeError, Field, List, Reader, Sink};
 use crate::limits::Limits;
 use crate::position::Position;
+use crate::users::Rights;
+use trine_keys::{Issuer, UserName};
 
 /// The newest state-machine version that this build understands.
 pub const STATE_VERSION: u8 = 5;
@@ -175,6 +177,33 @@ commands! {
             /// The new limit in logical bytes.
             memory_bytes: u64,
         },
+        /// Adds a user. The key is made from the cluster key file `issuer` and from the generation in the answer.
+        kind 67, version 5, Write, Alone, keys []:
+        AddUser {
+            /// The cluster key file that keys are made from. All users of a group have the same.
+            issuer: Issuer,
+            /// The name.
+            name: UserName,
+            /// What the user may do.
+            rights: Rights<'a>,
+        },
+        /// Removes a user, whose keys are void from here on.
+        kind 68, version 5, Write, Alone, keys []:
+        RemoveUser {
+            /// The name.
+            name: UserName,
+        },
+        /// Gives a user a new generation: the keys of earlier ones are void from here on.
+        kind 69, version 5, Write, Alone, keys []:
+        RotateUser {
+            /// The cluster key file that the new key is made from.
+            issuer: Issuer,
+            /// The name.
+            name: UserName,
+        },
+        /// Reads all users.
+        kind 70, version 5, Read, Alone, keys []:
+        ListUsers,
         /// Switches the group to a newer state-machine version, once every member understands it.
         kind 65, version 1, Write, Alone, keys []:
         RaiseVersion {

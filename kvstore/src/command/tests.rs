@@ -4,6 +4,8 @@ use super::*;
 use crate::codec::DecodeError;
 use crate::limits::Limits;
 use crate::position::Position;
+use crate::users::Rights;
+use trine_keys::{Fingerprint, GroupId, Issuer, Role};
 
 fn encoded(command: &Command<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -32,6 +34,51 @@ fn set_memory_has_these_bytes() {
     let bytes = encoded(&command);
     assert_eq!(bytes, [4, 66, 2, 1, 0, 0, 0, 0, 0, 0]);
     assert_eq!(Command::decode(&bytes), Ok(command));
+}
+
+#[test]
+fn commands_about_users_have_these_bytes() {
+    let issuer = Issuer {
+        group: GroupId([9; 8]),
+        root: Fingerprint([8; 4]),
+    };
+    let name = "bo".parse().expect("a name");
+    let rights = Rights {
+        role: Role::Write,
+        front: true,
+        prefix: b"p/",
+    };
+    let cases = [
+        (
+            Command::AddUser {
+                issuer,
+                name,
+                rights,
+            },
+            [
+                &[5, 67][..],
+                &[9; 8],
+                &[8; 4],
+                b"\x02\0\0\0bo",
+                &[2, 1],
+                b"\x02\0\0\0p/",
+            ]
+            .concat(),
+        ),
+        (
+            Command::RemoveUser { name },
+            b"\x05\x44\x02\0\0\0bo".to_vec(),
+        ),
+        (
+            Command::RotateUser { issuer, name },
+            [&[5, 69][..], &[9; 8], &[8; 4], b"\x02\0\0\0bo"].concat(),
+        ),
+        (Command::ListUsers, vec![5, 70]),
+    ];
+    for (command, bytes) in cases {
+        assert_eq!(encoded(&command), bytes);
+        assert_eq!(Command::decode(&bytes), Ok(command));
+    }
 }
 
 #[test]

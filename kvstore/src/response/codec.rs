@@ -4,6 +4,7 @@ use super::{AbortCause, Response, Versioned};
 use crate::codec::{BufferTooSmall, Counter, DecodeError, Field, List, Reader, Sink, fill};
 use crate::error::StoreError;
 use crate::position::Position;
+use crate::users::User;
 
 const RESPONSE_VERSION: u8 = 1;
 
@@ -22,6 +23,9 @@ mod kind {
     pub(crate) const DONE: u8 = 12;
     pub(crate) const ERROR: u8 = 13;
     pub(crate) const COUNT: u8 = 14;
+    pub(crate) const USER: u8 = 15;
+    pub(crate) const USERS: u8 = 16;
+    pub(crate) const DENIED: u8 = 17;
 }
 
 impl<'a> Response<'a> {
@@ -114,6 +118,18 @@ impl<'a> Response<'a> {
                 sink.put_u64(*items);
             }
             Self::Done => sink.put_u8(kind::DONE),
+            Self::User(user) => {
+                sink.put_u8(kind::USER);
+                user.write_field(sink);
+            }
+            Self::Users(users) => {
+                sink.put_u8(kind::USERS);
+                users.write(sink);
+            }
+            Self::Denied { reason } => {
+                sink.put_u8(kind::DENIED);
+                sink.put_bytes(reason.as_bytes());
+            }
             Self::Error(error) => {
                 sink.put_u8(kind::ERROR);
                 error.write(sink);
@@ -167,6 +183,16 @@ impl<'a> Response<'a> {
                 items: reader.u64()?,
             },
             kind::DONE => Self::Done,
+            // Neither commands about users nor a denial are about an operation.
+            kind::USER | kind::USERS | kind::DENIED if nested => return Err(DecodeError::Nested),
+            kind::USER => Self::User(User::read_field(reader)?),
+            kind::USERS => Self::Users(List::read(reader)?),
+            kind::DENIED => {
+                let reason = std::str::from_utf8(reader.bytes()?);
+                Self::Denied {
+                    reason: reason.map_err(|_| DecodeError::BadField { field: "reason" })?,
+                }
+            }
             kind::ERROR => Self::Error(StoreError::read(reader)?),
             kind => return Err(DecodeError::UnknownKind { kind }),
         })

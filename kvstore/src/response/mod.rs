@@ -5,6 +5,7 @@ mod codec;
 use crate::codec::List;
 use crate::error::StoreError;
 use crate::position::Position;
+use crate::users::User;
 
 /// The answer to one command, borrowing from the store that gave it.
 #[derive(Clone, Eq, PartialEq, Debug)]
@@ -73,6 +74,15 @@ pub enum Response<'a> {
     },
     /// An administrative command was applied.
     Done,
+    /// A user was added or has a new generation.
+    User(User<'a>),
+    /// All users, in the order of their names.
+    Users(List<'a, User<'a>>),
+    /// The caller has no right to the command, which was not applied. Replicas answer this, not the store.
+    Denied {
+        /// Who lacks which right, for people.
+        reason: &'a str,
+    },
     /// The command was refused and changed nothing.
     Error(StoreError),
 }

@@ -3,11 +3,11 @@
 //! ```text
 //! 0   magic "TRSN"            4 bytes
 //! 4   format version          u16
-//! 6   kind (1 head, 2 items, 3 end)   u8
+//! 6   kind (1 head, 2 items, 3 end, 4 users)   u8
 //! 7   zero                    u8
 //! 8   position                u64
 //! 16  sequence, from 0        u32
-//! 20  items in this chunk     u32
+//! 20  items or users in this chunk     u32
 //! 24  body length             u32
 //! 28  CRC-32C of all of the above and the body   u32
 //! 32  body
@@ -15,6 +15,7 @@
 //!
 //! The head's body is a [`SnapshotSummary`]; an item is key length u32, value length u32, version
 //! u64, expiry u64 (0: none), key, value; the end's body is the number of items u64.
+//! Chunks of users (`users/stored.rs`) follow the head, and are absent if there never was a user.
 
 use crate::checksum::crc32c;
 
@@ -36,14 +37,19 @@ pub(super) enum Kind {
     Head,
     Items,
     End,
+    Users,
 }
 
 impl Kind {
+    /// The state-machine version that brought users.
+    pub(super) const USERS_VERSION: u8 = 5;
+
     fn as_u8(self) -> u8 {
         match self {
             Self::Head => 1,
             Self::Items => 2,
             Self::End => 3,
+            Self::Users => 4,
         }
     }
 
@@ -52,6 +58,7 @@ impl Kind {
             1 => Self::Head,
             2 => Self::Items,
             3 => Self::End,
+            4 => Self::Users,
             _ => return None,
         })
     }

@@ -4,6 +4,7 @@ use super::format::SnapshotSummary;
 use crate::config::SNAPSHOT_KEPT_BYTES_MIN;
 use crate::hash::KeyHash;
 use crate::position::Position;
+use std::collections::VecDeque;
 
 /// The purpose of the walk.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
@@ -30,13 +31,15 @@ pub(crate) struct Progress {
     pub(super) summary: SnapshotSummary,
     pub(super) sequence: u32,
     pub(super) items_written: u64,
+    /// The chunks of users that are still to be written: the table as it was when the snapshot began.
+    pub(super) users: VecDeque<(Vec<u8>, u32)>,
     /// The items of the chunk that is being filled.
     pub(super) open_body: Vec<u8>,
     pub(super) open_items: u32,
 }
 
 impl Progress {
-    pub(super) fn new(summary: SnapshotSummary) -> Self {
+    pub(super) fn new(summary: SnapshotSummary, users: VecDeque<(Vec<u8>, u32)>) -> Self {
         Self {
             purpose: Purpose::Writing,
             cursor_order: 0,
@@ -47,6 +50,7 @@ impl Progress {
             summary,
             sequence: 0,
             items_written: 0,
+            users,
             open_body: Vec::new(),
             open_items: 0,
         }

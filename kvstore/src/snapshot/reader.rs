@@ -69,6 +69,7 @@ impl SnapshotReader {
         self.check_place(&header)?;
         match (header.kind, &mut self.restoring) {
             (Kind::Head, None) => self.restoring = Some(Restoring::new(header, body)?),
+            (Kind::Users, Some(restoring)) => restoring.add_users(header, body)?,
             (Kind::Items, Some(restoring)) => restoring.add_items(header, body)?,
             (Kind::End, Some(restoring)) => {
                 restoring.check_end(header, body)?;
@@ -137,6 +138,18 @@ impl Restoring {
         })
     }
 
+    /// Users stand before all items.
+    fn add_users(&mut self, header: ChunkHeader, body: &[u8]) -> Result<(), RestoreError> {
+        let malformed = RestoreError::Malformed {
+            sequence: header.sequence,
+        };
+        if self.last.is_some() || self.summary.state_version < Kind::USERS_VERSION {
+            return Err(malformed);
+        }
+        let added = self.store.users.add_body(body, header.items);
+        added.map_err(|_| malformed)
+    }
+
     fn add_items(&mut self, header: ChunkHeader, body: &[u8]) -> Result<(), RestoreError> {
         let malformed = |_: DecodeError| RestoreError::Malformed {
             sequence: header.sequence,
@@ -176,6 +189,11 @@ impl Restoring {
         let announced: [u8; 8] = body.try_into().map_err(|_| RestoreError::Malformed {
             sequence: header.sequence,
         })?;
+        if !self.store.users.is_untouched() && !self.store.users.is_whole() {
+            return Err(RestoreError::Malformed {
+                sequence: header.sequence,
+            });
+        }
         let restored = self.store.summary();
         if canary::planted("snapshot misses a bucket") {
             return Ok(());

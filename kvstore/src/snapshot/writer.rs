@@ -66,7 +66,7 @@ impl Store {
             return Err(SnapshotError::Busy);
         }
         let summary = self.summary();
-        self.items.snapshot = Some(Progress::new(summary));
+        self.items.snapshot = Some(Progress::new(summary, self.users.to_bodies()));
         Ok(summary)
     }
 
@@ -78,7 +78,7 @@ impl Store {
         let progress = self
             .items
             .snapshot
-            .as_ref()
+            .as_mut()
             .ok_or(SnapshotError::NotRunning)?;
         if progress.is_clearing() {
             return Err(SnapshotError::GivenUp);
@@ -88,6 +88,9 @@ impl Store {
         let kind = if progress.sequence == 0 {
             progress.summary.write(chunk);
             Kind::Head
+        } else if let Some((body, count)) = progress.users.pop_front() {
+            (progress.open_body, progress.open_items) = (body, count);
+            Kind::Users
         } else if progress.at_end() {
             chunk.put_u64(progress.items_written);
             Kind::End
@@ -108,7 +111,9 @@ impl Store {
         };
         header.seal(chunk);
         progress.sequence += 1;
-        progress.items_written += u64::from(items);
+        if kind == Kind::Items {
+            progress.items_written += u64::from(items);
+        }
         if kind != Kind::End {
             return Ok(SnapshotStep::Chunk);
         }

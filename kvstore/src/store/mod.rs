@@ -23,6 +23,7 @@ use crate::limits::Limits;
 use crate::position::Position;
 use crate::response::{Response, Versioned};
 use crate::snapshot::SnapshotSummary;
+use crate::users::{User, Users};
 use execute::Journal;
 
 pub use number::integer;
@@ -35,6 +36,7 @@ pub struct Store {
     group_time_ns: u64,
     state_version: u8,
     applied: Position,
+    pub(crate) users: Users,
     /// Some exactly while a command runs that may have to be undone.
     journal: Option<Journal>,
     /// A value that is on its way out of the store, for the response that carries it.
@@ -90,6 +92,7 @@ impl Store {
             group_time_ns: 0,
             state_version,
             applied: Position::ZERO,
+            users: Users::default(),
             journal: None,
             departing: Vec::new(),
             scratch: Vec::new(),
@@ -121,6 +124,16 @@ impl Store {
             Command::SetLimits { limits } => self.set_limits(*limits),
             Command::SetMemory { memory_bytes } => self.set_memory(*memory_bytes),
             Command::RaiseVersion { version } => self.raise_version(*version),
+            Command::AddUser {
+                issuer,
+                name,
+                rights,
+            } => user(self.users.add(at, *issuer, *name, *rights)),
+            Command::RotateUser { issuer, name } => user(self.users.rotate(at, *issuer, *name)),
+            Command::RemoveUser { name } => match self.users.remove(at, *name) {
+                Ok(()) => Response::Done,
+                Err(error) => Response::Error(error),
+            },
             _ => self.apply_to_key(at, command),
         }
     }
@@ -128,7 +141,10 @@ impl Store {
     /// Applies a command that is about one key.
     fn apply_to_key(&mut self, at: Position, command: &Command<'_>) -> Response<'_> {
         match *command {
-            Command::Get { .. } | Command::TimeToLive { .. } | Command::Count => self.read(command),
+            Command::Get { .. }
+            | Command::TimeToLive { .. }
+            | Command::Count
+            | Command::ListUsers => self.read(command),
             Command::Put { key, value } => self.put(at, key, value),
             Command::Delete { key } => self.delete(key),
             Command::Set {
@@ -181,6 +197,7 @@ impl Store {
             Command::Count => Response::Count {
                 items: self.items.count(),
             },
+            Command::ListUsers => Response::Users(self.users.to_list()),
             Command::Execute {
                 conditions,
                 operations,
@@ -194,6 +211,12 @@ impl Store {
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.limits
+    }
+
+    /// The group's users.
+    #[must_use]
+    pub fn users(&self) -> &Users {
+        &self.users
     }
 
     /// The replicated hash seed.
@@ -242,6 +265,7 @@ impl Store {
         self.items
             .sum()
             .wrapping_add(self.items.hasher.bytes(&rest))
+            .wrapping_add(self.users.hash(&self.items.hasher))
     }
 
     /// All of the replicated state but the items.
@@ -303,5 +327,13 @@ impl Store {
         }
         self.state_version = version;
         Response::Done
+    }
+}
+
+/// The answer to a command about a user.
+fn user(changed: Result<User<'_>, StoreError>) -> Response<'_> {
+    match changed {
+        Ok(user) => Response::User(user),
+        Err(error) => Response::Error(error),
     }
 }

@@ -5,9 +5,11 @@
 use crate::model::Model;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use trine_keys::{Fingerprint, GroupId, Issuer, Role, UserName};
 use trine_kvstore::{
     Command, Condition, ExecuteMode, ExpireCondition, Limits, List, Pair, Position, Response,
-    SetCondition, SetExpiry, SetOptions, SnapshotError, SnapshotReader, SnapshotStep, Store,
+    Rights, SetCondition, SetExpiry, SetOptions, SnapshotError, SnapshotReader, SnapshotStep,
+    Store,
 };
 
 const LIMITS: Limits = Limits {
@@ -31,12 +33,41 @@ enum Operation {
     MultiPut(Vec<(Vec<u8>, Vec<u8>)>),
     Lower(u64),
     SetMemory(u64),
+    /// About one of a few users, by a file that is nearly always the same.
+    User(UserChange, u8, bool),
+    ListUsers,
     Advance(u64),
     BeginSnapshot,
     Chunk,
     AbandonSnapshot,
     /// The second store is thrown away and rebuilt from a snapshot of itself.
     Rebuild,
+}
+
+#[derive(Clone, Debug)]
+enum UserChange {
+    Add(Role, Vec<u8>),
+    Rotate,
+    Remove,
+}
+
+fn user_change() -> impl Strategy<Value = UserChange> {
+    let role = prop_oneof![
+        Just(Role::Read),
+        Just(Role::Write),
+        Just(Role::Admin),
+        Just(Role::Member)
+    ];
+    let prefix = prop_oneof![
+        3 => Just(Vec::new()),
+        3 => vec(any::<u8>(), 1..20),
+        1 => Just(vec![1; 129]),
+    ];
+    prop_oneof![
+        3 => (role, prefix).prop_map(|(role, prefix)| UserChange::Add(role, prefix)),
+        1 => Just(UserChange::Rotate),
+        2 => Just(UserChange::Remove),
+    ]
 }
 
 #[derive(Clone, Debug)]
@@ -187,6 +218,9 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => vec((key(), value()), 0..5).prop_map(Operation::MultiPut),
         1 => (1_000_u64..5_000).prop_map(Operation::Lower),
         1 => (1_000_u64..5_000).prop_map(Operation::SetMemory),
+        6 => (user_change(), 0_u8..6, prop::bool::weighted(0.1))
+            .prop_map(|(change, name, other)| Operation::User(change, name, other)),
+        1 => Just(Operation::ListUsers),
         3 => (0_u64..30).prop_map(Operation::Advance),
         2 => Just(Operation::BeginSnapshot),
         3 => Just(Operation::Chunk),
@@ -256,6 +290,10 @@ impl Bench {
                     memory_bytes: *memory_bytes,
                 });
             }
+            Operation::User(change, name, other_file) => {
+                self.change_user(change, *name, *other_file);
+            }
+            Operation::ListUsers => self.apply(&Command::ListUsers),
             Operation::Advance(by_ns) => {
                 let to = self.model.group_time_ns + by_ns;
                 self.model.set_group_time(to);
@@ -269,6 +307,39 @@ impl Bench {
                 self.snapshot = None;
             }
             Operation::Rebuild => self.rebuild(),
+        }
+    }
+
+    fn change_user(&mut self, change: &UserChange, name: u8, other_file: bool) {
+        let issuer = Issuer {
+            group: GroupId([7; 8]),
+            root: Fingerprint([u8::from(other_file); 4]),
+        };
+        let name = UserName::new(&[b'a' + name]).expect("a name");
+        let command = match change {
+            UserChange::Add(role, prefix) => Command::AddUser {
+                issuer,
+                name,
+                rights: Rights {
+                    role: *role,
+                    front: other_file,
+                    prefix,
+                },
+            },
+            UserChange::Rotate => Command::RotateUser { issuer, name },
+            UserChange::Remove => Command::RemoveUser { name },
+        };
+        self.apply(&command);
+        for store in [&self.steady, &self.rebuilt] {
+            let users = store.users();
+            assert_eq!(users.len(), self.model.users.all().count());
+            for user in self.model.users.all() {
+                assert_eq!(users.named(user.name), Some(user));
+                assert_eq!(users.numbered(user.number), Some(user));
+                assert_eq!(users.is_current(user.name, user.generation), Some(user));
+                assert_eq!(users.is_current(user.name, user.generation + 1), None);
+                assert_eq!(users.is_current(user.name, user.generation - 1), None);
+            }
         }
     }
 

@@ -179,6 +179,8 @@ pub enum Obstacle {
     Stale,
     /// The command is larger than the group accepts.
     TooLarge,
+    /// The caller has no right to a client session here.
+    Denied,
     /// The replica could not read the command: it runs another release.
     Malformed,
     /// The reply could not be read: the replica runs another release.
@@ -238,6 +240,9 @@ impl fmt::Display for Obstacle {
             }
             Self::Stale => f.write_str("the command was already given up"),
             Self::TooLarge => f.write_str("the command is larger than the group takes"),
+            Self::Denied => f.write_str(
+                "the replica denies it: the caller has no key that counts in this group",
+            ),
             Self::Malformed => f.write_str(
                 "the replica could not read the command; run the same release on both sides",
             ),

@@ -201,6 +201,7 @@ impl<R: Route> Clients<R> {
             ClientStatus::SessionExpired => self.on_session_expired(now, key),
             ClientStatus::Stale => self.refuse(now, key, Obstacle::Stale),
             ClientStatus::TooLarge => self.refuse(now, key, Obstacle::TooLarge),
+            ClientStatus::Denied => self.refuse(now, key, Obstacle::Denied),
             ClientStatus::Malformed => self.refuse(now, key, Obstacle::Malformed),
             ClientStatus::WrongCluster => self.refuse(
                 now,

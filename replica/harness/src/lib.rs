@@ -17,6 +17,7 @@ use trine_protocol::message::{
 };
 use trine_protocol::status::Role;
 use trine_protocol::status::Status;
+use trine_replica::rights::Caller;
 use trine_replica::{Output, Replica, ReplicaConfig};
 use trine_transport::Holder;
 use trine_transport::buf::{Pool, PoolConfig};
@@ -140,6 +141,8 @@ pub struct World {
     pub mute: BTreeSet<u32>,
     /// Answers to what was injected.
     pub heard_from_replicas: Vec<Vec<u8>>,
+    /// What the sessions of all clients have proven.
+    pub caller: Caller,
     queue: BinaryHeap<Scheduled>,
     next_order: u64,
     last_append: BTreeMap<(u32, u32), Instant>,
@@ -171,6 +174,7 @@ impl World {
             cut: BTreeSet::new(),
             mute: BTreeSet::new(),
             heard_from_replicas: Vec::new(),
+            caller: Caller::default(),
             queue: BinaryHeap::new(),
             next_order: 0,
             last_append: BTreeMap::new(),
@@ -642,7 +646,9 @@ impl World {
             Asker::Client { .. } => known == from,
         };
         match kind {
-            kind::CLIENT => replica.on_client(now, token, bytes, &|| Holder::Shared),
+            kind::CLIENT => {
+                replica.on_client_from(now, token, self.caller, bytes, &|| Holder::Shared);
+            }
             kind => replica.on_peer(now, token, kind, bytes, comes_from),
         }
     }
@@ -722,6 +728,19 @@ impl World {
         let reply = self.heard_from_replicas.pop()?;
         let reply = AdminReply::decode(&reply).ok()?;
         Some((reply.status, reply.text.to_owned()))
+    }
+
+    /// A client's request to the leader from a session that has proven this, and the answer.
+    pub fn say_as(&mut self, caller: Caller, request: &[u8]) -> Vec<u8> {
+        self.heard_from_replicas.clear();
+        let leader = self.leader().expect("somebody leads");
+        let before = std::mem::replace(&mut self.caller, caller);
+        self.inject(leader, kind::CLIENT, request);
+        self.caller = before;
+        self.expect("an answer", Duration::from_secs(1), |world| {
+            !world.heard_from_replicas.is_empty()
+        });
+        self.heard_from_replicas.pop().expect("it was there")
     }
 
     /// A process that no replica knows asks every replica for a node id, from [`CLAIMANT`].

@@ -150,6 +150,9 @@ pub struct Counters {
     /// Registrations that were refused because the caller's address had its share of the sessions.
     #[serde(default)]
     pub registrations_refused: u64,
+    /// Requests of clients that had no right to what they asked for.
+    #[serde(default)]
+    pub denied: u64,
     /// Messages that made no sense and were dropped.
     pub messages_refused: u64,
     /// Messages for another cluster or another incarnation, dropped.

@@ -1,6 +1,7 @@
 //! A member's report on itself.
 
 use std::net::SocketAddr;
+use trine_kvstore::Users;
 use trine_kvstore::checksum::crc32c;
 
 use raft::{GetEntriesContext, StateRole, Storage};
@@ -28,6 +29,11 @@ impl Group {
     /// Whether this replica has a vote.
     pub(crate) fn is_voter(&self) -> bool {
         self.state.is_some() && self.consensus.raft().is_voter()
+    }
+
+    /// The users, unless there is no state yet.
+    pub(crate) fn users(&self) -> Option<&Users> {
+        Some(self.state.as_ref()?.store().users())
     }
 
     /// The group that this replica belongs to.

@@ -35,12 +35,19 @@ pub(crate) struct Envelope<'a> {
     pub(crate) operation: Operation,
     /// The client's id; for a registration the number that the client has drawn.
     pub(crate) client: u64,
-    /// Number of the command in its session.
+    /// Number of the command in its session; of a registration the number of the user, 0 for none.
     pub(crate) sequence: u64,
     /// No sequence below this will be asked for again.
     pub(crate) lowest_awaited: u64,
     /// The encoded store command.
     pub(crate) command: &'a [u8],
+}
+
+impl Envelope<'_> {
+    /// Of a registration: the number of the user whom the session will belong to. The leader has set it.
+    pub(crate) fn user(&self) -> u32 {
+        self.sequence as u32
+    }
 }
 
 /// Packs commands into one entry.

@@ -14,6 +14,7 @@ mod limits;
 mod membership;
 mod narrow_session;
 mod raft_paper;
+mod rights;
 mod support;
 mod timing;
 mod torture;

@@ -5,9 +5,11 @@
 
 use std::fs;
 use trine_fuzz_bodies::kvstore as bodies;
+use trine_keys::{Fingerprint, GroupId, Issuer, Role};
 use trine_kvstore::{
     AbortCause, Command, Condition, ExecuteMode, ExpireCondition, Limits, List, Pair, Position,
-    Response, SetCondition, SetExpiry, SetOptions, SnapshotStep, Store, StoreError, Versioned,
+    Response, Rights, SetCondition, SetExpiry, SetOptions, SnapshotStep, Store, StoreError, User,
+    Versioned,
 };
 
 /// Mutations of every file; the fuzzers make the rest.
@@ -150,8 +152,32 @@ fn command_seeds() -> Vec<Vec<u8>> {
             condition: ExpireCondition::Later,
             margin_ns: 10,
         }])
+        .chain(&user_commands())
         .map(|command| encoded(|bytes| command.encode(bytes)))
         .collect()
+}
+
+fn user_commands() -> [Command<'static>; 4] {
+    let issuer = Issuer {
+        group: GroupId(*b"a group!"),
+        root: Fingerprint(*b"root"),
+    };
+    let name = "alice".parse().expect("a name");
+    let rights = Rights {
+        role: Role::Write,
+        front: false,
+        prefix: b"a/",
+    };
+    [
+        Command::AddUser {
+            issuer,
+            name,
+            rights,
+        },
+        Command::RotateUser { issuer, name },
+        Command::RemoveUser { name },
+        Command::ListUsers,
+    ]
 }
 
 fn response_seeds() -> Vec<Vec<u8>> {
@@ -188,16 +214,35 @@ fn response_seeds() -> Vec<Vec<u8>> {
         Response::Error(StoreError::Full { limit: 1 << 40 }),
     ];
     let list = [Response::List(List::from(&simple))];
+    let alice = [User {
+        number: 1,
+        name: "alice".parse().expect("a name"),
+        generation: 2,
+        role: Role::Read,
+        front: true,
+        prefix: b"a/",
+    }];
+    let users = [
+        Response::User(alice[0]),
+        Response::Users(List::from(&alice)),
+        Response::Error(StoreError::OtherClusterKey {
+            root: Fingerprint(*b"root"),
+        }),
+    ];
     simple
         .iter()
         .chain(&list)
+        .chain(&users)
         .map(|response| encoded(|bytes| response.encode(bytes)))
         .collect()
 }
 
 fn snapshot_seeds() -> Vec<Vec<u8>> {
-    let of = |items: u64| {
+    let of = |items: u64, users: usize| {
         let mut store = Store::new(Limits::default(), [1, 2]);
+        for (index, command) in user_commands().iter().take(users).enumerate() {
+            store.apply(Position::new(0, index as u16 + 1), command);
+        }
         for item in 1..=items {
             let (key, value) = (item.to_le_bytes(), vec![item as u8; item as usize]);
             store.apply(
@@ -231,7 +276,7 @@ fn snapshot_seeds() -> Vec<Vec<u8>> {
             }
         }
     };
-    vec![of(0), of(1), of(20)]
+    vec![of(0, 0), of(1, 0), of(20, 0), of(1, 2), of(0, 3)]
 }
 
 fn operation_seeds() -> Vec<Vec<u8>> {

@@ -1,5 +1,7 @@
 //! A slow and obvious store, to hold the real one against.
 
+mod users;
+
 use std::collections::BTreeMap;
 use trine_kvstore::limits::item_charge;
 use trine_kvstore::{
@@ -20,6 +22,7 @@ pub(crate) struct Model {
     pub(crate) items: BTreeMap<Vec<u8>, Item>,
     pub(crate) limits: Limits,
     pub(crate) group_time_ns: u64,
+    pub(crate) users: users::Users,
 }
 
 /// An owned answer: the encoding of the real one.
@@ -37,6 +40,7 @@ impl Model {
             items: BTreeMap::new(),
             limits,
             group_time_ns: 0,
+            users: users::Users::default(),
         }
     }
 
@@ -74,6 +78,10 @@ impl Model {
                 self.limits.memory_bytes = *memory_bytes;
                 answer(Response::Done)
             }
+            Command::AddUser { .. }
+            | Command::RotateUser { .. }
+            | Command::RemoveUser { .. }
+            | Command::ListUsers => answer(self.users.apply(command)),
             _ => self.apply_to_key(at, command).0,
         }
     }

@@ -217,6 +217,9 @@ pub enum ClientStatus {
     WindowExceeded = 12,
     /// Not proposed: most session entries are in use, and the address that this comes from has its share of them.
     SessionShareTaken = 13,
+    /// Not proposed: the caller has no right to a client session. (A command that is denied is answered with `Ok` and
+    /// the reason as its response.)
+    Denied = 14,
 }
 
 impl ClientStatus {
@@ -236,6 +239,7 @@ impl ClientStatus {
             11 => Self::LeadershipLost,
             12 => Self::WindowExceeded,
             13 => Self::SessionShareTaken,
+            14 => Self::Denied,
             _ => return Err(DecodeError::Field { field: "status" }),
         })
     }

@@ -9,6 +9,7 @@ use trine_transport::Holder;
 use super::{Service, refuse};
 use crate::config::SESSION_WINDOW;
 use crate::group::cx::Cx;
+use crate::rights::{Caller, Denied, Subject, What};
 use crate::state_machine::entry::EntryBuilder;
 
 impl Service {
@@ -17,12 +18,17 @@ impl Service {
         &mut self,
         cx: &mut Cx<'_>,
         token: ReplyToken,
+        caller: Caller,
         request: &ClientRequest<'_>,
-        caller: &dyn Fn() -> Holder,
+        holder: &dyn Fn() -> Holder,
     ) {
         let command = match self.admit(cx, request) {
             Ok(command) => command,
             Err(status) => return refuse(cx, token, status),
+        };
+        let request = &match check_rights(cx, caller, request, command.as_ref()) {
+            Ok(request) => request,
+            Err(denied) => return deny(cx, token, request.operation, &denied),
         };
         match request.operation {
             Operation::ReadStale => self.read_now(cx, token, request.command),
@@ -32,14 +38,14 @@ impl Service {
             Operation::ReadLinearizable | Operation::ReadHere => {
                 self.reads.push(cx.now, token, request.command);
             }
-            Operation::Register => match self.may_register(cx, request, caller()) {
+            Operation::Register => match self.may_register(cx, request, holder()) {
                 true => self.write_if_active(cx, token, request, command.as_ref()),
                 false => {
                     cx.out.counters.registrations_refused += 1;
                     refuse(cx, token, ClientStatus::SessionShareTaken);
                 }
             },
-            Operation::Apply | Operation::ApplyAndClose => match check_owner(cx, request) {
+            Operation::Apply | Operation::ApplyAndClose => match check_owner(cx, caller, request) {
                 Ok(request) => self.write_if_active(cx, token, &request, command.as_ref()),
                 Err(status) => refuse(cx, token, status),
             },
@@ -144,11 +150,21 @@ impl Service {
 /// without knowing it, for the session may exist at the next one.
 fn check_owner<'a>(
     cx: &Cx<'_>,
+    caller: Caller,
     request: &ClientRequest<'a>,
 ) -> Result<ClientRequest<'a>, ClientStatus> {
     let state = cx.state.ok_or(ClientStatus::NotAttached)?;
-    match state.sessions().number_of(request.client) {
-        Some(number) if number == request.session_number && number != 0 => Ok(*request),
+    let subject = Subject::of(caller, state.store().users());
+    // A session belongs to the user that registered it, whoever else knows its number.
+    let is_own = |user| {
+        subject
+            .as_ref()
+            .is_ok_and(|subject| subject.may_use_session_of(user))
+    };
+    match state.sessions().owner_of(request.client) {
+        Some((number, user)) if number == request.session_number && number != 0 && is_own(user) => {
+            Ok(*request)
+        }
         Some(_) => Err(ClientStatus::SessionExpired),
         None if cx.raft().has_applied_in_term() => Ok(ClientRequest {
             client: 0,
@@ -157,6 +173,52 @@ fn check_owner<'a>(
         // Earlier leaders may have registered sessions that this one has not applied yet.
         None => Err(ClientStatus::Busy),
     }
+}
+
+/// Whether the one whom the request is for may do what it asks for. Writes are for the user of their session. A
+/// registration and a read of a front or of a member name the user. The request comes back with the user in the
+/// registration: nobody else's word gets into the log.
+fn check_rights<'a>(
+    cx: &Cx<'_>,
+    caller: Caller,
+    request: &ClientRequest<'a>,
+    command: Option<&Command<'_>>,
+) -> Result<ClientRequest<'a>, Denied> {
+    let Some(state) = cx.state else {
+        return Ok(*request);
+    };
+    let users = state.store().users();
+    let subject = Subject::of(caller, users)?;
+    let named = match (request.operation, subject) {
+        // Without a key nobody acts for others. Earlier releases did not look at these fields.
+        (_, Subject::Anybody) => 0,
+        (Operation::Register, _) => u32::try_from(request.sequence).unwrap_or(u32::MAX),
+        (Operation::Apply | Operation::ApplyAndClose, _) => {
+            // A user that may not use the session gets "session expired" from `check_owner`.
+            let user = state.sessions().user_of(request.client);
+            user.filter(|&user| subject.may_use_session_of(user))
+                .unwrap_or(0)
+        }
+        _ => u32::try_from(request.session_number).unwrap_or(u32::MAX),
+    };
+    let subject = subject.acting_for(named, users)?;
+    subject.may(command.map_or(What::Session, What::Command))?;
+    let mut request = *request;
+    if request.operation == Operation::Register {
+        request.sequence = subject.number().into();
+    }
+    Ok(request)
+}
+
+/// Answers a request that its sender has no right to.
+fn deny(cx: &mut Cx<'_>, token: ReplyToken, operation: Operation, denied: &Denied) {
+    cx.out.counters.denied += 1;
+    if operation == Operation::Register {
+        return refuse(cx, token, ClientStatus::Denied);
+    }
+    let reason = denied.to_string();
+    let response = Response::Denied { reason: &reason };
+    cx.out.reply_response(token, cx.local.cluster, 0, &response);
 }
 
 /// The answer to a command that needs no state.

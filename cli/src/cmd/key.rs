@@ -1,0 +1,114 @@
+//! `trine key` makes cluster key files and shows which keys a file holds. It shows no secret.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use trine_base::failure::Failure;
+use trine_base::output::Output;
+use trine_keys::{ClusterKey, ClusterKeyError, Existing, FileError, UserKey};
+
+/// `trine key ...`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Make the key of a new group. Whoever has it is an administrator of the group.
+    New(NewArguments),
+    /// Show which keys a file holds, without anything secret.
+    Show(ShowArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NewArguments {
+    /// Write it to this new file, which only its owner may read. Without it the key is printed.
+    #[arg(long, value_name = "PATH")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArguments {
+    /// A cluster key file, or the file of a user's key.
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
+}
+
+pub(crate) fn run(command: &KeyCommand, output: Output) -> Result<(), Failure> {
+    match command {
+        KeyCommand::New(NewArguments { out }) => new(out.as_deref(), output),
+        KeyCommand::Show(ShowArguments { path }) => show(path, output),
+    }
+}
+
+fn new(out: Option<&Path>, output: Output) -> Result<(), Failure> {
+    let key = ClusterKey::draw().map_err(|error| Failure::usage(error.to_string(), ""))?;
+    let mut document = ids_of(&key);
+    match out {
+        Some(path) => {
+            key.write(path, Existing::Keep).map_err(file_failure)?;
+            document["path"] = path.display().to_string().into();
+            output.line(format_args!(
+                "wrote {}: group {}, {}",
+                path.display(),
+                key.group(),
+                key.member().0
+            ));
+        }
+        None => {
+            document["text"] = key.to_text().as_str().into();
+            if !output.json {
+                output.raw(key.to_text().as_bytes());
+            }
+        }
+    }
+    output.document(&document);
+    Ok(())
+}
+
+fn show(path: &Path, output: Output) -> Result<(), Failure> {
+    let cluster = match ClusterKey::read(path) {
+        Err(FileError::Cluster {
+            error: ClusterKeyError::UserKey { .. },
+            ..
+        }) => return show_user(path, output),
+        read => read.map_err(file_failure)?,
+    };
+    output.document(&ids_of(&cluster));
+    output.line("cluster key file");
+    output.line(format_args!("group      {}", cluster.group()));
+    output.line(format_args!("members    {}", cluster.member().0));
+    if let Some((id, _)) = cluster.accepted_member() {
+        output.line(format_args!("accepted   {id}"));
+    }
+    output.line(format_args!("admins     {}", cluster.admin().0));
+    output.line(format_args!("user root  {}", cluster.issuer().root));
+    Ok(())
+}
+
+fn show_user(path: &Path, output: Output) -> Result<(), Failure> {
+    let key = UserKey::read(path).map_err(file_failure)?;
+    output.document(&json!({
+        "kind": "user",
+        "name": key.name().as_str(),
+        "generation": key.generation(),
+        "user_root": key.root().to_string(),
+    }));
+    output.line("user key file");
+    output.line(format_args!("key        {}", key.key_id()));
+    output.line(format_args!("user root  {}", key.root()));
+    Ok(())
+}
+
+fn ids_of(key: &ClusterKey) -> Value {
+    json!({
+        "kind": "cluster",
+        "group": key.group().to_string(),
+        "member": key.member().0.to_string(),
+        "accepted_member": key.accepted_member().map(|(id, _)| id.to_string()),
+        "admin": key.admin().0.to_string(),
+        "user_root": key.issuer().root.to_string(),
+    })
+}
+
+/// A key file that cannot be used: nothing was done.
+pub(crate) fn file_failure(error: FileError) -> Failure {
+    Failure::usage(error.to_string(), "")
+}

@@ -1,0 +1,434 @@
+//! May this caller do that? One pure function decides for every message and every key of every command.
+//!
+//! ```text
+//! Caller            what a session has proven
+//!    | of           the applied user table says whether the key still counts
+//! Subject           whose rights count
+//!    | acting_for   a front or a member says for which user a request is
+//! Subject
+//!    | may          the check
+//! ```
+//!
+//! Whatever is not listed here is denied to everybody but members.
+
+use std::fmt;
+
+use trine_keys::{Credential, Role, UserName};
+use trine_kvstore::{Access, Command, Kind, User, Users};
+use trine_protocol::message::kind;
+
+use crate::config::DENIED_KEY_BYTES_MAX;
+
+/// What a replica makes of connections without a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum KeyStage {
+    /// There are no keys: everybody may do everything.
+    #[default]
+    None,
+    /// Connections with and without a key are served, and those without one may do everything.
+    Accept,
+    /// A connection without a key may only ask who the members are.
+    Require,
+}
+
+/// What the session of a request has proven.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Caller {
+    /// Nothing.
+    Unkeyed(KeyStage),
+    /// To have a key.
+    Proven(Credential),
+}
+
+impl Default for Caller {
+    fn default() -> Self {
+        Self::Unkeyed(KeyStage::None)
+    }
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug)]
+pub enum What<'a> {
+    /// Who the members are and who leads.
+    Discovery,
+    /// The whole status of a replica.
+    Status,
+    /// A client session.
+    Session,
+    /// A command of the store.
+    Command(&'a Command<'a>),
+    /// A change of the members, or of who leads.
+    Admin,
+    /// A message between members.
+    Peer,
+}
+
+/// What a message is about, before its content is looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MessageClass {
+    /// Client requests: each is checked by itself.
+    Client,
+    /// A status request: its form decides.
+    Status,
+    /// An admin command.
+    Admin,
+    /// Between members.
+    Peer,
+}
+
+impl MessageClass {
+    /// The class of a message kind. A kind that is not known here is between members.
+    #[must_use]
+    pub fn of(message_kind: u8) -> Self {
+        match message_kind {
+            kind::CLIENT | kind::CLIENT_BATCH => Self::Client,
+            kind::STATUS => Self::Status,
+            kind::ADMIN => Self::Admin,
+            _ => Self::Peer,
+        }
+    }
+}
+
+/// Whose rights count for a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Subject<'a> {
+    /// Without a key, where none is required: everything.
+    Anybody,
+    /// Without a key, where one is required.
+    Stranger,
+    /// A member of the group.
+    Member,
+    /// A holder of the cluster key file.
+    Holder,
+    /// A user.
+    User(User<'a>),
+}
+
+impl<'a> Subject<'a> {
+    /// Who a caller is, by the user table that this replica has applied.
+    ///
+    /// # Errors
+    /// A user's key that was rotated away, or whose user was removed.
+    pub fn of(caller: Caller, users: &'a Users) -> Result<Self, Denied> {
+        Ok(match caller {
+            Caller::Unkeyed(KeyStage::None | KeyStage::Accept) => Self::Anybody,
+            Caller::Unkeyed(KeyStage::Require) => Self::Stranger,
+            Caller::Proven(Credential::Member) => Self::Member,
+            Caller::Proven(Credential::Admin) => Self::Holder,
+            Caller::Proven(Credential::User { name, generation }) => {
+                let current = users.is_current(name, generation);
+                Self::User(
+                    current.ok_or(Denied::new(Who::User(name), Missing::Key { generation }))?,
+                )
+            }
+        })
+    }
+
+    /// The number of the user, 0 if it is none. A client session belongs to the number that registered it.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        match self {
+            Self::User(user) => user.number,
+            _ => 0,
+        }
+    }
+
+    /// The subject of a request that says for which user it is: 0 for the caller itself.
+    ///
+    /// # Errors
+    /// The caller is neither a member nor a front, or there is no such user any more.
+    pub fn acting_for(self, number: u32, users: &'a Users) -> Result<Self, Denied> {
+        if number == 0 || number == self.number() {
+            return Ok(self);
+        }
+        if !self.is_believed() {
+            return Err(self.denied(Missing::Front));
+        }
+        let user = users.numbered(number);
+        user.map(Self::User)
+            .ok_or(Denied::new(Who::Number(number), Missing::User))
+    }
+
+    /// Whether its word on other users counts.
+    fn is_believed(&self) -> bool {
+        match self {
+            Self::Member => true,
+            Self::User(user) => user.front,
+            Self::Anybody | Self::Stranger | Self::Holder => false,
+        }
+    }
+
+    /// Whether it may use a client session that this number has registered.
+    #[must_use]
+    pub fn may_use_session_of(&self, number: u32) -> bool {
+        number == self.number() || self.is_believed()
+    }
+
+    /// Decides.
+    ///
+    /// # Errors
+    /// Says who lacks what.
+    pub fn may(&self, what: What<'_>) -> Result<(), Denied> {
+        match what {
+            // Before anything is looked at: a write of a group without keys pays nothing for this.
+            _ if matches!(self, Self::Anybody | Self::Member) => Ok(()),
+            What::Discovery => Ok(()),
+            What::Status | What::Session => self.needs(Role::Read),
+            What::Admin => self.needs(Role::Admin),
+            What::Peer => self.needs(Role::Member),
+            What::Command(command) => self.may_command(command),
+        }
+    }
+
+    fn may_command(&self, command: &Command<'_>) -> Result<(), Denied> {
+        match need(command.kind()) {
+            Need::Keys(role) => {
+                self.needs(role)?;
+                self.may_keys(command)
+            }
+            Need::WholeSpace(role) => {
+                self.needs(role)?;
+                match self.prefix() {
+                    [] => Ok(()),
+                    prefix => Err(self.denied(Missing::AllKeys {
+                        prefix: short(prefix),
+                    })),
+                }
+            }
+            Need::Admin => self.needs(Role::Admin),
+            Need::Operations => self.may_operations(command),
+        }
+    }
+
+    fn may_operations(&self, command: &Command<'_>) -> Result<(), Denied> {
+        // Conditions read, also where there is no operation.
+        self.needs(Role::Read)?;
+        if let Command::Execute { operations, .. } = command {
+            operations
+                .iter()
+                .try_for_each(|operation| self.may_command(&operation))?;
+        }
+        self.may_keys(command)
+    }
+
+    fn may_keys(&self, command: &Command<'_>) -> Result<(), Denied> {
+        let prefix = self.prefix();
+        command.each_key(|key, access| {
+            self.needs(role_of(access))?;
+            if key.starts_with(prefix) {
+                return Ok(());
+            }
+            Err(self.denied(Missing::KeyOutside {
+                key: short(key),
+                prefix: short(prefix),
+            }))
+        })
+    }
+
+    fn needs(&self, needed: Role) -> Result<(), Denied> {
+        let has = match self {
+            Self::Anybody | Self::Member => Some(Role::Member),
+            Self::Holder => Some(Role::Admin),
+            Self::User(user) => Some(user.role),
+            Self::Stranger => None,
+        };
+        if has.is_some_and(|has| has >= needed) {
+            return Ok(());
+        }
+        Err(self.denied(Missing::Role { needed, has }))
+    }
+
+    fn prefix(&self) -> &'a [u8] {
+        match self {
+            Self::User(user) => user.prefix,
+            _ => &[],
+        }
+    }
+
+    fn denied(&self, missing: Missing) -> Denied {
+        let who = match self {
+            Self::Anybody | Self::Stranger => Who::Stranger,
+            Self::Member => Who::Member,
+            Self::Holder => Who::Holder,
+            Self::User(user) => Who::User(user.name),
+        };
+        Denied::new(who, missing)
+    }
+}
+
+/// What a kind of command needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Need {
+    /// The role, and each key.
+    Keys(Role),
+    /// The role, and all keys at once.
+    WholeSpace(Role),
+    /// To administrate.
+    Admin,
+    /// What its operations and conditions need.
+    Operations,
+}
+
+/// Without a default: a new kind of command does not compile until it has its line here.
+fn need(kind: Kind) -> Need {
+    match kind {
+        Kind::Get | Kind::MultiGet | Kind::TimeToLive => Need::Keys(Role::Read),
+        Kind::Put
+        | Kind::Delete
+        | Kind::Set
+        | Kind::GetDelete
+        | Kind::CompareAndSwap
+        | Kind::Increment
+        | Kind::Append
+        | Kind::MultiPut
+        | Kind::Expire
+        | Kind::ExpireIf
+        | Kind::ExpireIfBeyond
+        | Kind::Persist => Need::Keys(Role::Write),
+        Kind::Count => Need::WholeSpace(Role::Read),
+        Kind::Execute => Need::Operations,
+        Kind::SetLimits
+        | Kind::SetMemory
+        | Kind::RaiseVersion
+        | Kind::AddUser
+        | Kind::RemoveUser
+        | Kind::RotateUser
+        | Kind::ListUsers => Need::Admin,
+    }
+}
+
+/// What touching a key takes. An EXEC's access to a key is that of its operation; if it is not known, it counts as a
+/// write.
+fn role_of(access: Access) -> Role {
+    match access {
+        Access::Read => Role::Read,
+        Access::Write | Access::OfOperations => Role::Write,
+    }
+}
+
+/// Whom something was denied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Who {
+    /// A caller without a key.
+    Stranger,
+    /// A member.
+    Member,
+    /// A holder of the cluster key file.
+    Holder,
+    /// A user.
+    User(UserName),
+    /// A user that is not there any more.
+    Number(u32),
+}
+
+/// What is missing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Missing {
+    /// A role. `has` is none without a key.
+    Role {
+        /// The least that does.
+        needed: Role,
+        /// What it is.
+        has: Option<Role>,
+    },
+    /// A key of a generation that counts.
+    Key {
+        /// The generation that was shown.
+        generation: u32,
+    },
+    /// The right to a key.
+    KeyOutside {
+        /// The key; the first part of a long one.
+        key: Box<[u8]>,
+        /// What the caller's keys begin with.
+        prefix: Box<[u8]>,
+    },
+    /// The right to all keys at once.
+    AllKeys {
+        /// What the caller's keys begin with.
+        prefix: Box<[u8]>,
+    },
+    /// To be a front, whose word on other users counts.
+    Front,
+    /// The user for whom a front asks.
+    User,
+}
+
+/// A refusal: who lacks what.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Denied {
+    /// Whom.
+    pub who: Who,
+    /// What is missing.
+    pub missing: Missing,
+}
+
+impl Denied {
+    fn new(who: Who, missing: Missing) -> Self {
+        Self { who, missing }
+    }
+}
+
+/// Of a long key the first part: a refusal is short.
+fn short(key: &[u8]) -> Box<[u8]> {
+    key[..key.len().min(DENIED_KEY_BYTES_MAX)].into()
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stranger => write!(formatter, "a caller without a key"),
+            Self::Member => write!(formatter, "a member"),
+            Self::Holder => write!(formatter, "the holder of the cluster key file"),
+            Self::User(name) => write!(formatter, "user {name}"),
+            Self::Number(number) => write!(formatter, "user number {number}"),
+        }
+    }
+}
+
+/// `user alice may not touch key "b/1": its keys begin with "a/"`.
+impl fmt::Display for Denied {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let who = self.who;
+        match &self.missing {
+            Missing::Role { needed, has: None } => {
+                write!(
+                    formatter,
+                    "{who} may do nothing here: role {needed} is needed"
+                )
+            }
+            Missing::Role {
+                needed,
+                has: Some(has),
+            } => write!(
+                formatter,
+                "{who} has role {has}, and role {needed} is needed"
+            ),
+            Missing::Key { generation } => write!(
+                formatter,
+                "the key of {who}, generation {generation}, does not count any more"
+            ),
+            Missing::KeyOutside { key, prefix } => write!(
+                formatter,
+                "{who} may not touch key \"{}\": its keys begin with \"{}\"",
+                key.escape_ascii(),
+                prefix.escape_ascii()
+            ),
+            Missing::AllKeys { prefix } => write!(
+                formatter,
+                "{who} may not ask about all keys: its keys begin with \"{}\"",
+                prefix.escape_ascii()
+            ),
+            Missing::Front => write!(
+                formatter,
+                "{who} may not act for other users: it is no front"
+            ),
+            Missing::User => write!(formatter, "{who} does not exist"),
+        }
+    }
+}
+
+impl std::error::Error for Denied {}
+
+#[cfg(test)]
+mod tests;

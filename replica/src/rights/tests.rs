@@ -1,0 +1,368 @@
+//! The table of rights: each kind of message and of command, for each kind of caller.
+
+use super::*;
+use trine_keys::{Fingerprint, GroupId, Issuer};
+use trine_kvstore::{
+    Condition, ExecuteMode, ExpireCondition, Limits, List, Pair, Position, Response, Rights,
+    SetOptions, Store,
+};
+
+const ISSUER: Issuer = Issuer {
+    group: GroupId([1; 8]),
+    root: Fingerprint([2; 4]),
+};
+
+fn name(name: &str) -> UserName {
+    name.parse().expect("a name")
+}
+
+/// reader, writer and admin of all keys; `prefixed` writes below "a/"; `front` acts for others.
+fn table() -> Store {
+    let mut store = Store::new(Limits::default(), [1, 2]);
+    let users: [(&str, Role, &[u8], bool); 5] = [
+        ("reader", Role::Read, b"", false),
+        ("writer", Role::Write, b"", false),
+        ("boss", Role::Admin, b"", false),
+        ("prefixed", Role::Write, b"a/", false),
+        ("front", Role::Read, b"", true),
+    ];
+    for (index, (who, role, prefix, front)) in users.into_iter().enumerate() {
+        let command = Command::AddUser {
+            issuer: ISSUER,
+            name: name(who),
+            rights: Rights {
+                role,
+                front,
+                prefix,
+            },
+        };
+        let added = store.apply(Position::new(1, index as u16), &command);
+        assert!(matches!(added, Response::User(_)), "{added:?}");
+    }
+    store
+}
+
+fn subject<'a>(users: &'a Users, who: &str) -> Subject<'a> {
+    Subject::User(users.named(name(who)).expect("added"))
+}
+
+/// A command of each kind whose every key is `key`.
+fn command_of<'a>(kind: Kind, key: &'a [u8], lists: &'a Lists<'a>) -> Command<'a> {
+    let value = b"v".as_slice();
+    let expected = Position::new(1, 0);
+    match kind {
+        Kind::Get => Command::Get { key },
+        Kind::Put => Command::Put { key, value },
+        Kind::Delete => Command::Delete { key },
+        Kind::Set => Command::Set {
+            key,
+            value,
+            options: SetOptions::default(),
+        },
+        Kind::GetDelete => Command::GetDelete { key },
+        Kind::CompareAndSwap => Command::CompareAndSwap {
+            key,
+            expected,
+            value,
+        },
+        Kind::Increment => Command::Increment { key, delta: 1 },
+        Kind::Append => Command::Append { key, value },
+        Kind::MultiGet => Command::MultiGet {
+            keys: List::from(&lists.keys),
+        },
+        Kind::MultiPut => Command::MultiPut {
+            pairs: List::from(&lists.pairs),
+        },
+        Kind::Expire => Command::Expire { key, after_ns: 1 },
+        Kind::ExpireIf => Command::ExpireIf {
+            key,
+            after_ns: 1,
+            condition: ExpireCondition::Later,
+        },
+        Kind::ExpireIfBeyond => Command::ExpireIfBeyond {
+            key,
+            after_ns: 1,
+            condition: ExpireCondition::Later,
+            margin_ns: 1,
+        },
+        Kind::Persist => Command::Persist { key },
+        Kind::TimeToLive => Command::TimeToLive { key },
+        Kind::Count => Command::Count,
+        Kind::Execute => Command::Execute {
+            mode: ExecuteMode::AllOrNothing,
+            conditions: List::from(&lists.conditions),
+            operations: List::from(&lists.operations),
+        },
+        Kind::SetLimits => Command::SetLimits {
+            limits: Limits::default(),
+        },
+        Kind::SetMemory => Command::SetMemory { memory_bytes: 1 },
+        Kind::RaiseVersion => Command::RaiseVersion { version: 5 },
+        Kind::AddUser => Command::AddUser {
+            issuer: ISSUER,
+            name: name("x"),
+            rights: Rights {
+                role: Role::Read,
+                front: false,
+                prefix: b"",
+            },
+        },
+        Kind::RemoveUser => Command::RemoveUser { name: name("x") },
+        Kind::RotateUser => Command::RotateUser {
+            issuer: ISSUER,
+            name: name("x"),
+        },
+        Kind::ListUsers => Command::ListUsers,
+    }
+}
+
+/// What commands with lists borrow. The first key is always an allowed one.
+struct Lists<'a> {
+    keys: [&'a [u8]; 2],
+    pairs: [Pair<'a>; 2],
+    conditions: [Condition<'a>; 1],
+    operations: [Command<'a>; 2],
+}
+
+fn lists(key: &[u8]) -> Lists<'_> {
+    let inside = b"a/1".as_slice();
+    let value = b"v".as_slice();
+    Lists {
+        keys: [inside, key],
+        pairs: [Pair { key: inside, value }, Pair { key, value }],
+        conditions: [Condition::Absent { key: inside }],
+        operations: [Command::Get { key: inside }, Command::Put { key, value }],
+    }
+}
+
+/// Each kind of the store's table, with the least role and whether the prefix counts.
+#[test]
+fn every_kind_of_command_has_its_rights() {
+    let store = table();
+    let users = store.users();
+    let lists = lists(b"a/2");
+    for &kind in Kind::ALL {
+        let command = command_of(kind, b"a/2", &lists);
+        assert_eq!(command.kind(), kind);
+        let may = |who| subject(users, who).may(What::Command(&command)).is_ok();
+        let is_administrative = kind.row().name.contains("User")
+            || ["SetLimits", "SetMemory", "RaiseVersion"].contains(&kind.row().name);
+        let writes = !command.is_read_only();
+        let name = kind.row().name;
+        assert!(may("boss"), "{name}");
+        assert_eq!(may("writer"), !is_administrative, "{name}");
+        assert_eq!(may("reader"), !is_administrative && !writes, "{name}");
+        let of_all = is_administrative || kind == Kind::Count;
+        assert_eq!(may("prefixed"), !of_all, "{name}");
+        for subject in [Subject::Anybody, Subject::Member, Subject::Holder] {
+            assert_eq!(subject.may(What::Command(&command)), Ok(()), "{name}");
+        }
+        assert!(Subject::Stranger.may(What::Command(&command)).is_err());
+    }
+}
+
+/// One key outside is enough, wherever it stands.
+#[test]
+fn every_key_of_every_command_is_checked() {
+    let store = table();
+    let users = store.users();
+    let outside = b"b/1".as_slice();
+    let lists = lists(outside);
+    for &kind in Kind::ALL {
+        let command = command_of(kind, outside, &lists);
+        let mut has_keys = false;
+        let seen: Result<(), ()> = command.each_key(|_, _| {
+            has_keys = true;
+            Ok(())
+        });
+        assert_eq!(seen, Ok(()));
+        if !has_keys {
+            continue;
+        }
+        let denied = subject(users, "prefixed").may(What::Command(&command));
+        let denied = denied.expect_err(kind.row().name);
+        assert_eq!(
+            denied.to_string(),
+            "user prefixed may not touch key \"b/1\": its keys begin with \"a/\""
+        );
+        assert_eq!(
+            subject(users, "writer").may(What::Command(&command)),
+            Ok(())
+        );
+    }
+}
+
+#[test]
+fn the_parts_of_an_exec_are_checked_one_by_one() {
+    let store = table();
+    let users = store.users();
+    let get = [Command::Get { key: b"a/1" }];
+    let count = [Command::Count];
+    let inner = [Pair {
+        key: b"b/1",
+        value: b"v",
+    }];
+    let puts = [Command::MultiPut {
+        pairs: List::from(&inner),
+    }];
+    let outside = [Condition::Present { key: b"b/1" }];
+    fn exec<'a>(conditions: &'a [Condition<'a>], operations: &'a [Command<'a>]) -> Command<'a> {
+        Command::Execute {
+            mode: ExecuteMode::Independent,
+            conditions: List::from(conditions),
+            operations: List::from(operations),
+        }
+    }
+    let said = |who, command: &Command<'_>| {
+        let denied = subject(users, who).may(What::Command(command));
+        denied.map_err(|denied| denied.to_string())
+    };
+    assert_eq!(said("prefixed", &exec(&[], &get)), Ok(()));
+    assert_eq!(said("reader", &exec(&[], &get)), Ok(()));
+    let key = Err("user prefixed may not touch key \"b/1\": its keys begin with \"a/\"".to_owned());
+    assert_eq!(said("prefixed", &exec(&outside, &get)), key);
+    assert_eq!(said("prefixed", &exec(&[], &puts)), key);
+    assert_eq!(
+        said("prefixed", &exec(&[], &count)),
+        Err("user prefixed may not ask about all keys: its keys begin with \"a/\"".to_owned())
+    );
+    assert_eq!(
+        said("reader", &exec(&[], &puts)),
+        Err("user reader has role read, and role write is needed".to_owned())
+    );
+    assert_eq!(said("reader", &exec(&outside, &get)), Ok(()));
+}
+
+#[test]
+fn every_message_has_its_class_and_its_rights() {
+    for message in 0..=u8::MAX {
+        let expected = match message {
+            1 | 9 => MessageClass::Client,
+            7 => MessageClass::Status,
+            8 => MessageClass::Admin,
+            _ => MessageClass::Peer,
+        };
+        assert_eq!(MessageClass::of(message), expected, "{message}");
+    }
+    let store = table();
+    let users = store.users();
+    let of = |who| subject(users, who);
+    let cases = [
+        (Subject::Stranger, [true, false, false, false, false]),
+        (of("reader"), [true, true, true, false, false]),
+        (of("front"), [true, true, true, false, false]),
+        (of("writer"), [true, true, true, false, false]),
+        (of("prefixed"), [true, true, true, false, false]),
+        (of("boss"), [true, true, true, true, false]),
+        (Subject::Holder, [true, true, true, true, false]),
+        (Subject::Member, [true; 5]),
+        (Subject::Anybody, [true; 5]),
+    ];
+    for (subject, expected) in cases {
+        let may = [
+            What::Discovery,
+            What::Status,
+            What::Session,
+            What::Admin,
+            What::Peer,
+        ]
+        .map(|what| subject.may(what).is_ok());
+        assert_eq!(may, expected, "{subject:?}");
+    }
+    let denied = |subject: Subject<'_>, what| subject.may(what).expect_err("denied").to_string();
+    assert_eq!(
+        denied(Subject::Stranger, What::Status),
+        "a caller without a key may do nothing here: role read is needed"
+    );
+    assert_eq!(
+        denied(of("writer"), What::Admin),
+        "user writer has role write, and role admin is needed"
+    );
+    assert_eq!(
+        denied(Subject::Holder, What::Peer),
+        "the holder of the cluster key file has role admin, and role member is needed"
+    );
+}
+
+#[test]
+fn a_caller_is_what_its_key_says_while_the_key_counts() {
+    let mut store = table();
+    let proven = |who: &str, generation| {
+        Caller::Proven(Credential::User {
+            name: name(who),
+            generation,
+        })
+    };
+    let users = store.users();
+    assert_eq!(Subject::of(Caller::default(), users), Ok(Subject::Anybody));
+    let accepted = Caller::Unkeyed(KeyStage::Accept);
+    assert_eq!(Subject::of(accepted, users), Ok(Subject::Anybody));
+    let required = Caller::Unkeyed(KeyStage::Require);
+    assert_eq!(Subject::of(required, users), Ok(Subject::Stranger));
+    let member = Caller::Proven(Credential::Member);
+    assert_eq!(Subject::of(member, users), Ok(Subject::Member));
+    let holder = Caller::Proven(Credential::Admin);
+    assert_eq!(Subject::of(holder, users), Ok(Subject::Holder));
+    assert_eq!(
+        Subject::of(proven("reader", 1), users),
+        Ok(subject(users, "reader"))
+    );
+    let rotate = Command::RotateUser {
+        issuer: ISSUER,
+        name: name("reader"),
+    };
+    store.apply(Position::new(2, 0), &rotate);
+    let remove = Command::RemoveUser {
+        name: name("writer"),
+    };
+    store.apply(Position::new(3, 0), &remove);
+    for (who, generation) in [("reader", 1), ("writer", 2), ("nobody", 1)] {
+        let denied = Subject::of(proven(who, generation), store.users());
+        assert_eq!(
+            denied.expect_err("void").to_string(),
+            format!("the key of user {who}, generation {generation}, does not count any more")
+        );
+    }
+    assert!(Subject::of(proven("reader", 6), store.users()).is_ok());
+}
+
+#[test]
+fn only_members_and_fronts_act_for_others() {
+    let store = table();
+    let users = store.users();
+    let prefixed = subject(users, "prefixed");
+    let number = prefixed.number();
+    for believed in [Subject::Member, subject(users, "front")] {
+        assert_eq!(believed.acting_for(number, users), Ok(prefixed));
+        assert_eq!(believed.acting_for(0, users), Ok(believed));
+        assert!(believed.may_use_session_of(number));
+        let gone = believed.acting_for(99, users).expect_err("no such user");
+        assert_eq!(gone.to_string(), "user number 99 does not exist");
+    }
+    for other in ["reader", "boss", "writer"] {
+        let other = subject(users, other);
+        let denied = other.acting_for(number, users).expect_err("no front");
+        assert!(
+            denied
+                .to_string()
+                .ends_with("may not act for other users: it is no front")
+        );
+        assert_eq!(other.acting_for(other.number(), users), Ok(other));
+        assert!(!other.may_use_session_of(number) && !other.may_use_session_of(0));
+        assert!(other.may_use_session_of(other.number()));
+    }
+    for other in [Subject::Anybody, Subject::Stranger, Subject::Holder] {
+        assert!(other.acting_for(number, users).is_err());
+        assert!(other.may_use_session_of(0) && !other.may_use_session_of(number));
+    }
+}
+
+#[test]
+fn a_refusal_is_short() {
+    let store = table();
+    let long = vec![0xff; 60_000];
+    let denied =
+        subject(store.users(), "prefixed").may(What::Command(&Command::Get { key: &long }));
+    let text = denied.expect_err("outside").to_string();
+    assert!(text.len() < 400, "{} bytes", text.len());
+}

@@ -1,0 +1,274 @@
+//! The rights of callers at a group at work: commands, client sessions, users that come and go.
+
+use trine_keys::{Credential, Fingerprint, GroupId as KeyGroup, Issuer, Role, UserName};
+use trine_kvstore::{Command, Response, Rights};
+use trine_protocol::message::{
+    ClientReply, ClientRequest, ClientStatus, ClusterId, Encode, GroupId, Operation,
+};
+use trine_replica::rights::{Caller, KeyStage};
+use trine_replica_harness::client::Wish;
+use trine_replica_harness::{World, small};
+use trine_transport::time::Duration;
+
+const ISSUER: Issuer = Issuer {
+    group: KeyGroup([1; 8]),
+    root: Fingerprint([2; 4]),
+};
+const MEMBER: Caller = Caller::Proven(Credential::Member);
+const STRANGER: Caller = Caller::Unkeyed(KeyStage::Require);
+
+fn name(name: &str) -> UserName {
+    name.parse().expect("a name")
+}
+
+fn user(who: &str, generation: u32) -> Caller {
+    let name = name(who);
+    Caller::Proven(Credential::User { name, generation })
+}
+
+fn encoded(command: &Command<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    command.encode(&mut bytes);
+    bytes
+}
+
+/// A group whose users are alice (keys below a/), bob (all keys, reads only) and a front, with these numbers.
+fn group() -> World {
+    let mut world = World::serving(3, small(), 7);
+    let admin = world.registered_client(1);
+    let users: [(&str, Role, &[u8], bool); 3] = [
+        ("alice", Role::Write, b"a/", false),
+        ("bob", Role::Read, b"", false),
+        ("front", Role::Read, b"", true),
+    ];
+    for (who, role, prefix, front) in users {
+        let add = Command::AddUser {
+            issuer: ISSUER,
+            name: name(who),
+            rights: Rights {
+                role,
+                front,
+                prefix,
+            },
+        };
+        world.get_done(admin, Wish::Write(encoded(&add)));
+    }
+    world
+}
+
+const ALICE: u32 = 1;
+const BOB: u32 = 2;
+
+/// A client session as its client knows it.
+#[derive(Clone, Copy)]
+struct Session {
+    client: u64,
+    number: u64,
+    cluster: ClusterId,
+}
+
+fn register(
+    world: &mut World,
+    caller: Caller,
+    number: u64,
+    for_user: u32,
+) -> Result<Session, ClientStatus> {
+    let request = ClientRequest {
+        client: number,
+        sequence: for_user.into(),
+        lowest_awaited: for_user.into(),
+        ..ClientRequest::bare(Operation::Register)
+    };
+    let bytes = world.say_as(caller, &request.encode_to_vec());
+    let reply = ClientReply::decode(&bytes).expect("a reply");
+    match reply.status {
+        ClientStatus::Ok => Ok(Session {
+            client: reply.position,
+            number,
+            cluster: reply.cluster,
+        }),
+        status => Err(status),
+    }
+}
+
+/// What a write or a read is answered: `Ok` with the response shown, or the status.
+fn put(world: &mut World, caller: Caller, session: Session, sequence: u64, key: &str) -> String {
+    let command = encoded(&Command::Put {
+        key: key.as_bytes(),
+        value: b"v",
+    });
+    let request = ClientRequest {
+        operation: Operation::Apply,
+        timed: false,
+        group: GroupId(0),
+        cluster: session.cluster,
+        client: session.client,
+        sequence,
+        lowest_awaited: sequence,
+        session_number: session.number,
+        command: &command,
+    };
+    said(world, caller, &request)
+}
+
+fn get(world: &mut World, caller: Caller, for_user: u32, key: &str) -> String {
+    let command = encoded(&Command::Get {
+        key: key.as_bytes(),
+    });
+    let request = ClientRequest {
+        session_number: for_user.into(),
+        command: &command,
+        ..ClientRequest::bare(Operation::ReadLinearizable)
+    };
+    said(world, caller, &request)
+}
+
+fn said(world: &mut World, caller: Caller, request: &ClientRequest<'_>) -> String {
+    let bytes = world.say_as(caller, &request.encode_to_vec());
+    let reply = ClientReply::decode(&bytes).expect("a reply");
+    if reply.status != ClientStatus::Ok {
+        return format!("{:?}", reply.status);
+    }
+    match Response::decode(reply.response).expect("a response") {
+        Response::Denied { reason } => reason.to_owned(),
+        Response::Written { .. } => "written".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_user_writes_its_own_keys_and_is_told_what_it_lacks() {
+    let mut world = group();
+    let alice = user("alice", 1);
+    let session = register(&mut world, alice, 77, 0).expect("a session");
+    assert_eq!(put(&mut world, alice, session, 1, "a/1"), "written");
+    let outside = "user alice may not touch key \"b/1\": its keys begin with \"a/\"";
+    assert_eq!(put(&mut world, alice, session, 2, "b/1"), outside);
+    assert_eq!(get(&mut world, alice, 0, "b/1"), outside);
+    // What was denied has used up no number of the session.
+    assert_eq!(put(&mut world, alice, session, 2, "a/2"), "written");
+    let bob = user("bob", 2);
+    let reader = register(&mut world, bob, 78, 0).expect("a session");
+    assert_eq!(
+        put(&mut world, bob, reader, 1, "a/1"),
+        "user bob has role read, and role write is needed"
+    );
+    assert!(get(&mut world, bob, 0, "a/2").starts_with("Value"));
+    let leader = world.leader().expect("a leader");
+    assert_eq!(world.status(leader).counters.denied, 3);
+}
+
+/// Without this, whoever learns the number of a session writes as its user.
+#[test]
+fn another_users_session_is_answered_as_expired() {
+    let mut world = group();
+    let session = register(&mut world, user("alice", 1), 77, 0).expect("a session");
+    for other in [
+        user("bob", 2),
+        Caller::default(),
+        Caller::Proven(Credential::Admin),
+    ] {
+        let answer = put(&mut world, other, session, 1, "a/1");
+        assert!(
+            answer == "SessionExpired" || answer.contains("bob has role"),
+            "{answer}"
+        );
+    }
+    let plain = register(&mut world, Caller::default(), 79, 0).expect("a session");
+    assert_eq!(
+        put(&mut world, user("alice", 1), plain, 1, "a/1"),
+        "SessionExpired"
+    );
+    assert_eq!(
+        put(&mut world, user("alice", 1), session, 1, "a/1"),
+        "written"
+    );
+    // A snapshot keeps whose it is.
+    for node_id in 1..=3 {
+        if world.leader() != Some(node_id) {
+            world.kill(node_id);
+            world.start(node_id, false);
+            world.run_for(Duration::from_secs(5));
+        }
+    }
+    let digests: Vec<_> = (1..=3)
+        .map(|node_id| world.replica(node_id).state_digest())
+        .collect();
+    assert!(
+        digests.iter().all(|digest| *digest == digests[0]),
+        "{digests:?}"
+    );
+}
+
+#[test]
+fn a_front_acts_for_users_and_a_user_for_none() {
+    let mut world = group();
+    let front = user("front", 3);
+    let for_alice = register(&mut world, front, 80, ALICE).expect("a session");
+    assert_eq!(put(&mut world, front, for_alice, 1, "a/1"), "written");
+    let outside = "user alice may not touch key \"b/1\": its keys begin with \"a/\"";
+    assert_eq!(put(&mut world, front, for_alice, 2, "b/1"), outside);
+    assert_eq!(get(&mut world, front, ALICE, "b/1"), outside);
+    assert_eq!(get(&mut world, MEMBER, ALICE, "b/1"), outside);
+    assert_eq!(get(&mut world, front, BOB, "b/1"), "NotFound");
+    assert_eq!(
+        get(&mut world, front, 99, "b/1"),
+        "user number 99 does not exist"
+    );
+    assert_eq!(
+        get(&mut world, user("bob", 2), ALICE, "a/1"),
+        "user bob may not act for other users: it is no front"
+    );
+    let refused = register(&mut world, user("bob", 2), 81, ALICE);
+    assert_eq!(refused.err(), Some(ClientStatus::Denied));
+}
+
+#[test]
+fn a_removed_user_and_an_old_key_have_no_rights_and_the_owner_of_sessions_learns_it() {
+    let mut world = group();
+    let admin = world.registered_client(1);
+    let alice = user("alice", 1);
+    let session = register(&mut world, alice, 77, 0).expect("a session");
+    let leader = world.leader().expect("a leader");
+    let changed = |world: &World| world.replica(leader).users().expect("a state").changed_at();
+    let before = changed(&world);
+    assert_eq!(put(&mut world, alice, session, 1, "a/1"), "written");
+    assert_eq!(changed(&world), before);
+    assert!(world.replica(leader).is_current(name("alice"), 1).is_some());
+    let rotate = Command::RotateUser {
+        issuer: ISSUER,
+        name: name("alice"),
+    };
+    world.get_done(admin, Wish::Write(encoded(&rotate)));
+    assert_ne!(changed(&world), before);
+    assert!(world.replica(leader).is_current(name("alice"), 1).is_none());
+    let old = "the key of user alice, generation 1, does not count any more";
+    assert_eq!(put(&mut world, alice, session, 2, "a/1"), old);
+    assert_eq!(
+        put(&mut world, user("alice", 4), session, 2, "a/1"),
+        "written"
+    );
+    let remove = Command::RemoveUser {
+        name: name("alice"),
+    };
+    world.get_done(admin, Wish::Write(encoded(&remove)));
+    assert_eq!(
+        put(&mut world, user("alice", 4), session, 3, "a/1"),
+        "the key of user alice, generation 4, does not count any more"
+    );
+}
+
+#[test]
+fn a_stranger_gets_no_session_where_keys_are_required() {
+    let mut world = group();
+    let refused = register(&mut world, STRANGER, 90, 0);
+    assert_eq!(refused.err(), Some(ClientStatus::Denied));
+    assert_eq!(
+        get(&mut world, STRANGER, 0, "a/1"),
+        "a caller without a key may do nothing here: role read is needed"
+    );
+    assert_eq!(
+        get(&mut world, Caller::Unkeyed(KeyStage::Accept), 0, "a/1"),
+        "NotFound"
+    );
+}
