@@ -32,7 +32,7 @@ use crate::join::Joiner;
 use crate::member_discovery::MemberDiscovery;
 use crate::outbox::{Outbox, PeerRequest, Purpose};
 use crate::output::{Class, Output};
-use crate::rights::Caller;
+use crate::rights::{Caller, Denied, Subject, What};
 use crate::timing::Stopwatch;
 use life::Life;
 
@@ -228,6 +228,17 @@ impl Replica {
                 &ClientReply::refusal(ClientStatus::Malformed, cluster),
             ),
         }
+    }
+
+    /// Why a caller may not send a message that is none of a client's; `None` if it may. While this replica has no state
+    /// there are no users.
+    pub fn denies(&mut self, caller: Caller, what: What<'_>) -> Option<Denied> {
+        let none = Users::default();
+        let users = self.users().unwrap_or(&none);
+        let subject = Subject::of(caller, users);
+        let denied = subject.and_then(|subject| subject.may(what)).err()?;
+        self.out.counters.denied += 1;
+        Some(denied)
     }
 
     /// The user whose key of this generation counts, by the state that this replica has applied. None for removed users,

@@ -139,6 +139,11 @@ impl<'a, R: Route> Cx<'a, R> {
         self.endpoint.peer(session)
     }
 
+    /// See [`Endpoint::end_sessions_of`].
+    pub fn end_sessions_of(&mut self, is_over: impl Fn(&KeyId) -> bool) -> usize {
+        self.endpoint.end_sessions_of(self.now, is_over)
+    }
+
     /// See [`Endpoint::key`].
     #[must_use]
     pub fn key(&self, session: SessionId) -> Option<KeyId> {

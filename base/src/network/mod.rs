@@ -8,6 +8,7 @@ mod verbs;
 use std::any::Any;
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use trine_protocol::RouteOf;
@@ -128,6 +129,11 @@ pub trait Network: Clone + Send + 'static {
     /// wants otherwise. Other networks are chosen by name and have no loopback.
     fn is_ip(&self) -> bool {
         false
+    }
+
+    /// The file with this process's key, if it has one.
+    fn key_file(&self) -> Option<PathBuf> {
+        None
     }
 
     /// Whether a replica is for this machine alone, unless the user permits others: the network is IP, and whoever can

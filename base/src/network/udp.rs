@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use trine_transport::backend::{UdpBackend, UdpConfig};
 use trine_transport::{Config, CongestionControl};
@@ -45,6 +46,10 @@ impl Network for Udp {
 
     fn keeps_to_loopback(&self) -> bool {
         !self.settings.requires_keys()
+    }
+
+    fn key_file(&self) -> Option<PathBuf> {
+        self.settings.key.clone()
     }
 
     fn serve_args(&self) -> Vec<OsString> {

@@ -34,7 +34,8 @@ pub(crate) fn command_line() -> clap::Command {
 /// Returns an option of the network that was given to a command without use for it.
 pub(crate) fn needless_option(matches: &clap::ArgMatches) -> Option<(&str, String)> {
     let (name, said) = matches.subcommand()?;
-    if !WITHOUT_NETWORK.contains(&name) {
+    // `config set` is the one below `config` that talks to a group.
+    if !WITHOUT_NETWORK.contains(&name) || said.subcommand_name() == Some("set") {
         return None;
     }
     let options = NetworkArguments::augment_args(clap::Command::new("network"));

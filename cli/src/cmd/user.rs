@@ -66,9 +66,9 @@ pub(crate) struct AddArguments {
 /// From which file a key is made, and where it goes.
 #[derive(Debug, Args)]
 pub(crate) struct KeyArguments {
-    /// The cluster key file of the group.
-    #[arg(long, value_name = "CLUSTERFILE", env = "TRINE_CLUSTER_KEY")]
-    key: PathBuf,
+    /// The group's key file, of which the user's key is made [default: that of --key].
+    #[arg(long, value_name = "PATH", env = "TRINE_CLUSTER_KEY")]
+    cluster_key: Option<PathBuf>,
     /// Write the user's key to this new file, which only its owner may read, and do not print it.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -139,7 +139,7 @@ fn add<N: Network>(network: &N, arguments: &AddArguments, output: Output) -> Res
             "leave --prefix out, or give the role write or read",
         ));
     }
-    let cluster = arguments.key.cluster()?;
+    let cluster = arguments.key.cluster(network)?;
     let name = arguments.name;
     let command = Command::AddUser {
         issuer: cluster.issuer(),
@@ -165,7 +165,7 @@ fn rotate<N: Network>(
     arguments: &RotateArguments,
     output: Output,
 ) -> Result<(), Failure> {
-    let cluster = arguments.key.cluster()?;
+    let cluster = arguments.key.cluster(network)?;
     let name = arguments.name;
     let command = Command::RotateUser {
         issuer: cluster.issuer(),
@@ -245,7 +245,7 @@ fn of_user(name: UserName, answer: &Answer) -> Result<Response<'_>, Failure> {
 
 impl KeyArguments {
     /// The cluster key. What would stop the user's key from being written is found before the group changes anything.
-    fn cluster(&self) -> Result<ClusterKey, Failure> {
+    fn cluster<N: Network>(&self, network: &N) -> Result<ClusterKey, Failure> {
         if let Some(out) = self
             .out
             .as_deref()
@@ -255,7 +255,13 @@ impl KeyArguments {
             let failure = file_failure(trine_keys::FileError::Exists { path });
             return Err(failure.because("nothing was changed"));
         }
-        ClusterKey::read(&self.key).map_err(file_failure)
+        let Some(path) = self.cluster_key.clone().or_else(|| network.key_file()) else {
+            return Err(Failure::usage(
+                "a user's key is made of the group's key file, and none is given; nothing was changed",
+                "name it with --cluster-key PATH, or with --key PATH if the group uses it; `trine key new` makes one",
+            ));
+        };
+        ClusterKey::read(&path).map_err(file_failure)
     }
 }
 

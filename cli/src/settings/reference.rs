@@ -41,8 +41,8 @@ $ trine config show serve -- --config trine.toml --memory 2GiB
 Addresses are `host:port`: an IPv4 address, a name, or an IPv6 address in brackets (`[2001:db8::1]:7471`). Names are
 resolved once, at the start. One list of peers uses one family: IPv4 if every peer has such an address, IPv6 otherwise.
 
-Replicas listen on loopback only. An address that other machines reach needs `--allow-remote`, because there is no
-encryption and no authentication yet.
+Replicas listen on loopback only. An address that other machines reach needs a key (`--key`), or `--allow-remote` on a
+network that is trusted.
 ";
 
 /// The text of docs/configuration.md.

@@ -145,7 +145,8 @@ fn a_group_with_a_key_serves_only_those_who_hold_one() {
         replicas.start(index, &[&["--key", &ours][..], first].concat());
     }
     replicas.works(Some(&ours), "sealed");
-    replicas.works(Some(&keys.text("alice")), "of a user");
+    let alice = replicas.client(Some(&keys.text("alice")), &["get", "k", "--timeout", "3s"]);
+    alice.expect_error(1, &["user alice", "does not count any more"]);
     let quick = |key: Option<&str>| replicas.client(key, &["get", "k", "--timeout", "3s"]);
     quick(None).expect_error(2, &["takes only callers with a key", "--key PATH"]);
     quick(Some(&keys.text("others")))
@@ -176,6 +177,41 @@ fn a_replica_without_a_key_cannot_require_one() {
         2,
         &["--keys require needs the group's key", "trine key new"],
     );
+}
+
+/// A user may do what its role and its prefix say, and nothing any more once it is removed.
+#[test]
+fn users_have_their_rights_and_lose_them() {
+    let keys = Keys::new("users");
+    let ours = keys.text("ours");
+    let mut replicas = Replicas::new(&keys.directory);
+    for index in 0..3 {
+        let first: &[&str] = if index == 0 { &["--bootstrap"] } else { &[] };
+        replicas.start(index, &[&["--key", &ours][..], first].concat());
+    }
+    replicas.works(Some(&ours), "v");
+    let (bob, carol) = (keys.text("bob"), keys.text("carol"));
+    let add = [
+        "user", "add", "bob", "--role", "write", "--prefix", "b/", "--out", &bob,
+    ];
+    replicas.client(Some(&ours), &add).expect_status(0);
+    let add = ["user", "add", "carol", "--role", "read", "--out", &carol];
+    replicas.client(Some(&ours), &add).expect_status(0);
+    let bobs = |args: &[&str]| replicas.client(Some(&bob), args);
+    bobs(&["put", "b/1", "x"]).expect_status(0);
+    bobs(&["get", "b/1"]).expect_status(0);
+    bobs(&["get", "k"]).expect_error(1, &["user bob", "k", "b/"]);
+    bobs(&["config", "set", "memory", "2GiB"]).expect_error(1, &["user bob", "admin"]);
+    bobs(&["leader", "transfer"]).expect_error(1, &["user bob", "role write", "admin"]);
+    let carols = |args: &[&str]| replicas.client(Some(&carol), args);
+    carols(&["get", "k"]).expect_status(0);
+    carols(&["put", "k", "x"]).expect_error(1, &["user carol", "role read", "write"]);
+    // Her next session is refused: the key is made of the group's file, and counts no more.
+    replicas
+        .client(Some(&ours), &["user", "remove", "carol"])
+        .expect_status(0);
+    carols(&["get", "k", "--timeout", "3s"]).expect_error(1, &["carol"]);
+    bobs(&["get", "b/1"]).expect_status(0);
 }
 
 /// Each replica is started again twice: first it accepts keys, then it requires them. The group answers all the time.

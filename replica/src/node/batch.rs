@@ -9,6 +9,7 @@ use trine_transport::buf::{MESSAGE_BYTES_MAX, MsgBuf};
 use trine_transport::slab::Key;
 use trine_transport::{Cx, Reply, ResponseHandle};
 
+use super::rights::caller_in;
 use super::{Node, Waiting, caller_of, reply_empty, respond};
 
 /// Vectors of earlier batches that are kept.
@@ -56,8 +57,10 @@ impl<R: Route> Node<R> {
             match self.tokens.insert(Waiting::InBatch { batch, place }) {
                 Ok(key) => {
                     let token = ReplyToken(key.to_u64());
-                    let caller = || caller_of(&self.holder_of, cx, handle.session());
-                    self.replica.on_client(cx.now(), token, item, &caller);
+                    let caller = caller_in(cx, handle.session());
+                    let holder = || caller_of(&self.holder_of, cx, handle.session());
+                    let replica = &mut self.replica;
+                    replica.on_client_from(cx.now(), token, caller, item, &holder);
                 }
                 Err(_) => self.refuse_part(cx, batch, place),
             }

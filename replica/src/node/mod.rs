@@ -7,12 +7,14 @@ mod batch;
 mod config;
 mod links;
 mod reorder;
+mod rights;
 mod send;
 mod status;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use trine_kvstore::Position;
 use trine_protocol::message::{
     AppendFrame, ClientReply, ClientStatus, ClusterId, Encode, Incarnation, ReplyToken, StatusForm,
     StatusReply, StatusRequest, kind, stream_position,
@@ -34,6 +36,7 @@ use self::batch::Batch;
 use self::config::REQUESTS_MAX;
 use self::links::Links;
 use self::reorder::{Early, Load, Reorder, Verdict};
+use self::rights::caller_in;
 use self::send::Sent;
 use crate::disk::WriteQueue;
 use crate::output::Class;
@@ -82,6 +85,8 @@ pub struct Node<R: Route> {
     unsent: Vec<u64>,
     /// Where writes go, in disk mode.
     disk: Option<Box<dyn WriteQueue>>,
+    /// Where the users' table was changed last, when their sessions were looked at.
+    users_seen: Option<Position>,
     stats: NodeStats,
 }
 
@@ -104,6 +109,7 @@ impl<R: Route> Node<R> {
             early: Load::default(),
             unsent: Vec::new(),
             disk: None,
+            users_seen: None,
             stats: NodeStats::default(),
         }
     }
@@ -334,15 +340,19 @@ impl<R: Route> App<R> for Node<R> {
                 return reply_empty(cx);
             }
         }
+        if let Some(refusal) = self.denial(cx, request.session, request.kind) {
+            return refusal;
+        }
         let Ok(key) = self.tokens.insert(Waiting::Alone(request.handle)) else {
             return self.on_overload(cx, request.kind);
         };
         let token = ReplyToken(key.to_u64());
         match request.kind {
             kind::CLIENT => {
-                let caller = || caller_of(&self.holder_of, cx, request.session);
+                let caller = caller_in(cx, request.session);
+                let holder = || caller_of(&self.holder_of, cx, request.session);
                 self.replica
-                    .on_client(cx.now(), token, request.data, &caller);
+                    .on_client_from(cx.now(), token, caller, request.data, &holder);
             }
             kind::APPEND => self.on_append(cx, request.session, token, request.data),
             other => self.on_peer(cx, request.session, token, other, request.data),
@@ -396,6 +406,7 @@ impl<R: Route> App<R> for Node<R> {
         self.submit_writes();
         // Last: the turn may have made this replica a member of a cluster.
         self.follow_cluster(cx);
+        self.end_revoked(cx);
     }
 
     /// Members get a session also where others took all that they may have.
@@ -474,6 +485,9 @@ impl<R: Route> Node<R> {
 
 /// Whom what a session's client registers is counted for. Members are callers like others here.
 fn caller_of<R: Route>(holder_of: &HolderOf<R>, cx: &Cx<'_, R>, session: SessionId) -> Holder {
+    if let Some(key) = cx.key(session) {
+        return Holder::of_key(&key);
+    }
     cx.peer(session)
         .map_or(Holder::Shared, |peer| holder_of(&peer.route))
 }

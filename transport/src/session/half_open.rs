@@ -278,7 +278,7 @@ impl<R: Route> Sessions<R> {
         if trust.keys.ring.goes_first(&key) {
             return Holder::Privileged;
         }
-        Holder::Identity(key.hash())
+        Holder::of_key(&key)
     }
 
     /// Answers a sealed PING or DISCONNECT of a session that is not here: a RESET that only a holder of the key can make.

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
+use crate::keys::KeyId;
+
 use crate::config::{PUSHED_OUT_AT_ONCE, PUSHED_OUT_EVERY, PUSHERS_MAX};
 use crate::time::Instant;
 
@@ -23,6 +25,12 @@ pub enum Holder {
 }
 
 impl Holder {
+    /// The holder of a session whose peer has proven this key, whatever its address.
+    #[must_use]
+    pub fn of_key(key: &KeyId) -> Self {
+        Self::Identity(key.hash())
+    }
+
     /// The holder of a session with this address. The last half of an IPv6 address is its owner's to choose, so it does
     /// not count. Of a link-local address it is all that tells machines apart.
     #[must_use]

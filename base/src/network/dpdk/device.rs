@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use trine_dpdk::{DpdkBackend, DpdkConfig, DpdkError, DpdkPorts, Eal, arguments};
@@ -107,6 +108,10 @@ impl Network for Dpdk {
             .open(udp_port, PoolConfig::default())
             .map_err(failure)?;
         Ok(opened_by_address(backend, self.settings.of_client()?))
+    }
+
+    fn key_file(&self) -> Option<PathBuf> {
+        self.settings.key.clone()
     }
 
     fn serve_args(&self) -> Vec<OsString> {

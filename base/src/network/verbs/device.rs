@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -102,6 +103,10 @@ impl Network for Verbs {
                 .resolve(*peer, deadline.saturating_duration_since(Instant::now()));
         }
         self.open(self.settings.of_client()?)
+    }
+
+    fn key_file(&self) -> Option<PathBuf> {
+        self.settings.key.clone()
     }
 
     fn serve_args(&self) -> Vec<OsString> {

@@ -1,0 +1,79 @@
+//! What has the session of a request proven, and is its message allowed to it?
+
+use trine_keys::Credential;
+use trine_protocol::message::kind;
+use trine_protocol::message::{AdminReply, AdminStatus};
+use trine_transport::backend::Route;
+use trine_transport::keys::KeyId;
+use trine_transport::{Cx, Reply, SessionId};
+
+use super::{Node, reply_empty, reply_with};
+use crate::rights::{Caller, Denied, MessageClass, What};
+
+/// What a session has proven. The transport lets a session without a key in only where none is required.
+#[inline]
+pub(super) fn caller_in<R: Route>(cx: &Cx<'_, R>, session: SessionId) -> Caller {
+    match cx.key(session) {
+        None => Caller::default(),
+        Some(key) => caller_with(&key),
+    }
+}
+
+/// A key id that names nobody is a stranger's: the key ring finds none such.
+#[cold]
+fn caller_with(key: &KeyId) -> Caller {
+    Credential::parse(key).map_or(
+        Caller::Unkeyed(crate::rights::KeyStage::Require),
+        Caller::Proven,
+    )
+}
+
+impl<R: Route> Node<R> {
+    /// The answer to a message that is none of a client's and that its sender has no right to send.
+    pub(super) fn denial(
+        &mut self,
+        cx: &mut Cx<'_, R>,
+        session: SessionId,
+        message_kind: u8,
+    ) -> Option<Reply> {
+        let caller = caller_in(cx, session);
+        if caller == Caller::default() || caller == Caller::Proven(Credential::Member) {
+            return None;
+        }
+        let what = match MessageClass::of(message_kind) {
+            MessageClass::Admin => What::Admin,
+            MessageClass::Peer => What::Peer,
+            MessageClass::Client | MessageClass::Status => return None,
+        };
+        let denied = self.replica.denies(caller, what)?;
+        if message_kind != kind::ADMIN {
+            return Some(reply_empty(cx));
+        }
+        Some(refuse_admin(cx, &denied))
+    }
+
+    /// Ends the sessions of users who were removed, and of keys that were replaced, once that is applied here.
+    pub(super) fn end_revoked(&mut self, cx: &mut Cx<'_, R>) {
+        let changed_at = self.replica.users().map(trine_kvstore::Users::changed_at);
+        if changed_at.is_none() || changed_at == self.users_seen {
+            return;
+        }
+        self.users_seen = changed_at;
+        let replica = &self.replica;
+        cx.end_sessions_of(|key| match Credential::parse(key) {
+            Some(Credential::User { name, generation }) => {
+                replica.is_current(name, generation).is_none()
+            }
+            _ => false,
+        });
+    }
+}
+
+fn refuse_admin<R: Route>(cx: &mut Cx<'_, R>, denied: &Denied) -> Reply {
+    let reply = AdminReply {
+        status: AdminStatus::Refused,
+        leader: None,
+        text: &denied.to_string(),
+    };
+    reply_with(cx, &reply)
+}
