@@ -44,6 +44,10 @@ pub const HANDSHAKE_SHARE: u64 = 10;
 pub const HANDSHAKE_SPAN: Duration = Duration::from_millis(1);
 /// The part of that time that is kept for handshakes that go first.
 pub const HANDSHAKE_RESERVE: Duration = Duration::from_micros(280);
+/// An endpoint proves once in so long that it does not know a sealed session.
+pub const PROOF_INTERVAL: Duration = Duration::from_millis(1);
+/// Such proofs that it makes at once.
+pub const PROOFS_AT_ONCE: u64 = 64;
 /// A client ends a sealed session after so many packets, and connects again.
 pub const SEALED_PACKETS_MAX: u64 = trine_seal::PACKETS_MAX;
 /// A client ends a sealed session after so long, and connects again.

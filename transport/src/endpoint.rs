@@ -14,11 +14,12 @@ mod invariants;
 mod receive;
 mod requests;
 mod responses;
+mod seal_memory;
 mod sealed;
 mod sessions;
 mod transmit;
 
-use self::sealed::SealMemory;
+use self::seal_memory::SealMemory;
 use crate::backend::{Caps, Route};
 use crate::buf::{MsgBuf, Pool};
 use crate::config::{Config, ConfigError, HALF_OPEN_MAX, MTU_MAX, MTU_MIN};

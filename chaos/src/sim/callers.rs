@@ -313,6 +313,7 @@ impl Callers {
         }
     }
 
+    // Long because each kind of command has an arm.
     fn submit_unjudged(&mut self, now: Instant, index: usize) {
         let keys: Vec<Vec<u8>> = (0..2)
             .map(|_| format!("x{}", self.prng.below(6)).into_bytes())

@@ -27,6 +27,9 @@ impl Csprng {
             self.drawn += 1;
             part.copy_from_slice(&block.as_ref()[..part.len()]);
         }
+        // Whoever reads this memory later does not learn what was drawn before.
+        let next = hmac::sign(&self.key, b"the next key of this generator");
+        self.key = hmac::Key::new(hmac::HMAC_SHA256, next.as_ref());
     }
 }
 

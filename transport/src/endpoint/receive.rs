@@ -130,7 +130,7 @@ impl<R: Route> Endpoint<R> {
             }
             PacketType::Ping => return self.sessions.on_ping(packet, route, out),
             PacketType::Disconnect => self.sessions.on_disconnect(packet, route, out),
-            PacketType::Reset => self.sessions.on_reset(packet, route, out),
+            PacketType::Reset => self.sessions.on_reset(now, packet, route, out),
             _ => return self.on_session_packet(now, packet, datagram, app),
         };
         self.discard(ended);

@@ -11,24 +11,6 @@ use crate::wire::{
 };
 use trine_seal::{FAILURES_MAX, NotOpened};
 
-/// Memory of the two steps, reused from packet to packet.
-pub(super) struct SealMemory<R> {
-    /// Packets that wait to be sealed.
-    unsealed: TxBatch<R>,
-    sealer: RunSealer,
-    opened: Opened,
-}
-
-impl<R: Route> SealMemory<R> {
-    pub(super) fn new() -> Self {
-        Self {
-            unsealed: TxBatch::with_capacity(0),
-            sealer: RunSealer::default(),
-            opened: Opened::default(),
-        }
-    }
-}
-
 impl<R: Route> Endpoint<R> {
     /// From now on sessions can be sealed, and must be if `keys` say so. Called again, this changes the keys of later
     /// sessions; those that are established stay.
@@ -44,6 +26,7 @@ impl<R: Route> Endpoint<R> {
 
     /// Ends the sealed sessions whose keys are over. Returns how many these are.
     pub fn end_sessions_of(&mut self, now: Instant, is_over: impl Fn(&KeyId) -> bool) -> usize {
+        self.sessions.end_halves_of(&is_over);
         let over = self.sessions.of_keys(is_over);
         for session in &over {
             self.disconnect(now, *session);
@@ -118,7 +101,9 @@ impl<R: Route> Endpoint<R> {
         });
         let Some(session) = known else {
             match run.clear_body() {
-                Some(body) => self.sessions.reset_sealed(route, body, run.token(), out),
+                Some(body) => self
+                    .sessions
+                    .reset_sealed(now, route, body, run.token(), out),
                 None => out.count_drops().no_session += 1,
             }
             return None;

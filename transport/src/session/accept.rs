@@ -1,6 +1,7 @@
 //! The server's side of the handshake: nothing is remembered before the cookie has come back.
 
 use super::half_open::Wanted;
+use super::refuse::refuse;
 use super::seal::Seal;
 use super::{
     DownReason, Ended, Event, Handshake, Holder, Identity, Input, Output, Role, Session, SessionId,
@@ -11,8 +12,8 @@ use crate::config::{MTU_MIN, SLOTS_MAX};
 use crate::rpc::ServerEnd;
 use crate::time::Instant;
 use crate::wire::{
-    Accept, BadTerm, Connect, Cookie, Features, Header, Packet, PacketType, Probe, Refuse,
-    RefuseReason, RequestNumber, Seed, VERSION,
+    Accept, BadTerm, Connect, Cookie, Features, Header, Packet, PacketType, Probe, RefuseReason,
+    RequestNumber, Seed, VERSION,
 };
 
 impl<R: Route> Sessions<R> {
@@ -292,18 +293,6 @@ impl<R: Route> Sessions<R> {
             incarnation: self.identity.incarnation,
         }
     }
-}
-
-pub(super) fn refuse<R: Route>(
-    route: R,
-    connect: &Connect,
-    reason: RefuseReason,
-    detail: u64,
-    out: &mut Output<'_, R>,
-) {
-    let header = Header::new(PacketType::Refuse, connect.client_session);
-    let body = Refuse { reason, detail }.write();
-    out.send(route, header, Seed::of_nonce(connect.nonce), Some(body));
 }
 
 /// The first wish that no session can have, and the nearest number that one can have.

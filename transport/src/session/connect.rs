@@ -80,7 +80,11 @@ impl<R: Route> Sessions<R> {
         let session = &mut self.table[index];
         session.handshake.sent_at = now;
         let due = session.handshake.on_sent(now, &self.settings.rto_limits);
-        let mut body = connect_of(index, session, self.identity).write().to_vec();
+        let cookie = session.handshake.cookie;
+        let mut body = match &session.seal {
+            Seal::Asked(attempt) => attempt.connect(cookie).write().to_vec(),
+            _ => connect_of(index, session, self.identity).write().to_vec(),
+        };
         if let Seal::Asked(attempt) = &session.seal
             && session.state == State::Returning
         {
@@ -137,10 +141,14 @@ impl<R: Route> Sessions<R> {
             out.stats.drops.wrong_state += 1;
             return false;
         }
-        let Some(sealed) = self.sealed_by(rx.now, index, &accept, message) else {
+        let Some((sealed, accept)) = self.believed(rx.now, index, accept, message) else {
             out.stats.drops.handshake += 1;
             return false;
         };
+        if !accept_fits(&accept, &rx.terms) {
+            out.stats.drops.handshake += 1;
+            return false;
+        }
         let opened = self.table[index].go(Input::Accept);
         assert!(opened, "asked above");
         let terms = Terms {
@@ -177,28 +185,29 @@ impl<R: Route> Sessions<R> {
         true
     }
 
-    /// The keys that an ACCEPT brings, if it must bring some: `Some(None)` for a session that is not sealed. `None` if it
-    /// is not to be believed.
-    fn sealed_by(
+    /// What is to be believed of an ACCEPT, and the keys that it brings if the session is to be sealed. `None` if nothing is.
+    fn believed(
         &mut self,
         now: Instant,
         index: u16,
-        accept: &Accept,
+        accept: Accept,
         message: &[u8],
-    ) -> Option<Option<Sealed>> {
+    ) -> Option<(Option<Sealed>, Accept)> {
         let session = &mut self.table[index];
-        let Seal::Asked(attempt) = &mut session.seal else {
-            return Some(None);
-        };
-        if accept.features.has(Features::SEALED) {
-            return attempt.finish(now, accept, message).ok().map(Some);
+        if let Seal::Asked(attempt) = &mut session.seal
+            && accept.features.has(Features::SEALED)
+        {
+            let (sealed, accept) = attempt.finish(now, message).ok()?;
+            return Some((Some(sealed), accept));
         }
         let stage = self.trust.as_ref().map(|trust| trust.keys.stage);
         if stage == Some(Stage::Require) {
-            session.handshake.obstacle = Some(ConnectError::Key(KeyObstacle::NotTaken));
+            if let Seal::Asked(attempt) = &mut session.seal {
+                attempt.obstacle = Some(ConnectError::Key(KeyObstacle::NotTaken));
+            }
             return None;
         }
-        Some(None)
+        Some((None, accept))
     }
 
     /// The server will not have us.
@@ -230,9 +239,9 @@ impl<R: Route> Sessions<R> {
             RefuseReason::Unknown(code) => ConnectError::OtherReason { code },
         };
         let session = &mut self.table[rx.session.index];
-        if matches!(session.seal, Seal::Asked(_)) && session.state != State::Open {
+        if let Seal::Asked(attempt) = &mut session.seal {
             // Nothing authenticates a REFUSE: it ends no attempt that may succeed, and explains one that does not.
-            session.handshake.obstacle = Some(reason);
+            attempt.obstacle = Some(reason);
             return None;
         }
         if !session.go(Input::Refuse) {

@@ -3,16 +3,18 @@
 
 use std::collections::VecDeque;
 
+use super::refuse::refuse;
 use super::seal::{FIRST_PAYLOAD_BYTES, SECOND_PAYLOAD_BYTES, Sealed, Wish, prologue};
 use super::{Ended, Holder, Input, Output, SessionId, Sessions, State};
 use crate::backend::Route;
 use crate::config::{
     HALF_OPEN_MAX, HANDSHAKE_COST, HANDSHAKE_RESERVE, HANDSHAKE_SHARE, HANDSHAKE_SPAN,
+    PROOF_INTERVAL, PROOFS_AT_ONCE,
 };
 use crate::keys::{KeyId, Keys, Psk, Stage};
 use crate::time::{Duration, Instant};
 use crate::wire::{
-    Connect, Features, Header, PacketType, Probe, RefuseReason, RequestNumber, Seed,
+    Connect, Features, Header, PacketType, Probe, RefuseReason, RequestNumber, Seed, intended_of,
 };
 use trine_seal::{Csprng, MESSAGE_OVERHEAD, ResetKey, Responder};
 
@@ -21,6 +23,7 @@ pub(super) struct Trust {
     pub(super) keys: Keys,
     pub(super) rng: Csprng,
     budget: Budget,
+    proofs: Proofs,
     /// Half-open sessions, the oldest first. Some may be over.
     half_open: VecDeque<HalfOpen>,
 }
@@ -38,6 +41,7 @@ impl Trust {
             rng: Csprng::new((keys.entropy)()),
             keys,
             budget: Budget::default(),
+            proofs: Proofs::default(),
             half_open: VecDeque::new(),
         }
     }
@@ -72,6 +76,27 @@ impl Budget {
         }
         self.left -= HANDSHAKE_COST;
         true
+    }
+}
+
+/// The proofs that an endpoint makes for RESETs: strangers can ask for them.
+#[derive(Default)]
+struct Proofs {
+    left: u64,
+    at: Instant,
+}
+
+impl Proofs {
+    /// Takes one, if there is one.
+    fn take(&mut self, now: Instant) -> bool {
+        let earned = now.saturating_since(self.at).as_nanos() / PROOF_INTERVAL.as_nanos();
+        if earned > 0 {
+            self.left = (self.left + earned).min(PROOFS_AT_ONCE);
+            self.at = now;
+        }
+        let has_one = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        has_one
     }
 }
 
@@ -112,7 +137,7 @@ impl<R: Route> Sessions<R> {
         };
         if !connect.features.has(Features::SEALED) {
             if trust.keys.stage == Stage::Require {
-                super::accept::refuse(route, connect, RefuseReason::KeyRequired, 0, out);
+                refuse(route, connect, RefuseReason::KeyRequired, 0, out);
                 return Wanted::Done;
             }
             return Wanted::Unsealed;
@@ -122,7 +147,7 @@ impl<R: Route> Sessions<R> {
             return Wanted::Done;
         };
         let Some(psk) = trust.find(&wish.key) else {
-            super::accept::refuse(route, connect, RefuseReason::KeyUnknown, 0, out);
+            refuse(route, connect, RefuseReason::KeyUnknown, 0, out);
             return Wanted::Done;
         };
         let mut payload = [0; FIRST_PAYLOAD_BYTES + MESSAGE_OVERHEAD];
@@ -131,15 +156,13 @@ impl<R: Route> Sessions<R> {
         let intended = read
             .as_ref()
             .ok()
-            .and_then(|(_, len)| payload[..*len].try_into().ok());
+            .and_then(|(_, len)| intended_of(&payload[..*len]));
         let own = self.identity.incarnation;
-        let is_meant = intended
-            .map(u64::from_le_bytes)
-            .is_some_and(|of| of == 0 || of == own);
+        let is_meant = intended.is_some_and(|of| of == 0 || of == own);
         let Some((responder, _)) = read.ok().filter(|_| is_meant && connect.incarnation != own)
         else {
             out.stats.drops.handshake += 1;
-            super::accept::refuse(route, connect, RefuseReason::KeyWrong, 0, out);
+            refuse(route, connect, RefuseReason::KeyWrong, 0, out);
             return Wanted::Done;
         };
         if !trust
@@ -173,7 +196,7 @@ impl<R: Route> Sessions<R> {
             .without(Features::HEADER_CHECKSUMS);
         let give_up_at = now + self.settings.failure_timeout;
         let Some(id) = self.insert_server(now, give_up_at, route, connect, terms) else {
-            super::accept::refuse(route, connect, RefuseReason::Full, 0, out);
+            refuse(route, connect, RefuseReason::Full, 0, out);
             return;
         };
         let body = self.accept_of(id).write();
@@ -228,6 +251,19 @@ impl<R: Route> Sessions<R> {
         }
     }
 
+    /// Ends the half-open sessions of keys that are over.
+    pub(crate) fn end_halves_of(&mut self, is_over: impl Fn(&KeyId) -> bool) {
+        let over: Vec<u16> = self
+            .table
+            .half_open_ones()
+            .filter(|(_, session)| session.key().is_some_and(|key| is_over(&key)))
+            .map(|(index, _)| index)
+            .collect();
+        for index in over {
+            self.end_half(index);
+        }
+    }
+
     /// A half-open session is over. Nobody knew of it.
     pub(super) fn end_half(&mut self, index: u16) {
         let ended = self.table[index].go(Input::Silence);
@@ -245,6 +281,16 @@ impl<R: Route> Sessions<R> {
         index: u16,
         out: &mut Output<'_, R>,
     ) -> (Option<Ended>, bool) {
+        let is_known = self.table[index].key().is_some_and(|key| {
+            self.trust
+                .as_ref()
+                .is_some_and(|trust| trust.find(&key).is_some())
+        });
+        if !is_known {
+            // The key went between the handshake and its proof.
+            self.end_half(index);
+            return (None, false);
+        }
         let holder = self.holder_of_key(index);
         let terms = self.table[index].terms;
         let (ended, has_room) = self.make_room(now, &terms, holder, out);
@@ -284,16 +330,22 @@ impl<R: Route> Sessions<R> {
     /// Answers a sealed PING or DISCONNECT of a session that is not here: a RESET that only a holder of the key can make.
     pub(crate) fn reset_sealed(
         &mut self,
+        now: Instant,
         route: R,
         body: &[u8],
         token: RequestNumber,
         out: &mut Output<'_, R>,
     ) {
         let key = Probe::read(body).and_then(|(probe, key)| Some((probe, KeyId::new(key)?)));
-        let (Some(trust), Some((probe, key))) = (&self.trust, key) else {
+        let (Some(trust), Some((probe, key))) = (&mut self.trust, key) else {
             out.stats.drops.handshake += 1;
             return;
         };
+        if !trust.proofs.take(now) {
+            // The peer asks again.
+            out.stats.handshakes_deferred += 1;
+            return;
+        }
         let Some(psk) = trust.find(&key) else {
             out.stats.drops.no_session += 1;
             return;

@@ -5,7 +5,7 @@
 //! that was paused asks again first.
 
 use super::half_open::send_reset;
-use super::{DownReason, Ended, Input, Output, Probing, Received, Role, Sessions, State};
+use super::{DownReason, Ended, Input, Output, Probing, Received, Role, Session, Sessions, State};
 use crate::backend::Route;
 use crate::config::KEEPALIVES_PER_SECOND;
 use crate::stats::EndpointStats;
@@ -17,6 +17,11 @@ impl<R: Route> Sessions<R> {
     pub(super) fn ping(&mut self, now: Instant, index: u16, out: &mut Output<'_, R>) {
         let fresh = RequestNumber::token(self.secret.draw());
         let session = &mut self.table[index];
+        if session.probe.is_none()
+            && let Some(sealed) = session.sealed()
+        {
+            sealed.doubted_at = None;
+        }
         let (since, token) = session
             .probe
             .map_or((now, fresh), |probe| (probe.since, probe.token));
@@ -58,7 +63,8 @@ impl<R: Route> Sessions<R> {
         let session = &self.table[index];
         match session.probe {
             Some(probe) => (probe.sent_at + self.ping_interval())
-                .min(probe.since + self.settings.failure_timeout),
+                .min(probe.since + self.settings.failure_timeout)
+                .min(self.end_of_doubt(session)),
             None => session.heard_at + self.patience(index, stats),
         }
     }
@@ -72,6 +78,9 @@ impl<R: Route> Sessions<R> {
     ) -> Option<Ended> {
         let session = &self.table[index];
         match session.probe {
+            Some(_) if self.end_of_doubt(session) <= now => {
+                return self.end(index, Input::Reset, DownReason::Reset, out);
+            }
             Some(probe) if self.has_overslept(now, &probe) => {
                 // Our silence, not the peer's.
                 self.table[index].probe = None;
@@ -106,6 +115,13 @@ impl<R: Route> Sessions<R> {
     /// This process was paused when the PING should have been repeated.
     fn has_overslept(&self, now: Instant, probe: &Probing) -> bool {
         probe.sent_at + self.ping_interval() + self.settings.failure_timeout / 2 <= now
+    }
+
+    /// When a peer that is said not to know its sealed session counts as one that does not.
+    fn end_of_doubt(&self, session: &Session<R>) -> Instant {
+        let patience = self.settings.rto_limits.initial;
+        let doubted_at = session.doubted_at();
+        doubted_at.map_or(Instant::FAR_FUTURE, |at| at + patience)
     }
 
     fn ping_interval(&self) -> Duration {
@@ -153,6 +169,7 @@ impl<R: Route> Sessions<R> {
     /// The peer does not know the session. Believed only if it repeats our token.
     pub(crate) fn on_reset(
         &mut self,
+        now: Instant,
         packet: &Packet<'_>,
         route: R,
         out: &mut Output<'_, R>,
@@ -184,6 +201,17 @@ impl<R: Route> Sessions<R> {
         };
         if expected != Some(token) {
             out.stats.drops.wrong_state += 1;
+            return None;
+        }
+        let session = &mut self.table[index];
+        let is_open = session.is_open();
+        if is_open && let Some(sealed) = session.sealed() {
+            // Every holder of the key can be brought to make this proof, so the peer is asked once more.
+            if sealed.doubted_at.is_none() {
+                sealed.doubted_at = Some(now);
+                self.ping(now, index, out);
+                self.rearm(index, out.stats);
+            }
             return None;
         }
         self.end(index, Input::Reset, DownReason::Reset, out)

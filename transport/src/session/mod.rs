@@ -9,6 +9,7 @@ mod connect;
 mod half_open;
 mod keepalive;
 mod peer;
+mod refuse;
 mod rtt;
 mod seal;
 mod secret;

@@ -1,13 +1,13 @@
 //! The sealing of one session: the handshake under way, then its keys.
 
-use super::Session;
 use super::terms::Terms;
+use super::{ConnectError, Session};
 use crate::backend::Route;
 use crate::config::{SEALED_PACKETS_MAX, SEALED_SESSION_MAX};
 use crate::keys::{KeyId, OwnKey, Psk};
 use crate::rpc::Control;
 use crate::time::Instant;
-use crate::wire::{Accept, Connect, Header, PacketType, Probe, Seed};
+use crate::wire::{Accept, Connect, Header, PacketType, Probe, Seed, intended_bytes};
 use trine_seal::{
     Csprng, HandshakeFailed, Initiator, MESSAGE_OVERHEAD, Opener, ResetKey, Sealer, SessionKeys,
 };
@@ -36,18 +36,32 @@ pub(crate) struct Attempt {
     initiator: Initiator,
     message: [u8; FIRST_PAYLOAD_BYTES + MESSAGE_OVERHEAD],
     key: OwnKey,
+    /// The CONNECT that the message was made for, but for its cookie.
+    connect: Connect,
+    /// What the server is said to have against the session. Anybody may have said it.
+    pub(super) obstacle: Option<ConnectError>,
 }
 
 impl Attempt {
     pub(super) fn begin(own: &OwnKey, connect: &Connect, intended: u64, rng: &mut Csprng) -> Self {
         let mut message = [0; FIRST_PAYLOAD_BYTES + MESSAGE_OVERHEAD];
-        let (prologue, payload) = (prologue(connect, &own.id), intended.to_le_bytes());
+        let (prologue, payload) = (prologue(connect, &own.id), intended_bytes(intended));
         let (initiator, len) = Initiator::begin(&own.psk, &prologue, rng, &payload, &mut message);
         debug_assert_eq!(len, message.len(), "the message has a fixed size");
         Self {
             initiator,
             message,
             key: own.clone(),
+            connect: *connect,
+            obstacle: None,
+        }
+    }
+
+    /// The CONNECT that its message was made for. Nothing in it may change but the cookie.
+    pub(super) fn connect(&self, cookie: u64) -> Connect {
+        Connect {
+            cookie,
+            ..self.connect
         }
     }
 
@@ -59,19 +73,17 @@ impl Attempt {
         [&[len], &id[..], &self.message].concat()
     }
 
-    /// The session's keys, if the server's message is the answer and vouches for this ACCEPT.
+    /// The session's keys and the ACCEPT that they vouch for, if the server's message is the answer. The readable copy of
+    /// ACCEPT may have been changed on the way.
     pub(super) fn finish(
         &mut self,
         now: Instant,
-        accept: &Accept,
         message: &[u8],
-    ) -> Result<Sealed, HandshakeFailed> {
+    ) -> Result<(Sealed, Accept), HandshakeFailed> {
         let mut payload = [0; SECOND_PAYLOAD_BYTES + MESSAGE_OVERHEAD];
         let (keys, len) = self.initiator.finish(message, &mut payload)?;
-        if payload[..len] != accept.write()[..] {
-            return Err(HandshakeFailed);
-        }
-        Ok(Sealed::new(now, &keys, &self.key.psk, self.key.id))
+        let accept = Accept::of_sealed(&payload[..len]).ok_or(HandshakeFailed)?;
+        Ok((Sealed::new(now, &keys, &self.key.psk, self.key.id), accept))
     }
 }
 
@@ -105,6 +117,9 @@ pub(crate) struct Sealed {
     pub(super) reset: ResetKey,
     pub(super) key: KeyId,
     since: Instant,
+    /// When the peer was said not to know the session, since the first PING that is unanswered. A living peer answers the
+    /// next one.
+    pub(super) doubted_at: Option<Instant>,
 }
 
 impl Sealed {
@@ -115,6 +130,7 @@ impl Sealed {
             reset: ResetKey::of(psk),
             key,
             since: now,
+            doubted_at: None,
         }
     }
 
@@ -156,6 +172,22 @@ impl<R: Route> Session<R> {
         match &self.seal {
             Seal::On(sealed) => sealed.is_worn(now),
             Seal::Off | Seal::Asked(_) => false,
+        }
+    }
+
+    /// When its peer was said not to know it.
+    pub(super) fn doubted_at(&self) -> Option<Instant> {
+        match &self.seal {
+            Seal::On(sealed) => sealed.doubted_at,
+            Seal::Off | Seal::Asked(_) => None,
+        }
+    }
+
+    /// What a server is said to have against the session that a client asks for.
+    pub(super) fn obstacle(&self) -> Option<ConnectError> {
+        match &self.seal {
+            Seal::Asked(attempt) => attempt.obstacle,
+            Seal::Off | Seal::On(_) => None,
         }
     }
 

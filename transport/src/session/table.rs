@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::seal::Seal;
 use super::state::{Input, State};
-use super::{ConnectError, Identity, Peer, PeerInfo, RtoLimits, SessionId, Terms};
+use super::{Identity, Peer, PeerInfo, RtoLimits, SessionId, Terms};
 use crate::backend::Route;
 use crate::config::{ENDED_NONCES_MAX, HALF_OPEN_MAX, SESSIONS_CACHED, SESSIONS_MAX};
 use crate::prefetch::prefetch;
@@ -77,8 +77,6 @@ pub(super) struct Handshake {
     pub(super) attempts: u8,
     pub(super) cookie: u64,
     pub(super) token: RequestNumber,
-    /// What the server is said to have against a sealed session. Anybody may have said it.
-    pub(super) obstacle: Option<ConnectError>,
 }
 
 impl Handshake {
@@ -91,7 +89,6 @@ impl Handshake {
             attempts: 0,
             cookie: 0,
             token,
-            obstacle: None,
         }
     }
 
@@ -385,6 +382,14 @@ impl<R: Route> SessionTable<R> {
             Role::Server(server) => server.prefetch_slot(slot),
             Role::Client(client) => client.prefetch_slot(slot),
         }
+    }
+
+    /// Half-open sessions.
+    pub(super) fn half_open_ones(&self) -> impl Iterator<Item = (u16, &Session<R>)> {
+        let indexed = self.sessions.iter().enumerate();
+        indexed
+            .filter(|(_, session)| session.state == State::HalfOpen)
+            .map(|(index, session)| (index as u16, session))
     }
 
     /// Established sessions.

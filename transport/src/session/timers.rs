@@ -46,7 +46,7 @@ impl<R: Route> Sessions<R> {
             State::Asking | State::Returning if handshake.give_up_at <= now => {
                 let gone = session.go(Input::Silence);
                 debug_assert!(gone, "silence ends a handshake");
-                let reason = handshake.obstacle.unwrap_or(ConnectError::TimedOut);
+                let reason = session.obstacle().unwrap_or(ConnectError::TimedOut);
                 return Timer::Ended(self.end_connect(index, reason, out));
             }
             State::Asking | State::Returning if handshake.resend_at <= now => {

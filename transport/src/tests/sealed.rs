@@ -337,6 +337,41 @@ fn forged_pings_disconnects_and_resets_end_nothing() {
     works(&mut net, session, 2, 32);
 }
 
+/// Whoever holds the key proves that it does not know a session, and can be asked to by anybody who has seen a PING: an
+/// observer had the client itself make the proof that ended its own session.
+#[test]
+fn a_proof_that_somebody_else_was_brought_to_make_ends_nothing() {
+    let mut net = net();
+    let session = net.connected(CLIENT, SERVER);
+    works(&mut net, session, 1, 32);
+    net.recorded = Some(Vec::new());
+    net.nodes[SERVER].is_dead = true;
+    net.run_for(Duration::from_millis(300));
+    let is_ping = |packet: &&(u32, u32, Vec<u8>)| packet.2[0] & 15 == 14;
+    let (_, _, ping) = net
+        .recorded
+        .iter()
+        .flatten()
+        .find(is_ping)
+        .expect("a PING")
+        .clone();
+    // To the client, as if it were its peer's: of a session that it does not have.
+    let mut asked = ping.clone();
+    asked[2..4].copy_from_slice(&[200, 0]);
+    let now = net.now;
+    net.nodes[CLIENT].receive(now, 7, &asked);
+    let answers = net.nodes[CLIENT].turn(now);
+    let (_, reset) = answers.iter().find(|(to, _)| *to == 7).expect("a proof");
+    assert_eq!(reset[0] & 15, 7);
+    let mut reset = reset.clone();
+    reset[2..4].copy_from_slice(&[0, 0]);
+    net.nodes[CLIENT].receive(now, SERVER as u32, &reset);
+    net.nodes[SERVER].is_dead = false;
+    net.run_for(Duration::from_millis(300));
+    assert!(!is_down(&net, DownReason::Reset));
+    works(&mut net, session, 2, 32);
+}
+
 /// A peer that has restarted is found as fast as without keys: its RESET proves the key.
 #[test]
 fn a_restarted_server_is_found_within_a_timeout() {
@@ -345,7 +380,7 @@ fn a_restarted_server_is_found_within_a_timeout() {
     works(&mut net, session, 1, 32);
     net.restart(SERVER, &Config::default());
     net.request(CLIENT, session, 2, 32);
-    let limit = Duration::from_millis(20);
+    let limit = Duration::from_millis(40);
     assert!(net.run_until(limit, |net| is_down(net, DownReason::Reset)));
     let session = net.connected(CLIENT, SERVER);
     works(&mut net, session, 3, 32);

@@ -256,6 +256,11 @@ impl Accept {
         (is_sealed != message.is_empty()).then_some((accept, message))
     }
 
+    /// The one in the payload of a handshake.
+    pub(crate) fn of_sealed(payload: &[u8]) -> Option<Self> {
+        payload.try_into().ok().map(Self::of)
+    }
+
     fn of(body: &[u8; 24]) -> Self {
         Self {
             server_session: u16_at(body, 0),
@@ -311,6 +316,18 @@ impl Probe {
         };
         Some((probe, key))
     }
+}
+
+/// The payload of a handshake's first message: the incarnation of the server that is meant, or 0.
+#[must_use]
+pub(crate) fn intended_bytes(incarnation: u64) -> [u8; 8] {
+    incarnation.to_le_bytes()
+}
+
+/// Reads it; `None` unless the length is right.
+#[must_use]
+pub(crate) fn intended_of(payload: &[u8]) -> Option<u64> {
+    payload.try_into().ok().map(u64::from_le_bytes)
 }
 
 /// Up to `N` bytes, inline.

@@ -11,6 +11,7 @@ mod single;
 
 pub use checksum::Seed;
 pub use control::{Accept, BadTerm, Body, Connect, Cookie, Features, Probe, Refuse, RefuseReason};
+pub(crate) use control::{intended_bytes, intended_of};
 pub use header::{
     Flags, Header, NO_SESSION, Packet, PacketType, RequestNumber, VERSION, WireError, Written,
     deadline_extension, split_first,
