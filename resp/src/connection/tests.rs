@@ -571,6 +571,35 @@ proptest! {
     }
 }
 
+/// The replica says who lacks which right, and each command that was sent with the denied one is told.
+#[test]
+fn a_denied_command_is_answered_in_the_words_of_redis() {
+    let reason = "user alice may not touch key \"b\": its keys begin with \"a/\"";
+    for (request, replies) in [
+        ("GET b\r\n", 1),
+        ("SET b 1\r\nGET b\r\n", 2),
+        ("WATCH b\r\n", 1),
+    ] {
+        let mut bench = Bench::new();
+        bench.connection.on_bytes(request.as_bytes());
+        assert_eq!(bench.advance().len(), 1);
+        bench.connection.on_answer(Ok(Response::Denied { reason }));
+        assert_eq!(
+            bench.take_output(),
+            format!("-NOPERM {reason}\r\n").repeat(replies)
+        );
+    }
+    let mut bench = Bench::new();
+    bench.connection.on_bytes(b"MULTI\r\nSET b 1\r\nEXEC\r\n");
+    assert_eq!(bench.advance().len(), 1);
+    bench.connection.on_answer(Ok(Response::Denied { reason }));
+    let output = bench.take_output();
+    assert!(
+        output.ends_with(&format!("-NOPERM {reason}\r\n")),
+        "{output}"
+    );
+}
+
 /// A connection that waits for nothing is silent.
 #[test]
 fn answers_nobody_waits_for_are_ignored() {

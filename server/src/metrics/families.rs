@@ -356,10 +356,10 @@ fn counters(snapshot: &Snapshot) -> Vec<Family> {
         ),
         counter(
             "requests_denied",
-            "Client requests whose sender has no right to what it asks for",
+            "Client requests whose sender has no right to what it asks for.",
             count.denied,
         ),
-        (
+        counter(
             "requests_redirected",
             "Requests that were sent to another replica.",
             count.redirected,
