@@ -34,6 +34,8 @@ impl Connection {
         let tried_singly = matches!(
             result,
             Err(Failure::TooLarge)
+                // Another command of them may be allowed.
+                | Ok(Response::Denied { .. })
                 | Ok(Response::Error(
                     StoreError::ResponseTooLarge
                         | StoreError::ExecuteTooLarge
