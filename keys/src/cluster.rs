@@ -49,7 +49,7 @@ pub struct ClusterKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClusterKeyError {
     /// No line but comments.
-    #[error("the file is empty: `trine key new --out PATH` makes a cluster key file")]
+    #[error("no key is in the file; was it cut off? `trine key new --out PATH` makes a new one")]
     Empty,
     /// A user's key.
     #[error("line {line}: this is a user's key, and a cluster key file is needed")]

@@ -8,6 +8,8 @@ use trine_transport::time::Duration;
 pub const ENTRY_COMMANDS_MAX: usize = 65_535;
 /// Most bytes that one log entry packs.
 pub const ENTRY_BYTES_MAX: usize = 4 << 20;
+/// Most audit lines that wait to be read.
+pub const AUDIT_LINES_MAX: usize = 256;
 /// Most bytes of a key, or of a prefix, that a refusal shows.
 pub const DENIED_KEY_BYTES_MAX: usize = 64;
 /// Most nodes of a group: one less than the members that a message can list. A newcomer replaces the member with its

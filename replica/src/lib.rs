@@ -1,6 +1,7 @@
 //! Replication: raft-rs on the transport.
 
 mod addresses;
+pub mod audit;
 mod bootstrap;
 mod client_sessions;
 pub mod config;

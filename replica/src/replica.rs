@@ -23,6 +23,7 @@ use trine_transport::prng::Prng;
 use trine_transport::time::{Duration, Instant};
 
 use crate::addresses::Addresses;
+use crate::audit::Audit;
 use crate::bootstrap::{self, Begin, Bootstrap, Origin, Progress};
 use crate::config::{BEGIN_PATIENCE, ConfigError, NODES_MAX, ReplicaConfig};
 use crate::disk::{DiskError, Fsync, Restored, Write};
@@ -253,6 +254,12 @@ impl Replica {
     #[must_use]
     pub fn users(&self) -> Option<&Users> {
         self.life.group()?.users()
+    }
+
+    /// The oldest line about an admin command that this replica has applied, and how many were lost before it because
+    /// they were not read in time.
+    pub fn next_audit(&mut self) -> Option<(Audit, u64)> {
+        self.life.group_mut()?.next_audit()
     }
 
     /// The trusted address that messages of a session come from; nothing if they do not count here. `comes_from` says

@@ -12,6 +12,7 @@ use trine_kvstore::interleave::LANES;
 use trine_kvstore::{Command, Position, Store};
 use trine_protocol::message::{ClientStatus, ClusterId, Member, Operation};
 
+use crate::audit::{Audit, By, Trail, outcome_of, words_of};
 use crate::client_sessions::{ClientSessions, Registration, Verdict};
 use crate::membership::MemberTable;
 use entry::{EntryError, EntryView, Envelope};
@@ -42,6 +43,8 @@ pub(crate) struct StateMachine {
     commands_applied: u64,
     /// The newest version that this replica understands. Not part of the state.
     known_version: u8,
+    /// Admin commands that were applied. Not part of the state.
+    trail: Trail,
     /// Reused for encoding responses.
     scratch: Vec<u8>,
 }
@@ -70,6 +73,7 @@ impl StateMachine {
             applied_position: Position::new(first_index, 0),
             commands_applied: 0,
             known_version: STATE_VERSION,
+            trail: Trail::default(),
             scratch: Vec::new(),
         }
     }
@@ -100,6 +104,7 @@ impl StateMachine {
             applied_position: parts.applied_position,
             commands_applied: 0,
             known_version: STATE_VERSION,
+            trail: Trail::default(),
             scratch: Vec::new(),
         }
     }
@@ -262,7 +267,10 @@ impl StateMachine {
             };
         };
         self.scratch.clear();
-        self.store.apply(at, &command).encode(&mut self.scratch);
+        match words_of(&command) {
+            None => self.store.apply(at, &command).encode(&mut self.scratch),
+            Some(what) => self.administrate(at, envelope.client, &command, what),
+        }
         self.sessions
             .record(envelope.client, envelope.sequence, at, &self.scratch);
         Answer {
@@ -270,6 +278,26 @@ impl StateMachine {
             position: at,
             response: &self.scratch,
         }
+    }
+
+    /// Applies an admin command and leaves a line about it.
+    fn administrate(&mut self, at: Position, client: u64, command: &Command<'_>, what: String) {
+        // Before the command: it may remove its own user.
+        let user = self.sessions.user_of(client).unwrap_or(0);
+        let by = By::session_of(user, self.store.users());
+        let response = self.store.apply(at, command);
+        response.encode(&mut self.scratch);
+        self.trail.push(Audit {
+            position: at,
+            by,
+            what,
+            outcome: outcome_of(&response),
+        });
+    }
+
+    /// The oldest line about an admin command that was not read yet, and how many were lost before it.
+    pub(crate) fn next_audit(&mut self) -> Option<(Audit, u64)> {
+        self.trail.pop()
     }
 
     fn cached_answer(&self, client: u64, sequence: u64, at: Position) -> Answer<'_> {

@@ -20,6 +20,11 @@ pub(crate) fn too_many(what: &str) -> Refusal {
     format!("ERR too many {what} in one command: at most {OPERATIONS_MAX}")
 }
 
+/// The error for a caller without the right.
+pub(crate) fn denied_text(reason: &str) -> String {
+    format!("NOPERM {reason}")
+}
+
 /// The store's errors in Redis's words, if it has words for them.
 pub(crate) fn error_text(error: StoreError) -> String {
     match error {

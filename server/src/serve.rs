@@ -45,6 +45,8 @@ use trine_base::{peers, placement};
 pub const METRICS_LINE: &str = "metrics at ";
 /// The part of the log that reports changes of role.
 pub const ROLE: &str = "role";
+/// The target of lines about admin commands.
+pub const AUDIT: &str = "audit";
 /// The poll interval for changes of role, which are announced.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The pause before a new replica replaces one that cannot continue.
@@ -261,6 +263,7 @@ fn serve<B: Backend>(
             let directory = arguments.log.directory().map(PathBuf::as_path);
             told.tell_idle(&found.explain(directory, arguments.rejoin));
         }
+        tell_audit(&mut event_loop);
         tell_faults();
         watch.publish(&mut event_loop, false);
         let next_poll = now + POLL_INTERVAL;
@@ -548,6 +551,20 @@ impl Told {
             "node_id": node_id.0, "role": role_word(*role), "term": term, "leader": leader,
         }));
         self.announcer.line(text);
+    }
+}
+
+/// Writes a line for each admin command that was applied. The log's own thread writes to the outside, so this never
+/// waits.
+fn tell_audit<B: Backend>(event_loop: &mut ReplicaLoop<B>) {
+    let replica = event_loop.app_mut().replica_mut();
+    while let Some((audit, lost)) = replica.next_audit() {
+        if lost > 0 {
+            tracing::warn!(target: AUDIT, lost, "audit lines were lost");
+        }
+        let (by, what) = (audit.by.to_string(), audit.what.as_str());
+        let (outcome, position) = (audit.outcome.as_str(), audit.position);
+        tracing::info!(target: AUDIT, by, what, outcome, %position, "applied");
     }
 }
 

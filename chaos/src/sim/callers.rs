@@ -319,8 +319,7 @@ impl Callers {
             .map(|_| format!("x{}", self.prng.below(6)).into_bytes())
             .collect();
         let (key, other) = (keys[0].as_slice(), keys[1].as_slice());
-        let value = vec![b'x'; self.prng.below(200) as usize];
-        let value = value.as_slice();
+        let value = &vec![b'x'; self.prng.below(200) as usize][..];
         let after_ns = self.prng.in_range(1_000_000..=3_000_000_000);
         let options = SetOptions {
             expiry: SetExpiry::After(after_ns),

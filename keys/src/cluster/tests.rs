@@ -48,7 +48,6 @@ fn a_file_that_was_cut_off_anywhere_is_refused() {
         let said = error(&text[..end]);
         let names_it = [
             "cut off",
-            "is empty",
             "is not `name = value`",
             "this release reads",
             "first line is",
@@ -76,7 +75,7 @@ fn every_mistake_is_named_with_its_line() {
     let with = |from: &str, to: &str| error(&text.replacen(from, to, 1));
     assert_eq!(
         error(""),
-        "the file is empty: `trine key new --out PATH` makes a cluster key file"
+        "no key is in the file; was it cut off? `trine key new --out PATH` makes a new one"
     );
     assert_eq!(error("# only\n"), error(""));
     assert_eq!(

@@ -297,6 +297,11 @@ impl World {
         self.cut.clear();
     }
 
+    pub fn replica_mut(&mut self, node_id: u32) -> &mut Replica {
+        let machine = self.machines.get_mut(&node_id).expect("a machine");
+        machine.replica.as_mut().expect("a running replica")
+    }
+
     pub fn replica(&self, node_id: u32) -> &Replica {
         self.machines[&node_id]
             .replica

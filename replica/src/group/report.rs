@@ -15,6 +15,7 @@ use trine_transport::time::Instant;
 
 use super::Group;
 use super::cx::leader_address;
+use crate::audit::Audit;
 use crate::config::ReadMode;
 use crate::halt::Halt;
 use crate::log::Log;
@@ -34,6 +35,11 @@ impl Group {
     /// The users, unless there is no state yet.
     pub(crate) fn users(&self) -> Option<&Users> {
         Some(self.state.as_ref()?.store().users())
+    }
+
+    /// The oldest audit line that was not read yet, and how many were lost before it.
+    pub(crate) fn next_audit(&mut self) -> Option<(Audit, u64)> {
+        self.state.as_mut()?.next_audit()
     }
 
     /// The group that this replica belongs to.

@@ -272,3 +272,41 @@ fn a_stranger_gets_no_session_where_keys_are_required() {
         "NotFound"
     );
 }
+
+#[test]
+fn every_admin_command_leaves_a_line_on_each_replica() {
+    let mut world = group();
+    let boss = world.registered_client(1);
+    world.get_done(
+        boss,
+        Wish::Write(encoded(&Command::SetMemory {
+            memory_bytes: 1 << 20,
+        })),
+    );
+    let front_session = register(&mut world, user("front", 3), 80, ALICE).expect("a session");
+    assert_eq!(
+        put(&mut world, user("front", 3), front_session, 1, "a/1"),
+        "written"
+    );
+    world.run_for(Duration::from_secs(1));
+    let leader = world.leader().expect("a leader");
+    let mut lines = Vec::new();
+    while let Some((audit, lost)) = world.replica_mut(leader).next_audit() {
+        assert_eq!(lost, 0);
+        lines.push(audit.to_string());
+    }
+    assert_eq!(
+        lines,
+        [
+            "no user: add user alice, role write, prefix \"a/\": done, number 1, generation 1",
+            "no user: add user bob, role read, prefix \"\": done, number 2, generation 2",
+            "no user: add user front, role read, front, prefix \"\": done, number 3, generation 3",
+            "no user: set memory to 1048576 bytes: done",
+        ]
+    );
+    let other = (1..=3)
+        .find(|&node_id| node_id != leader)
+        .expect("a follower");
+    let (first, _) = world.replica_mut(other).next_audit().expect("its own line");
+    assert_eq!(first.to_string(), lines[0]);
+}

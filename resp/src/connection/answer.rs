@@ -3,7 +3,7 @@
 use trine_kvstore::{AbortCause, Response, StoreError};
 
 use super::{Connection, Failure, Waiting};
-use crate::errors::error_text;
+use crate::errors::{denied_text, error_text};
 use crate::plan::Item;
 use crate::shape::Shape;
 
@@ -34,6 +34,8 @@ impl Connection {
         let tried_singly = matches!(
             result,
             Err(Failure::TooLarge)
+                // Another command of them may be allowed.
+                | Ok(Response::Denied { .. })
                 | Ok(Response::Error(
                     StoreError::ResponseTooLarge
                         | StoreError::ExecuteTooLarge
@@ -59,6 +61,9 @@ impl Connection {
                         self.write_items(items, &answers);
                     }
                     (Response::Error(error), _) => self.write_errors(items, &error_text(*error)),
+                    (Response::Denied { reason }, _) => {
+                        self.write_errors(items, &denied_text(reason));
+                    }
                     _ => self.write_items(items, std::slice::from_ref(&response)),
                 }
             }
@@ -86,6 +91,7 @@ impl Connection {
                 let text = format!("EXECABORT Transaction discarded because of: {error}");
                 self.writer().error(&text);
             }
+            Ok(Response::Denied { reason }) => self.writer().error(&denied_text(reason)),
             Ok(_) => self.writer().error(NO_ANSWER),
             Err(failure) => {
                 let text = failure_text(&failure, read_only);
@@ -110,6 +116,7 @@ impl Connection {
                 self.writer().simple("OK");
             }
             Ok(Response::Error(error)) => self.writer().error(&error_text(error)),
+            Ok(Response::Denied { reason }) => self.writer().error(&denied_text(reason)),
             Ok(_) => self.writer().error(NO_ANSWER),
             Err(failure) => {
                 let text = failure_text(&failure, true);

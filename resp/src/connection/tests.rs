@@ -571,6 +571,38 @@ proptest! {
     }
 }
 
+/// The replica says who lacks which right. Commands that were joined to one call are tried one by one then: only some of
+/// them may be denied.
+#[test]
+fn a_denied_command_is_answered_in_the_words_of_redis() {
+    let reason = "user alice may not touch key \"b\": its keys begin with \"a/\"";
+    let denied = || Ok(Response::Denied { reason });
+    let noperm = format!("-NOPERM {reason}\r\n");
+    for request in ["GET b\r\n", "SET b 1\r\n", "MGET a/1 b\r\n", "WATCH b\r\n"] {
+        let mut bench = Bench::new();
+        bench.connection.on_bytes(request.as_bytes());
+        assert_eq!(bench.advance().len(), 1, "{request}");
+        bench.connection.on_answer(denied());
+        assert_eq!(bench.take_output(), noperm, "{request}");
+    }
+    let mut bench = Bench::new();
+    let both = b"*2\r\n$3\r\nGET\r\n$3\r\na/1\r\n*2\r\n$3\r\nGET\r\n$1\r\nb\r\n";
+    bench.connection.on_bytes(both);
+    assert_eq!(bench.advance().len(), 1, "both in one call");
+    bench.connection.on_answer(denied());
+    assert_eq!(bench.take_output(), "");
+    assert_eq!(bench.advance().len(), 1);
+    bench.connection.on_answer(Ok(Response::NotFound));
+    assert_eq!(bench.advance().len(), 1);
+    bench.connection.on_answer(denied());
+    assert_eq!(bench.take_output(), format!("$-1\r\n{noperm}"));
+    bench.connection.on_bytes(b"MULTI\r\nSET b 1\r\nEXEC\r\n");
+    assert_eq!(bench.advance().len(), 1);
+    bench.connection.on_answer(denied());
+    let output = bench.take_output();
+    assert!(output.ends_with(&noperm), "{output}");
+}
+
 /// A connection that waits for nothing is silent.
 #[test]
 fn answers_nobody_waits_for_are_ignored() {

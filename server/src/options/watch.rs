@@ -25,9 +25,9 @@ pub struct WatchArguments {
     #[arg(long, value_name = "HOST:PORT")]
     pub metrics: Option<Listen>,
     /// What is logged to standard error: off, error, warn, info, debug or trace, and the same by part, as in
-    /// warn,raft=debug; the part `role` tells changes of role. `trine log-level` changes it while the replica runs; SIGUSR1
+    /// warn,raft=debug; the part `role` tells changes of role, and `audit` who administrated. `trine log-level` changes it while the replica runs; SIGUSR1
     /// makes it read the file again.
-    #[arg(long, default_value = "warn,role=info", value_name = "LEVEL", value_parser = LevelParser, hide_possible_values = true)]
+    #[arg(long, default_value = "warn,role=info,audit=info", value_name = "LEVEL", value_parser = LevelParser, hide_possible_values = true)]
     pub log_level: String,
     /// How lines of the log look.
     #[arg(long, default_value = "text", value_enum)]

@@ -61,6 +61,7 @@ fn refusal(request: &StoreRequest, response: &Response<'_>) -> Result<(), Failur
     let no = |text: String| Err(Failure::negative(text, ""));
     match response {
         Response::Error(error) => Err(store_failure(*error)),
+        Response::Denied { reason } => no(format!("denied: {reason}; nothing was changed")),
         Response::NotFound | Response::Deleted { existed: false } => {
             no(format!("no such key: {}", show(&request.key)))
         }

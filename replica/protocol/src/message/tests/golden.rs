@@ -127,6 +127,7 @@ fn every_status_has_its_number() {
         ClientStatus::LeadershipLost,
         ClientStatus::WindowExceeded,
         ClientStatus::SessionShareTaken,
+        ClientStatus::Denied,
     ];
     for (number, status) in statuses.into_iter().enumerate() {
         let bytes = ClientReply::refusal(status, ClusterId::NONE).encode_to_vec();

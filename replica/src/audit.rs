@@ -1,0 +1,250 @@
+//! Who has administrated the group: a line for each admin command that was applied.
+//!
+//! Every replica writes the lines of the entries that it applies. One that starts again from its disk writes those of
+//! the entries that it applies again, with the same positions. The trail is bounded: whoever does not read it loses the
+//! oldest lines, and learns how many.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use trine_keys::UserName;
+use trine_kvstore::{Command, Position, Response, StoreError, Users};
+
+use crate::config::AUDIT_LINES_MAX;
+
+/// An admin command that was applied.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Audit {
+    /// Where in the log.
+    pub position: Position,
+    /// By whom.
+    pub by: By,
+    /// The command, with what it is about.
+    pub what: String,
+    /// How it ended.
+    pub outcome: String,
+}
+
+/// Who gave an admin command: the user of the client session that it came in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum By {
+    /// No user: a holder of the cluster key file, a member, or a caller without a key.
+    NoUser,
+    /// A user.
+    User {
+        /// The user's number.
+        number: u32,
+        /// The name, if the user was still there.
+        name: Option<UserName>,
+    },
+}
+
+impl By {
+    /// Whom a session belongs to.
+    pub(crate) fn session_of(number: u32, users: &Users) -> Self {
+        match number {
+            0 => Self::NoUser,
+            number => Self::User {
+                number,
+                name: users.numbered(number).map(|user| user.name),
+            },
+        }
+    }
+}
+
+/// What a command does to the group, in words of bounded length. Nothing for commands about keys and for reads.
+pub(crate) fn words_of(command: &Command<'_>) -> Option<String> {
+    Some(match command {
+        Command::SetLimits { limits } => format!(
+            "set limits: memory {} bytes, keys {} bytes, values {} bytes",
+            limits.memory_bytes, limits.key_bytes, limits.value_bytes
+        ),
+        Command::SetMemory { memory_bytes } => format!("set memory to {memory_bytes} bytes"),
+        Command::RaiseVersion { version } => format!("raise state-machine version to {version}"),
+        Command::AddUser { name, rights, .. } => format!(
+            "add user {name}, role {}{}, prefix \"{}\"",
+            rights.role,
+            if rights.front { ", front" } else { "" },
+            rights
+                .prefix
+                .get(..128)
+                .unwrap_or(rights.prefix)
+                .escape_ascii()
+        ),
+        Command::RemoveUser { name } => format!("remove user {name}"),
+        Command::RotateUser { name, .. } => format!("rotate the key of user {name}"),
+        _ => return None,
+    })
+}
+
+/// The outcome of an admin command, in words.
+pub(crate) fn outcome_of(response: &Response<'_>) -> String {
+    match response {
+        Response::User(user) => format!(
+            "done, number {}, generation {}",
+            user.number, user.generation
+        ),
+        Response::Error(error) => refused(*error),
+        _ => "done".to_owned(),
+    }
+}
+
+fn refused(error: StoreError) -> String {
+    format!("refused: {error}")
+}
+
+/// `user alice (number 3): remove user bob: done`.
+impl fmt::Display for Audit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}: {}", self.by, self.what, self.outcome)
+    }
+}
+
+impl fmt::Display for By {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoUser => write!(formatter, "no user"),
+            Self::User {
+                number,
+                name: Some(name),
+            } => write!(formatter, "user {name} (number {number})"),
+            Self::User { number, name: None } => write!(formatter, "user number {number}, removed"),
+        }
+    }
+}
+
+/// The lines that were not read yet. Not part of the replicated state.
+#[derive(Debug, Default)]
+pub(crate) struct Trail {
+    lines: VecDeque<Audit>,
+    lost: u64,
+}
+
+impl Trail {
+    pub(crate) fn push(&mut self, line: Audit) {
+        if self.lines.len() >= AUDIT_LINES_MAX {
+            self.lines.pop_front();
+            self.lost += 1;
+        }
+        self.lines.push_back(line);
+    }
+
+    /// The oldest line, and how many were lost before it.
+    pub(crate) fn pop(&mut self) -> Option<(Audit, u64)> {
+        let line = self.lines.pop_front()?;
+        Some((line, std::mem::take(&mut self.lost)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trine_keys::{Fingerprint, GroupId, Issuer, Role};
+    use trine_kvstore::config::USER_PREFIX_BYTES_MAX;
+    use trine_kvstore::{Kind, Limits, Rights};
+
+    const ISSUER: Issuer = Issuer {
+        group: GroupId([1; 8]),
+        root: Fingerprint([2; 4]),
+    };
+
+    fn line(position: u64) -> Audit {
+        Audit {
+            position: Position::new(position, 0),
+            by: By::NoUser,
+            what: "set memory to 1 bytes".to_owned(),
+            outcome: "done".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_line_says_who_what_and_how_it_ended() {
+        let name: UserName = "alice".parse().expect("a name");
+        let by = By::User {
+            number: 3,
+            name: Some(name),
+        };
+        let what = words_of(&Command::RotateUser {
+            issuer: ISSUER,
+            name,
+        });
+        let outcome = outcome_of(&Response::Error(StoreError::UnknownUser));
+        let audit = Audit {
+            by,
+            what: what.expect("an admin command"),
+            outcome,
+            ..line(1)
+        };
+        assert_eq!(
+            audit.to_string(),
+            "user alice (number 3): rotate the key of user alice: refused: there is no user with this name"
+        );
+        assert_eq!(line(1).to_string(), "no user: set memory to 1 bytes: done");
+    }
+
+    #[test]
+    fn the_longest_line_is_short() {
+        let prefix = [0xff; 10 * USER_PREFIX_BYTES_MAX];
+        let what = words_of(&Command::AddUser {
+            issuer: ISSUER,
+            name: UserName::new(&[b'x'; 32]).expect("a name"),
+            rights: Rights {
+                role: Role::Write,
+                front: true,
+                prefix: &prefix,
+            },
+        });
+        assert!(what.expect("an admin command").len() < 700);
+    }
+
+    /// Each write from kind 64 on is administrative, and only those.
+    #[test]
+    fn every_admin_command_has_words() {
+        let name: UserName = "alice".parse().expect("a name");
+        let commands = [
+            Command::SetLimits {
+                limits: Limits::default(),
+            },
+            Command::SetMemory { memory_bytes: 1 },
+            Command::RaiseVersion { version: 5 },
+            Command::AddUser {
+                issuer: ISSUER,
+                name,
+                rights: Rights {
+                    role: Role::Read,
+                    front: false,
+                    prefix: b"",
+                },
+            },
+            Command::RemoveUser { name },
+            Command::RotateUser {
+                issuer: ISSUER,
+                name,
+            },
+        ];
+        let is_admin = |kind: &&Kind| **kind as u8 >= 64 && **kind != Kind::ListUsers;
+        let kinds: Vec<Kind> = Kind::ALL.iter().filter(is_admin).copied().collect();
+        assert_eq!(
+            kinds.len(),
+            commands.len(),
+            "a new kind needs words: {kinds:?}"
+        );
+        for command in &commands {
+            assert!(kinds.contains(&command.kind()));
+            assert!(words_of(command).is_some(), "{command:?}");
+        }
+        assert_eq!(words_of(&Command::Get { key: b"k" }), None);
+        assert_eq!(words_of(&Command::ListUsers), None);
+    }
+
+    #[test]
+    fn a_trail_that_is_not_read_loses_its_oldest_lines_and_says_so() {
+        let mut trail = Trail::default();
+        for position in 0..AUDIT_LINES_MAX as u64 + 3 {
+            trail.push(line(position));
+        }
+        let (first, lost) = trail.pop().expect("a line");
+        assert_eq!((first.position, lost), (Position::new(3, 0), 3));
+        assert_eq!(trail.pop().map(|(_, lost)| lost), Some(0));
+    }
+}
