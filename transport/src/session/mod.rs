@@ -12,6 +12,7 @@ mod peer;
 mod refuse;
 mod rtt;
 mod seal;
+mod sealing;
 mod secret;
 mod shares;
 mod state;

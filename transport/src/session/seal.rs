@@ -1,13 +1,10 @@
 //! The sealing of one session: the handshake under way, then its keys.
 
-use super::terms::Terms;
-use super::{ConnectError, Session};
-use crate::backend::Route;
+use super::ConnectError;
 use crate::config::{SEALED_PACKETS_MAX, SEALED_SESSION_MAX};
 use crate::keys::{KeyId, OwnKey, Psk};
-use crate::rpc::Control;
 use crate::time::Instant;
-use crate::wire::{Accept, Connect, Header, PacketType, Probe, Seed, intended_bytes};
+use crate::wire::{Accept, Connect, intended_bytes};
 use trine_seal::{
     Csprng, HandshakeFailed, Initiator, MESSAGE_OVERHEAD, Opener, ResetKey, Sealer, SessionKeys,
 };
@@ -144,88 +141,4 @@ impl Sealed {
 /// The mark of a session's packets until they are sealed: its index, and part of its generation.
 pub(super) fn mark(index: u16, generation: u32) -> u32 {
     generation << 16 | u32::from(index)
-}
-
-impl<R: Route> Session<R> {
-    /// Whether its packets are sealed.
-    pub(crate) fn is_sealed(&self) -> bool {
-        matches!(self.seal, Seal::On(_))
-    }
-
-    pub(crate) fn sealed(&mut self) -> Option<&mut Sealed> {
-        match &mut self.seal {
-            Seal::On(sealed) => Some(sealed),
-            Seal::Off | Seal::Asked(_) => None,
-        }
-    }
-
-    /// The key that its peer has proven to hold.
-    pub(crate) fn key(&self) -> Option<KeyId> {
-        match &self.seal {
-            Seal::On(sealed) => Some(sealed.key),
-            Seal::Off | Seal::Asked(_) => None,
-        }
-    }
-
-    /// Its keys have been used for so long that it must end.
-    pub(crate) fn has_worn_keys(&self, now: Instant) -> bool {
-        match &self.seal {
-            Seal::On(sealed) => sealed.is_worn(now),
-            Seal::Off | Seal::Asked(_) => false,
-        }
-    }
-
-    /// When its peer was said not to know it.
-    pub(super) fn doubted_at(&self) -> Option<Instant> {
-        match &self.seal {
-            Seal::On(sealed) => sealed.doubted_at,
-            Seal::Off | Seal::Asked(_) => None,
-        }
-    }
-
-    /// What a server is said to have against the session that a client asks for.
-    pub(super) fn obstacle(&self) -> Option<ConnectError> {
-        match &self.seal {
-            Seal::Asked(attempt) => attempt.obstacle,
-            Seal::Off | Seal::On(_) => None,
-        }
-    }
-
-    /// Whether this body of a PING or a DISCONNECT names it.
-    pub(crate) fn is_probed_by(&self, body: &[u8]) -> bool {
-        Probe::read(body).is_some_and(|(probe, _)| probe.nonce == self.nonce)
-    }
-
-    /// From now on packets are sealed.
-    pub(super) fn seal(&mut self, index: u16, sealed: Sealed) {
-        self.seed = Seed::sealed(mark(index, self.generation));
-        self.seal = Seal::On(Box::new(sealed));
-    }
-
-    /// The mark of its packets that wait to be sealed.
-    pub(super) fn has_mark(&self, index: u16, of: u32) -> bool {
-        mark(index, self.generation) == of
-    }
-
-    /// Largest packet.
-    pub(crate) fn mtu(&self) -> usize {
-        let Terms { mtu, .. } = self.terms;
-        usize::from(mtu)
-    }
-
-    /// A control packet of this session, as it will be sent.
-    pub(crate) fn control(&mut self, header: &Header, body: &[u8]) -> Control<R> {
-        let is_probe = matches!(
-            header.packet_type,
-            PacketType::Ping | PacketType::Disconnect
-        );
-        let route = self.route;
-        if let Seal::On(sealed) = &mut self.seal {
-            let key: &[u8] = if is_probe { &sealed.key } else { &[] };
-            return Control::sealed(route, header, &[body, key].concat(), &mut sealed.sealer);
-        }
-        // The receiver of a probe must understand it without a session.
-        let seed = if is_probe { Seed::NONE } else { self.seed };
-        Control::new(route, header, seed, body)
-    }
 }
