@@ -290,8 +290,10 @@ const JOB_NO_LIMITER_BYPASS: &str = "no-limiter-bypass";
 /// number of RPCs.
 fn ring_job(job: &str) {
     let (kind, rpcs) = job.split_once(':').expect("kind:count");
-    let mut setup = Setup::default();
-    setup.is_sealed = kind == JOB_SEALED;
+    let mut setup = Setup {
+        is_sealed: kind == JOB_SEALED,
+        ..Setup::default()
+    };
     let congestion = &mut setup.config.congestion;
     congestion.control = if [JOB_PLAIN, JOB_SEALED].contains(&kind) {
         CongestionControl::Off
