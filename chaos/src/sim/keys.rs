@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use trine_keys::{ClusterKey, GroupId};
 use trine_transport::keys::{KeyId, KeyRing, Keys, OwnKey, Psk, Stage};
 use trine_transport::prng::Prng;
 
@@ -20,8 +21,8 @@ pub(super) fn of_group(seed: u64, endpoint: u64) -> Keys {
         stage: Stage::Require,
         ring: Arc::new(OneKey),
         own: Some(OwnKey {
-            id: KeyId::new(b"simulated").expect("a short name"),
-            psk: psk(),
+            id: member().0,
+            psk: member().1,
         }),
         entropy: Arc::new(move || {
             let mut bytes = [0; 32];
@@ -31,14 +32,23 @@ pub(super) fn of_group(seed: u64, endpoint: u64) -> Keys {
     }
 }
 
-fn psk() -> Psk {
-    Psk::new([7; 32])
+/// The key of the group's members. Clients have it, too: what users may do has tests of its own.
+fn member() -> (KeyId, Psk) {
+    let cluster = ClusterKey::new(GroupId([1; 8]), [2; 32], [3; 32]);
+    let (id, psk) = cluster.member();
+    let id = KeyId::new(&id.encode()).expect("a short name");
+    (id, Psk::new(*psk.bytes()))
 }
 
 struct OneKey;
 
 impl KeyRing for OneKey {
-    fn find(&self, _: &KeyId) -> Option<Psk> {
-        Some(psk())
+    fn find(&self, key: &KeyId) -> Option<Psk> {
+        let (id, psk) = member();
+        (id == *key).then_some(psk)
+    }
+
+    fn goes_first(&self, _: &KeyId) -> bool {
+        true
     }
 }
