@@ -14,9 +14,15 @@ use crate::client_sessions::ClientSessions;
 /// Sessions that are over are looked for at most this often. A registration that is younger may still be on its way.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(2_000);
 
+/// A holder that has its share may register one more client in so long. Its idle clients may never come back, so the
+/// others must not wait for them.
+const BEYOND_SHARE_EVERY: Duration = Duration::from_micros(62_500);
+
 /// The registrations of each holder that has a share of its own: the numbers that its clients drew, and when.
 pub(super) struct Registrars {
     by_holder: BTreeMap<Holder, BTreeMap<u64, Instant>>,
+    /// When a holder with its share last registered one more.
+    beyond_at: BTreeMap<Holder, Instant>,
     /// The total over all holders, with those that are over and were not looked for.
     total: usize,
     looked_at: Instant,
@@ -26,6 +32,7 @@ impl Registrars {
     pub(super) const fn new() -> Self {
         Self {
             by_holder: BTreeMap::new(),
+            beyond_at: BTreeMap::new(),
             total: 0,
             looked_at: Instant::ZERO,
         }
@@ -65,7 +72,11 @@ impl Registrars {
             self.forget_ended(now, sessions);
         }
         if has_too_many && is_too_much(self) {
-            return false;
+            let last = *self.beyond_at.entry(holder).or_insert(now);
+            if now.saturating_since(last) < BEYOND_SHARE_EVERY {
+                return false;
+            }
+            self.beyond_at.insert(holder, now);
         }
         self.by_holder
             .entry(holder)
@@ -77,6 +88,8 @@ impl Registrars {
 
     fn forget_ended(&mut self, now: Instant, sessions: &ClientSessions) {
         (self.looked_at, self.total) = (now, 0);
+        self.beyond_at
+            .retain(|holder, _| self.by_holder.contains_key(holder));
         self.by_holder.retain(|_, numbers| {
             numbers.retain(|number, since| {
                 sessions.is_open(*number) || now.saturating_since(*since) < LOOK_AGAIN_AFTER
@@ -150,7 +163,9 @@ mod tests {
         }
         // Nothing tells these apart.
         assert!(world.asks(1, Holder::Shared));
-        assert!(!world.asks(60, STRANGER));
+        // Its idle clients never come back, and it still gets ahead.
+        assert!(world.asks(60, STRANGER), "one more");
+        assert!(!world.asks(60, STRANGER), "and no other soon");
     }
 
     #[test]
@@ -175,6 +190,7 @@ mod tests {
         for number in 1..=45 {
             world.sessions.close(Position::new(number, 0).as_u64());
         }
+        assert!(world.asks(11, STRANGER), "one more");
         assert!(!world.asks(11, STRANGER), "it was looked at just now");
         assert!(world.asks(13, STRANGER));
     }
