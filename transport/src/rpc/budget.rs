@@ -6,11 +6,15 @@
 //! the request that waited first gets a reserve of one largest message. So a half in which all go on slowly still lets
 //! one message after the other through.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use super::sorted::SortedVec;
 use crate::config::{BUDGET_FREE_OF_SHARES, SHARE_OF_ADDRESS, SHARE_OF_IDENTITY, WAITING_FOR_ROOM};
 use crate::session::Holder;
 use crate::time::{Duration, Instant};
+
+/// Accounts without a message that are kept, at most.
+const EMPTY_ACCOUNTS_KEPT: usize = 64;
 
 /// Where memory is held: a slot of a session's server end.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -65,7 +69,7 @@ pub(crate) struct Budget {
 struct Held {
     bytes: usize,
     /// Oldest first.
-    pieces: BTreeSet<(Instant, Place)>,
+    pieces: SortedVec<(Instant, Place)>,
 }
 
 /// The half of a class of holders.
@@ -73,7 +77,7 @@ struct Held {
 struct Half {
     bytes: usize,
     /// Its holders by what they have.
-    by_bytes: BTreeSet<(usize, Holder)>,
+    by_bytes: SortedVec<(usize, Holder)>,
     /// The message that uses the reserve.
     reserve: Option<(Place, usize)>,
     /// The message that has waited longest for room, and when it last asked.
@@ -201,7 +205,8 @@ impl Budget {
         let was_counted = held.pieces.remove(&(since, place));
         debug_assert!(was_counted, "{piece:?} was never counted");
         let (after, is_empty) = (held.bytes, held.pieces.is_empty());
-        if is_empty {
+        // The memory of a few accounts stays: messages come and go, and allocate nothing.
+        if is_empty && self.held.len() > EMPTY_ACCOUNTS_KEPT {
             self.held.remove(&holder);
         }
         let half = self.half_mut(holder);
@@ -219,7 +224,7 @@ impl Budget {
         if matches!(holder, Holder::Privileged | Holder::Shared) {
             return None;
         }
-        let mut greediest = self.half(holder).by_bytes.iter().rev();
+        let mut greediest = self.half(holder).by_bytes.as_slice().iter().rev();
         let (most, of) = greediest.find(|(_, of)| *of != Holder::Shared)?;
         (*most > self.held_by(holder) + bytes).then(|| self.oldest_of(*of))?
     }
@@ -231,12 +236,16 @@ impl Budget {
             return self.oldest_of(holder);
         }
         let half = self.half(holder);
-        let (_, greediest) = half.by_bytes.last().filter(|_| half.bytes > self.limit)?;
+        let (_, greediest) = half
+            .by_bytes
+            .as_slice()
+            .last()
+            .filter(|_| half.bytes > self.limit)?;
         self.oldest_of(*greediest)
     }
 
     fn oldest_of(&self, holder: Holder) -> Option<Place> {
-        let oldest = self.held.get(&holder)?.pieces.first();
+        let oldest = self.held.get(&holder)?.pieces.as_slice().first();
         oldest.map(|(_, place)| *place)
     }
 
@@ -262,18 +271,18 @@ impl Budget {
             let held: Vec<_> = self
                 .held
                 .iter()
-                .filter(|(holder, _)| of_half(holder))
+                .filter(|(holder, held)| of_half(holder) && !held.pieces.is_empty())
                 .collect();
             assert_eq!(
                 half.bytes,
                 held.iter().map(|(_, held)| held.bytes).sum::<usize>()
             );
-            let by_bytes: BTreeSet<_> = held
+            let mut by_bytes: Vec<_> = held
                 .iter()
                 .map(|(holder, held)| (held.bytes, **holder))
                 .collect();
-            assert_eq!(half.by_bytes, by_bytes);
-            assert!(held.iter().all(|(_, held)| !held.pieces.is_empty()));
+            by_bytes.sort();
+            assert_eq!(half.by_bytes.as_slice(), by_bytes);
         }
     }
 }

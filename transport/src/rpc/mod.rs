@@ -12,6 +12,7 @@ mod fast_path;
 mod memory;
 mod packet;
 mod server;
+mod sorted;
 
 pub(crate) use budget::Place;
 #[cfg(test)]
