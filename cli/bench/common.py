@@ -10,6 +10,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 WORKSPACE = pathlib.Path(__file__).resolve().parents[2]
@@ -53,6 +54,19 @@ for number in (signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, lambda number, _: sys.exit(128 + number))
 
 
+def redis_server(port):
+    """An unreplicated redis-server that keeps nothing on disk."""
+    command = ["redis-server", "--port", str(port), "--save", "", "--appendonly", "no", "--bind", "127.0.0.1"]
+    return start(command, cwd=tempfile.gettempdir())
+
+
+def redis_benchmark_rate(port, test, pipeline, requests, further=()):
+    """Requests a second that redis-benchmark reports, with 50 clients."""
+    command = ["redis-benchmark", "-p", str(port), "-t", test, "-c", "50", "-P", str(pipeline), "-n", str(requests)]
+    done = subprocess.run([*command, *further, "--csv"], check=True, capture_output=True, timeout=300)
+    return float(done.stdout.decode().strip().splitlines()[-1].split(",")[1].strip('"'))
+
+
 def free_ports(count, kind=socket.SOCK_DGRAM):
     sockets = [socket.socket(socket.AF_INET, kind) for _ in range(count)]
     for s in sockets:
@@ -63,10 +77,13 @@ def free_ports(count, kind=socket.SOCK_DGRAM):
     return ports
 
 
+def environment_without_settings():
+    return {k: v for k, v in os.environ.items() if not k.startswith("TRINE_")}
+
+
 def trine(arguments, peers, timeout=60):
     """Runs a command; (status, standard output, standard error)."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("TRINE_")}
-    environment["TRINE_PEERS"] = peers
+    environment = {**environment_without_settings(), "TRINE_PEERS": peers}
     done = subprocess.run([str(TRINE), *arguments], env=environment, capture_output=True, timeout=timeout)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
@@ -74,7 +91,9 @@ def trine(arguments, peers, timeout=60):
 class Group:
     """Three replicas as processes of this script's, ended with it."""
 
-    def __init__(self, serve_args=(), count=3):
+    def __init__(self, serve_args=(), count=3, key=None):
+        """With `key`, the path of a cluster key file, all packets are sealed."""
+        self.key_args = ["--key", key] if key else []
         self.ports = free_ports(count)
         self.peers = ",".join(f"127.0.0.1:{port}" for port in self.ports)
         self.serve_args = list(serve_args)
@@ -85,11 +104,11 @@ class Group:
 
     def start(self, node_id, bootstrap=False, peers=None):
         arguments = [str(TRINE), "serve", "--id", str(node_id), "--peers", peers or self.peers]
+        arguments += self.key_args
         arguments += [a.replace("{node_id}", str(node_id)) for a in self.serve_args]
         if bootstrap:
             arguments.append("--bootstrap")
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("TRINE_")}
-        self.processes[node_id] = start(arguments, env=environment)
+        self.processes[node_id] = start(arguments, env=environment_without_settings())
 
     def kill(self, node_id):
         process = self.processes.pop(node_id)
@@ -101,7 +120,7 @@ class Group:
 
     def status(self):
         """The leader's node id and its status, or (None, None)."""
-        code, out, _ = trine(["status", "--json", "--timeout", "1s"], self.peers)
+        code, out, _ = trine([*self.key_args, "status", "--json", "--timeout", "1s"], self.peers)
         replicas = json.loads(out).get("replicas", []) if out else []
         found = [r["status"]["replica"] for r in replicas if r.get("status")]
         leaders = [s for s in found if s["role"] == "leader"]
@@ -170,6 +189,15 @@ class Report:
         goal_text = "" if goal is None else " ".join(f"{k.replace('_', ' ')} {v}" for k, v in goal.items())
         met_text = {None: "", True: "met", False: "MISSED"}[met]
         print(f"{name:<36} {value:>14,.1f} {unit:<8} {ratio_text:<32} {goal_text:<14} {met_text}", flush=True)
+
+    def pairs(self, name, unit, ours, peer, theirs, runs):
+        """Our figure and the peer's in turn, so that a machine whose speed drifts does both alike. The row has the medians
+        of each and of the ratios of neighbours."""
+        pairs = [(ours(), theirs()) for _ in range(runs)]
+        ratios = [own / other for own, other in pairs]
+        other = median(p[1] for p in pairs)
+        self.add(name, median(p[0] for p in pairs), unit, f"{peer} ({other:,.0f})", median(ratios))
+        print(f"{'':<36} ratios of {runs} pairs: {min(ratios):.2f} to {max(ratios):.2f}", flush=True)
 
     def write(self):
         path = WORKSPACE / "target/bench" / f"{self.name}.json"

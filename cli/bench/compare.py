@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Three replicas of trine as separate processes on loopback, beside what else there is on this machine:
 
-    cargo build --release -p trine && cli/bench/compare.py [--for 5s] [--only etcd|redis|loop]
+    cargo build --release -p trine && cli/bench/compare.py [--for 5s] [--only etcd|redis|loop|sealed]
 
 Debian packages of the peers, of which nothing is installed by this script: etcd-server etcd-client redis-server
 redis-tools. A peer that is missing is said and left out. Prints the table and leaves target/bench/compare.json.
@@ -20,6 +20,8 @@ What is compared with what:
   clients: what they can have at best if each sync takes all that are waiting and everything else takes no time. The row
   with a goal has 64 clients, the others 256 and 1,024. Beside it three such loops at once, each with a file of its own,
   for three replicas share the disk: the mean of the three.
+- A group without a key and clients without one, against a group whose packets are sealed: the median of a write of one
+  client, and the writes a second of 64 clients. Both groups run all the time, and one of them is measured at a time.
 Each figure of ours is the median of three runs, alternating with the peer's.
 """
 
@@ -41,24 +43,32 @@ from common import TRINE, Group, Report, fail, free_ports, median, missing, requ
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--for", dest="duration", default="5s", metavar="TIME", help="length of one run")
 parser.add_argument("--runs", type=int, default=3)
-parser.add_argument("--only", choices=["etcd", "redis", "loop"])
+parser.add_argument("--only", choices=["etcd", "redis", "loop", "sealed"])
 parser.add_argument("--disk", default="target", help="a directory on the disk that is to be measured")
 arguments = parser.parse_args()
 SPAN = seconds(arguments.duration)
 KEYS, VALUE_BYTES, ENTRY_BYTES = 1_000_000, 64, 16 + 64 + 32
 
 
-def trine_rate(group, clients, reads):
+def trine_rate(group, clients, reads, key=None):
+    return trine_bench(group, clients, reads, key)["operations_per_second"]
+
+
+def trine_bench(group, clients, reads, key=None):
     command = [str(TRINE), "bench", "--clients", str(clients), "--read-ratio", "100%" if reads else "0%", "--json"]
     command += ["--keys", str(KEYS if not reads else 100_000), "--value-size", str(VALUE_BYTES)]
-    return bench_rate(command + ["--peers", group.peers])
+    return bench(command + ["--peers", group.peers, *key_option(key)])
 
 
-def bench_rate(command):
+def key_option(key):
+    return ["--key", key] if key else []
+
+
+def bench(command):
     done = subprocess.run([*command, "--for", f"{SPAN}s", "--warmup", "1s", "--timeout", "30s"], capture_output=True)
     if done.returncode:
         fail(f"trine bench: {done.stderr.decode()}")
-    return float(json.loads(done.stdout)["operations_per_second"])
+    return json.loads(done.stdout)
 
 
 class Etcd:
@@ -167,7 +177,8 @@ def gateway_rate(leader, reads):
 def grpc_rate(leader, reads):
     """The keys are loaded before; fewer than for writes, because loading them takes longer than the run."""
     command = [str(TRINE), "bench", "--target", f"etcd://127.0.0.1:{leader}", "--clients", "64", "--json"]
-    return bench_rate(command + ["--read-ratio", "100%" if reads else "0%", "--keys", "10000", "--value-size", str(VALUE_BYTES)])
+    options = ["--read-ratio", "100%" if reads else "0%", "--keys", "10000", "--value-size", str(VALUE_BYTES)]
+    return bench(command + options)["operations_per_second"]
 
 
 def etcd_rate(etcd, reads):
@@ -216,21 +227,12 @@ def loop_rate(directory, entries, loops=1):
 
 
 def redis_rate(port, pipeline):
-    command = ["redis-benchmark", "-p", str(port), "-t", "set", "-c", "50", "-P", str(pipeline), "-d", str(VALUE_BYTES)]
-    command += ["-r", str(KEYS), "-n", str(200_000 if pipeline == 1 else 1_000_000), "--csv"]
-    done = subprocess.run(command, capture_output=True, timeout=300)
-    return float(done.stdout.decode().strip().splitlines()[-1].split(",")[1].strip('"'))
+    requests = 200_000 if pipeline == 1 else 1_000_000
+    return redis_benchmark_rate(port, "set", pipeline, requests, ["-d", str(VALUE_BYTES), "-r", str(KEYS)])
 
 
-def alternate(ours, theirs):
-    """Medians of ours, of theirs, and of the ratios of neighbours."""
-    pairs = [(ours(), theirs()) for _ in range(arguments.runs)]
-    return median(p[0] for p in pairs), median(p[1] for p in pairs), median(p[0] / p[1] for p in pairs)
-
-
-def row(report, name, ours, peer, theirs):
-    value, other, ratio = alternate(ours, theirs)
-    report.add(name, value, "ops/s", f"{peer} ({other:,.0f})", ratio)
+def row(report, name, ours, peer, theirs, unit="ops/s"):
+    report.pairs(name, unit, ours, peer, theirs, arguments.runs)
 
 
 def against_etcd(report):
@@ -279,8 +281,7 @@ def against_redis(report):
     if lacking := missing({"redis-server": "redis-server", "redis-benchmark": "redis-tools"}):
         return print(f"redis is left out: apt-get install {' '.join(lacking)}")
     port = free_ports(1, socket.SOCK_STREAM)[0]
-    command = ["redis-server", "--port", str(port), "--save", "", "--appendonly", "no", "--bind", "127.0.0.1"]
-    redis = start(command, cwd=tempfile.gettempdir())
+    redis = redis_server(port)
     try:
         with Group() as group:
             row(report, "put_rate_50_clients_vs_redis", lambda: trine_rate(group, 50, False), "redis SET -c 50",
@@ -292,11 +293,23 @@ def against_redis(report):
         redis.wait()
 
 
+def sealed_against_unsealed(report):
+    with tempfile.TemporaryDirectory(prefix="trine-key-") as directory:
+        key = f"{directory}/group.key"
+        subprocess.run([str(TRINE), "key", "new", "--out", key], check=True, capture_output=True)
+        with Group() as plain, Group(key=key) as sealed:
+            medians = lambda group, key=None: trine_bench(group, 1, False, key)["write"]["p50_ns"] / 1_000
+            row(report, "put_median_sealed_vs_unsealed", lambda: medians(sealed, key), "unsealed", lambda: medians(plain), "us")
+            rates = lambda group, key=None: trine_rate(group, 64, False, key)
+            row(report, "put_rate_sealed_vs_unsealed", lambda: rates(sealed, key), "unsealed", lambda: rates(plain))
+
+
 def main():
     require_trine()
     os.makedirs(arguments.disk, exist_ok=True)
     report = Report("compare")
-    for name, part in (("redis", against_redis), ("loop", against_loop), ("etcd", against_etcd)):
+    parts = {"redis": against_redis, "loop": against_loop, "etcd": against_etcd, "sealed": sealed_against_unsealed}
+    for name, part in parts.items():
         if arguments.only in (None, name):
             part(report)
     if not report.write():
