@@ -5,10 +5,15 @@
 //! trine-cluster-key = 1
 //! group = 16 digits
 //! member-root = 64 digits
-//! accepted-member-root = 64 digits       only while the member root is changed
+//! next-member-root = 64 digits           only between the first and the second step of a change of the member root
+//! last-member-root = 64 digits           only between the second and the third step
 //! user-root = 64 digits
 //! check = 16 digits                      of all lines before it that are no comment
 //! ```
+
+mod rotation;
+
+pub use self::rotation::{NotNext, OutOfOrder, Rotation};
 
 use std::fmt::Write as _;
 
@@ -30,7 +35,8 @@ const COMMENT: &str = "\
 const VERSION: &str = "trine-cluster-key";
 const GROUP: &str = "group";
 const MEMBER: &str = "member-root";
-const ACCEPTED: &str = "accepted-member-root";
+const NEXT: &str = "next-member-root";
+const LAST: &str = "last-member-root";
 const USER: &str = "user-root";
 const CHECK: &str = "check";
 const CHECK_BYTES: usize = 8;
@@ -40,9 +46,28 @@ const CHECK_BYTES: usize = 8;
 pub struct ClusterKey {
     group: GroupId,
     member: Secret,
-    /// A second root that members may come with: the next one, or the last.
-    accepted: Option<Secret>,
+    second: Second,
     user: Secret,
+}
+
+/// Another root that members may come with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Second {
+    #[default]
+    None,
+    /// The one that will be used.
+    Next(Secret),
+    /// The one that was used.
+    Last(Secret),
+}
+
+impl Second {
+    fn root(&self) -> Option<&Secret> {
+        match self {
+            Self::None => None,
+            Self::Next(root) | Self::Last(root) => Some(root),
+        }
+    }
 }
 
 /// Why a text is no cluster key file. No variant shows a part of a value.
@@ -93,6 +118,14 @@ pub enum ClusterKeyError {
         /// The name.
         name: &'static str,
     },
+    /// Roots of two steps of a change.
+    #[error(
+        "line {line}: `{NEXT}` and `{LAST}` exclude each other: lines of two files were mixed, copy the file again"
+    )]
+    TwoSteps {
+        /// From 1.
+        line: usize,
+    },
     /// Not as many digits as the value has.
     #[error(
         "line {line}: `{name}` has {digits} digits 0-9 a-f; was the file cut off or changed? Copy it again"
@@ -136,7 +169,7 @@ impl ClusterKey {
         Self {
             group,
             member: Secret::new(member_root),
-            accepted: None,
+            second: Second::None,
             user: Secret::new(user_root),
         }
     }
@@ -165,28 +198,6 @@ impl ClusterKey {
         }
     }
 
-    /// The first step of a change of the member root: the new one is accepted beside the old one.
-    #[must_use]
-    pub fn accepting(mut self, new_member_root: [u8; KEY_BYTES]) -> Self {
-        self.accepted = Some(Secret::new(new_member_root));
-        self
-    }
-
-    /// The second step: the new root is used, and the old one still accepted. `None` if there is no second root.
-    #[must_use]
-    pub fn switched(mut self) -> Option<Self> {
-        let new = self.accepted.take()?;
-        self.accepted = Some(std::mem::replace(&mut self.member, new));
-        Some(self)
-    }
-
-    /// The last step: only the root in use is left.
-    #[must_use]
-    pub fn settled(mut self) -> Self {
-        self.accepted = None;
-        self
-    }
-
     /// Key id and key of a member that comes with the root in use.
     #[must_use]
     pub fn member(&self) -> (KeyId, Psk) {
@@ -196,7 +207,7 @@ impl ClusterKey {
     /// The same of the second root, while the member root is changed.
     #[must_use]
     pub fn accepted_member(&self) -> Option<(KeyId, Psk)> {
-        self.accepted.as_ref().map(|root| self.member_of(root))
+        self.second.root().map(|root| self.member_of(root))
     }
 
     fn member_of(&self, root: &Secret) -> (KeyId, Psk) {
@@ -244,14 +255,15 @@ impl ClusterKey {
         let mut lines = Zeroizing::new(String::with_capacity(512));
         lines.push_str(VERSION);
         lines.push_str(" = 1\n");
-        let accepted = self
-            .accepted
-            .as_ref()
-            .map(|root| (ACCEPTED, &root.bytes()[..]));
+        let second = match &self.second {
+            Second::None => None,
+            Second::Next(root) => Some((NEXT, &root.bytes()[..])),
+            Second::Last(root) => Some((LAST, &root.bytes()[..])),
+        };
         let values = [
             Some((GROUP, &self.group.0[..])),
             Some((MEMBER, &self.member.bytes()[..])),
-            accepted,
+            second,
             Some((USER, &self.user.bytes()[..])),
         ];
         for (name, bytes) in values.into_iter().flatten() {
@@ -288,7 +300,7 @@ struct Values {
     version: Option<()>,
     group: Option<[u8; GROUP_ID_BYTES]>,
     member: Option<Secret>,
-    accepted: Option<Secret>,
+    second: Option<Second>,
     user: Option<Secret>,
     check: Option<([u8; CHECK_BYTES], usize)>,
 }
@@ -313,12 +325,8 @@ impl Values {
             VERSION => Err(ClusterKeyError::UnknownVersion { line }),
             GROUP => once(&mut self.group, digits(value, line, GROUP)?, line, GROUP),
             MEMBER => once(&mut self.member, secret(value, line, MEMBER)?, line, MEMBER),
-            ACCEPTED => once(
-                &mut self.accepted,
-                secret(value, line, ACCEPTED)?,
-                line,
-                ACCEPTED,
-            ),
+            NEXT => self.take_second(Second::Next(secret(value, line, NEXT)?), line, NEXT),
+            LAST => self.take_second(Second::Last(secret(value, line, LAST)?), line, LAST),
             USER => once(&mut self.user, secret(value, line, USER)?, line, USER),
             CHECK => once(
                 &mut self.check,
@@ -330,13 +338,27 @@ impl Values {
         }
     }
 
+    fn take_second(
+        &mut self,
+        second: Second,
+        line: usize,
+        name: &'static str,
+    ) -> Result<(), ClusterKeyError> {
+        match (&self.second, &second) {
+            (Some(Second::Next(_)), Second::Last(_)) | (Some(Second::Last(_)), Second::Next(_)) => {
+                Err(ClusterKeyError::TwoSteps { line })
+            }
+            _ => once(&mut self.second, second, line, name),
+        }
+    }
+
     fn finish(self, line: usize) -> Result<ClusterKey, ClusterKeyError> {
         let missing = |name| ClusterKeyError::Missing { line, name };
         self.version.ok_or(ClusterKeyError::Empty)?;
         let key = ClusterKey {
             group: GroupId(self.group.ok_or(missing(GROUP))?),
             member: self.member.ok_or(missing(MEMBER))?,
-            accepted: self.accepted,
+            second: self.second.unwrap_or_default(),
             user: self.user.ok_or(missing(USER))?,
         };
         let (sum, line) = self.check.ok_or(missing(CHECK))?;

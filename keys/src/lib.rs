@@ -29,7 +29,7 @@ mod role;
 mod secret;
 mod user;
 
-pub use cluster::{ClusterKey, ClusterKeyError};
+pub use cluster::{ClusterKey, ClusterKeyError, NotNext, OutOfOrder, Rotation};
 pub use credential::Credential;
 pub use draw::DrawError;
 pub use file::{Existing, FileError};

@@ -145,8 +145,10 @@ mod tests {
 
     #[test]
     fn while_the_member_root_changes_both_are_found() {
-        let (old, both) = (cluster(1), cluster(1).accepting([50; 32]));
-        let new = both.clone().switched().expect("a second root").settled();
+        let old = cluster(1);
+        let both = cluster(1).accepting([50; 32]).expect("settled");
+        let new = both.clone().switched().and_then(ClusterKey::settled);
+        let new = new.expect("both steps");
         let ring = KeyRing::new([both]);
         for side in [&old, &new] {
             assert!(psk_of(&ring, &Presented::member(side)).is_some());

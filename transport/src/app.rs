@@ -7,7 +7,7 @@ use crate::endpoint::Endpoint;
 pub use crate::exchange::{
     Completion, Refused, RefusedReason, Reply, Request, RequestId, ResponseHandle, RpcError, Stale,
 };
-use crate::keys::KeyId;
+use crate::keys::{KeyId, Keys};
 use crate::session::{ConnectParams, ConnectRefused, Event, Holder, PeerInfo, SessionId};
 use crate::stats::{EndpointStats, SessionStats};
 use crate::time::{Duration, Instant};
@@ -142,6 +142,21 @@ impl<'a, R: Route> Cx<'a, R> {
     /// See [`Endpoint::end_sessions_of`].
     pub fn end_sessions_of(&mut self, is_over: impl Fn(&KeyId) -> bool) -> usize {
         self.endpoint.end_sessions_of(self.now, is_over)
+    }
+
+    /// See [`Endpoint::change_keys`].
+    pub fn change_keys(&mut self, keys: Keys) -> usize {
+        self.endpoint.change_keys(self.now, keys)
+    }
+
+    /// See [`Endpoint::end_unsealed`].
+    pub fn end_unsealed(&mut self, are_meant: impl Fn(&R) -> bool) -> usize {
+        self.endpoint.end_unsealed(self.now, are_meant)
+    }
+
+    /// See [`Endpoint::unsealed_callers`].
+    pub fn unsealed_callers(&self) -> impl Iterator<Item = (SessionId, R)> + '_ {
+        self.endpoint.unsealed_callers()
     }
 
     /// See [`Endpoint::key`].

@@ -52,6 +52,10 @@ pub const PROOFS_AT_ONCE: u64 = 64;
 pub const SEALED_PACKETS_MAX: u64 = trine_seal::PACKETS_MAX;
 /// A client ends a sealed session after so long, and connects again.
 pub const SEALED_SESSION_MAX: Duration = Duration::from_secs(24 * 3600);
+/// A server waits so much longer: a client that ends its session itself connects again without losing a request.
+pub const SEALED_SESSION_GRACE: Duration = Duration::from_secs(3600);
+/// A server lets a client seal so many more packets, for the same reason.
+pub const SEALED_PACKETS_GRACE: u64 = 1 << 32;
 
 /// Up to so many sessions stay in a processor's own cache; of more, those that a datagram names are
 /// fetched ahead.

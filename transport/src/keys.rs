@@ -113,6 +113,14 @@ pub struct Keys {
     pub entropy: Entropy,
 }
 
+impl Keys {
+    /// The key of this name: a caller's, or this endpoint's own.
+    pub(crate) fn find(&self, key: &KeyId) -> Option<Psk> {
+        let own = self.own.as_ref().filter(|own| own.id == *key);
+        own.map_or_else(|| self.ring.find(key), |own| Some(own.psk.clone()))
+    }
+}
+
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let own = self.own.as_ref().map(|own| own.id);

@@ -116,19 +116,23 @@ fn every_mistake_is_named_with_its_line() {
     );
 }
 
+/// A file and its three steps.
+fn steps() -> [ClusterKey; 4] {
+    let first = key().accepting([3; 32]).expect("settled");
+    let second = first.clone().switched().expect("begun");
+    let last = second.clone().settled().expect("switched");
+    [key(), first, second, last]
+}
+
 #[test]
 fn the_member_root_changes_in_three_steps() {
-    let before = key();
-    let first = before.clone().accepting([3; 32]);
+    let [before, first, second, last] = steps();
     assert_eq!(first.member(), before.member());
     let new = first.accepted_member().expect("a second root");
     assert_ne!(new.0, before.member().0);
-    let second = first.clone().switched().expect("a second root");
     assert_eq!(second.member(), new);
     assert_eq!(second.accepted_member(), Some(before.member()));
-    let last = second.clone().settled();
     assert_eq!((last.member(), last.accepted_member()), (new, None));
-    assert_eq!(last.switched(), None);
     for step in [first, second] {
         assert_eq!(
             step.admin(),
@@ -137,6 +141,54 @@ fn the_member_root_changes_in_three_steps() {
         );
         assert_eq!(ClusterKey::parse(&step.to_text()), Ok(step));
     }
+}
+
+#[test]
+fn a_step_out_of_order_is_refused_and_says_what_comes_next() {
+    let [before, first, second, _] = steps();
+    let said = |result: Result<ClusterKey, OutOfOrder>| result.expect_err("refused").to_string();
+    for step in [&first, &second] {
+        assert!(step.clone().accepting([4; 32]).is_err());
+    }
+    assert!(said(first.clone().settled()).contains("--switch` comes next"));
+    assert!(said(second.clone().switched()).contains("--finish` comes next"));
+    assert!(said(second.accepting([4; 32])).contains("--finish` comes next"));
+    assert!(said(before.clone().switched()).contains("--begin` comes first"));
+    assert!(said(before.settled()).contains("--begin` comes first"));
+}
+
+/// A server takes the neighbouring steps, in either direction, and none further away: its peers could not connect.
+#[test]
+fn a_server_goes_one_step_at_a_time() {
+    let steps = steps();
+    for (from, present) in steps.iter().enumerate() {
+        for (to, next) in steps.iter().enumerate() {
+            let allowed = from.abs_diff(to) <= 1;
+            assert_eq!(next.follows(present).is_ok(), allowed, "{from} to {to}");
+        }
+    }
+    let skipped = steps[3].follows(&steps[0]).expect_err("two steps");
+    assert!(matches!(skipped, NotNext::Skipped { .. }));
+    assert!(skipped.to_string().contains("the step between"));
+    let other_group = ClusterKey::new(GroupId([0x12; 8]), [1; 32], [2; 32]);
+    let error = other_group.follows(&key()).expect_err("another group");
+    assert!(
+        error.to_string().contains("group 1212121212121212"),
+        "{error}"
+    );
+    let other_users = ClusterKey::new(GroupId([0x11; 8]), [1; 32], [5; 32]);
+    let error = other_users.follows(&key()).expect_err("other users");
+    assert!(error.to_string().contains("all keys of users"), "{error}");
+}
+
+#[test]
+fn roots_of_two_steps_in_one_file_are_refused() {
+    let text = steps()[1].to_text();
+    let mixed = text.replace(
+        "user-root",
+        &format!("last-member-root = {}\nuser-root", "09".repeat(32)),
+    );
+    assert!(error(&mixed).starts_with("line 7: `next-member-root` and `last-member-root`"));
 }
 
 #[test]
@@ -179,7 +231,10 @@ proptest! {
     fn what_is_written_is_read(random in prop::collection::vec(any::<u8>(), 72), second in any::<Option<[u8; 32]>>()) {
         let mut key = ClusterKey::from_random(&random.try_into().expect("72"));
         if let Some(root) = second {
-            key = key.accepting(root);
+            key = key.accepting(root).expect("settled");
+            if root[0] % 2 == 0 {
+                key = key.switched().expect("begun");
+            }
         }
         prop_assert_eq!(ClusterKey::parse(&key.to_text()), Ok(key));
     }

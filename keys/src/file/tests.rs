@@ -63,7 +63,7 @@ fn nothing_is_overwritten_unless_it_is_said() {
     let directory = Directory::new("keep");
     let path = directory.path("cluster.key");
     cluster().write(&path, Existing::Keep).expect("written");
-    let other = cluster().accepting([3; 32]);
+    let other = cluster().accepting([3; 32]).expect("settled");
     let said = other
         .write(&path, Existing::Keep)
         .expect_err("there")

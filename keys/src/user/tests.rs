@@ -55,8 +55,8 @@ fn every_user_generation_and_group_has_another_key() {
     }
     let new_members = cluster()
         .accepting([9; 32])
-        .switched()
-        .expect("a second root");
+        .and_then(ClusterKey::switched)
+        .expect("settled");
     assert_eq!(
         of(&new_members, "alice", 2).psk(),
         one,

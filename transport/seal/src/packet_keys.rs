@@ -140,6 +140,19 @@ impl Opener {
         self.failures
     }
 
+    /// The highest counter that was opened.
+    #[must_use]
+    pub fn highest(&self) -> u64 {
+        self.window.highest()
+    }
+
+    /// For tests: as many packets were opened as a session may seal.
+    #[doc(hidden)]
+    pub fn wear(&mut self) {
+        self.window.note(2 * PACKETS_MAX);
+        self.chain.epoch = epoch_of(2 * PACKETS_MAX);
+    }
+
     /// For tests: goes on as if the packets before this counter had come.
     #[cfg(test)]
     fn skip_to(&mut self, counter: u64) {

@@ -3,6 +3,7 @@
 use super::Endpoint;
 use crate::backend::Route;
 use crate::session::{Role, SessionId};
+use crate::time::Instant;
 
 impl<R: Route> Endpoint<R> {
     /// Credits in use are the sum over slots of packets sent less packets answered. The memory of arriving requests and of
@@ -44,6 +45,18 @@ impl<R: Route> Endpoint<R> {
         let sealed = self.sessions.entry(session.index).sealed();
         let sealer = &mut sealed.expect("a sealed session").sealer;
         sealer.wear();
+    }
+
+    /// A session has opened more packets than its peer should have sealed.
+    pub(crate) fn wear_keys_of_peer(&mut self, session: SessionId) {
+        let sealed = self.sessions.entry(session.index).sealed();
+        sealed.expect("a sealed session").opener.wear();
+    }
+
+    /// As if the handshake had been at this moment.
+    pub(crate) fn renew_keys(&mut self, session: SessionId, now: Instant) {
+        let sealed = self.sessions.entry(session.index).sealed();
+        sealed.expect("a sealed session").since = now;
     }
 
     /// The first slot of the first session, in words.

@@ -3,7 +3,7 @@
 use super::Endpoint;
 use crate::app::App;
 use crate::backend::{Route, RxPacket, TxBatch};
-use crate::keys::{KeyId, Keys};
+use crate::keys::{KeyId, Keys, Stage};
 use crate::session::{Output, SessionId, Sessions};
 use crate::time::{Clock, Instant};
 use crate::wire::{
@@ -16,6 +16,42 @@ impl<R: Route> Endpoint<R> {
     /// sessions; those that are established stay.
     pub fn set_keys(&mut self, keys: Keys) {
         self.sessions.set_keys(keys);
+    }
+
+    /// Changes the keys while sessions stand. Sessions that the new keys would not allow end: those of a key that is not
+    /// known any more, and those without a seal where keys are required now. Returns how many these are.
+    pub fn change_keys(&mut self, now: Instant, keys: Keys) -> usize {
+        let is_over = |key: &KeyId| keys.find(key).is_none();
+        self.sessions.set_keys(keys.clone());
+        // They would stand with what was asked for.
+        for session in self.sessions.asked_with(is_over) {
+            self.disconnect(now, session);
+        }
+        let of_keys = self.end_sessions_of(now, is_over);
+        let unsealed = match keys.stage {
+            Stage::Accept => 0,
+            Stage::Require => self.end_unsealed(now, |_| true),
+        };
+        of_keys + unsealed
+    }
+
+    /// Ends the established sessions without a seal whose peers `are_meant`. Returns how many these are.
+    pub fn end_unsealed(&mut self, now: Instant, are_meant: impl Fn(&R) -> bool) -> usize {
+        let sessions = self.sessions.unsealed();
+        let over: Vec<SessionId> = sessions
+            .filter(|(_, route)| are_meant(route))
+            .map(|(session, _)| session)
+            .collect();
+        for session in &over {
+            self.disconnect(now, *session);
+        }
+        over.len()
+    }
+
+    /// Established sessions without a seal that others have opened, and where these are.
+    pub fn unsealed_callers(&self) -> impl Iterator<Item = (SessionId, R)> + '_ {
+        let sessions = self.sessions.unsealed();
+        sessions.filter(|(session, _)| self.sessions.is_server_end(*session))
     }
 
     /// The key that the peer of an established session has proven to hold. `None` if the session is not sealed.

@@ -132,6 +132,7 @@ impl<R: Route> Endpoint<R> {
                 self.close(now, id, DownReason::NumbersUsedUp);
             }
             Role::Client(_) => self.scan_slots(now, id, app),
+            Role::Server(_) if is_worn => self.close(now, id, DownReason::NumbersUsedUp),
             Role::Server(server) => {
                 let (responses, stats) = (&self.responses, &mut self.counters.stats);
                 if server.scan_holds(now, &terms, &mut self.memory, responses, stats) {

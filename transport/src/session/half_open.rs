@@ -45,12 +45,6 @@ impl Trust {
             half_open: VecDeque::new(),
         }
     }
-
-    /// The key of this name: a caller's, or this endpoint's own.
-    fn find(&self, key: &KeyId) -> Option<Psk> {
-        let own = self.keys.own.as_ref().filter(|own| own.id == *key);
-        own.map_or_else(|| self.keys.ring.find(key), |own| Some(own.psk.clone()))
-    }
 }
 
 /// The time that handshakes may take: one part in ten of an event loop's.
@@ -146,7 +140,7 @@ impl<R: Route> Sessions<R> {
             out.stats.drops.handshake += 1;
             return Wanted::Done;
         };
-        let Some(psk) = trust.find(&wish.key) else {
+        let Some(psk) = trust.keys.find(&wish.key) else {
             refuse(route, connect, RefuseReason::KeyUnknown, 0, out);
             return Wanted::Done;
         };
@@ -251,19 +245,6 @@ impl<R: Route> Sessions<R> {
         }
     }
 
-    /// Ends the half-open sessions of keys that are over.
-    pub(crate) fn end_halves_of(&mut self, is_over: impl Fn(&KeyId) -> bool) {
-        let over: Vec<u16> = self
-            .table
-            .half_open_ones()
-            .filter(|(_, session)| session.key().is_some_and(|key| is_over(&key)))
-            .map(|(index, _)| index)
-            .collect();
-        for index in over {
-            self.end_half(index);
-        }
-    }
-
     /// A half-open session is over. Nobody knew of it.
     pub(super) fn end_half(&mut self, index: u16) {
         let ended = self.table[index].go(Input::Silence);
@@ -284,7 +265,7 @@ impl<R: Route> Sessions<R> {
         let is_known = self.table[index].key().is_some_and(|key| {
             self.trust
                 .as_ref()
-                .is_some_and(|trust| trust.find(&key).is_some())
+                .is_some_and(|trust| trust.keys.find(&key).is_some())
         });
         if !is_known {
             // The key went between the handshake and its proof.
@@ -346,7 +327,7 @@ impl<R: Route> Sessions<R> {
             out.stats.handshakes_deferred += 1;
             return;
         }
-        let Some(psk) = trust.find(&key) else {
+        let Some(psk) = trust.keys.find(&key) else {
             out.stats.drops.no_session += 1;
             return;
         };

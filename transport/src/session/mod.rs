@@ -5,6 +5,7 @@
 
 mod accept;
 mod api;
+mod change;
 mod connect;
 mod half_open;
 mod keepalive;
@@ -191,15 +192,6 @@ impl<R: Route> Sessions<R> {
     /// The key that the peer of an established session has proven to hold.
     pub(crate) fn key(&self, id: SessionId) -> Option<KeyId> {
         self.get(id).filter(|session| session.is_open())?.key()
-    }
-
-    /// Established sessions whose peers have proven a key that `is_over`.
-    pub(crate) fn of_keys(&self, is_over: impl Fn(&KeyId) -> bool) -> Vec<SessionId> {
-        self.table
-            .open()
-            .filter(|(_, session)| session.key().is_some_and(|key| is_over(&key)))
-            .map(|(index, session)| session.id(index))
-            .collect()
     }
 
     /// The other end of an established session.

@@ -1,7 +1,9 @@
 //! The sealing of one session: the handshake under way, then its keys.
 
 use super::ConnectError;
-use crate::config::{SEALED_PACKETS_MAX, SEALED_SESSION_MAX};
+use crate::config::{
+    SEALED_PACKETS_GRACE, SEALED_PACKETS_MAX, SEALED_SESSION_GRACE, SEALED_SESSION_MAX,
+};
 use crate::keys::{KeyId, OwnKey, Psk};
 use crate::time::Instant;
 use crate::wire::{Accept, Connect, intended_bytes};
@@ -52,6 +54,11 @@ impl Attempt {
             connect: *connect,
             obstacle: None,
         }
+    }
+
+    /// The key that it is made with.
+    pub(super) fn key_id(&self) -> KeyId {
+        self.key.id
     }
 
     /// The CONNECT that its message was made for. Nothing in it may change but the cookie.
@@ -113,7 +120,7 @@ pub(crate) struct Sealed {
     pub(crate) opener: Opener,
     pub(super) reset: ResetKey,
     pub(super) key: KeyId,
-    since: Instant,
+    pub(crate) since: Instant,
     /// When the peer was said not to know the session, since the first PING that is unanswered. A living peer answers the
     /// next one.
     pub(super) doubted_at: Option<Instant>,
@@ -133,8 +140,15 @@ impl Sealed {
 
     /// Its keys have been used for long enough: the client makes another session.
     pub(super) fn is_worn(&self, now: Instant) -> bool {
-        self.sealer.drawn() >= SEALED_PACKETS_MAX
+        self.sealer.drawn().max(self.opener.highest()) >= SEALED_PACKETS_MAX
             || now.saturating_since(self.since) >= SEALED_SESSION_MAX
+    }
+
+    /// Its client has not ended it in time, so the server does.
+    pub(super) fn is_overdue(&self, now: Instant) -> bool {
+        let packets_max = SEALED_PACKETS_MAX + SEALED_PACKETS_GRACE;
+        self.sealer.drawn().max(self.opener.highest()) >= packets_max
+            || now.saturating_since(self.since) >= SEALED_SESSION_MAX + SEALED_SESSION_GRACE
     }
 }
 

@@ -1,7 +1,7 @@
 //! A session's packets, as its seal has them.
 
 use super::seal::{Seal, Sealed, mark};
-use super::{ConnectError, Session};
+use super::{ConnectError, Role, Session};
 use crate::backend::Route;
 use crate::keys::KeyId;
 use crate::rpc::Control;
@@ -29,11 +29,20 @@ impl<R: Route> Session<R> {
         }
     }
 
-    /// Its keys have been used for so long that it must end.
+    /// Its keys have been used for so long that it must end. A server leaves the client some time to do that itself.
     pub(crate) fn has_worn_keys(&self, now: Instant) -> bool {
+        match (&self.seal, &self.role) {
+            (Seal::On(sealed), Role::Client(_)) => sealed.is_worn(now),
+            (Seal::On(sealed), Role::Server(_)) => sealed.is_overdue(now),
+            (Seal::Off | Seal::Asked(_), _) => false,
+        }
+    }
+
+    /// The key of a handshake that this end has begun and that is not over.
+    pub(super) fn asked_key(&self) -> Option<KeyId> {
         match &self.seal {
-            Seal::On(sealed) => sealed.is_worn(now),
-            Seal::Off | Seal::Asked(_) => false,
+            Seal::Asked(attempt) => Some(attempt.key_id()),
+            Seal::Off | Seal::On(_) => None,
         }
     }
 

@@ -384,20 +384,25 @@ impl<R: Route> SessionTable<R> {
         }
     }
 
-    /// Half-open sessions.
-    pub(super) fn half_open_ones(&self) -> impl Iterator<Item = (u16, &Session<R>)> {
-        let indexed = self.sessions.iter().enumerate();
-        indexed
-            .filter(|(_, session)| session.state == State::HalfOpen)
-            .map(|(index, session)| (index as u16, session))
-    }
-
     /// Established sessions.
     pub(super) fn open(&self) -> impl Iterator<Item = (u16, &Session<R>)> {
+        self.in_state(|state| state == State::Open)
+    }
+
+    /// Sessions that this end has asked for, and that do not stand yet.
+    pub(super) fn asking(&self) -> impl Iterator<Item = (u16, &Session<R>)> {
+        self.in_state(|state| matches!(state, State::Asking | State::Returning))
+    }
+
+    /// Sessions in such a state.
+    pub(super) fn in_state(
+        &self,
+        is_meant: impl Fn(State) -> bool,
+    ) -> impl Iterator<Item = (u16, &Session<R>)> {
         // The limit is at most SESSIONS_MAX, so the index has 16 bits.
         let indexed = self.sessions.iter().enumerate();
         indexed
-            .filter(|(_, session)| session.is_open())
+            .filter(move |(_, session)| is_meant(session.state))
             .map(|(index, session)| (index as u16, session))
     }
 

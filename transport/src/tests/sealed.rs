@@ -501,3 +501,154 @@ fn keys_do_not_last_for_ever() {
     let limit = Duration::from_secs(2);
     assert!(net.run_until(limit, |net| is_down(net, DownReason::NumbersUsedUp)));
 }
+
+/// A server does not wait for ever for a client to do that.
+#[test]
+fn a_server_ends_sessions_of_clients_that_do_not() {
+    let config = Config {
+        keepalive_interval: Duration::from_secs(10),
+        failure_timeout: Duration::from_secs(20),
+        ..Config::default()
+    };
+    let mut net = Net::sealed(1, 2, &config);
+    let session = net.connected(CLIENT, SERVER);
+    works(&mut net, session, 1, 32);
+    let hours = |hours: u64| Duration::from_secs(hours * 3_600);
+    net.run_for(hours(23));
+    let now = net.now;
+    net.nodes[CLIENT].endpoint.renew_keys(session, now);
+    net.run_for(hours(1));
+    works(&mut net, session, 2, 32);
+    let limit = hours(2);
+    assert!(net.run_until(limit, |net| is_down(net, DownReason::PeerDisconnected)));
+    assert!(net.nodes[SERVER].app.events.iter().any(|event| matches!(
+        event,
+        Event::Down {
+            reason: DownReason::NumbersUsedUp,
+            ..
+        }
+    )));
+
+    let mut net = self::net();
+    let session = net.connected(CLIENT, SERVER);
+    works(&mut net, session, 1, 32);
+    let at_server = accepted(&net);
+    net.nodes[SERVER].endpoint.wear_keys_of_peer(at_server);
+    let limit = Duration::from_secs(10);
+    assert!(net.run_until(limit, |net| is_down(net, DownReason::PeerDisconnected)));
+}
+
+/// The server's end of the last session.
+fn accepted(net: &Net) -> SessionId {
+    let events = net.nodes[SERVER].app.events.iter().rev();
+    let mut sessions = events.filter_map(|event| match event {
+        Event::Accepted { session, .. } => Some(*session),
+        _ => None,
+    });
+    sessions.next().expect("a session")
+}
+
+/// The keys of one step of a change: this one for own sessions, and these for callers.
+fn step(own: &OwnKey, known: &[&OwnKey]) -> Keys {
+    let known: Vec<OwnKey> = known.iter().map(|key| (*key).clone()).collect();
+    holding(Stage::Require, Some(own.clone()), &known)
+}
+
+/// First both ends accept the new key, then both use it, then the old one goes. No step disturbs a session before the
+/// last, and afterwards the old key opens none.
+#[test]
+fn a_key_is_changed_in_three_steps() {
+    let (old, new) = (key(b"old", 1), key(b"new", 2));
+    let steps = [
+        step(&old, &[&old]),
+        step(&old, &[&old, &new]),
+        step(&new, &[&old, &new]),
+    ];
+    let mut net = net_with(Some(steps[0].clone()), Some(steps[0].clone()));
+    let session = net.connected(CLIENT, SERVER);
+    for keys in &steps[1..] {
+        for node in [SERVER, CLIENT] {
+            let now = net.now;
+            let ended = net.nodes[node].endpoint.change_keys(now, keys.clone());
+            assert_eq!(ended, 0);
+            works(&mut net, session, 1, 5_000);
+            // Others connect also between the ends' steps.
+            let other = net.connected(CLIENT, SERVER);
+            works(&mut net, other, 2, 32);
+            net.nodes[CLIENT].endpoint.disconnect(net.now, other);
+        }
+    }
+    // The session of the old key stands under the last step's keys no more, whichever end comes first.
+    let last = step(&new, &[&new]);
+    let now = net.now;
+    net.nodes[SERVER].app.events.clear();
+    let ended = net.nodes[SERVER].endpoint.change_keys(now, last.clone());
+    assert_eq!(ended, 1);
+    assert!(net.run_until(Duration::from_secs(1), |net| is_down(
+        net,
+        DownReason::PeerDisconnected
+    )));
+    let session = net.connected(CLIENT, SERVER);
+    works(&mut net, session, 3, 5_000);
+    let now = net.now;
+    assert_eq!(net.nodes[CLIENT].endpoint.change_keys(now, last.clone()), 0);
+    works(&mut net, session, 4, 32);
+    assert_eq!(
+        obstacle(net_with(Some(step(&old, &[&old])), Some(last))),
+        ConnectError::Key(KeyObstacle::Unknown)
+    );
+}
+
+/// A group without keys gets them without a restart, and sessions without a seal end once keys are required.
+#[test]
+fn the_stage_changes_while_sessions_stand() {
+    let mut net = net_with(None, None);
+    let plain = net.connected(CLIENT, SERVER);
+    works(&mut net, plain, 1, 5_000);
+    let now = net.now;
+    for node in [CLIENT, SERVER] {
+        let ended = net.nodes[node]
+            .endpoint
+            .change_keys(now, one_key(Stage::Accept));
+        assert_eq!(ended, 0);
+    }
+    works(&mut net, plain, 2, 5_000);
+    let callers: Vec<u32> = net.nodes[SERVER]
+        .endpoint
+        .unsealed_callers()
+        .map(|(_, route)| route)
+        .collect();
+    assert_eq!(callers, [CLIENT as u32]);
+    assert_eq!(net.nodes[CLIENT].endpoint.unsealed_callers().count(), 0);
+    let sealed = net.connected(CLIENT, SERVER);
+    assert!(net.nodes[CLIENT].endpoint.key(sealed).is_some());
+    works(&mut net, sealed, 3, 5_000);
+    let now = net.now;
+    let ended = net.nodes[SERVER]
+        .endpoint
+        .change_keys(now, one_key(Stage::Require));
+    assert_eq!(ended, 1);
+    assert!(net.run_until(Duration::from_secs(1), |net| is_down(
+        net,
+        DownReason::PeerDisconnected
+    )));
+    works(&mut net, sealed, 4, 5_000);
+    assert_eq!(net.nodes[SERVER].endpoint.unsealed_callers().count(), 0);
+}
+
+/// A session that was asked for before the keys changed would stand with the keys from before.
+#[test]
+fn what_is_asked_for_with_the_old_keys_is_given_up() {
+    for (before, after) in [
+        (None, one_key(Stage::Accept)),
+        (Some(step(&key(b"old", 1), &[])), step(&key(b"new", 2), &[])),
+    ] {
+        let mut net = net_with(before, Some(one_key(Stage::Accept)));
+        let session = net.connect(CLIENT, SERVER);
+        let now = net.now;
+        net.nodes[CLIENT].endpoint.change_keys(now, after);
+        net.run_for(Duration::from_millis(10));
+        let is_cancelled = |event: &Event<u32>| matches!(event, Event::ConnectFailed { session: s, reason: ConnectError::Cancelled, .. } if *s == session);
+        assert!(net.nodes[CLIENT].app.events.iter().any(is_cancelled));
+    }
+}
