@@ -63,8 +63,8 @@ impl Sealer {
     }
 
     /// For tests: goes on as if so many packets had been sealed.
-    #[cfg(test)]
-    fn skip_to(&mut self, counter: u64) {
+    #[doc(hidden)]
+    pub fn skip_to(&mut self, counter: u64) {
         while self.chain.epoch < epoch_of(counter) {
             self.key = self.chain.advance();
         }
@@ -118,6 +118,8 @@ pub struct Opener {
     key: PacketKey,
     /// The epoch before, whose last packets may come late.
     previous: Option<Box<PacketKey>>,
+    /// The epoch after, once a packet has claimed to be of it. It is made once, so that forged packets cost no more.
+    next: Option<Box<(Chain, PacketKey)>>,
     window: Window,
     failures: u64,
 }
@@ -129,6 +131,7 @@ impl Opener {
             chain,
             key,
             previous: None,
+            next: None,
             window: Window::default(),
             failures: 0,
         }
@@ -153,9 +156,9 @@ impl Opener {
         self.chain.epoch = epoch_of(2 * PACKETS_MAX);
     }
 
-    /// For tests: goes on as if the packets before this counter had come.
-    #[cfg(test)]
-    fn skip_to(&mut self, counter: u64) {
+    /// For tests: goes on as if the packet with this counter had come.
+    #[doc(hidden)]
+    pub fn skip_to(&mut self, counter: u64) {
         while self.chain.epoch < epoch_of(counter) {
             self.key = self.chain.advance();
         }
@@ -210,12 +213,16 @@ impl Opener {
         if epoch != present + 1 {
             return self.judge(counter, false);
         }
-        let mut chain = self.chain.clone();
-        let next = chain.advance();
-        let is_good = next.open(counter, header, sealed, plain);
-        if is_good {
+        let next = self.next.get_or_insert_with(|| {
+            let mut chain = self.chain.clone();
+            let key = chain.advance();
+            Box::new((chain, key))
+        });
+        let is_good = next.1.open(counter, header, sealed, plain);
+        if is_good && let Some(next) = self.next.take() {
+            let (chain, key) = *next;
             self.chain = chain;
-            self.previous = Some(Box::new(std::mem::replace(&mut self.key, next)));
+            self.previous = Some(Box::new(std::mem::replace(&mut self.key, key)));
         }
         self.judge(counter, is_good)
     }

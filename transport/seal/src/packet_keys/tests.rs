@@ -113,6 +113,25 @@ fn a_forged_packet_of_the_next_epoch_does_not_change_the_epoch() {
     assert_eq!(opener.chain.epoch, 0);
 }
 
+/// Each forged packet that claimed to be of the next epoch cost a key schedule.
+#[test]
+fn the_next_epochs_key_is_made_once() {
+    let (mut sealer, mut opener) = ends();
+    let made = |opener: &Opener| opener.next.as_ref().map(|next| &raw const **next);
+    let forged = |n: u32| ((1 << EPOCH_BITS) + n, vec![n as u8; 40]);
+    assert_eq!(made(&opener), None);
+    assert_eq!(open(&mut opener, &forged(0)), Err(NotOpened::Forged));
+    let first = made(&opener);
+    assert!(first.is_some());
+    for n in 1..100 {
+        assert_eq!(open(&mut opener, &forged(n)), Err(NotOpened::Forged));
+        assert_eq!(made(&opener), first);
+    }
+    sealer.skip_to(1 << EPOCH_BITS);
+    assert!(open(&mut opener, &seal(&mut sealer, b"the epoch begins")).is_ok());
+    assert_eq!((opener.chain.epoch, made(&opener)), (1, None));
+}
+
 #[test]
 fn the_nearest_counter_has_the_bits_that_travelled() {
     assert_eq!(nearest(5, 0), Some(5));
