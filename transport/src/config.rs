@@ -36,6 +36,8 @@ pub const RTT_STAMPS: usize = 32;
 
 /// Sessions that wait for the first packet that their keys sealed; of more, the oldest is given up.
 pub const HALF_OPEN_MAX: usize = 256;
+/// Those of them that are kept for keys that go first; others never get them.
+pub const HALF_OPEN_RESERVE: usize = 64;
 /// The time that a handshake takes its server: two multiplications on a curve.
 pub const HANDSHAKE_COST: Duration = Duration::from_micros(70);
 /// Handshakes may take one part in so many of an endpoint's time.

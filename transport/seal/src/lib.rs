@@ -7,6 +7,7 @@
 //! ```
 //! Nothing here knows packets, sessions or files. Random bytes come from a [`Csprng`] that the caller seeds.
 
+mod cookie;
 mod csprng;
 mod handshake;
 mod packet_keys;
@@ -14,6 +15,7 @@ mod psk;
 mod reset;
 mod window;
 
+pub use cookie::{COOKIE_PROOF_BYTES, CookieKey};
 pub use csprng::Csprng;
 pub use handshake::{
     HandshakeFailed, Initiator, MESSAGE_OVERHEAD, PROLOGUE_BYTES_MAX, Responder, SessionKeys,

@@ -3,6 +3,7 @@
 use super::half_open::Wanted;
 use super::refuse::refuse;
 use super::seal::Seal;
+use super::table::Name;
 use super::{
     DownReason, Ended, Event, Handshake, Holder, Identity, Input, Output, Role, Session, SessionId,
     Sessions, State, Terms,
@@ -68,11 +69,15 @@ impl<R: Route> Sessions<R> {
             refuse(route, &connect, RefuseReason::Terms(term), nearest, out);
             return None;
         }
-        if let Some(index) = self.table.named(connect.nonce) {
+        let name = self.name_of(&connect);
+        if name.is_sealed && self.accept_half_again(route, &connect, out) {
+            return None;
+        }
+        if let Some(index) = self.table.named(name) {
             self.accept_again(index, route, &connect, out);
             return None;
         }
-        if self.table.has_ended(connect.nonce) {
+        if self.table.has_ended(name) {
             // A duplicate that comes after its session's end: the packets of that session would be
             // good again, and their requests would run again.
             out.stats.drops.handshake += 1;
@@ -84,6 +89,14 @@ impl<R: Route> Sessions<R> {
             return None;
         }
         Some((connect, after))
+    }
+
+    /// The name that a session has which a CONNECT asks for.
+    fn name_of(&self, connect: &Connect) -> Name {
+        Name {
+            nonce: connect.nonce,
+            is_sealed: self.has_keys() && connect.features.has(Features::SEALED),
+        }
     }
 
     fn send_cookie(&mut self, now: Instant, route: R, connect: &Connect, out: &mut Output<'_, R>) {
@@ -115,7 +128,7 @@ impl<R: Route> Sessions<R> {
         };
         let opened = self.table[id.index].go(Input::CookieReturned);
         assert!(opened, "a fresh session cannot open");
-        self.table.name(connect.nonce, id.index);
+        self.table.name(id.index);
         self.enter(id.index, holder, out);
         self.send_accept(id, out);
         ended
@@ -264,7 +277,6 @@ impl<R: Route> Sessions<R> {
         let session = &self.table[index];
         let is_same = session.route == route && session.remote == connect.client_session;
         match session.state {
-            State::HalfOpen if is_same => self.accept_half_again(index, out),
             // The client of a sealed session has its ACCEPT: it has sent a sealed packet.
             State::Open if is_same && !session.is_sealed() => {
                 self.send_accept(session.id(index), out);

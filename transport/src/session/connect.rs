@@ -81,15 +81,11 @@ impl<R: Route> Sessions<R> {
         session.handshake.sent_at = now;
         let due = session.handshake.on_sent(now, &self.settings.rto_limits);
         let cookie = session.handshake.cookie;
-        let mut body = match &session.seal {
-            Seal::Asked(attempt) => attempt.connect(cookie).write().to_vec(),
+        let body = match &session.seal {
+            Seal::Asked(attempt) if session.state == State::Returning => attempt.body(cookie),
+            Seal::Asked(attempt) => attempt.question(),
             _ => connect_of(index, session, self.identity).write().to_vec(),
         };
-        if let Seal::Asked(attempt) = &session.seal
-            && session.state == State::Returning
-        {
-            body.extend_from_slice(&attempt.wish());
-        }
         self.timers.set_if_sooner(u32::from(index), due);
         let header = Header::new(PacketType::Connect, NO_SESSION);
         out.send_bytes(session.route, &header, Seed::NONE, &body);

@@ -1,15 +1,14 @@
 //! The server's side of a sealed handshake. A session counts once a packet that its keys sealed has come: until then it
 //! is half open, and it has nothing that others could want.
 
-use std::collections::VecDeque;
-
+use super::halves::{HalfOpen, Halves};
 use super::refuse::refuse;
 use super::seal::{FIRST_PAYLOAD_BYTES, SECOND_PAYLOAD_BYTES, Sealed, Wish, prologue};
-use super::{Ended, Holder, Input, Output, SessionId, Sessions, State};
+use super::{Ended, Holder, Input, Output, Sessions, State};
 use crate::backend::Route;
 use crate::config::{
-    HALF_OPEN_MAX, HANDSHAKE_COST, HANDSHAKE_RESERVE, HANDSHAKE_SHARE, HANDSHAKE_SPAN,
-    PROOF_INTERVAL, PROOFS_AT_ONCE,
+    HANDSHAKE_COST, HANDSHAKE_RESERVE, HANDSHAKE_SHARE, HANDSHAKE_SPAN, PROOF_INTERVAL,
+    PROOFS_AT_ONCE,
 };
 use crate::keys::{KeyId, Keys, Psk, Stage};
 use crate::time::{Duration, Instant};
@@ -24,15 +23,7 @@ pub(super) struct Trust {
     pub(super) rng: Csprng,
     budget: Budget,
     proofs: Proofs,
-    /// Half-open sessions, the oldest first. Some may be over.
-    half_open: VecDeque<HalfOpen>,
-}
-
-/// A session whose client has proven nothing yet but that it knows the key's name and once held the key.
-struct HalfOpen {
-    id: SessionId,
-    /// ACCEPT as it was sent. It is repeated as it is: another one would use the handshake's keys twice.
-    accept: Vec<u8>,
+    halves: Halves,
 }
 
 impl Trust {
@@ -42,8 +33,28 @@ impl Trust {
             keys,
             budget: Budget::default(),
             proofs: Proofs::default(),
-            half_open: VecDeque::new(),
+            halves: Halves::default(),
         }
+    }
+
+    /// Reads a handshake's first message. `None` if its sender does not hold the key, did not make it for this cookie and
+    /// this server, or is this server itself.
+    fn read(
+        &mut self,
+        connect: &Connect,
+        wish: &Wish<'_>,
+        psk: &Psk,
+        own: u64,
+    ) -> Option<Responder> {
+        if !wish.returns_cookie(connect, psk) || connect.incarnation == own {
+            return None;
+        }
+        let mut payload = [0; FIRST_PAYLOAD_BYTES + MESSAGE_OVERHEAD];
+        let prologue = prologue(connect, &wish.key);
+        let read = Responder::read(psk, &prologue, &mut self.rng, wish.message, &mut payload);
+        let (responder, len) = read.ok()?;
+        let intended = intended_of(&payload[..len])?;
+        (intended == 0 || intended == own).then_some(responder)
     }
 }
 
@@ -144,25 +155,14 @@ impl<R: Route> Sessions<R> {
             refuse(route, connect, RefuseReason::KeyUnknown, 0, out);
             return Wanted::Done;
         };
-        let mut payload = [0; FIRST_PAYLOAD_BYTES + MESSAGE_OVERHEAD];
-        let prologue = prologue(connect, &wish.key);
-        let read = Responder::read(&psk, &prologue, &mut trust.rng, wish.message, &mut payload);
-        let intended = read
-            .as_ref()
-            .ok()
-            .and_then(|(_, len)| intended_of(&payload[..*len]));
         let own = self.identity.incarnation;
-        let is_meant = intended.is_some_and(|of| of == 0 || of == own);
-        let Some((responder, _)) = read.ok().filter(|_| is_meant && connect.incarnation != own)
-        else {
+        let Some(responder) = trust.read(connect, &wish, &psk, own) else {
             out.stats.drops.handshake += 1;
             refuse(route, connect, RefuseReason::KeyWrong, 0, out);
             return Wanted::Done;
         };
-        if !trust
-            .budget
-            .take(now, trust.keys.ring.goes_first(&wish.key))
-        {
+        let goes_first = trust.keys.ring.goes_first(&wish.key);
+        if !trust.budget.take(now, goes_first) {
             // The client asks again.
             out.stats.handshakes_deferred += 1;
             return Wanted::Done;
@@ -182,7 +182,8 @@ impl<R: Route> Sessions<R> {
         key: KeyId,
         out: &mut Output<'_, R>,
     ) {
-        self.forget_oldest_half();
+        let goes_first = self.goes_first(&key);
+        self.forget_oldest_half(goes_first);
         let mut terms = self.terms_for(connect);
         terms.features = terms
             .features
@@ -208,26 +209,51 @@ impl<R: Route> Sessions<R> {
         let accept = [&body[..], &message].concat();
         out.send_bytes(route, &header, Seed::of_nonce(connect.nonce), &accept);
         session.seal(id.index, Sealed::new(now, &keys, psk, key));
-        self.table.name(connect.nonce, id.index);
         self.rearm(id.index, out.stats);
         if let Some(trust) = &mut self.trust {
-            trust.half_open.push_back(HalfOpen { id, accept });
+            let nonce = connect.nonce;
+            trust
+                .halves
+                .push(goes_first, HalfOpen { id, nonce, accept });
         }
     }
 
-    /// A CONNECT has come again, whose ACCEPT was lost or is under way.
-    pub(super) fn accept_half_again(&mut self, index: u16, out: &mut Output<'_, R>) {
-        let session = &self.table[index];
-        let (id, nonce) = (session.id(index), session.nonce);
-        let mut half = self.trust.iter().flat_map(|trust| &trust.half_open);
-        if let Some(half) = half.find(|half| half.id == id) {
-            let header = Header::new(PacketType::Accept, session.remote);
-            out.send_bytes(session.route, &header, Seed::of_nonce(nonce), &half.accept);
-        }
+    /// Answers a CONNECT that has come again and whose ACCEPT was lost or is under way: with the same ACCEPT. False if
+    /// this sender has no such half-open session. Another sender's with the same nonce is none of its concern: whoever
+    /// saw the nonce on the way may have asked with it.
+    pub(super) fn accept_half_again(
+        &mut self,
+        route: R,
+        connect: &Connect,
+        out: &mut Output<'_, R>,
+    ) -> bool {
+        let mut halves = self
+            .trust
+            .iter()
+            .flat_map(|trust| trust.halves.with_nonce(connect.nonce));
+        let asked_for = halves.find(|half| {
+            self.table.get(half.id).is_some_and(|session| {
+                session.state == State::HalfOpen
+                    && session.route == route
+                    && session.remote == connect.client_session
+            })
+        });
+        let Some(half) = asked_for else {
+            return false;
+        };
+        let header = Header::new(PacketType::Accept, connect.client_session);
+        let seed = Seed::of_nonce(connect.nonce);
+        out.send_bytes(route, &header, seed, &half.accept);
+        true
+    }
+
+    fn goes_first(&self, key: &KeyId) -> bool {
+        let trust = self.trust.as_ref();
+        trust.is_some_and(|trust| trust.keys.ring.goes_first(key))
     }
 
     /// Makes room for another half-open session.
-    fn forget_oldest_half(&mut self) {
+    fn forget_oldest_half(&mut self, goes_first: bool) {
         let Some(trust) = &mut self.trust else {
             return;
         };
@@ -237,11 +263,8 @@ impl<R: Route> Sessions<R> {
                 .get(id)
                 .is_some_and(|session| session.state == State::HalfOpen)
         };
-        trust.half_open.retain(|half| is_half(half.id));
-        if trust.half_open.len() >= HALF_OPEN_MAX
-            && let Some(oldest) = trust.half_open.pop_front()
-        {
-            self.end_half(oldest.id.index);
+        if let Some(oldest) = trust.halves.make_room(goes_first, is_half) {
+            self.end_half(oldest.index);
         }
     }
 
@@ -293,19 +316,18 @@ impl<R: Route> Sessions<R> {
         assert!(opened, "a half-open session cannot open");
         session.heard_at = now;
         self.table.prove(index);
+        self.table.name(index);
         self.enter(index, holder, out);
         (ended, true)
     }
 
     /// Whom a session is counted for whose client holds a key: whatever its address.
     fn holder_of_key(&self, index: u16) -> Holder {
-        let (Some(trust), Some(key)) = (&self.trust, self.table[index].key()) else {
-            return Holder::Shared;
-        };
-        if trust.keys.ring.goes_first(&key) {
-            return Holder::Privileged;
+        match self.table[index].key() {
+            None => Holder::Shared,
+            Some(key) if self.goes_first(&key) => Holder::Privileged,
+            Some(key) => Holder::of_key(&key),
         }
-        Holder::of_key(&key)
     }
 
     /// Answers a sealed PING or DISCONNECT of a session that is not here: a RESET that only a holder of the key can make.

@@ -8,6 +8,7 @@ mod api;
 mod change;
 mod connect;
 mod half_open;
+mod halves;
 mod keepalive;
 mod peer;
 mod refuse;

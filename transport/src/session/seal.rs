@@ -8,10 +8,11 @@ use crate::keys::{KeyId, OwnKey, Psk};
 use crate::time::Instant;
 use crate::wire::{Accept, Connect, intended_bytes};
 use trine_seal::{
-    Csprng, HandshakeFailed, Initiator, MESSAGE_OVERHEAD, Opener, ResetKey, Sealer, SessionKeys,
+    COOKIE_PROOF_BYTES, CookieKey, Csprng, HandshakeFailed, Initiator, MESSAGE_OVERHEAD, Opener,
+    ResetKey, Sealer, SessionKeys,
 };
 
-/// Bytes of CONNECT that the handshake covers: all but the cookie.
+/// Bytes of CONNECT that the handshake covers: all but the cookie, which has a proof of its own.
 const COVERED_BYTES: usize = 32;
 /// The payload of the first message: the incarnation of the intended server, or 0.
 pub(super) const FIRST_PAYLOAD_BYTES: usize = 8;
@@ -35,6 +36,7 @@ pub(crate) struct Attempt {
     initiator: Initiator,
     message: [u8; FIRST_PAYLOAD_BYTES + MESSAGE_OVERHEAD],
     key: OwnKey,
+    cookie_key: CookieKey,
     /// The CONNECT that the message was made for, but for its cookie.
     connect: Connect,
     /// What the server is said to have against the session. Anybody may have said it.
@@ -51,6 +53,7 @@ impl Attempt {
             initiator,
             message,
             key: own.clone(),
+            cookie_key: CookieKey::of(&own.psk),
             connect: *connect,
             obstacle: None,
         }
@@ -61,20 +64,25 @@ impl Attempt {
         self.key.id
     }
 
-    /// The CONNECT that its message was made for. Nothing in it may change but the cookie.
-    pub(super) fn connect(&self, cookie: u64) -> Connect {
-        Connect {
-            cookie,
-            ..self.connect
-        }
+    /// The body of the first CONNECT, which asks for a cookie.
+    pub(super) fn question(&self) -> Vec<u8> {
+        self.connect.write().to_vec()
     }
 
-    /// What follows CONNECT's own fields.
-    pub(super) fn wish(&self) -> Vec<u8> {
+    /// The body of a CONNECT that returns this cookie. Nothing in it changes from one cookie to the next but the cookie
+    /// and its proof.
+    pub(super) fn body(&self, cookie: u64) -> Vec<u8> {
+        let connect = Connect {
+            cookie,
+            ..self.connect
+        };
         let id = &self.key.id;
         // At most 48.
         let len = id.len() as u8;
-        [&[len], &id[..], &self.message].concat()
+        let mut body = [&connect.write()[..], &[len], &id[..], &self.message].concat();
+        let proof = self.cookie_key.proof(&body);
+        body.extend_from_slice(&proof);
+        body
     }
 
     /// The session's keys and the ACCEPT that they vouch for, if the server's message is the answer. The readable copy of
@@ -95,17 +103,29 @@ impl Attempt {
 pub(super) struct Wish<'a> {
     pub(super) key: KeyId,
     pub(super) message: &'a [u8],
+    /// What follows CONNECT's own fields, up to the proof.
+    proven: &'a [u8],
+    proof: &'a [u8],
 }
 
 impl<'a> Wish<'a> {
     /// Reads what follows CONNECT's own fields.
     pub(super) fn read(after: &'a [u8]) -> Option<Self> {
-        let (len, after) = after.split_first()?;
-        let (key, message) = after.split_at_checked(usize::from(*len))?;
+        let (proven, proof) = after.split_last_chunk::<COOKIE_PROOF_BYTES>()?;
+        let (len, named) = proven.split_first()?;
+        let (key, message) = named.split_at_checked(usize::from(*len))?;
         Some(Self {
             key: KeyId::new(key)?,
             message,
+            proven,
+            proof,
         })
+    }
+
+    /// Whether a holder of the key returns the cookie: the message was not recorded and sent with another one.
+    pub(super) fn returns_cookie(&self, connect: &Connect, psk: &Psk) -> bool {
+        let body = [&connect.write()[..], self.proven].concat();
+        CookieKey::of(psk).is_good(&body, self.proof)
     }
 }
 

@@ -133,6 +133,14 @@ impl<R: Route> Session<R> {
 }
 
 impl<R> Session<R> {
+    /// Its name, as a server end.
+    pub(super) fn name(&self) -> Name {
+        Name {
+            nonce: self.nonce,
+            is_sealed: matches!(self.seal, Seal::On(_)),
+        }
+    }
+
     /// Whether requests may flow.
     #[inline(always)]
     pub(crate) fn is_open(&self) -> bool {
@@ -204,10 +212,18 @@ pub(super) struct SessionTable<R> {
     credits: u64,
     /// Sessions that are in use and do not count yet.
     half_open: usize,
-    /// The server ends by nonce: a CONNECT that comes twice finds its session.
-    by_nonce: BTreeMap<u64, u16>,
-    /// Nonces of server ends that are over and whose cookies may still be good.
-    ended_nonces: BTreeSet<u64>,
+    /// The established server ends: a CONNECT that comes twice finds its session.
+    by_name: BTreeMap<Name, u16>,
+    /// Server ends that are over and whose cookies may still be good.
+    ended: BTreeSet<Name>,
+}
+
+/// What tells a server end from others. Whoever sees a nonce on the way can ask for a session with it, but not for a
+/// sealed one. So sealed sessions have names of their own.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Name {
+    pub(super) nonce: u64,
+    pub(super) is_sealed: bool,
 }
 
 impl<R: Route> SessionTable<R> {
@@ -218,8 +234,8 @@ impl<R: Route> SessionTable<R> {
             limit,
             credits: 0,
             half_open: 0,
-            by_nonce: BTreeMap::new(),
-            ended_nonces: BTreeSet::new(),
+            by_name: BTreeMap::new(),
+            ended: BTreeSet::new(),
         }
     }
 
@@ -284,10 +300,11 @@ impl<R: Route> SessionTable<R> {
         } else {
             self.half_open -= 1;
         }
-        session.seal = Seal::Off;
-        if self.by_nonce.get(&session.nonce) == Some(&index) {
-            self.by_nonce.remove(&session.nonce);
+        let name = session.name();
+        if self.by_name.get(&name) == Some(&index) {
+            self.by_name.remove(&name);
         }
+        session.seal = Seal::Off;
         session.probe = None;
         self.free.push_back(index);
         let role = std::mem::replace(&mut session.role, Role::Server(ServerEnd::default()));
@@ -306,28 +323,29 @@ impl<R: Route> SessionTable<R> {
         session.terms = terms;
     }
 
-    /// A server end can be found by its nonce.
-    pub(super) fn name(&mut self, nonce: u64, index: u16) {
-        self.by_nonce.insert(nonce, index);
+    /// A server end can be found by its name from now on.
+    pub(super) fn name(&mut self, index: u16) {
+        let name = self.sessions[usize::from(index)].name();
+        self.by_name.insert(name, index);
     }
 
-    /// The server end with this nonce.
-    pub(super) fn named(&self, nonce: u64) -> Option<u16> {
-        self.by_nonce.get(&nonce).copied()
+    /// The server end with this name.
+    pub(super) fn named(&self, name: Name) -> Option<u16> {
+        self.by_name.get(&name).copied()
     }
 
-    /// Whether a server end with this nonce was here and is over.
-    pub(super) fn has_ended(&self, nonce: u64) -> bool {
-        self.ended_nonces.contains(&nonce)
+    /// Whether a server end with this name was here and is over.
+    pub(super) fn has_ended(&self, name: Name) -> bool {
+        self.ended.contains(&name)
     }
 
-    /// Remembers the nonce of a server end that is over. True if all others were forgotten for want of room.
-    pub(super) fn remember_ended(&mut self, nonce: u64) -> bool {
-        let is_full = self.ended_nonces.len() >= ENDED_NONCES_MAX;
+    /// Remembers a server end that is over. True if all others were forgotten for want of room.
+    pub(super) fn remember_ended(&mut self, name: Name) -> bool {
+        let is_full = self.ended.len() >= ENDED_NONCES_MAX;
         if is_full {
-            self.ended_nonces.clear();
+            self.ended.clear();
         }
-        self.ended_nonces.insert(nonce);
+        self.ended.insert(name);
         is_full
     }
 

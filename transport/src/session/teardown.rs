@@ -1,6 +1,7 @@
 //! How a session ends: DISCONNECT from either side, silence, reset, violation.
 
 use super::keepalive::{read_probe, reset};
+use super::table::Name;
 use super::{
     ConnectError, DownReason, Ended, Event, Handshake, Input, Output, Received, Role, SessionId,
     Sessions, State,
@@ -129,8 +130,8 @@ impl<R: Route> Sessions<R> {
 
     /// No later CONNECT with this nonce makes a session. Nonces that are forgotten for want of room take the
     /// cookies with them that could bring them back.
-    fn remember_ended(&mut self, nonce: u64) {
-        if self.table.remember_ended(nonce) {
+    fn remember_ended(&mut self, name: Name) {
+        if self.table.remember_ended(name) {
             self.secret.renew_cookies();
         }
     }
@@ -148,13 +149,13 @@ impl<R: Route> Sessions<R> {
         if session.state.after(input) != Some(State::Free) || !session.go(input) {
             return None;
         }
-        let (id, nonce) = (session.id(index), session.nonce);
+        let (id, name) = (session.id(index), session.name());
         match session.role {
             Role::Client(_) => out.stats.sessions_client -= 1,
             Role::Server(_) => {
                 out.stats.sessions_server -= 1;
                 self.shares.remove(index);
-                self.remember_ended(nonce);
+                self.remember_ended(name);
             }
         }
         self.timers.remove(u32::from(index));
