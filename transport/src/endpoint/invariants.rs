@@ -59,6 +59,21 @@ impl<R: Route> Endpoint<R> {
         sealed.expect("a sealed session").since = now;
     }
 
+    /// A session goes on as if so many packets had been sealed in each direction.
+    pub(crate) fn skip_packets(&mut self, session: u16, packets: u64) {
+        let sealed = self.sessions.entry(session).sealed();
+        let sealed = sealed.expect("a sealed session");
+        sealed.sealer.skip_to(packets);
+        sealed.opener.skip_to(packets - 1);
+    }
+
+    /// What a packet that is taken in changes in sessions, in words.
+    pub(crate) fn describe_sessions(&self) -> String {
+        let sessions = self.sessions.iter();
+        let words: Vec<String> = sessions.map(|session| session.describe()).collect();
+        words.join("; ")
+    }
+
     /// The first slot of the first session, in words.
     pub(crate) fn describe_slot(&self) -> String {
         match self.sessions.iter().next().map(|session| session.role()) {

@@ -46,6 +46,18 @@ impl<R: Route> Session<R> {
         }
     }
 
+    /// What packets change in it, in words.
+    #[cfg(test)]
+    pub(crate) fn describe(&self) -> String {
+        let seal = match &self.seal {
+            Seal::On(sealed) => format!("{:?} {:?}", sealed.sealer, sealed.opener),
+            Seal::Off | Seal::Asked(_) => "no keys".into(),
+        };
+        let (state, heard_at, probe) = (self.state, self.heard_at, self.probe);
+        let doubted_at = self.doubted_at();
+        format!("{state:?} {heard_at:?} {probe:?} {doubted_at:?} {seal}")
+    }
+
     /// When its peer was said not to know it.
     pub(super) fn doubted_at(&self) -> Option<Instant> {
         match &self.seal {

@@ -652,3 +652,90 @@ fn what_is_asked_for_with_the_old_keys_is_given_up() {
         assert!(net.nodes[CLIENT].app.events.iter().any(is_cancelled));
     }
 }
+
+/// The next packet of a client, which has one request for it.
+fn packet_of(net: &mut Net, session: SessionId, tag: u64) -> Vec<u8> {
+    net.request(CLIENT, session, tag, 40);
+    let now = net.now;
+    let sent = net.nodes[CLIENT].turn(now);
+    let [(_, packet)] = &sent[..] else {
+        panic!("a request is a packet: {sent:?}")
+    };
+    packet.clone()
+}
+
+/// Packets of the next epoch come before the last ones of an epoch, and each is taken once.
+#[test]
+fn packets_overtake_each_other_across_an_epoch() {
+    let mut net = net();
+    let session = net.connected(CLIENT, SERVER);
+    works(&mut net, session, 1, 32);
+    for node in [CLIENT, SERVER] {
+        net.nodes[node].endpoint.skip_packets(0, (1 << 24) - 4);
+    }
+    let packets: Vec<_> = (10..18)
+        .map(|tag| packet_of(&mut net, session, tag))
+        .collect();
+    let counters = packets.iter().map(|packet| packet[23]);
+    assert_eq!(counters.collect::<Vec<_>>(), [0, 0, 0, 0, 1, 1, 1, 1]);
+    let now = net.now;
+    for index in [5, 1, 7, 0, 4, 3, 2, 6] {
+        for _ in 0..2 {
+            net.nodes[SERVER].receive(now, CLIENT as u32, &packets[index]);
+        }
+    }
+    let stats = net.nodes[SERVER].endpoint.stats();
+    assert_eq!(stats.drops.replayed, 8, "{:?}", stats.drops);
+    assert_eq!(stats.drops.forged, 0);
+    let all = |net: &Net| net.nodes[CLIENT].app.completions.len() == 9;
+    assert!(net.run_until(Duration::from_secs(1), all));
+    let executed = &net.nodes[SERVER].app.executed;
+    assert!((10..18).all(|tag| executed[&tag] == 1), "{executed:?}");
+}
+
+/// A packet that is older than the window is not taken, though nobody has seen it. The session goes on.
+#[test]
+fn a_packet_that_comes_after_a_thousand_others_is_too_old() {
+    let mut net = net();
+    let session = net.connected(CLIENT, SERVER);
+    works(&mut net, session, 1, 32);
+    let late = packet_of(&mut net, session, 2);
+    let opened = net.nodes[SERVER].endpoint.stats().sealed_opened;
+    let mut tag = 10;
+    while net.nodes[SERVER].endpoint.stats().sealed_opened <= opened + 1_024 {
+        works(&mut net, session, tag, 32);
+        tag += 1;
+    }
+    let now = net.now;
+    let before = net.nodes[SERVER].endpoint.stats();
+    net.nodes[SERVER].receive(now, CLIENT as u32, &late);
+    let after = net.nodes[SERVER].endpoint.stats();
+    assert_eq!(after.drops.replayed, before.drops.replayed + 1);
+    assert_eq!(after.sealed_opened, before.sealed_opened);
+    // It was sent again in the meantime.
+    assert_eq!(net.nodes[SERVER].app.executed[&2], 1);
+    works(&mut net, session, tag, 300);
+}
+
+/// The two directions of a session have keys of their own, and so has the next session at the same place.
+#[test]
+fn packets_are_good_in_their_own_direction_and_session_alone() {
+    let mut net = net();
+    let session = net.connected(CLIENT, SERVER);
+    works(&mut net, session, 1, 32);
+    let packet = packet_of(&mut net, session, 2);
+    let now = net.now;
+    net.nodes[CLIENT].receive(now, SERVER as u32, &packet);
+    assert_eq!(net.nodes[CLIENT].endpoint.stats().drops.forged, 1);
+    // Both ends forget the session, and the next one has its indexes.
+    net.restart(SERVER, &Config::default());
+    net.restart(CLIENT, &Config::default());
+    let session = net.connected(CLIENT, SERVER);
+    net.run_for(Duration::from_millis(5));
+    let now = net.now;
+    net.nodes[SERVER].receive(now, CLIENT as u32, &packet);
+    let drops = net.nodes[SERVER].endpoint.stats().drops;
+    assert_eq!(drops.forged + drops.replayed, 1, "{drops:?}");
+    assert!(!net.nodes[SERVER].app.executed.contains_key(&2));
+    works(&mut net, session, 3, 32);
+}
