@@ -100,6 +100,35 @@ pub struct OwnKey {
 /// The operating system's in a program, those of the seed in a simulation.
 pub type Entropy = Arc<dyn Fn() -> [u8; 32] + Send + Sync>;
 
+/// Where the secrets of sessions are written, for tools that read recorded packets. Whoever has them can read all packets.
+pub trait KeyLog: Send + Sync {
+    /// A session is established. Called once for each by each end that has a log.
+    fn on_session(&self, secrets: &SessionSecrets);
+}
+
+/// The secrets of a session. Displayed, they are two lines of a key log: label, the session's nonce and a secret, in
+/// hexadecimal digits.
+pub struct SessionSecrets {
+    pub(crate) nonce: u64,
+    /// Of the packets that the client seals.
+    pub(crate) client: String,
+    pub(crate) server: String,
+}
+
+impl fmt::Display for SessionSecrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nonce = self.nonce;
+        writeln!(f, "TRINE_CLIENT_SECRET_0 {nonce:016x} {}", self.client)?;
+        writeln!(f, "TRINE_SERVER_SECRET_0 {nonce:016x} {}", self.server)
+    }
+}
+
+impl fmt::Debug for SessionSecrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SessionSecrets({:016x})", self.nonce)
+    }
+}
+
 /// What an endpoint knows of keys.
 #[derive(Clone)]
 pub struct Keys {
@@ -111,6 +140,8 @@ pub struct Keys {
     pub own: Option<OwnKey>,
     /// Asked once by each endpoint.
     pub entropy: Entropy,
+    /// Where the secrets of sessions are written; nowhere if absent.
+    pub key_log: Option<Arc<dyn KeyLog>>,
 }
 
 impl Keys {

@@ -24,6 +24,7 @@ pub(super) fn of_group(seed: u64, endpoint: u64) -> Keys {
             id: member().0,
             psk: member().1,
         }),
+        key_log: None,
         entropy: Arc::new(move || {
             let mut bytes = [0; 32];
             Prng::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ endpoint).fill(&mut bytes);

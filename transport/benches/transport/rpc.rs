@@ -189,6 +189,7 @@ fn keys(seed: u8) -> Keys {
             psk: bench_psk(),
         }),
         entropy: Arc::new(move || [seed; 32]),
+        key_log: None,
     }
 }
 

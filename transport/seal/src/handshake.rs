@@ -141,15 +141,6 @@ impl SessionKeys {
     pub fn opener(&self) -> Opener {
         Opener::new(&self.receive)
     }
-
-    /// Both secrets in hexadecimal digits, this end's first: a line of a key log. Who has them can read all packets.
-    #[must_use]
-    pub fn for_key_log(&self) -> [String; 2] {
-        [&self.send, &self.receive].map(|secret| {
-            let digits = secret.iter().map(|byte| format!("{byte:02x}"));
-            digits.collect()
-        })
-    }
 }
 
 impl std::fmt::Debug for SessionKeys {

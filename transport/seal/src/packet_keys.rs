@@ -49,6 +49,12 @@ impl Sealer {
         Counter(counter)
     }
 
+    /// The present epoch's secret, for a key log: whoever has it can read all packets from now on.
+    #[must_use]
+    pub fn for_key_log(&self) -> String {
+        self.chain.for_key_log()
+    }
+
     /// Counters that were drawn.
     #[must_use]
     pub fn drawn(&self) -> u64 {
@@ -135,6 +141,12 @@ impl Opener {
             window: Window::default(),
             failures: 0,
         }
+    }
+
+    /// The present epoch's secret, for a key log: whoever has it can read all packets from now on.
+    #[must_use]
+    pub fn for_key_log(&self) -> String {
+        self.chain.for_key_log()
     }
 
     /// Failed openings.
@@ -263,6 +275,11 @@ impl Chain {
         };
         let key = PacketKey::of(secret);
         (chain, key)
+    }
+
+    fn for_key_log(&self) -> String {
+        let digits = self.secret.iter().map(|byte| format!("{byte:02x}"));
+        digits.collect()
     }
 
     /// Goes to the next epoch. Its secret does not tell the one before.

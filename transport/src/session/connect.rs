@@ -169,6 +169,7 @@ impl<R: Route> Sessions<R> {
         session.seal = Seal::Off;
         if let Some(sealed) = sealed {
             session.seal(index, sealed);
+            self.log_secrets(index);
             // The server believes the handshake once a sealed packet has come.
             self.ping(rx.now, index, out);
         }

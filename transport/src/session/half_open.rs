@@ -3,8 +3,8 @@
 
 use super::halves::{HalfOpen, Halves};
 use super::refuse::refuse;
-use super::seal::{FIRST_PAYLOAD_BYTES, SECOND_PAYLOAD_BYTES, Sealed, Wish, prologue};
-use super::{Ended, Holder, Input, Output, Sessions, State};
+use super::seal::{FIRST_PAYLOAD_BYTES, SECOND_PAYLOAD_BYTES, Seal, Sealed, Wish, prologue};
+use super::{Ended, Holder, Input, Output, Role, Sessions, State};
 use crate::backend::Route;
 use crate::config::{
     HANDSHAKE_COST, HANDSHAKE_RESERVE, HANDSHAKE_SHARE, HANDSHAKE_SPAN, PROOF_INTERVAL,
@@ -317,8 +317,22 @@ impl<R: Route> Sessions<R> {
         session.heard_at = now;
         self.table.prove(index);
         self.table.name(index);
+        self.log_secrets(index);
         self.enter(index, holder, out);
         (ended, true)
+    }
+
+    /// Writes the secrets of a session that is established, if there is a key log.
+    pub(super) fn log_secrets(&self, index: u16) {
+        let log = self
+            .trust
+            .as_ref()
+            .and_then(|trust| trust.keys.key_log.as_ref());
+        let session = &self.table[index];
+        if let (Some(log), Seal::On(sealed)) = (log, &session.seal) {
+            let is_client = matches!(session.role, Role::Client(_));
+            log.on_session(&sealed.secrets(session.nonce, is_client));
+        }
     }
 
     /// Whom a session is counted for whose client holds a key: whatever its address.

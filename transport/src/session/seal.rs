@@ -4,7 +4,7 @@ use super::ConnectError;
 use crate::config::{
     SEALED_PACKETS_GRACE, SEALED_PACKETS_MAX, SEALED_SESSION_GRACE, SEALED_SESSION_MAX,
 };
-use crate::keys::{KeyId, OwnKey, Psk};
+use crate::keys::{KeyId, OwnKey, Psk, SessionSecrets};
 use crate::time::Instant;
 use crate::wire::{Accept, Connect, intended_bytes};
 use trine_seal::{
@@ -155,6 +155,21 @@ impl Sealed {
             key,
             since: now,
             doubted_at: None,
+        }
+    }
+
+    /// The secrets of a fresh session, as a client or as a server has them.
+    pub(super) fn secrets(&self, nonce: u64, is_client: bool) -> SessionSecrets {
+        let (ours, theirs) = (self.sealer.for_key_log(), self.opener.for_key_log());
+        let (client, server) = if is_client {
+            (ours, theirs)
+        } else {
+            (theirs, ours)
+        };
+        SessionSecrets {
+            nonce,
+            client,
+            server,
         }
     }
 

@@ -191,6 +191,7 @@ pub(crate) fn one_key(stage: Stage) -> Keys {
         ring: Arc::new(Ring(vec![own.clone()])),
         own: Some(own),
         entropy: Arc::new(|| [9; 32]),
+        key_log: None,
     }
 }
 

@@ -21,6 +21,7 @@ fn holding(stage: Stage, own: Option<OwnKey>, known: &[OwnKey]) -> Keys {
         ring: Arc::new(Ring(known.to_vec())),
         own,
         entropy: Arc::new(|| [0; 32]),
+        key_log: None,
     }
 }
 

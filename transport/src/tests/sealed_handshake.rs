@@ -178,6 +178,7 @@ fn keys(own: OwnKey) -> Keys {
         ring: Arc::new(Ranks(Ring(vec![key(b"member", 1), key(b"user", 2)]))),
         own: Some(own),
         entropy: Arc::new(|| [3; 32]),
+        key_log: None,
     }
 }
 

@@ -36,6 +36,7 @@ fn keys(seed: u8) -> Keys {
             psk: Psk::new([7; 32]),
         }),
         entropy: Arc::new(move || [seed; 32]),
+        key_log: None,
     }
 }
 
