@@ -3,10 +3,10 @@
 use super::net::{Net, Ring, key, one_key};
 use crate::Config;
 use crate::config::{HALF_OPEN_MAX, HALF_OPEN_RESERVE};
-use crate::keys::{KeyId, KeyRing, Keys, OwnKey, Psk, Stage};
+use crate::keys::{KeyId, KeyLog, KeyRing, Keys, OwnKey, Psk, SessionSecrets, Stage};
 use crate::time::Duration;
 use crate::wire::{Connect, Cookie, Features, Header, NO_SESSION, PacketType, Seed};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 const CLIENT: usize = 0;
 const SERVER: usize = 1;
@@ -230,4 +230,44 @@ fn ask(net: &mut Net, node: usize) -> Option<Vec<u8>> {
         }
     }
     accept
+}
+
+/// Keeps what it gets.
+#[derive(Default)]
+struct Kept(Mutex<Vec<String>>);
+
+impl KeyLog for Kept {
+    fn on_session(&self, secrets: &SessionSecrets) {
+        self.0
+            .lock()
+            .expect("no test panics")
+            .push(secrets.to_string());
+    }
+}
+
+/// Each end writes the secrets of a session once, and both write the same. Nothing is written for a session that does not
+/// stand.
+#[test]
+fn both_ends_log_the_same_secrets_once() {
+    let mut net = Net::new(1, 2, &Config::default());
+    let logs = [Arc::new(Kept::default()), Arc::new(Kept::default())];
+    for (node, log) in logs.iter().enumerate() {
+        let mut keys = one_key(Stage::Require);
+        keys.entropy = Arc::new(move || [node as u8; 32]);
+        keys.key_log = Some(Arc::<Kept>::clone(log));
+        net.nodes[node].endpoint.set_keys(keys);
+    }
+    net.connected(CLIENT, SERVER);
+    net.run_for(Duration::from_millis(20));
+    net.connected(CLIENT, SERVER);
+    net.run_for(Duration::from_millis(20));
+    let [client, server] = logs.map(|log| log.0.lock().expect("no test panics").clone());
+    assert_eq!(client, server);
+    let [first, second] = &client[..] else {
+        panic!("two sessions: {client:?}")
+    };
+    assert_ne!(first, second);
+    let secrets: Vec<_> = first.lines().map(|line| line.rsplit(' ').next()).collect();
+    assert_ne!(secrets[0], secrets[1], "one for each direction");
+    assert!(secrets.iter().flatten().all(|secret| secret.len() == 64));
 }
