@@ -172,6 +172,8 @@ pub struct Config {
     pub congestion: CongestionConfig,
     /// How long the event loop polls without finding anything before it sleeps.
     pub spin: Duration,
+    /// Sealed packets of a session that lie side by side share a tag. Otherwise each has its own.
+    pub tag_per_run: bool,
     /// Keys, where sessions may be sealed.
     pub keys: Option<Keys>,
 }
@@ -203,6 +205,7 @@ impl Default for Config {
             data_checksums: true,
             congestion: CongestionConfig::default(),
             spin: Duration::from_micros(50),
+            tag_per_run: true,
             keys: None,
         }
     }

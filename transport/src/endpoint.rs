@@ -8,6 +8,7 @@
 //! [`Endpoint`] joins values that know nothing of each other. `session/` and `rpc/` define them. The files in
 //! `endpoint/` pass to each value the others that it needs. No other file sees the fields of an `Endpoint`.
 
+mod chains;
 mod fast_path;
 #[cfg(test)]
 mod invariants;
@@ -112,7 +113,7 @@ impl<R: Route> Endpoint<R> {
             control: ControlQueue::new(config.answers),
             memory: Memory::new(pool, caps.copies, &config),
             counters: Counters::default(),
-            seal_memory: SealMemory::new(),
+            seal_memory: SealMemory::new(config.tag_per_run),
             config,
         })
     }

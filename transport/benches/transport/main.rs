@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use rpc::Setup;
 use trine_report::pin;
 use trine_report::{PAIRS_MIN, Pairs, Report};
+use trine_seal::{
+    COOKIE_PROOF_BYTES, CookieKey, Csprng, Initiator, MESSAGE_OVERHEAD, Psk, Responder,
+};
 use trine_transport::CongestionControl;
 use trine_transport::backend::{Direction, Faults, MonotonicClock, RingBackend};
 use trine_transport::prng::Ratio;
@@ -39,7 +42,7 @@ fn main() {
     let is_wanted =
         |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let mut report = Report::new("transport");
-    let measurements: [(&str, Measurement); 21] = [
+    let measurements: [(&str, Measurement); 22] = [
         ("rpc_latency_udp_32b", latency_udp),
         ("rpc_rate_udp_32b_window_64", rate_udp),
         ("rpc_rate_udp_20000_sessions", many_sessions),
@@ -66,6 +69,10 @@ fn main() {
         ("factor_analysis", factor_analysis),
         ("sealed_rpc_latency_udp_32b", sealed_latency_udp),
         ("sealed_rpc_rate_udp_32b_window_64", sealed_rate_udp),
+        (
+            "sealed_rpc_rate_udp_32b_window_64_tag_per_packet",
+            sealed_rate_udp_tag_per_packet,
+        ),
         ("sealed_transfer_8mb_udp", sealed_transfer),
         ("sealed_cpu_time_transfer_8mb_udp", sealed_cpu_time_transfer),
         ("sealed_rpc_instructions_ring_32b", sealed_instructions_ring),
@@ -348,11 +355,20 @@ fn sealed_latency_udp(report: &mut Report, name: &str, (_, theirs): Cores) {
     report.pairs(name, "us", "unsealed", &pairs);
 }
 
-fn sealed_rate_udp(report: &mut Report, name: &str, (_, theirs): Cores) {
-    let (on, off) = (sealed(Setup::default()), Setup::default());
+fn sealed_rate_udp(report: &mut Report, name: &str, cores: Cores) {
+    sealed_rate(report, name, cores, &sealed(Setup::default()));
+}
+
+fn sealed_rate_udp_tag_per_packet(report: &mut Report, name: &str, cores: Cores) {
+    let on = sealed(Setup::with(|setup| setup.config.tag_per_run = false));
+    sealed_rate(report, name, cores, &on);
+}
+
+fn sealed_rate(report: &mut Report, name: &str, (_, theirs): Cores, on: &Setup) {
+    let off = Setup::default();
     let pairs = Pairs::run(
         PAIRS,
-        || window_rate(theirs, &on),
+        || window_rate(theirs, on),
         || window_rate(theirs, &off),
     );
     report.pairs(name, "/s", "unsealed", &pairs);
@@ -378,26 +394,38 @@ fn sealed_cpu_time_transfer(report: &mut Report, name: &str, _: Cores) {
     report.pairs(name, "ns/B", "unsealed", &pairs);
 }
 
-/// Processor time of a sealed handshake, both sides together, against an unsealed one.
+/// What a sealed handshake costs its server, and what a stranger's wrong proof of a cookie does.
 fn sealed_handshakes(report: &mut Report, name: &str, _: Cores) {
-    const SESSIONS: usize = 2_000;
-    let time = |setup: &Setup| {
-        cpu_time_per(SESSIONS as u64, || {
-            drop(rpc::joined_by_ring::<rpc::SteadyClock>(
-                setup, SESSIONS, 1, 1, SMALL,
-            ));
+    const HANDSHAKES: u64 = 2_000;
+    let psk = Psk::new([7; 32]);
+    let prologue = [0; 64];
+    let (mut theirs, mut ours) = (Csprng::new([1; 32]), Csprng::new([2; 32]));
+    let mut first = [0; 8 + MESSAGE_OVERHEAD];
+    Initiator::begin(&psk, &prologue, &mut theirs, &[0; 8], &mut first);
+    let run = |_| {
+        cpu_time_per(HANDSHAKES, || {
+            for _ in 0..HANDSHAKES {
+                let (mut payload, mut second) =
+                    ([0; 8 + MESSAGE_OVERHEAD], [0; 24 + MESSAGE_OVERHEAD]);
+                let read = Responder::read(&psk, &prologue, &mut ours, &first, &mut payload);
+                let (responder, _) = read.expect("the same key");
+                let (keys, _) = responder.answer(&[0; 24], &mut second).expect("a point");
+                std::hint::black_box((keys.sealer(), keys.opener()));
+            }
         })
     };
-    let with = |setup: Setup| {
-        let mut setup = setup;
-        setup.config.sessions = SESSIONS;
-        setup.config.overcommit = true;
-        setup.config.connect_timeout = Span::from_secs(3_600);
-        setup
+    let cost = trine_report::median((0..PAIRS).map(run));
+    report.value(name, 1e9 / cost, "/s");
+    let wrong = |_| {
+        cpu_time_per(HANDSHAKES, || {
+            for _ in 0..HANDSHAKES {
+                let is_good = CookieKey::of(&psk).is_good(&first, &[0; COOKIE_PROOF_BYTES]);
+                assert!(!is_good, "a proof of nothing");
+            }
+        })
     };
-    let (on, off) = (with(sealed(Setup::default())), with(Setup::default()));
-    let pairs = Pairs::run(PAIRS, || time(&on), || time(&off));
-    report.pairs(name, "ns", "unsealed", &pairs);
+    let cost = trine_report::median((0..PAIRS).map(wrong));
+    report.value(&format!("{name}_wrong_proof"), cost, "ns");
 }
 
 fn instructions_congestion_control(report: &mut Report, name: &str, _: Cores) {

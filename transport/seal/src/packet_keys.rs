@@ -88,10 +88,11 @@ impl Sealer {
         assert_eq!(sealed.len(), plain.len() + TAG_BYTES, "room for the tag");
         let nonce = self.key.nonce(counter.0);
         let aad = Aad::from(header);
+        let (text, tag) = sealed.split_at_mut(plain.len());
         let done = self
             .key
             .key
-            .seal_out_of_place_scatter(nonce, aad, &[], &mut [], plain, sealed);
+            .seal_out_of_place_scatter(nonce, aad, plain, text, &[], tag);
         done.expect("a packet is shorter than what the algorithm takes");
     }
 }
@@ -298,7 +299,8 @@ impl Drop for Chain {
 
 struct PacketKey {
     key: LessSafeKey,
-    iv: [u8; 12],
+    /// The first bytes of the iv, and the last ones as a big-endian number.
+    iv: ([u8; 4], u64),
 }
 
 impl PacketKey {
@@ -306,18 +308,19 @@ impl PacketKey {
         let mut key: [u8; 16] = expand(secret, b"trine packet key");
         let unbound = UnboundKey::new(&AES_128_GCM, &key).expect("a key of 16 bytes");
         key.zeroize();
+        let [first @ .., a, b, c, d, e, f, g, h]: [u8; 12] = expand(secret, b"trine packet iv");
         Self {
             key: LessSafeKey::new(unbound),
-            iv: expand(secret, b"trine packet iv"),
+            iv: (first, u64::from_be_bytes([a, b, c, d, e, f, g, h])),
         }
     }
 
     #[inline]
     fn nonce(&self, counter: u64) -> Nonce {
-        let mut nonce = self.iv;
-        for (byte, of_counter) in nonce[4..].iter_mut().zip(counter.to_be_bytes()) {
-            *byte ^= of_counter;
-        }
+        let (first, last) = self.iv;
+        let mut nonce = [0; 12];
+        nonce[..4].copy_from_slice(&first);
+        nonce[4..].copy_from_slice(&(last ^ counter).to_be_bytes());
         Nonce::assume_unique_for_key(nonce)
     }
 

@@ -346,28 +346,6 @@ impl<R: Route> TxBatch<R> {
         self.add(route, len, None);
     }
 
-    /// The bytes of the items from `first` on that have one route, lie in the batch with all of their bytes, and pass
-    /// `fits`, and how many these are. `fits` gets the number and the bytes of those before, and an item's bytes. `None`
-    /// if the first item is not of that kind.
-    pub(crate) fn copied_while(
-        &self,
-        first: usize,
-        mut fits: impl FnMut(usize, usize, &[u8]) -> bool,
-    ) -> Option<(&[u8], usize)> {
-        let start = self.items.get(first)?;
-        let (mut count, mut bytes) = (0, 0);
-        for item in &self.items[first..] {
-            let item_is_like = item.body == COPIED && item.route == start.route;
-            if !item_is_like || !fits(count, bytes, self.view(item).head) {
-                break;
-            }
-            count += 1;
-            bytes += item.copied_len as usize;
-        }
-        let at = start.start as usize;
-        (count > 0).then(|| (&self.copied[at..at + bytes], count))
-    }
-
     /// Packets that still fit.
     #[must_use]
     pub fn room(&self) -> usize {

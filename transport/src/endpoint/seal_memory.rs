@@ -1,5 +1,6 @@
 //! Memory for sealing and opening packets.
 
+use super::chains::Chains;
 use crate::backend::{Route, TxBatch};
 use crate::wire::{Opened, RunSealer};
 
@@ -7,15 +8,17 @@ use crate::wire::{Opened, RunSealer};
 pub(super) struct SealMemory<R> {
     /// Packets that wait to be sealed.
     pub(super) unsealed: TxBatch<R>,
+    pub(super) chains: Chains,
     pub(super) sealer: RunSealer,
     pub(super) opened: Opened,
 }
 
 impl<R: Route> SealMemory<R> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(tag_per_run: bool) -> Self {
         Self {
             unsealed: TxBatch::with_capacity(0),
-            sealer: RunSealer::default(),
+            chains: Chains::new(),
+            sealer: RunSealer::new(tag_per_run),
             opened: Opened::default(),
         }
     }

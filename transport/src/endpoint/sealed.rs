@@ -1,15 +1,17 @@
 //! Sealed sessions: packets are sealed as the last step before they are handed out, and opened as the first.
 
 use super::Endpoint;
+use super::chains::{Chains, Part};
+use super::seal_memory::SealMemory;
 use crate::app::App;
-use crate::backend::{Route, RxPacket, TxBatch};
+use crate::backend::{Route, RxPacket, TxBatch, TxItem};
 use crate::keys::{KeyId, Keys, Stage};
 use crate::session::{Output, SessionId, Sessions};
 use crate::time::{Clock, Instant};
 use crate::wire::{
     Opened, RunSealer, SealedRun, SinglePacket, names_session, seal_mark, split_first,
 };
-use trine_seal::{FAILURES_MAX, NotOpened};
+use trine_seal::{FAILURES_MAX, NotOpened, Sealer};
 
 impl<R: Route> Endpoint<R> {
     /// From now on sessions can be sealed, and must be if `keys` say so. Called again, this changes the keys of later
@@ -81,12 +83,8 @@ impl<R: Route> Endpoint<R> {
         self.fast_path.transmit(&mut unsealed);
         self.transmit_messages(clock, &mut unsealed);
         let count = unsealed.len();
-        seal_all(
-            &mut self.sessions,
-            &mut self.seal_memory.sealer,
-            &unsealed,
-            tx,
-        );
+        let SealMemory { chains, sealer, .. } = &mut self.seal_memory;
+        seal_all(&mut self.sessions, chains, sealer, &unsealed, tx);
         unsealed.clear();
         self.seal_memory.unsealed = unsealed;
         count
@@ -193,49 +191,68 @@ impl<R: Route> Endpoint<R> {
     }
 }
 
-/// Seals what has to be sealed. Packets of one session that lie side by side share a tag, up to a datagram.
+/// Seals what has to be sealed. Packets of one session share a tag, up to a datagram.
 fn seal_all<R: Route>(
     sessions: &mut Sessions<R>,
+    chains: &mut Chains,
     sealer: &mut RunSealer,
     unsealed: &TxBatch<R>,
     tx: &mut TxBatch<R>,
 ) {
-    let mut next = 0;
-    while let Some(item) = unsealed.get(next) {
-        let Some(mark) = seal_mark(item.head) else {
-            tx.push_item(&item);
-            next += 1;
-            continue;
-        };
-        // A session may end between the writing of a packet and its sealing.
-        let Some(session) = sessions.marked(mark) else {
-            next += 1;
-            continue;
-        };
-        let bytes_max = session.mtu();
-        let Some(sealed) = session.sealed() else {
-            next += 1;
-            continue;
-        };
-        let run = unsealed.copied_while(next, |packets, bytes, head| {
-            RunSealer::has_room(packets)
-                && bytes + head.len() + RunSealer::EXTRA <= bytes_max
-                && seal_mark(head) == Some(mark)
-        });
-        match run {
-            Some((packets, count)) if count > 1 => {
-                let out = tx.room_for(packets.len() + RunSealer::EXTRA);
-                sealer.seal_several(&mut sealed.sealer, packets, out);
-                tx.push_room(item.route, packets.len() + RunSealer::EXTRA);
-                next += count;
-            }
-            _ => {
-                let len = item.len() + RunSealer::EXTRA;
-                let body: &[u8] = item.body.map_or(&[], |body| body);
-                sealer.seal_one(&mut sealed.sealer, item.head, body, tx.room_for(len));
-                tx.push_room(item.route, len);
-                next += 1;
+    chains.link(unsealed.iter().map(|item| seal_mark(item.head)));
+    for (index, item) in unsealed.iter().enumerate() {
+        match chains.part(index) {
+            Part::Unsealed => tx.push_item(&item),
+            Part::Later => {}
+            Part::First(mark) => {
+                // A session may end between the writing of a packet and its sealing.
+                if let Some(session) = sessions.marked(mark) {
+                    let bytes_max = session.mtu();
+                    if let Some(sealed) = session.sealed() {
+                        let sealer = (&mut *sealer, &mut sealed.sealer);
+                        seal_chain(sealer, bytes_max, unsealed, chains, index, tx);
+                    }
+                }
             }
         }
+    }
+}
+
+fn body_of<'a, R>(item: &TxItem<'a, R>) -> &'a [u8] {
+    item.body.map_or(&[], |body| body)
+}
+
+/// Seals the packets of a session, as many together as a run and a datagram of `bytes_max` take.
+fn seal_chain<R: Route>(
+    (run_sealer, sealer): (&mut RunSealer, &mut Sealer),
+    bytes_max: usize,
+    unsealed: &TxBatch<R>,
+    chains: &Chains,
+    first: usize,
+    tx: &mut TxBatch<R>,
+) {
+    let item_at = |index| unsealed.get(index).expect("chains are of this batch");
+    let mut next = Some(first);
+    while let Some(begin) = next {
+        let item = item_at(begin);
+        let (mut packets, mut len) = (1, item.len() + RunSealer::EXTRA);
+        next = chains.after(begin);
+        while let Some(index) = next
+            && run_sealer.has_room(packets)
+            && len + item_at(index).len() <= bytes_max
+        {
+            packets += 1;
+            len += item_at(index).len();
+            next = chains.after(index);
+        }
+        let out = tx.room_for(len);
+        if packets == 1 {
+            run_sealer.seal_one(sealer, item.head, body_of(&item), out);
+        } else {
+            let run = chains.from(begin).take(packets).map(item_at);
+            let run = run.map(|item| (item.head, body_of(&item)));
+            run_sealer.seal_several(sealer, run, out);
+        }
+        tx.push_room(item.route, len);
     }
 }

@@ -114,6 +114,35 @@ fn a_burst_of_small_packets_is_one_run() {
     assert_eq!(sent.2.len(), 8 * (24 + 32) + 16, "one tag");
 }
 
+/// Packets of several sessions leave in turns: each session's still share a tag. Each was sealed by itself.
+#[test]
+fn packets_of_sessions_in_turns_share_tags() {
+    let mut net = net();
+    let sessions = [net.connected(CLIENT, SERVER), net.connected(CLIENT, SERVER)];
+    net.run_for(Duration::from_millis(10));
+    let opened = net.nodes[SERVER].endpoint.stats().sealed_opened;
+    for tag in 0..8 {
+        net.request(CLIENT, sessions[tag as usize % 2], tag, 32);
+    }
+    let all = |net: &Net| net.nodes[CLIENT].app.completions.len() == 8;
+    assert!(net.run_until(Duration::from_secs(1), all));
+    assert_eq!(net.nodes[SERVER].endpoint.stats().sealed_opened, opened + 2);
+    let config = Config {
+        tag_per_run: false,
+        ..Config::default()
+    };
+    let mut net = Net::sealed(1, 2, &config);
+    let session = net.connected(CLIENT, SERVER);
+    net.run_for(Duration::from_millis(10));
+    let opened = net.nodes[SERVER].endpoint.stats().sealed_opened;
+    for tag in 0..4 {
+        net.request(CLIENT, session, tag, 32);
+    }
+    let all = |net: &Net| net.nodes[CLIENT].app.completions.len() == 4;
+    assert!(net.run_until(Duration::from_secs(1), all));
+    assert_eq!(net.nodes[SERVER].endpoint.stats().sealed_opened, opened + 4);
+}
+
 #[test]
 fn who_has_no_good_key_learns_why() {
     let (ours, other) = (key(b"everybody", 7), key(b"everybody", 8));

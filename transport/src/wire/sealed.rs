@@ -19,10 +19,24 @@ const LENGTH_AT: usize = 4;
 #[inline]
 pub(crate) fn names_session(packet: &[u8]) -> Option<u16> {
     use PacketType as T;
+    const UNSEALED: u16 = types(&[T::Reset, T::Connect, T::Cookie, T::Accept, T::Refuse]);
     let header = packet.first_chunk::<HEADER_BYTES>()?;
-    let unsealed = [T::Reset, T::Connect, T::Cookie, T::Accept, T::Refuse];
-    let is_unsealed = unsealed.iter().any(|of| *of as u8 == header[0] & 0x0f);
-    (header[0] >> 4 == VERSION && !is_unsealed).then(|| session_of(header))
+    (header[0] >> 4 == VERSION && !is_one_of(header, UNSEALED)).then(|| session_of(header))
+}
+
+/// A set of packet types: a bit for each.
+const fn types(all: &[PacketType]) -> u16 {
+    let (mut set, mut at) = (0, 0);
+    while at < all.len() {
+        set |= 1 << all[at] as u8;
+        at += 1;
+    }
+    set
+}
+
+#[inline(always)]
+fn is_one_of(header: &[u8; HEADER_BYTES], set: u16) -> bool {
+    set >> (header[0] & 0x0f) & 1 != 0
 }
 
 fn session_of(header: &[u8; HEADER_BYTES]) -> u16 {
@@ -36,7 +50,8 @@ fn is_last(header: &[u8; HEADER_BYTES]) -> bool {
 /// PING and DISCONNECT: their bodies are authenticated and not encrypted. An end that does not know the session must
 /// read them.
 fn has_clear_body(header: &[u8; HEADER_BYTES]) -> bool {
-    [PacketType::Ping as u8, PacketType::Disconnect as u8].contains(&(header[0] & 0x0f))
+    const CLEAR: u16 = types(&[PacketType::Ping, PacketType::Disconnect]);
+    is_one_of(header, CLEAR)
 }
 
 fn length_of(header: &[u8; HEADER_BYTES]) -> usize {
@@ -204,8 +219,8 @@ pub(crate) fn seal_mark(head: &[u8]) -> Option<u32> {
 }
 
 /// Packets that are to be sealed together, and the memory for it. Reused from run to run.
-#[derive(Default)]
 pub(crate) struct RunSealer {
+    packets_max: usize,
     headers: Vec<u8>,
     bodies: Vec<u8>,
     sealed: Vec<u8>,
@@ -213,9 +228,20 @@ pub(crate) struct RunSealer {
 }
 
 impl RunSealer {
+    /// With `tag_per_run` as the endpoint's configuration has it.
+    pub(crate) fn new(tag_per_run: bool) -> Self {
+        Self {
+            packets_max: if tag_per_run { RUN_PACKETS_MAX } else { 1 },
+            headers: Vec::new(),
+            bodies: Vec::new(),
+            sealed: Vec::new(),
+            lengths: Vec::new(),
+        }
+    }
+
     /// Whether a run of so many packets takes another one.
-    pub(crate) fn has_room(packets: usize) -> bool {
-        packets < RUN_PACKETS_MAX
+    pub(crate) fn has_room(&self, packets: usize) -> bool {
+        packets < self.packets_max
     }
 
     /// Bytes that sealing adds to a run.
@@ -247,33 +273,33 @@ impl RunSealer {
         sealer.seal(counter, place, &self.bodies, sealed);
     }
 
-    /// Seals packets that lie side by side. Writes them to `out`, which has exactly their size.
-    pub(crate) fn seal_several(&mut self, sealer: &mut Sealer, packets: &[u8], out: &mut [u8]) {
+    /// Seals packets with one tag. Writes them to `out`, which has exactly their size.
+    pub(crate) fn seal_several<'a>(
+        &mut self,
+        sealer: &mut Sealer,
+        packets: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        out: &mut [u8],
+    ) {
         let counter = sealer.draw();
         self.headers.clear();
         self.bodies.clear();
         self.lengths.clear();
-        let mut rest = packets;
-        while let Some(header) = rest.first_chunk::<HEADER_BYTES>() {
-            let length = length_of(header);
-            let (packet, after) = rest.split_at(length);
-            let (tag, is_last) = if after.is_empty() {
-                (TAG_BYTES, true)
-            } else {
-                (0, false)
-            };
-            let at = self.headers.len();
+        for (head, body) in packets {
+            let (header, extension) = head.split_at(HEADER_BYTES);
             self.headers.extend_from_slice(header);
-            finish(
-                &mut self.headers[at..],
-                length + tag,
-                counter.low(),
-                is_last,
-            );
-            self.bodies.extend_from_slice(&packet[HEADER_BYTES..]);
+            self.bodies.extend_from_slice(extension);
+            self.bodies.extend_from_slice(body);
             // At most the MTU.
-            self.lengths.push((length + tag) as u16);
-            rest = after;
+            self.lengths.push((head.len() + body.len()) as u16);
+        }
+        if let Some(last) = self.lengths.last_mut() {
+            *last += TAG_BYTES as u16;
+        }
+        let mut left = self.lengths.len();
+        let headers = self.headers.as_chunks_mut::<HEADER_BYTES>().0;
+        for (header, length) in headers.iter_mut().zip(&self.lengths) {
+            left -= 1;
+            finish(header, usize::from(*length), counter.low(), left == 0);
         }
         self.sealed.resize(self.bodies.len() + TAG_BYTES, 0);
         sealer.seal(counter, &self.headers, &self.bodies, &mut self.sealed);
