@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
@@ -162,8 +162,9 @@ fn read(path: &Path) -> Result<Zeroizing<String>, FileError> {
         });
     }
     let file = File::open(path).map_err(failed)?;
-    let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o7777;
-    if mode & 0o077 != 0 {
+    let metadata = file.metadata().map_err(failed)?;
+    let mode = metadata.permissions().mode() & 0o7777;
+    if is_open(mode, metadata.uid(), metadata.gid()) {
         return Err(FileError::Open {
             path: path.to_owned(),
             mode,
@@ -182,6 +183,14 @@ fn read(path: &Path) -> Result<Zeroizing<String>, FileError> {
     }
     let text = std::str::from_utf8(&bytes).map_err(|_| not_a_key_file())?;
     Ok(Zeroizing::new(text.to_owned()))
+}
+
+/// Whether others than the owner may read or change it. A file of root with mode 0440 counts as closed: systemd hands out
+/// credentials so (`LoadCredential=`). The service's user is in an access control list, whose mask stands where the
+/// permissions of the group stand.
+fn is_open(mode: u32, owner: u32, group: u32) -> bool {
+    let is_credential = mode == 0o440 && owner == 0 && group == 0;
+    mode & 0o077 != 0 && !is_credential
 }
 
 fn write(path: &Path, text: &str, existing: Existing) -> Result<(), FileError> {

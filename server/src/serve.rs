@@ -78,8 +78,8 @@ pub fn run<N: Network>(
     interrupt::start_server()?;
     let (own, peers) = node_ids(arguments)?;
     if network.keeps_to_loopback() {
-        let allowed = arguments.placement.allow_remote;
-        placement::require_loopback("this replica's address", own, allowed)?;
+        let insecure = arguments.placement.insecure;
+        placement::require_loopback("this replica's address", own, insecure)?;
     }
     // This must be before the replica's thread is bound to its processor, because the new thread has to run elsewhere.
     let addresses: Vec<SocketAddr> = peers.iter().map(|&(_, address)| address).collect();
@@ -343,10 +343,10 @@ impl Watch {
             Some(path) => level_of_file(path),
             None => Ok(None),
         })?;
-        let allow_remote = arguments.placement.allow_remote;
+        let insecure = arguments.placement.insecure;
         let endpoint = match &settings.metrics {
             None => None,
-            Some(listen) => Some(metrics::start(listen, allow_remote, Some(logs))?),
+            Some(listen) => Some(metrics::start(listen, insecure, Some(logs))?),
         };
         if let Some(endpoint) = &endpoint {
             announcer.json_line(&json!({ "metrics": endpoint.url }));

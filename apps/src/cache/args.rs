@@ -41,8 +41,12 @@ pub struct CacheServeArguments {
     /// Where the first thread listens; the others take the ports that follow.
     #[arg(long, env = "TRINE_CACHE", default_value = CACHE_ADDRESS, value_name = "HOST:PORT")]
     pub listen: String,
-    /// Listen on an address that other machines reach. A client without a key (--key) can read and write.
+    /// Listen on an address that other machines reach without requiring a key (--key) from callers. Whoever can send
+    /// packets to the cache can then read, change and delete everything.
     #[arg(long)]
+    pub insecure: bool,
+    /// What --insecure was called before.
+    #[arg(long, hide = true)]
     pub allow_remote: bool,
     /// Threads, each with a part of the keys, of the memory, and a port of its own.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(CACHE_THREADS_MAX)))]

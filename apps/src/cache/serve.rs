@@ -35,14 +35,14 @@ pub(super) fn run<N: Network>(
     arguments: &CacheServeArguments,
     output: Output,
 ) -> Result<(), Failure> {
+    placement::refuse_former_name(arguments.allow_remote)?;
     let announcer = Announcer::start(output.json)?;
     interrupt::start_server()?;
     placement::require_memory(arguments.memory, 1)?;
     let memory = shard_memory(arguments.memory, arguments.threads)?;
     let listen = peers::resolve_server(&arguments.listen)?;
     if network.keeps_to_loopback() {
-        let allowed = arguments.allow_remote;
-        placement::require_loopback("the address of --listen", listen, allowed)?;
+        placement::require_loopback("the address of --listen", listen, arguments.insecure)?;
     }
     let addresses = shard_addresses(listen, arguments.threads)?;
     let mut loops = Vec::new();

@@ -13,9 +13,12 @@ use crate::units::show_bytes;
 /// Who may reach the process, and which processors and memory it uses.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PlacementArguments {
-    /// Listen on addresses that other machines reach, also where packets are not sealed. A client that can send packets
-    /// to a replica without a key (--key) can read and write.
+    /// Listen on addresses that other machines reach without requiring a key (--key) from callers. Whoever can send
+    /// packets to the replica can then read, change and delete everything, and lead it astray as a member.
     #[arg(long)]
+    pub insecure: bool,
+    /// What --insecure was called before.
+    #[arg(long, env = "TRINE_ALLOW_REMOTE", hide = true)]
     pub allow_remote: bool,
     /// Run the replica's thread on this processor alone.
     #[arg(long, value_name = "N")]
@@ -137,22 +140,36 @@ fn fits(each: u64, count: u64, total: u64) -> Result<(), Failure> {
 }
 
 /// Refuses an address that other machines reach, unless the settings permit it.
-pub fn require_loopback(
-    what: &str,
-    address: SocketAddr,
-    allow_remote: bool,
-) -> Result<(), Failure> {
-    if allow_remote || is_loopback(address.ip()) {
+pub fn require_loopback(what: &str, address: SocketAddr, insecure: bool) -> Result<(), Failure> {
+    if insecure || is_loopback(address.ip()) {
         return Ok(());
     }
     Err(Failure::usage(
         format!(
             "{what} {address} is not a loopback address: other machines would reach it, and it is not sealed by a key"
         ),
-        "name a key with --key FILE if it is a replica's, or add --allow-remote (TRINE_ALLOW_REMOTE=true, or allow-remote = \
-         true in the file) if the network is trusted",
+        "name a key with --key FILE if packets come to it (`trine key new --out FILE` makes one), or add --insecure \
+         (TRINE_INSECURE=true, or insecure = true in the file) if everybody on the network may read and write",
     ))
 }
+
+/// Refuses the former name of --insecure. Who gave it may not know yet that a key makes it needless.
+///
+/// # Errors
+/// If it is given.
+pub fn refuse_former_name(allow_remote: bool) -> Result<(), Failure> {
+    if !allow_remote {
+        return Ok(());
+    }
+    Err(Failure::usage(
+        "there is no --allow-remote (TRINE_ALLOW_REMOTE) any more",
+        GONE_HINT,
+    ))
+}
+
+/// What stands in the place of the former setting `allow-remote`.
+pub const GONE_HINT: &str = "with a key (--key FILE, made by `trine key new --out FILE`) a replica may listen anywhere; \
+                             without one --insecure lets other machines in, and whoever can send packets can read and write";
 
 fn is_loopback(ip: IpAddr) -> bool {
     match ip {

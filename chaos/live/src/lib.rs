@@ -269,7 +269,7 @@ impl<N: Network> LiveRun<'_, N> {
         let mut serve_args: Vec<OsString> = vec!["--fault-injection".into()];
         let (addresses, launcher) = match self.sandbox.network {
             true => {
-                serve_args.push("--allow-remote".into());
+                serve_args.push("--insecure".into());
                 (sandbox::addresses(count), sandbox::launcher())
             }
             false => (self.network.group_addresses(count)?, Vec::new()),

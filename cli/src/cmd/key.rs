@@ -22,6 +22,9 @@ pub(crate) struct NewArguments {
     /// Write it to this new file, which only its owner may read. Without it the key is printed.
     #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
+    /// Leave a key file that is there already as it is, and succeed.
+    #[arg(long, requires = "out")]
+    if_missing: bool,
 }
 
 #[derive(Debug, Args)]
@@ -33,12 +36,17 @@ pub(crate) struct ShowArguments {
 
 pub(crate) fn run(command: &KeyCommand, output: Output) -> Result<(), Failure> {
     match command {
-        KeyCommand::New(NewArguments { out }) => new(out.as_deref(), output),
+        KeyCommand::New(arguments) => new(arguments, output),
         KeyCommand::Show(ShowArguments { path }) => show(path, output),
     }
 }
 
-fn new(out: Option<&Path>, output: Output) -> Result<(), Failure> {
+fn new(arguments: &NewArguments, output: Output) -> Result<(), Failure> {
+    let out = arguments.out.as_deref();
+    // What is there must be usable, or those who need it would fail later, and elsewhere.
+    if let Some(path) = out.filter(|path| arguments.if_missing && path.exists()) {
+        return show(path, output);
+    }
     let key = ClusterKey::draw().map_err(|error| Failure::usage(error.to_string(), ""))?;
     let mut document = ids_of(&key);
     match out {

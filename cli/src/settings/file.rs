@@ -8,6 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::key::Key;
 use trine_base::failure::Failure;
+use trine_base::placement::GONE_HINT;
 
 /// A longer file is no settings file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -179,6 +180,9 @@ fn text_of(value: &DeValue<'_>) -> Option<String> {
 fn unknown(name: &str, keys: &[Key]) -> String {
     // Users of other programs write underscores and capitals.
     let wanted = name.replace('_', "-").to_lowercase();
+    if wanted == "allow-remote" {
+        return format!("there is no setting {name} any more: {GONE_HINT}");
+    }
     let similar = keys
         .iter()
         .map(|key| (strsim::jaro_winkler(&wanted, &key.name), &key.name))

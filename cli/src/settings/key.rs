@@ -6,8 +6,16 @@ use clap::{Arg, ArgAction, Command};
 use super::Configured;
 use super::configurable::command_line;
 
-/// Options that are no settings, because they say where settings come from or which form one answer has.
-const NO_SETTINGS: [&str; 5] = ["config", "json", "output", "help", "version"];
+/// Options that are no settings, because they say where settings come from or which form one answer has. The last one is
+/// gone, and is known only to say so.
+const NO_SETTINGS: [&str; 6] = [
+    "config",
+    "json",
+    "output",
+    "help",
+    "version",
+    "allow-remote",
+];
 
 /// One setting.
 #[derive(Clone, Debug)]

@@ -26,7 +26,7 @@ have a unit (`50us`, `10ms`, `2m`).
 
 `trine config default` prints a file in which every line is a comment that states the default, `trine config check` finds
 unknown keys, wrong values and values that do not go together in a file. It takes the file by itself: what a command line or
-the environment is to add (a directory for each machine, `--allow-remote`) it misses, except `id` and `peers`. `trine config
+the environment is to add (a directory for each machine, `--insecure`) it misses, except `id` and `peers`. `trine config
 show` says what holds and where each value comes from; in the place of passwords stands `***`, unless `--show-secrets` is
 given:
 
@@ -41,8 +41,8 @@ $ trine config show serve -- --config trine.toml --memory 2GiB
 Addresses are `host:port`: an IPv4 address, a name, or an IPv6 address in brackets (`[2001:db8::1]:7471`). Names are
 resolved once, at the start. One list of peers uses one family: IPv4 if every peer has such an address, IPv6 otherwise.
 
-Replicas listen on loopback only. An address that other machines reach needs a key (`--key`), or `--allow-remote` on a
-network that is trusted.
+A replica without a key (`--key`) listens on loopback only. `--insecure` lets it listen on addresses that other machines
+reach. Whoever can send packets to it can then read and write.
 ";
 
 /// The text of docs/configuration.md.

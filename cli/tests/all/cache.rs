@@ -335,7 +335,7 @@ fn wrong_command_lines_exit_with_2_and_name_the_mistake() {
         (&["cache", "put", "k", "@/no/such/file"], "/no/such/file"),
         (
             &["cache", "serve", "--listen", "192.0.2.1:7481"],
-            "--allow-remote",
+            "--insecure",
         ),
         (&["cache", "serve", "--threads", "0"], "0 is not in"),
         (&["cache", "serve", "--memory", "9MiB"], "10.0 MiB"),

@@ -179,7 +179,7 @@ fn what_the_commands_would_refuse_is_found_beforehand() {
     check(
         "remote",
         "id = 1\npeers = \"192.0.2.1:1,192.0.2.2:1\"\n",
-        &[":2: peers: ", "--allow-remote"],
+        &[":2: peers: ", "--key", "--insecure"],
     );
     check(
         "lease",
@@ -227,9 +227,22 @@ fn a_password_that_protects_nothing_is_refused() {
 #[test]
 fn other_machines_are_let_in_only_when_asked_for() {
     let serve = ["serve", "--id", "1", "--peers", "192.0.2.1:7471"];
-    trine(&serve, "", b"").expect_error(2, &["not a loopback address", "--allow-remote"]);
+    let hints = ["--key", "trine key new", "--insecure"];
+    let refused = [&["not a loopback address"][..], &hints].concat();
+    trine(&serve, "", b"").expect_error(2, &refused);
+    // The former name of the option tells what there is instead, in all places where it may stand.
+    let gone = [&["there is no", "allow-remote", "any more"][..], &hints].concat();
+    let former = [&serve[..], &["--allow-remote"]].concat();
+    trine(&former, "", b"").expect_error(2, &gone);
+    with_env(&serve, &[("TRINE_ALLOW_REMOTE", "true")]).expect_error(2, &gone);
+    let file = TempFile::new("former", "id = 1\nallow-remote = true\n");
+    trine(&["config", "check", file.path()], "", b"").expect_error(1, &gone);
+    trine(&["cache", "serve", "--allow-remote"], "", b"").expect_error(2, &gone);
+    let help = trine(&["serve", "--help"], "", b"").expect_status(0);
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    assert!(!help.contains("allow-remote") && help.contains("--insecure"));
     // With the option the address is used, and this machine does not have it.
-    let allowed = [&serve[..], &["--allow-remote"]].concat();
+    let allowed = [&serve[..], &["--insecure"]].concat();
     let ran = trine(&allowed, "", b"").expect_status(2);
     assert!(!ran.stderr.contains("loopback"), "{}", ran.stderr);
 }

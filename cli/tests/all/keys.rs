@@ -179,6 +179,29 @@ fn a_replica_without_a_key_cannot_require_one() {
     );
 }
 
+/// A replica that takes only callers with a key may listen anywhere. One that takes others, too, may not.
+#[test]
+fn a_replica_that_requires_keys_may_listen_beyond_loopback() {
+    let keys = Keys::new("beyond");
+    let ours = keys.text("ours");
+    let serve = [
+        "serve",
+        "--id",
+        "1",
+        "--peers",
+        "192.0.2.1:7471",
+        "--key",
+        &ours,
+    ];
+    // The address is used, and this machine does not have it.
+    let ran = trine(&serve, "", b"").expect_status(2);
+    assert!(!ran.stderr.contains("loopback"), "{}", ran.stderr);
+    for stage in ["accept", "none"] {
+        let line = [&serve[..], &["--keys", stage]].concat();
+        trine(&line, "", b"").expect_error(2, &["not a loopback address", "--insecure"]);
+    }
+}
+
 /// A user may do what its role and its prefix say, and nothing any more once it is removed.
 #[test]
 fn users_have_their_rights_and_lose_them() {

@@ -49,6 +49,12 @@ fn a_key_file_is_made_shown_and_guarded() {
     let path = new_key(&directory, "cluster.key");
     assert_eq!(mode(&path), 0o600);
     alone(&["key", "new", "--out", &path]).expect_error(2, &["exists and was left alone"]);
+    let before = fs::read(&path).expect("read");
+    alone(&["key", "new", "--if-missing", "--out", &path]).expect_status(0);
+    assert_eq!(fs::read(&path).expect("read"), before);
+    let made = directory.path("missing.key");
+    alone(&["key", "new", "--if-missing", "--out", &made]).expect_status(0);
+    assert_eq!(mode(&made), 0o600);
     let shown = alone(&["key", "show", &path, "--json"])
         .expect_status(0)
         .json();
@@ -74,6 +80,7 @@ fn a_key_file_is_made_shown_and_guarded() {
     let until = text.find("user-root").expect("a line");
     fs::write(&path, &text[..until]).expect("cut off");
     alone(&["key", "show", &path]).expect_error(2, &["line ", "cut off"]);
+    alone(&["key", "new", "--if-missing", "--out", &path]).expect_error(2, &["line ", "cut off"]);
     alone(&["key", "show", &directory.path("absent")])
         .expect_error(2, &["cannot read the key file"]);
 }

@@ -59,6 +59,19 @@ fn a_key_file_is_its_owners_alone() {
 }
 
 #[test]
+fn a_credential_of_systemd_is_a_key_file() {
+    assert!(!is_open(0o400, 1000, 1000) && !is_open(0o440, 0, 0));
+    for (mode, owner, group) in [
+        (0o440, 1000, 0),
+        (0o440, 0, 1000),
+        (0o640, 0, 0),
+        (0o444, 0, 0),
+    ] {
+        assert!(is_open(mode, owner, group), "{mode:o} {owner} {group}");
+    }
+}
+
+#[test]
 fn nothing_is_overwritten_unless_it_is_said() {
     let directory = Directory::new("keep");
     let path = directory.path("cluster.key");

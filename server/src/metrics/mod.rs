@@ -40,11 +40,11 @@ pub struct Endpoint {
 /// Starts the endpoint at `listen`.
 pub fn start(
     listen: &Listen,
-    allow_remote: bool,
+    insecure: bool,
     logs: Option<Arc<Logs>>,
 ) -> Result<Endpoint, Failure> {
     let address = listen.resolve()?;
-    placement::require_loopback("the address of --metrics", address, allow_remote)?;
+    placement::require_loopback("the address of --metrics", address, insecure)?;
     let cannot = |error: std::io::Error| {
         Failure::usage(
             format!("cannot serve metrics at {address}: {error}"),

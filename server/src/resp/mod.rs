@@ -58,7 +58,7 @@ pub fn start<N: Network>(
         return Ok(None);
     };
     let address = resp.of_node(arguments.id)?;
-    let allowed = arguments.placement.allow_remote;
+    let allowed = arguments.placement.insecure;
     placement::require_loopback("the address of --resp", address, allowed)?;
     let server = Server::open(address, options(&arguments.resp)?)?;
     let address = server.address();

@@ -17,7 +17,7 @@ use trine_base::{peers, placement};
 /// Returns every mistake, with its setting. It resolves no names and opens nothing. IP addresses have to be on
 /// loopback if the network keeps to it, unless the settings permit others.
 pub fn check(arguments: &ServeArguments, keeps_to_loopback: bool) -> Vec<(&'static str, Failure)> {
-    let allowed = arguments.placement.allow_remote;
+    let allowed = arguments.placement.insecure;
     let own = own_item(arguments);
     let own_is_kept = match own.as_ref().map(|item| item.parse::<SocketAddr>()) {
         Ok(Ok(own)) if keeps_to_loopback => {
@@ -36,8 +36,10 @@ pub fn check(arguments: &ServeArguments, keeps_to_loopback: bool) -> Vec<(&'stat
         let address = resp.of_node(arguments.id)?;
         placement::require_loopback("the address of --resp", address, allowed)
     });
+    let former = placement::refuse_former_name(arguments.placement.allow_remote);
     let mut found = Vec::new();
     for (key, looked_at) in [
+        ("insecure", former),
         ("peers", listed),
         ("id", own),
         ("listen", listen.unwrap_or(Ok(()))),
