@@ -91,6 +91,8 @@ pub const CANARIES: &[Canary] = &[
         &["gone before its time", "outlived its time"],
     ),
     group("lease ignores a pause", ORDER).from(80),
+    group("a revoked user keeps its session", &["keeps its session"]),
+    group("a session answers another user", &["answers another user"]),
     transport("credits off by one", &["credits", "add with overflow"]),
     transport(
         "response to a reused slot",
@@ -102,6 +104,7 @@ pub const CANARIES: &[Canary] = &[
     ),
     transport("handler run twice", &["the handler of request"]),
     transport("skipped checksum", &["nobody sent"]),
+    transport("window ignores replays", &["opened twice"]),
 ];
 
 /// How the search for a canary ended.
@@ -207,12 +210,16 @@ pub fn seeds_run(searches: &[Search], subject: Subject) -> BTreeSet<u64> {
         .collect()
 }
 
-/// A seed without leases cannot find a bug of leases, and one without disks none of disks: it counts, and need not run.
+/// A seed without leases cannot find a bug of leases, one without disks none of disks, and one without keys none of keys:
+/// it counts, and need not run.
 fn may_find(canary: Canary, seed: u64) -> bool {
     let config = SimConfig::from_seed(seed);
     match canary.name {
         name if name.starts_with("lease") => config.replica.reads == ReadMode::Lease,
         "ack before fsync" => config.disk.is_some(),
+        "a revoked user keeps its session"
+        | "a session answers another user"
+        | "window ignores replays" => config.sealed,
         _ => true,
     }
 }

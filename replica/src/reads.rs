@@ -13,6 +13,7 @@
 use std::collections::VecDeque;
 
 use trine_canary as canary;
+use trine_kvstore::Position;
 use trine_protocol::message::ReplyToken;
 use trine_transport::buf::MsgBuf;
 use trine_transport::time::Instant;
@@ -25,6 +26,15 @@ pub(crate) struct Read {
     pub(crate) command: Vec<u8>,
     /// When it came.
     pub(crate) since: Instant,
+    /// Where the users were changed last when it was allowed, if it is a user's: it is not answered behind the next change.
+    pub(crate) users: Option<Position>,
+}
+
+impl Read {
+    /// Whether it is still allowed where the users were changed last at `changed_at`. If not, its client asks again.
+    pub(crate) fn is_allowed_at(&self, changed_at: Position) -> bool {
+        self.users.is_none_or(|users| users == changed_at)
+    }
 }
 
 struct Round {
@@ -79,13 +89,20 @@ impl Reads {
     }
 
     /// A read has arrived.
-    pub(crate) fn push(&mut self, now: Instant, token: ReplyToken, command: &[u8]) {
+    pub(crate) fn push(
+        &mut self,
+        now: Instant,
+        token: ReplyToken,
+        command: &[u8],
+        users: Option<Position>,
+    ) {
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.extend_from_slice(command);
         self.waiting.push(Read {
             token,
             command: buffer,
             since: now,
+            users,
         });
         self.count += 1;
         self.bytes += command.len();
@@ -237,7 +254,8 @@ impl Reads {
         index.is_some_and(|index| index <= applied)
     }
 
-    /// Reads in no round: to be answered under a lease. Each comes back through [`Reads::hold`] or [`Reads::unread`].
+    /// Reads in no round: to be answered under a lease. Each comes back through [`Reads::hold`] [`Reads::unread`] or
+    /// [`Reads::give_up`].
     pub(crate) fn take_waiting(&mut self) -> Vec<Read> {
         std::mem::take(&mut self.waiting)
     }
@@ -250,6 +268,12 @@ impl Reads {
     /// A read that was not answered after all.
     pub(crate) fn unread(&mut self, read: Read) {
         self.waiting.push(read);
+    }
+
+    /// A read that was refused after all.
+    pub(crate) fn give_up(&mut self, read: Read) {
+        self.forget(std::iter::once(&read));
+        self.recycle(read);
     }
 
     /// Whether answers are held.
@@ -298,7 +322,7 @@ mod tests {
     use super::*;
 
     fn push(reads: &mut Reads, token: u64) {
-        reads.push(Instant::ZERO, ReplyToken(token), &[]);
+        reads.push(Instant::ZERO, ReplyToken(token), &[], None);
     }
 
     fn tokens(reads: &[Read]) -> Vec<u64> {
@@ -432,7 +456,7 @@ mod tests {
         let at = |ns| Instant::from_nanos(ns);
         let mut reads = Reads::default();
         for turn in 0..100 {
-            reads.push(at(turn), ReplyToken(turn), b"a");
+            reads.push(at(turn), ReplyToken(turn), b"a", None);
             let context = reads.next_round().unwrap();
             reads.on_begun(at(turn), context);
             reads.ask_again(at(turn + 1));
@@ -444,8 +468,8 @@ mod tests {
     #[test]
     fn reads_that_nobody_confirms_are_given_back() {
         let mut reads = Reads::default();
-        reads.push(Instant::from_nanos(5), ReplyToken(1), b"abc");
-        reads.push(Instant::from_nanos(6), ReplyToken(2), b"de");
+        reads.push(Instant::from_nanos(5), ReplyToken(1), b"abc", None);
+        reads.push(Instant::from_nanos(6), ReplyToken(2), b"de", None);
         assert_eq!(tokens(&reads.take_older(Instant::from_nanos(6))), [1]);
         assert_eq!((reads.count(), reads.bytes()), (1, 2));
     }

@@ -59,6 +59,11 @@ impl Draw {
         self.prng.below(self.topology.replicas as u64) as usize
     }
 
+    /// Packets that an attacker sends at once.
+    pub(super) fn packets(&mut self) -> u64 {
+        self.prng.in_range(10..=300)
+    }
+
     /// Parts per million by which a clock runs too fast or too slow.
     pub(super) fn drift(&mut self) -> i32 {
         self.prng.in_range(0..=DRIFT_PER_MILLION_MAX * 2) as i32 - DRIFT_PER_MILLION_MAX as i32

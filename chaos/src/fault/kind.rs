@@ -31,6 +31,8 @@ pub enum Need {
     Memory,
     /// It begins with an old state-machine version. That follows from its configuration, so nothing draws it.
     OldVersion,
+    /// Packets are sealed.
+    Sealed,
     /// Reads without leases: leases are promised only if clocks run within their drift.
     IndexReads,
 }
@@ -398,6 +400,23 @@ kinds! {
             look: Look::Lossy,
         },
     ),
+    /// An attacker replays, changes and makes packets.
+    Forged => event("forged", |draw| Event::Forged {
+        packets: draw.packets(),
+    })
+    .needing(&[Need::Sealed]),
+    /// The members get another root of their keys, one machine after the other.
+    RotateKeys => event("rotate-keys", |draw| Event::RotateKeys {
+        pause: draw.span(1, 400),
+    })
+    .needing(&[Need::Sealed]),
+    /// Users come, get other keys and go, and ask for more than they may.
+    Users => Definition {
+        name: "users",
+        needs: &[Need::Sealed],
+        simulated: Simulated::Group,
+        live: None,
+    },
 }
 
 fn draw_lossy(prng: &mut Prng, replicas: u64) -> Strike {
@@ -599,6 +618,16 @@ pub enum Event {
         /// For want of room, or for no known reason.
         full: bool,
     },
+    /// Packets come that no machine has sent, or not now.
+    Forged {
+        /// How many.
+        packets: u64,
+    },
+    /// The member root is changed.
+    RotateKeys {
+        /// The time from one machine to the next.
+        pause: Duration,
+    },
     /// A machine of clients dies; new clients replace the old.
     ClientCrash {
         /// Which, counted among the client machines.
@@ -630,6 +659,8 @@ impl Event {
             Event::ProcessKill { .. } => Fault::ProcessKill,
             Event::DiskError { full: false, .. } => Fault::DiskEio,
             Event::DiskError { full: true, .. } => Fault::DiskEnospc,
+            Event::Forged { .. } => Fault::Forged,
+            Event::RotateKeys { .. } => Fault::RotateKeys,
         })
     }
 }

@@ -8,10 +8,14 @@ use trine_transport::backend::Faults;
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::time::{Duration, Instant};
 
-/// Draws a random subset of the faults of at least [`KINDS_MIN`]. Those of disks are drawn apart, and whether a group
-/// begins with an old version follows from its configuration.
+/// Draws a random subset of the faults of at least [`KINDS_MIN`]. Those of disks and of sealed
+/// groups are drawn apart, and whether a group begins with an old version follows from its configuration.
 pub fn draw_kinds(prng: &mut Prng) -> BTreeSet<Fault> {
-    let apart = |fault: &Fault| fault.needs(Need::Disk) || fault.needs(Need::OldVersion);
+    let apart = |fault: &Fault| {
+        [Need::Disk, Need::OldVersion, Need::Sealed]
+            .iter()
+            .any(|need| fault.needs(*need))
+    };
     let mut kinds: Vec<Fault> = Fault::simulated().filter(|f| !apart(f)).collect();
     prng.shuffle(&mut kinds);
     // Two more than must fire: an event may find no target.
@@ -27,6 +31,12 @@ pub fn draw_disk_kinds(prng: &mut Prng) -> BTreeSet<Fault> {
     kinds.into_iter().take(count).collect()
 }
 
+/// Draws the faults of sealed groups, each with a good chance.
+pub fn draw_sealed_kinds(prng: &mut Prng) -> BTreeSet<Fault> {
+    let kinds = Fault::simulated().filter(|fault| fault.needs(Need::Sealed));
+    kinds.filter(|_| prng.chance(SEALED_KIND)).collect()
+}
+
 /// The faults of a run and their times, derived from a seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
@@ -40,6 +50,8 @@ pub struct Schedule {
 
 /// Fewest kinds of fault that a drawn schedule enables.
 pub const KINDS_MIN: usize = 3;
+/// How often a sealed group has each fault that only sealed groups have.
+const SEALED_KIND: Ratio = Ratio::percent(75);
 /// How often the link faults change.
 const FAULTS_SPELL: Duration = Duration::from_secs(4);
 /// The loss that link faults may reach, in percent; duplication reaches 50, the rest 20.
@@ -95,8 +107,14 @@ impl Schedule {
             events: Vec::new(),
         };
         drawer.link_faults();
+        // Groups without keys are drawn as they were before there were any.
+        let mut apart = None;
         for fault in Fault::simulated() {
-            drawer.draw = Draw::new(prng.fork(), topology);
+            let of_kind = match fault.needs(Need::Sealed) {
+                true => apart.get_or_insert_with(|| prng.clone()).fork(),
+                false => prng.fork(),
+            };
+            drawer.draw = Draw::new(of_kind, topology);
             if let Simulated::Event(draw) = fault.definition().simulated
                 && enabled.contains(&fault)
             {
@@ -241,6 +259,7 @@ mod tests {
             assert!(schedule.enabled.len() >= KINDS_MIN);
             all.extend(schedule.enabled);
             all.extend(draw_disk_kinds(&mut Prng::new(seed)));
+            all.extend(draw_sealed_kinds(&mut Prng::new(seed)));
         }
         all.insert(Fault::Versions);
         assert_eq!(all.len(), Fault::simulated().count());

@@ -71,6 +71,8 @@ pub(crate) struct Callers {
     prng: Prng,
     /// No further calls.
     silent: bool,
+    /// What keys of users are made of, in a group that has keys.
+    issuer: Option<Issuer>,
     notes: Notes,
 }
 
@@ -121,6 +123,7 @@ impl Callers {
             pace,
             prng,
             silent: false,
+            issuer: None,
             notes: Notes::default(),
         }
     }
@@ -138,6 +141,11 @@ impl Callers {
             next_call: first_call,
             errands: Vec::new(),
         });
+    }
+
+    /// Names the key file that all users of this group have their keys from.
+    pub(crate) fn issue_with(&mut self, issuer: Issuer) {
+        self.issuer = Some(issuer);
     }
 
     /// The calls and answers since the last time.
@@ -292,10 +300,11 @@ impl Callers {
     /// states have to stay alike.
     fn user_change(&mut self) -> Command<'static> {
         const PREFIX: &[u8] = b"x1";
-        let issuer = Issuer {
+        let drawn = Issuer {
             group: GroupId([self.prng.chance(Ratio::percent(10)).into(); 8]),
             root: Fingerprint([1; 4]),
         };
+        let issuer = self.issuer.unwrap_or(drawn);
         let name = UserName::new(&[b'a' + self.prng.below(5) as u8]).expect("a letter is a name");
         let prefix = &PREFIX[..self.prng.below(3) as usize];
         match self.prng.below(4) {

@@ -38,6 +38,8 @@ pub(crate) enum End {
     Rejoin(Host),
     /// Until the moment given: as soon as leadership is being transferred, the leader is cut off for the span.
     CutOld(Instant, Duration),
+    /// The next machine gets the next key file; the one after it does after the same time.
+    NextKeys(Duration),
     /// A stopping replica dies as soon as it may; it is down for the span.
     Kill(Host, Duration),
 }
@@ -60,7 +62,10 @@ impl Chaos {
         let now = cluster.world.now();
         let trace = &mut cluster.world.trace;
         trace.note(now, || "all faults end".to_owned());
-        self.end_all(cluster, |end| matches!(end, End::CutOld(..)));
+        // A change of keys may be left half way.
+        self.end_all(cluster, |end| {
+            matches!(end, End::CutOld(..) | End::NextKeys(_))
+        });
         cluster.heal_disks();
         cluster.world.network.calm();
     }
@@ -125,6 +130,11 @@ impl Chaos {
             }
             End::Rejoin(host) => self.rejoin(cluster, *host),
             End::CutOld(until, span) => self.cut_old(cluster, *until, *span),
+            End::NextKeys(pause) => {
+                if cluster.change_keys_further() {
+                    self.end_later(cluster.world.now(), *pause, End::NextKeys(*pause));
+                }
+            }
             // It died meanwhile of another fault, which has it started again; the replica that runs there now was not
             // told to stop.
             End::Kill(host, _) if !cluster.is_stopping(*host) => {}
@@ -231,6 +241,17 @@ impl Chaos {
             Event::Jump { machine, span } => fire_if(cluster, Fault::Jump, |cluster| {
                 cluster.jump_clock(host(*machine), *span)
             }),
+            Event::Forged { packets } => {
+                for _ in 0..cluster.world.forge(*packets) {
+                    cluster.world.network.stats.fire(Fault::Forged);
+                }
+            }
+            Event::RotateKeys { pause } => {
+                if cluster.begin_to_change_keys() {
+                    cluster.world.network.stats.fire(Fault::RotateKeys);
+                    self.end_later(cluster.world.now(), *pause, End::NextKeys(*pause));
+                }
+            }
             Event::ClientCrash { machine } => {
                 let host = cluster.caller_host(*machine);
                 fire_if(cluster, Fault::ClientCrash, |cluster| {

@@ -1,13 +1,17 @@
 //! A group of replicas and its clients in a simulated world: how they start, die and come back.
 
+mod sealed;
+
+use self::sealed::Trust;
 use super::Host;
 use super::callers::Callers;
 use super::config::{DiskConfig, Load, SimConfig, varied_endpoint};
 use super::disk::{CALM, Device, SimDisk, SimQueue};
-use super::keys;
+use super::keeper::USERS_MAX;
+use super::keys::{GroupKeys, KeyOf};
 use super::member::Agreement;
 use super::member::Member;
-use super::member::Observed;
+use super::member::{Observed, Revocations};
 use super::trace::Trace;
 use super::world::World;
 use crate::fault::Fault;
@@ -47,7 +51,6 @@ pub(crate) struct Cluster {
     /// When the clock of a replica's machine jumped ahead, and how far.
     pub(crate) jumps_ns: Vec<(u64, u64)>,
     clients_made: u64,
-    endpoints_made: u64,
     /// Whether the caller wants the run to continue.
     go_on: fn() -> bool,
     /// Since it was told not to.
@@ -62,6 +65,8 @@ pub(crate) struct Cluster {
     incarnations: BTreeMap<Host, Incarnation>,
     /// Replicas of the state-machine version that the group began with.
     first_version: BTreeSet<Host>,
+    /// The group's keys and users, if it is sealed.
+    pub(crate) trust: Option<Trust>,
 }
 
 /// Who has led.
@@ -77,7 +82,11 @@ impl Cluster {
     /// Starts all machines; the first replica begins the group.
     pub(crate) fn new(config: SimConfig, trace: Trace, go_on: fn() -> bool) -> Self {
         let mut prng = Prng::new(config.seed);
-        let world = World::new(&mut prng, hosts_of(&config), trace);
+        let mut world = World::new(&mut prng, hosts_of(&config), trace);
+        world.sealed = config.sealed;
+        let trust = config
+            .sealed
+            .then(|| Trust::new(config.seed, config.replicas));
         let mut cluster = Self {
             world,
             config,
@@ -87,7 +96,6 @@ impl Cluster {
             leaders: Leaders::default(),
             jumps_ns: Vec::new(),
             clients_made: 0,
-            endpoints_made: 0,
             go_on,
             ended_early: false,
             disks: Vec::new(),
@@ -95,6 +103,7 @@ impl Cluster {
             rejoining: BTreeSet::new(),
             incarnations: BTreeMap::new(),
             first_version: BTreeSet::new(),
+            trust,
         };
         if let Some(disk) = &cluster.config.disk {
             let mut prng = Prng::new(disk.fault_seed);
@@ -205,8 +214,12 @@ impl Cluster {
         if let Some(queue) = &queue {
             node = node.with_disk(Box::new(queue.clone()));
         }
-        let endpoint = self.endpoint(pool, node.identity());
-        let observed = Observed::new(node, Rc::clone(&self.log), queue);
+        let endpoint = self.endpoint(pool, node.identity(), KeyOf::Replica(host));
+        let mut observed = Observed::new(node, Rc::clone(&self.log), queue);
+        observed.revocations = self
+            .trust
+            .as_ref()
+            .map(|trust| Revocations::new(Rc::clone(&trust.ledger)));
         self.world
             .start(host, endpoint, Member::Replica(Box::new(observed)), clock);
         true
@@ -363,6 +376,9 @@ impl Cluster {
             self.prng.fork(),
         );
         callers.trace(self.world.trace.is_on());
+        if self.config.sealed {
+            callers.issue_with(GroupKeys::issuer());
+        }
         for _ in 0..self.config.clients_per_machine {
             self.clients_made += 1;
             let workload = Workload::new(
@@ -376,7 +392,7 @@ impl Cluster {
             cluster: 0,
             incarnation: self.prng.next_u64() | 1,
         };
-        let endpoint = self.endpoint(pool, identity);
+        let endpoint = self.endpoint(pool, identity, KeyOf::Holder);
         self.world
             .start(host, endpoint, Member::Callers(Box::new(callers)), clock);
     }
@@ -407,7 +423,7 @@ impl Cluster {
             cluster: 0,
             incarnation: self.prng.next_u64() | 1,
         };
-        let endpoint = self.endpoint(pool, identity);
+        let endpoint = self.endpoint(pool, identity, KeyOf::Holder);
         self.world
             .start(operator, endpoint, Member::Operator(Box::new(giver)), clock);
     }
@@ -449,16 +465,13 @@ impl Cluster {
         !self.views().iter().any(votes)
     }
 
-    fn endpoint(&mut self, pool: Pool, identity: Identity) -> Endpoint<Host> {
+    fn endpoint(&mut self, pool: Pool, identity: Identity, whose: KeyOf) -> Endpoint<Host> {
         let caps = self.caps();
         let mut config = match self.config.load {
             Load::Drawn => varied_endpoint(&mut self.prng),
             Load::Measured | Load::MeasuredCalm => endpoint_config(),
         };
-        self.endpoints_made += 1;
-        if self.config.sealed {
-            config.keys = Some(keys::of_group(self.config.seed, self.endpoints_made));
-        }
+        config.keys = self.trust.as_mut().map(|trust| trust.keys.of(whose));
         let seed = self.prng.next_u64();
         Endpoint::new(config, &caps, pool, identity, seed)
             .expect("the simulated settings are sound")
@@ -560,6 +573,7 @@ impl Cluster {
     pub(crate) fn probe(&mut self) {
         self.replace_spent();
         self.dismiss_operators();
+        self.attend_users();
         let Some((host, term)) = self.leader() else {
             return;
         };
@@ -688,9 +702,11 @@ impl View {
     }
 }
 
-/// Each node has an operator of its own, on a machine that only faults of the network hit.
+/// Each node has an operator of its own, on a machine that only faults of the network hit. Those of users and of who
+/// administrates them are behind.
 fn hosts_of(config: &SimConfig) -> usize {
-    config.topology().machines() + config.replicas
+    let operators_end = config.topology().machines() + config.replicas;
+    operators_end + if config.sealed { 1 + USERS_MAX } else { 0 }
 }
 
 fn node_id_of(host: Host) -> NodeId {

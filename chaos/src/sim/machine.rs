@@ -1,6 +1,7 @@
 //! One machine: a program on an endpoint, its receive queue, and its clock.
 
 use super::clock::LocalClock;
+use super::seals::Seals;
 use super::{Host, Program};
 use trine_transport::app::Cx;
 use trine_transport::backend::{RxBatch, RxPacket, TxBatch};
@@ -26,6 +27,8 @@ pub(crate) struct Machine<P> {
     pub(crate) paused_until: Instant,
     /// The processor is busy with the last turn until then.
     pub(crate) busy_until: Instant,
+    /// The sealed packets that came, if the simulation has keys.
+    pub(crate) seals: Option<Seals>,
     /// A turn is wanted whatever the deadlines say: the first one, or after a call from outside.
     pub(crate) woken: bool,
 }
@@ -40,6 +43,7 @@ impl<P: Program> Machine<P> {
             tx: TxBatch::new(),
             paused_until: Instant::ZERO,
             busy_until: Instant::ZERO,
+            seals: None,
             woken: true,
         }
     }
@@ -48,6 +52,9 @@ impl<P: Program> Machine<P> {
     pub(crate) fn receive(&mut self, from: Host, bytes: Vec<u8>) -> bool {
         let room = self.inbox.len() < INBOX_MAX;
         if room {
+            if let Some(seals) = &mut self.seals {
+                seals.note(&bytes);
+            }
             self.inbox.push((from, bytes));
         }
         room
@@ -73,6 +80,7 @@ impl<P: Program> Machine<P> {
         }
         self.program.on_turn(&mut Cx::new(&mut self.endpoint, now));
         self.transmit(now, sent, spare);
+        self.program.look_at_sessions(&self.endpoint);
         self.program.after_turn(now, simulated);
         taken
     }

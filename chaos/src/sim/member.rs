@@ -1,21 +1,31 @@
-//! The kinds of programs in a cluster: replicas, machines full of clients, and operators who give one command each.
+//! The kinds of programs in a cluster: replicas, machines full of clients, operators who give one command each, users and
+//! who administrates them.
 
 use super::callers::Callers;
 use super::disk::SimQueue;
+use super::keeper::Keeper;
+use super::trust::Ledger;
+use super::users::User;
 use super::{Host, Program};
 use crate::checker::log_agreement::LogAgreement;
 use std::cell::RefCell;
 use std::rc::Rc;
 use trine_client::AdminClient;
-use trine_replica::Node;
+use trine_keys::Credential;
+use trine_kvstore::{Position, Users};
+use trine_replica::{Node, Replica};
 use trine_transport::app::{App, Completion, Cx, Reply, Request};
-use trine_transport::session::{Event, Holder};
+use trine_transport::endpoint::Endpoint;
+use trine_transport::keys::KeyId;
+use trine_transport::session::{Event, Holder, SessionId};
 use trine_transport::time::Instant;
 
 pub(crate) enum Member {
     Replica(Box<Observed>),
     Callers(Box<Callers>),
     Operator(Box<AdminClient<Host>>),
+    Keeper(Box<Keeper>),
+    User(Box<User>),
 }
 
 /// A replica whose state is compared with the others' after each of its turns.
@@ -26,6 +36,49 @@ pub(crate) struct Observed {
     pub(crate) stopping: bool,
     /// The disk's side of the node's writes, in disk mode.
     queue: Option<SimQueue>,
+    /// Whether the sessions of users end whose keys are void, if there are keys.
+    pub(crate) revocations: Option<Revocations>,
+}
+
+/// The sessions that users had when a replica was looked at last.
+pub(crate) struct Revocations {
+    ledger: Rc<RefCell<Ledger>>,
+    sessions: Vec<(SessionId, KeyId)>,
+    changed_at: Option<Position>,
+}
+
+impl Revocations {
+    pub(crate) fn new(ledger: Rc<RefCell<Ledger>>) -> Self {
+        Self {
+            ledger,
+            sessions: Vec::new(),
+            changed_at: None,
+        }
+    }
+
+    /// A session that was there before the table changed must be gone behind that turn, if its key does not count any
+    /// more. One that begins later is told so with each call.
+    fn look(&mut self, replica: &Replica, endpoint: &Endpoint<Host>) {
+        let changed_at = replica.users().map(Users::changed_at);
+        if changed_at.is_some() && changed_at != self.changed_at {
+            self.changed_at = changed_at;
+            for (session, key) in &self.sessions {
+                let Some(Credential::User { name, generation }) = Credential::parse(key) else {
+                    continue;
+                };
+                if replica.is_current(name, generation).is_none()
+                    && endpoint.key(*session) == Some(*key)
+                {
+                    let incarnation = replica.incarnation().0;
+                    self.ledger.borrow_mut().blame(format!(
+                        "trust: a revoked user keeps its session: replica {incarnation:x} has applied that generation {generation} of user {name} is void"
+                    ));
+                }
+            }
+        }
+        self.sessions.clear();
+        self.sessions.extend(endpoint.sealed_sessions());
+    }
 }
 
 /// The states in which replicas are compared: the entry at every index, and the store at every index at which a turn
@@ -74,6 +127,7 @@ impl Observed {
             applied: 0,
             stopping: false,
             queue,
+            revocations: None,
         }
     }
 
@@ -112,14 +166,14 @@ impl Member {
     pub(crate) fn replica(&self) -> Option<&Node<Host>> {
         match self {
             Member::Replica(observed) => Some(&observed.node),
-            Member::Callers(_) | Member::Operator(_) => None,
+            _ => None,
         }
     }
 
     pub(crate) fn callers_mut(&mut self) -> Option<&mut Callers> {
         match self {
-            Member::Replica(_) | Member::Operator(_) => None,
             Member::Callers(callers) => Some(callers),
+            _ => None,
         }
     }
 }
@@ -130,6 +184,8 @@ impl App<Host> for Member {
             Member::Replica(observed) => observed.node.on_request(cx, request),
             Member::Callers(callers) => callers.clients.on_request(cx, request),
             Member::Operator(giver) => giver.on_request(cx, request),
+            Member::Keeper(keeper) => keeper.clients.on_request(cx, request),
+            Member::User(user) => user.clients.on_request(cx, request),
         }
     }
 
@@ -138,6 +194,8 @@ impl App<Host> for Member {
             Member::Replica(observed) => observed.node.on_completion(cx, tag, completion),
             Member::Callers(callers) => callers.clients.on_completion(cx, tag, completion),
             Member::Operator(giver) => giver.on_completion(cx, tag, completion),
+            Member::Keeper(keeper) => keeper.clients.on_completion(cx, tag, completion),
+            Member::User(user) => user.clients.on_completion(cx, tag, completion),
         }
     }
 
@@ -146,6 +204,8 @@ impl App<Host> for Member {
             Member::Replica(observed) => observed.node.on_event(cx, event),
             Member::Callers(callers) => callers.clients.on_event(cx, event),
             Member::Operator(giver) => giver.on_event(cx, event),
+            Member::Keeper(keeper) => keeper.clients.on_event(cx, event),
+            Member::User(user) => user.clients.on_event(cx, event),
         }
     }
 
@@ -154,13 +214,15 @@ impl App<Host> for Member {
             Member::Replica(observed) => observed.node.on_turn(cx),
             Member::Callers(callers) => callers.clients.on_turn(cx),
             Member::Operator(giver) => giver.on_turn(cx),
+            Member::Keeper(keeper) => keeper.clients.on_turn(cx),
+            Member::User(user) => user.clients.on_turn(cx),
         }
     }
 
     fn holder(&self, host: &Host) -> Holder {
         match self {
             Member::Replica(observed) => observed.node.holder(host),
-            Member::Callers(_) | Member::Operator(_) => Holder::Shared,
+            _ => Holder::Shared,
         }
     }
 
@@ -169,15 +231,27 @@ impl App<Host> for Member {
             Member::Replica(observed) => observed.node.next_timeout(),
             Member::Callers(callers) => callers.clients.next_timeout(),
             Member::Operator(giver) => giver.next_timeout(),
+            Member::Keeper(keeper) => keeper.clients.next_timeout(),
+            Member::User(user) => user.clients.next_timeout(),
         }
     }
 }
 
 impl Program for Member {
+    fn look_at_sessions(&mut self, endpoint: &Endpoint<Host>) {
+        if let Member::Replica(observed) = self
+            && let Some(revocations) = &mut observed.revocations
+        {
+            revocations.look(observed.node.replica(), endpoint);
+        }
+    }
+
     fn before_turn(&mut self, now: Instant, simulated: Instant) {
         match self {
             Member::Operator(_) => {}
             Member::Callers(callers) => callers.call(now, simulated),
+            Member::Keeper(keeper) => keeper.call(now, simulated),
+            Member::User(user) => user.call(now, simulated),
             Member::Replica(observed) => {
                 if let Some(queue) = &observed.queue {
                     queue.end_batch(simulated);
@@ -195,6 +269,8 @@ impl Program for Member {
                 }
             }
             Member::Callers(callers) => callers.collect(simulated),
+            Member::Keeper(keeper) => keeper.collect(simulated),
+            Member::User(user) => user.collect(),
             Member::Operator(_) => {}
         }
     }
@@ -202,7 +278,7 @@ impl Program for Member {
     fn take_notes(&mut self) -> Vec<String> {
         match self {
             Member::Callers(callers) => callers.take_notes(),
-            Member::Replica(_) | Member::Operator(_) => Vec::new(),
+            _ => Vec::new(),
         }
     }
 
@@ -210,6 +286,8 @@ impl Program for Member {
         match self {
             Member::Replica(observed) => observed.queue.as_ref().and_then(SimQueue::due),
             Member::Operator(_) => None,
+            Member::Keeper(keeper) => keeper.next_call(),
+            Member::User(user) => user.next_call(),
             Member::Callers(callers) => callers.next_call(),
         }
     }

@@ -13,6 +13,8 @@ mod cluster;
 mod config;
 mod counted;
 mod disk;
+mod forger;
+mod keeper;
 mod keys;
 mod machine;
 mod measure;
@@ -23,8 +25,11 @@ mod player;
 mod report;
 pub mod rpc;
 mod run;
+mod seals;
 mod summary;
 mod trace;
+mod trust;
+mod users;
 mod world;
 
 pub use callers::{LEISURE, Pace};
@@ -38,7 +43,7 @@ pub use trace::Trace;
 use self::chaos::Chaos;
 use self::cluster::Cluster;
 use self::run::halved;
-use crate::fault::{Fault, Need, Schedule, draw_disk_kinds, draw_kinds};
+use crate::fault::{Fault, Need, Schedule, draw_disk_kinds, draw_kinds, draw_sealed_kinds};
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -46,6 +51,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use trine_replica::config::ReadMode;
 use trine_transport::app::App;
+use trine_transport::endpoint::Endpoint;
 use trine_transport::prng::Prng;
 use trine_transport::time::{Duration, Instant};
 
@@ -109,6 +115,10 @@ fn simulate(
         drawn.retain(|fault| !fault.needs(Need::Memory));
         drawn.extend(draw_disk_kinds(&mut Prng::new(disk.fault_seed)));
     }
+    if cluster.config.sealed {
+        let seed = cluster.config.seed ^ 0x5ea1_fa17_5ea1_fa17;
+        drawn.extend(draw_sealed_kinds(&mut Prng::new(seed)));
+    }
     if cluster.config.mixes_versions() {
         drawn.insert(Fault::Versions);
     }
@@ -118,6 +128,7 @@ fn simulate(
         None => Schedule::of(kinds, &mut prng, topology, faulty_from, quiet_from),
     };
     asked.clone_from(&schedule.enabled);
+    cluster.prepare_for(&schedule.enabled);
     chaos.run_until(&mut cluster, faulty_from);
     chaos.play_through(&mut cluster, &schedule);
     cluster.end_haste();
@@ -208,6 +219,9 @@ impl fmt::Display for Host {
 pub(crate) trait Program: App<Host> {
     /// Runs in front of each turn, with the machine's own time and the simulated one.
     fn before_turn(&mut self, _now: Instant, _simulated: Instant) {}
+
+    /// Runs behind each turn, for a program that watches its sessions.
+    fn look_at_sessions(&mut self, _endpoint: &Endpoint<Host>) {}
 
     /// Runs behind each turn.
     fn after_turn(&mut self, _now: Instant, _simulated: Instant) {}

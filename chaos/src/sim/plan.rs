@@ -22,6 +22,8 @@ pub struct Plan {
     pub clients_per_machine: Option<usize>,
     /// Simulated time in which faults happen.
     pub faulty: Option<Duration>,
+    /// Packets are sealed, whatever the seed draws.
+    pub sealed: bool,
 }
 
 impl Plan {
@@ -31,6 +33,7 @@ impl Plan {
     /// When the faults exclude each other, or a number is out of its range.
     pub fn config(&self) -> Result<SimConfig, SimConfigError> {
         let mut config = SimConfig::of(self.load(), self.seed);
+        config.sealed |= self.sealed;
         if let Some(FaultSet(faults)) = &self.faults {
             config.make_room_for(faults)?;
             config.faults = Some(faults.clone());
@@ -65,6 +68,8 @@ impl Plan {
     pub(super) fn of(config: &SimConfig) -> Self {
         let usual = SimConfig::of(config.load, config.seed);
         let named = config.faults != usual.faults || config.load == Load::MeasuredCalm;
+        let mut asked = config.faults.iter().flatten();
+        let asks_for_keys = asked.any(|fault| fault.needs(Need::Sealed));
         let changed = |now: usize, before: usize| (now != before).then_some(now);
         Self {
             seed: config.seed,
@@ -73,6 +78,7 @@ impl Plan {
             client_machines: changed(config.client_machines, usual.client_machines),
             clients_per_machine: changed(config.clients_per_machine, usual.clients_per_machine),
             faulty: (config.faulty != usual.faulty).then_some(config.faulty),
+            sealed: config.sealed && !usual.sealed && !asks_for_keys,
         }
     }
 
@@ -95,6 +101,9 @@ impl Plan {
         option("faulty", nanos.map(|ns| format!("{ns}ns")));
         if self.measured {
             command.push_str(" --measure");
+        }
+        if self.sealed {
+            command.push_str(" --sealed");
         }
         command + " --trace"
     }
@@ -128,6 +137,15 @@ impl SimConfig {
         if asked(Need::OldVersion).is_some() && !self.mixes_versions() {
             self.first_state_version = STATE_VERSION_FIRST;
             self.workload.mix = crate::workload::Mix::BASIC;
+        }
+        if asked(Need::Sealed).is_some() {
+            self.sealed = true;
+        }
+        if faults.into_iter().any(|fault| *fault == Fault::Users)
+            && asked(Need::OldVersion).is_none()
+        {
+            // Old versions know no users, and without deaths the group never switches.
+            self.first_state_version = self.replica.state_version;
         }
         if asked(Need::IndexReads).is_some() {
             self.replica.reads = ReadMode::Index;
@@ -163,6 +181,9 @@ mod tests {
                             faults: named.clone(),
                             client_machines: clients,
                             faulty: clients.map(|_| Duration::from_millis(1_500)),
+                            sealed: !measured
+                                && seed % 2 == 0
+                                && !SimConfig::from_seed(seed).sealed,
                             ..Plan::default()
                         };
                         let config = plan.config().unwrap();
@@ -188,6 +209,7 @@ mod tests {
             assert!(of(seed, "disk-full").unwrap().disk.is_some());
             assert!(of(seed, "versions").unwrap().mixes_versions());
             assert_eq!(of(seed, "jump").unwrap().replica.reads, ReadMode::Index);
+            assert!(of(seed, "forged").unwrap().sealed);
         }
         let refused = of(1, "members,disk-full").unwrap_err().to_string();
         assert!(

@@ -47,6 +47,8 @@ pub struct SimReport {
     pub states_compared: u64,
     /// Log entries that were seen applied on more than one replica, and agreed.
     pub entries_compared: u64,
+    /// Calls of users with keys of their own: those that were answered, and those that were denied.
+    pub users_calls: (u64, u64),
 }
 
 impl SimReport {
@@ -67,6 +69,7 @@ impl SimReport {
         let turns = cluster.world.stats.turns;
         let machines = config.topology().machines();
         let entries_compared = log.entries.observed();
+        let users_calls = cluster.users_calls();
         let time = group_time(cluster, schedule);
         let linearizability = linearizability::check_timed(&history, config.limits, &time);
         let fired = &cluster.world.network.stats.fired;
@@ -82,6 +85,8 @@ impl SimReport {
             .and(log.entries.verdict())
             .and(log.stores.verdict())
             .and(log.states.verdict())
+            .and(cluster.world.opened_once())
+            .and(cluster.trust_verdict())
             .and(nobody_spins(turns, packets, machines, simulated));
         let whole_run = || {
             states_were_compared(states_compared.min(entries_compared))
@@ -111,6 +116,7 @@ impl SimReport {
             turns,
             states_compared,
             entries_compared,
+            users_calls,
             history,
         }
     }
@@ -134,6 +140,7 @@ impl SimReport {
             turns: 0,
             states_compared: 0,
             entries_compared: 0,
+            users_calls: (0, 0),
             history,
         }
     }
@@ -288,6 +295,10 @@ impl fmt::Display for SimReport {
             self.states_compared,
             self.entries_compared
         )?;
+        if self.users_calls != (0, 0) {
+            let (answered, denied) = self.users_calls;
+            writeln!(f, "calls of users: {answered} answered, {denied} denied")?;
+        }
         write!(f, "{}", self.verdict)?;
         match &self.verdict {
             Verdict::Pass => Ok(()),

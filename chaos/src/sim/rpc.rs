@@ -3,6 +3,7 @@
 
 use super::config::varied_endpoint;
 use super::counted::counted;
+use super::keys;
 use super::machine::Machine;
 use super::network::{Cut, REPLAY_NS};
 use super::player::{Player, Stage, pause};
@@ -212,7 +213,9 @@ fn simulate(config: &RpcConfig, trace: Trace, go_on: fn() -> bool) -> RpcReport 
         ledger: Rc::default(),
         go_on,
         ended_early: false,
+        endpoints_made: 0,
     };
+    hosts.world.sealed = keys::is_drawn(config.seed);
     for host in (0..config.hosts).map(Host) {
         hosts.start(host);
     }
@@ -243,6 +246,7 @@ struct Hosts<'a> {
     ledger: Rc<RefCell<Ledger>>,
     go_on: fn() -> bool,
     ended_early: bool,
+    endpoints_made: u64,
 }
 
 /// A dead machine is started again.
@@ -300,7 +304,11 @@ impl Hosts<'_> {
             cluster: 7,
             incarnation,
         };
-        let settings = varied_endpoint(prng);
+        let mut settings = varied_endpoint(prng);
+        self.endpoints_made += 1;
+        if self.world.sealed {
+            settings.keys = Some(keys::of_peer(self.config.seed, self.endpoints_made));
+        }
         let endpoint = Endpoint::new(settings, &caps, pool, identity, prng.next_u64());
         let endpoint = endpoint.expect("the default configuration is sound");
         let peers = (0..self.config.hosts).map(Host);
@@ -365,7 +373,8 @@ fn stop_asking(world: &mut World<Peer>) {
 fn report(hosts: &Hosts<'_>, schedule: &Schedule) -> RpcReport {
     let (world, ledger) = (&hosts.world, hosts.ledger.borrow());
     let fired = &world.network.stats.fired;
-    let verdict = ledger.verdict().and(match hosts.ended_early {
+    let opened = world.opened_once();
+    let verdict = ledger.verdict().and(opened).and(match hosts.ended_early {
         true => ended_early(world.now().saturating_since(Instant::ZERO)),
         false => everything_is_free(world)
             .and(enough_was_answered(hosts.config.answers_min, &ledger))

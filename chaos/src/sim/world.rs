@@ -4,10 +4,13 @@
 //! the seed fixes the run.
 
 use super::clock::LocalClock;
+use super::forger::{Forged, Forger};
 use super::machine::Machine;
 use super::network::{Arrival, Network};
+use super::seals::Seals;
 use super::trace::Trace;
 use super::{Host, Program};
+use crate::checker::Verdict;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use trine_canary as canary;
@@ -40,6 +43,12 @@ pub(crate) struct World<P> {
     pub(crate) network: Network,
     pub(crate) trace: Trace,
     pub(crate) stats: WorldStats,
+    /// Whether packets are sealed: then each machine counts those that come.
+    pub(crate) sealed: bool,
+    /// Who forges packets, if anybody does.
+    pub(crate) forger: Option<Forger>,
+    /// The first sealed packet that was opened twice.
+    pub(crate) opened_twice: Option<String>,
     arrivals: Vec<Arrival>,
     sent: Vec<(Host, Vec<u8>)>,
 }
@@ -88,6 +97,9 @@ impl<P: Program> World<P> {
             network: Network::new(prng.fork()),
             trace,
             stats: WorldStats::default(),
+            sealed: false,
+            forger: None,
+            opened_twice: None,
             arrivals: Vec::new(),
             sent: Vec::new(),
         }
@@ -112,7 +124,9 @@ impl<P: Program> World<P> {
         clock: LocalClock,
     ) {
         self.trace.note(self.now, || format!("{host} starts"));
-        self.machines[host.index()] = Some(Machine::new(endpoint, program, clock));
+        let mut machine = Machine::new(endpoint, program, clock);
+        machine.seals = self.sealed.then(Seals::default);
+        self.machines[host.index()] = Some(machine);
         self.turns[host.index()] = NO_TURN;
         self.plan_turn(host);
     }
@@ -196,6 +210,45 @@ impl<P: Program> World<P> {
         self.plan_turn(host);
     }
 
+    /// Changes the endpoint of a machine, which is told the machine's own time; nothing if the machine is down.
+    pub(crate) fn with_endpoint<T>(
+        &mut self,
+        host: Host,
+        change: impl FnOnce(&mut Endpoint<Host>, Instant) -> T,
+    ) -> Option<T> {
+        let now = self.now;
+        let machine = self.machines[host.index()].as_mut()?;
+        let changed = change(&mut machine.endpoint, machine.clock.local(now));
+        self.poke(host);
+        Some(changed)
+    }
+
+    /// Sends so many packets that no machine has sent, or not now. Returns how many there were.
+    pub(crate) fn forge(&mut self, packets: u64) -> u64 {
+        let forged: Vec<Forged> = match &mut self.forger {
+            Some(forger) => (0..packets).filter_map(|_| forger.forge()).collect(),
+            None => Vec::new(),
+        };
+        let count = forged.len() as u64;
+        for Forged {
+            from,
+            to,
+            bytes,
+            after,
+        } in forged
+        {
+            self.trace.packet(self.now, "forge", from, to, &bytes);
+            self.plan(self.now + after, Parcel { from, to, bytes });
+        }
+        count
+    }
+
+    /// No sealed packet was opened twice.
+    pub(crate) fn opened_once(&self) -> Verdict {
+        let twice = self.opened_twice.as_ref();
+        twice.map_or(Verdict::Pass, |text| Verdict::violation(text.clone()))
+    }
+
     /// Plays all events that are due until `until`.
     pub(crate) fn run_until(&mut self, until: Instant) {
         while let Some((at, next)) = self.next_happening().filter(|&(at, _)| at <= until) {
@@ -273,6 +326,13 @@ impl<P: Program> World<P> {
         let taken = machine.turn(now, &mut sent, &mut self.spare);
         let cost = TURN_COST_NS + DATAGRAM_COST_NS * (taken + sent.len()) as u64;
         machine.busy_until = now + Duration::from_nanos(cost);
+        if let Some(seals) = machine
+            .seals
+            .as_ref()
+            .filter(|_| self.opened_twice.is_none())
+        {
+            self.opened_twice = seals.finding(host, &machine.endpoint);
+        }
         if self.trace.is_on() {
             for line in machine.program.take_notes() {
                 self.trace.note(now, || format!("{host} {line}"));
@@ -292,6 +352,9 @@ impl<P: Program> World<P> {
                 "routes name hosts of this world"
             );
             self.trace.packet(self.now, "send", from, to, &bytes);
+            if let Some(forger) = &mut self.forger {
+                forger.observe(from, to, &bytes);
+            }
             let mut arrivals = std::mem::take(&mut self.arrivals);
             self.network
                 .send(self.now, from, to, bytes, &mut arrivals, &mut self.trace);

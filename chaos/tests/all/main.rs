@@ -4,4 +4,5 @@
 mod canary;
 mod referee;
 mod scenarios;
+mod sealed;
 mod seeds;

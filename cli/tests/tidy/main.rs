@@ -146,7 +146,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("cli/bench/report", &[]),
     ("transport/testnet", &[]),
-    ("transport/seal", &[]),
+    ("transport/seal", &["trine-canary"]),
     (
         "transport/rpc",
         &["trine-rpc", "trine-transport", "trine-allocations"],

@@ -18,11 +18,12 @@ use trine_transport::time::{Duration, Instant};
 use super::belief::{Leader, QUESTION_BIT};
 use super::config::{ClientConfig, ClientConfigError, LOGICAL_CLIENTS_MAX, OPERATIONS_MAX};
 use super::large::LargeResponses;
-use super::logical::{Logical, Registration};
+use super::logical::{GroupSession, Logical, Registration};
 use super::operation::{Pending, Queue, Stage};
 use super::outcome::{Answer, Error, Obstacle};
 use super::peers::Peers;
 use super::sent_batch::{BATCH_BIT, SentBatch};
+use super::window::Window;
 
 /// Names a logical client of one [`Clients`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -194,6 +195,27 @@ impl<R: Route> Clients<R> {
         self.logical
             .get(client.0)
             .is_some_and(|logical| !logical.closing)
+    }
+
+    /// The client id and the number of a logical client's session with the group. For tests and the simulator.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn group_session(&self, client: ClientId) -> Option<(u64, u64)> {
+        match self.logical.get(client.0)?.registration {
+            Registration::Done(session) => Some((session.client, session.number)),
+            Registration::None | Registration::Pending(_) => None,
+        }
+    }
+
+    /// Lets a logical client that has not called yet use a session that may be another's, as a thief would. For tests
+    /// and the simulator.
+    #[doc(hidden)]
+    pub fn use_group_session(&mut self, client: ClientId, (id, number): (u64, u64)) {
+        if let Some(logical) = self.logical.get_mut(client.0) {
+            let session = GroupSession { client: id, number };
+            logical.registration = Registration::Done(session);
+            logical.window = Window::behind(1 << 20);
+        }
     }
 
     /// The cluster that this client talks to, [`ClusterId::NONE`] before the first answer.

@@ -26,6 +26,15 @@ impl Window {
         self.lowest
     }
 
+    /// A window whose first sequence is `sequence`.
+    pub(super) fn behind(sequence: u64) -> Self {
+        Self {
+            lowest: sequence,
+            next: sequence,
+            closed: 0,
+        }
+    }
+
     /// Hands out the next sequence, unless it would lie too far above the lowest awaited one.
     pub(super) fn open(&mut self) -> Option<u64> {
         if self.next - self.lowest >= IN_FLIGHT_MAX as u64 {

@@ -737,10 +737,18 @@ impl World {
 
     /// A client's request to the leader from a session that has proven this, and the answer.
     pub fn say_as(&mut self, caller: Caller, request: &[u8]) -> Vec<u8> {
-        self.heard_from_replicas.clear();
         let leader = self.leader().expect("somebody leads");
+        self.say_at_as(leader, caller, request)
+    }
+
+    /// The same at a replica that need not lead.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    pub fn say_at_as(&mut self, node_id: u32, caller: Caller, request: &[u8]) -> Vec<u8> {
+        self.heard_from_replicas.clear();
         let before = std::mem::replace(&mut self.caller, caller);
-        self.inject(leader, kind::CLIENT, request);
+        self.inject(node_id, kind::CLIENT, request);
         self.caller = before;
         self.expect("an answer", Duration::from_secs(1), |world| {
             !world.heard_from_replicas.is_empty()

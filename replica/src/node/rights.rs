@@ -1,5 +1,6 @@
 //! What has the session of a request proven, and is its message allowed to it?
 
+use trine_canary as canary;
 use trine_keys::Credential;
 use trine_protocol::message::kind;
 use trine_protocol::message::{AdminReply, AdminStatus};
@@ -59,6 +60,9 @@ impl<R: Route> Node<R> {
             return;
         }
         self.users_seen = changed_at;
+        if canary::planted("a revoked user keeps its session") {
+            return;
+        }
         let replica = &self.replica;
         cx.end_sessions_of(|key| match Credential::parse(key) {
             Some(Credential::User { name, generation }) => {

@@ -348,6 +348,39 @@ fn a_voter_that_missed_a_whole_exchange_of_members_votes_and_catches_up() {
     }
 }
 
+/// In memory mode every restart is a new incarnation. 3 comes back as another one, and 2 is cut off before it hears that
+/// this one votes now. 1 dies, and 2 returns. Only the new 3 has the whole log, so 2 has to vote for an incarnation that
+/// it takes for no voter.
+#[test]
+fn a_voter_that_has_not_heard_of_the_new_incarnation_votes_for_it() {
+    for seed in 1..=8 {
+        let mut world = World::serving(3, small(), seed);
+        let client = world.registered_client(1);
+        world.put(client, "k", "before");
+        assert_eq!(world.leader(), Some(1), "seed {seed}");
+        world.kill(3);
+        world.start(3, false);
+        let own = world.replica(3).incarnation();
+        let votes = |world: &World, at: u32| {
+            let sides = world.replica(at).voter_sides();
+            sides[0].contains(&own) && sides[1].is_empty()
+        };
+        let until = world.now + SECOND * 10;
+        while !votes(&world, 1) && world.now < until {
+            world.run_for(Duration::from_micros(5));
+        }
+        assert!(votes(&world, 1), "seed {seed}");
+        world.isolate(2);
+        assert!(!votes(&world, 2), "seed {seed}: 2 has heard of it already");
+        world.put(client, "k", "after");
+        world.kill(1);
+        world.heal();
+        world.expect("a leader", SECOND * 10, |world| world.leader() == Some(3));
+        let read = world.get(client, "k");
+        assert_eq!(read.as_deref(), Some("after"), "seed {seed}");
+    }
+}
+
 /// A group of five, one of which was cut off while nodes 4 and 5 were added.
 struct Away {
     world: World,

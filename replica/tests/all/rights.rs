@@ -91,8 +91,7 @@ fn register(
     }
 }
 
-/// What a write or a read is answered: `Ok` with the response shown, or the status.
-fn put(world: &mut World, caller: Caller, session: Session, sequence: u64, key: &str) -> String {
+fn put_request(session: Session, sequence: u64, key: &str) -> Vec<u8> {
     let command = encoded(&Command::Put {
         key: key.as_bytes(),
         value: b"v",
@@ -108,7 +107,12 @@ fn put(world: &mut World, caller: Caller, session: Session, sequence: u64, key: 
         session_number: session.number,
         command: &command,
     };
-    said(world, caller, &request)
+    request.encode_to_vec()
+}
+
+/// What a write or a read is answered: `Ok` with the response shown, or the status.
+fn put(world: &mut World, caller: Caller, session: Session, sequence: u64, key: &str) -> String {
+    said(world, caller, &put_request(session, sequence, key))
 }
 
 fn get(world: &mut World, caller: Caller, for_user: u32, key: &str) -> String {
@@ -120,11 +124,11 @@ fn get(world: &mut World, caller: Caller, for_user: u32, key: &str) -> String {
         command: &command,
         ..ClientRequest::bare(Operation::ReadLinearizable)
     };
-    said(world, caller, &request)
+    said(world, caller, &request.encode_to_vec())
 }
 
-fn said(world: &mut World, caller: Caller, request: &ClientRequest<'_>) -> String {
-    let bytes = world.say_as(caller, &request.encode_to_vec());
+fn said(world: &mut World, caller: Caller, request: &[u8]) -> String {
+    let bytes = world.say_as(caller, request);
     let reply = ClientReply::decode(&bytes).expect("a reply");
     if reply.status != ClientStatus::Ok {
         return format!("{:?}", reply.status);
@@ -309,4 +313,71 @@ fn every_admin_command_leaves_a_line_on_each_replica() {
         .expect("a follower");
     let (first, _) = world.replica_mut(other).next_audit().expect("its own line");
     assert_eq!(first.to_string(), lines[0]);
+}
+
+/// A removal was acknowledged, and a new leader that had not applied it yet let the removed user write. Another one had not
+/// applied an addition yet, and told a user that its key does not count any more (seeds 4 and 35 of sealed groups).
+#[test]
+fn a_leader_that_does_not_know_all_changes_of_users_yet_lets_them_wait() {
+    let mut world = group();
+    let alice = user("alice", 1);
+    let session = register(&mut world, alice, 77, 0).expect("a session");
+    let admin = world.registered_client(1);
+    let old = world.leader().expect("a leader");
+    let remove = Command::RemoveUser {
+        name: name("alice"),
+    };
+    world.get_done(admin, Wish::Write(encoded(&remove)));
+    world.kill(old);
+    let successor = loop {
+        world.run_for(Duration::from_micros(5));
+        let mut others = world.running().into_iter().filter(|node| *node != old);
+        if let Some(leader) = others.find(|node| world.replica(*node).leads_in().is_some()) {
+            break leader;
+        }
+    };
+    // It leads, and nothing of its term is committed.
+    world.isolate(successor);
+    let request = put_request(session, 1, "a/1");
+    let bytes = world.say_at_as(successor, alice, &request);
+    let reply = ClientReply::decode(&bytes).expect("a reply");
+    assert_eq!(reply.status, ClientStatus::Busy);
+    world.heal();
+    world.run_for(Duration::from_millis(500));
+    let void = "the key of user alice, generation 1, does not count any more";
+    assert_eq!(put(&mut world, alice, session, 1, "a/1"), void);
+}
+
+/// Whoever had just been added read at a follower that had not heard of it, and was told that its key does not count any
+/// more. The leader is asked instead.
+#[test]
+fn a_follower_sends_a_user_that_it_does_not_know_to_the_leader() {
+    let mut world = group();
+    let admin = world.registered_client(1);
+    let leader = world.leader().expect("a leader");
+    let follower = leader % 3 + 1;
+    world.isolate(follower);
+    let add = Command::AddUser {
+        issuer: ISSUER,
+        name: name("carol"),
+        rights: Rights {
+            role: Role::Read,
+            front: false,
+            prefix: b"",
+        },
+    };
+    world.get_done(admin, Wish::Write(encoded(&add)));
+    let command = encoded(&Command::Get { key: b"a/1" });
+    let request = ClientRequest {
+        command: &command,
+        ..ClientRequest::bare(Operation::ReadHere)
+    };
+    let ask = |world: &mut World| {
+        let bytes = world.say_at_as(follower, user("carol", 4), &request.encode_to_vec());
+        ClientReply::decode(&bytes).expect("a reply").status
+    };
+    assert_eq!(ask(&mut world), ClientStatus::NotLeader);
+    world.heal();
+    world.run_for(Duration::from_secs(1));
+    assert_eq!(ask(&mut world), ClientStatus::Ok);
 }

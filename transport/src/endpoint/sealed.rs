@@ -62,6 +62,11 @@ impl<R: Route> Endpoint<R> {
         self.sessions.key(session)
     }
 
+    /// The established sessions that are sealed, of both directions, each with the key of its peer.
+    pub fn sealed_sessions(&self) -> impl Iterator<Item = (SessionId, KeyId)> {
+        self.sessions.sealed()
+    }
+
     /// Ends the sealed sessions whose keys are over. Returns how many these are.
     pub fn end_sessions_of(&mut self, now: Instant, is_over: impl Fn(&KeyId) -> bool) -> usize {
         self.sessions.end_halves_of(&is_over);

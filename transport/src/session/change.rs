@@ -7,11 +7,14 @@ use crate::keys::KeyId;
 impl<R: Route> Sessions<R> {
     /// Established sessions whose peers have proven a key that `is_over`.
     pub(crate) fn of_keys(&self, is_over: impl Fn(&KeyId) -> bool) -> Vec<SessionId> {
-        self.table
-            .open()
-            .filter(|(_, session)| session.key().is_some_and(|key| is_over(&key)))
-            .map(|(index, session)| session.id(index))
-            .collect()
+        let over = self.sealed().filter(|(_, key)| is_over(key));
+        over.map(|(id, _)| id).collect()
+    }
+
+    /// The established sealed sessions, with their keys.
+    pub(crate) fn sealed(&self) -> impl Iterator<Item = (SessionId, KeyId)> {
+        let open = self.table.open();
+        open.filter_map(|(index, session)| Some((session.id(index), session.key()?)))
     }
 
     /// Established sessions without a seal, and their peers.

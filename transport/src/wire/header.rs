@@ -88,6 +88,12 @@ impl Flags {
     /// the slot has been answered since.
     pub const GAP: Self = Self(8);
 
+    /// The flags in the second byte of a header.
+    #[must_use]
+    pub fn of_bits(byte: u8) -> Self {
+        Self(byte)
+    }
+
     /// No flag, round `round` (four bits count).
     #[must_use]
     pub fn of_round(round: u8) -> Self {

@@ -44,6 +44,9 @@ pub(crate) struct SimArguments {
     /// The simulated time in which faults happen, with --seed.
     #[arg(long, value_name = "TIME", requires = "seed", value_parser = parse_positive_duration)]
     pub(crate) faulty: Option<Duration>,
+    /// Simulate groups with keys only: packets are sealed, also where a seed draws a group without keys.
+    #[arg(long, conflicts_with_all = ["measure", "rpc", "planted_bugs"])]
+    pub(crate) sealed: bool,
     /// Measure how fast the simulator is, with and without faults, on one thread; with --seed only replay one of these
     /// runs, with `--faults none` one of those without.
     #[arg(long, conflicts_with_all = ["seeds", "from", "jobs", "twice"])]

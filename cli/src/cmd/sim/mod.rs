@@ -73,6 +73,7 @@ fn chosen(seed: u64, arguments: &SimArguments) -> Result<SimConfig, Failure> {
         client_machines: arguments.client_machines,
         clients_per_machine: arguments.clients_per_machine,
         faulty: arguments.faulty.map(Into::into),
+        sealed: arguments.sealed,
     };
     let refused = |error: SimConfigError| {
         Failure::usage(

@@ -7,6 +7,7 @@ use trine_transport::time::Instant;
 use super::{Service, refuse};
 use crate::config::{READ_ANSWER_BYTES_PER_TURN, ReadMode};
 use crate::group::cx::Cx;
+use crate::reads::Read;
 use crate::state_machine::StateMachine;
 
 impl Service {
@@ -63,6 +64,11 @@ impl Service {
         for read in self.reads.take_waiting() {
             if bytes >= READ_ANSWER_BYTES_PER_TURN {
                 self.reads.unread(read);
+                continue;
+            }
+            if !read.is_allowed_at(state.store().users().changed_at()) {
+                refuse(cx, read.token, ClientStatus::Busy);
+                self.reads.give_up(read);
                 continue;
             }
             let answer = Command::decode(&read.command).ok().and_then(|command| {
@@ -126,7 +132,7 @@ impl Service {
         {
             cx.out.counters.reads_linearizable += 1;
             cx.out.counters.reads_following += u64::from(!leads);
-            bytes += answer_read(cx, read.token, &read.command);
+            bytes += answer_allowed(cx, &read);
             self.reads.recycle(read);
         }
         if ready.len() > 0 {
@@ -148,6 +154,17 @@ impl Service {
 
 fn may_use_lease(cx: &Cx<'_>) -> bool {
     cx.consensus.lease_until(cx.now, cx.local).is_some()
+}
+
+/// The same for a read that was allowed when it came. Its client asks again if the users were changed since: the follower
+/// may have allowed it by what was not true any more.
+fn answer_allowed(cx: &mut Cx<'_>, read: &Read) -> usize {
+    let changed_at = cx.state.map(|state| state.store().users().changed_at());
+    if changed_at.is_some_and(|changed_at| !read.is_allowed_at(changed_at)) {
+        refuse(cx, read.token, ClientStatus::Busy);
+        return 0;
+    }
+    answer_read(cx, read.token, &read.command)
 }
 
 /// Returns the bytes of the store's response.

@@ -2,14 +2,15 @@
 //! leadership.
 
 use trine_canary as canary;
-use trine_kvstore::{Command, Response, StoreError};
+use trine_keys::Credential;
+use trine_kvstore::{Command, Position, Response, StoreError};
 use trine_protocol::message::{ClientRequest, ClientStatus, GroupId, Operation, ReplyToken};
 use trine_transport::Holder;
 
 use super::{Service, refuse};
 use crate::config::SESSION_WINDOW;
 use crate::group::cx::Cx;
-use crate::rights::{Caller, Denied, Subject, What};
+use crate::rights::{Caller, Denied, Missing, Subject, What};
 use crate::state_machine::entry::EntryBuilder;
 
 impl Service {
@@ -26,8 +27,14 @@ impl Service {
             Ok(command) => command,
             Err(status) => return refuse(cx, token, status),
         };
+        if !knows_users(cx, caller, request.operation) {
+            return refuse(cx, token, ClientStatus::Busy);
+        }
         let request = &match check_rights(cx, caller, request, command.as_ref()) {
             Ok(request) => request,
+            Err(denied) if may_be_late(cx, request.operation, &denied) => {
+                return refuse(cx, token, ClientStatus::NotLeader);
+            }
             Err(denied) => return deny(cx, token, request.operation, &denied),
         };
         match request.operation {
@@ -36,7 +43,8 @@ impl Service {
                 self.read_now(cx, token, request.command);
             }
             Operation::ReadLinearizable | Operation::ReadHere => {
-                self.reads.push(cx.now, token, request.command);
+                let users = users_asked(cx, caller);
+                self.reads.push(cx.now, token, request.command, users);
             }
             Operation::Register => match self.may_register(cx, request, holder()) {
                 true => self.write_if_active(cx, token, request, command.as_ref()),
@@ -157,9 +165,10 @@ fn check_owner<'a>(
     let subject = Subject::of(caller, state.store().users());
     // A session belongs to the user that registered it, whoever else knows its number.
     let is_own = |user| {
-        subject
-            .as_ref()
-            .is_ok_and(|subject| subject.may_use_session_of(user))
+        canary::planted("a session answers another user")
+            || subject
+                .as_ref()
+                .is_ok_and(|subject| subject.may_use_session_of(user))
     };
     match state.sessions().owner_of(request.client) {
         Some((number, user)) if number == request.session_number && number != 0 && is_own(user) => {
@@ -208,6 +217,32 @@ fn check_rights<'a>(
         request.sequence = subject.number().into();
     }
     Ok(request)
+}
+
+/// Whether this replica has applied every change of the users that was acknowledged before the request came. A leader of
+/// which that is not sure may lack a user who was added, and may still have one who was removed. Stale reads are checked
+/// by what there is, and a follower's by what there is when they are answered.
+fn knows_users(cx: &Cx<'_>, caller: Caller, operation: Operation) -> bool {
+    let is_checked = !matches!(
+        caller,
+        Caller::Unkeyed(_) | Caller::Proven(Credential::Admin)
+    );
+    let is_led = operation != Operation::ReadStale && cx.raft().is_leader();
+    !(is_checked && is_led) || cx.raft().has_applied_in_term()
+}
+
+/// Whether a read is denied by a follower that may not have heard yet of the user. The leader knows.
+fn may_be_late(cx: &Cx<'_>, operation: Operation, denied: &Denied) -> bool {
+    let is_about_user = matches!(denied.missing, Missing::Key { .. } | Missing::User);
+    is_about_user && operation == Operation::ReadHere && !cx.raft().is_leader()
+}
+
+/// The state of the users by which a read of a user is checked. Nothing for those whom no change of the users concerns.
+fn users_asked(cx: &Cx<'_>, caller: Caller) -> Option<Position> {
+    match caller {
+        Caller::Unkeyed(_) | Caller::Proven(Credential::Admin) => None,
+        Caller::Proven(_) => cx.state.map(|state| state.store().users().changed_at()),
+    }
 }
 
 /// Answers a request that its sender has no right to.
