@@ -1,6 +1,7 @@
 //! Which backend carries the packets? The command line chooses it once; from there on it is a type parameter.
 
 mod dpdk;
+mod key_log;
 mod settings;
 mod udp;
 mod verbs;
@@ -65,6 +66,7 @@ impl NetworkArguments {
         EndpointSettings {
             congestion: self.congestion,
             key: self.key.file.clone(),
+            key_log: self.key.log.clone(),
             stage,
         }
     }

@@ -10,6 +10,7 @@ use trine_protocol::endpoint_config;
 use trine_transport::keys::{self, KeyId, Keys, NoKeys, OwnKey, Psk, Stage};
 use trine_transport::{Config, CongestionControl};
 
+use super::key_log;
 use crate::failure::Failure;
 
 /// Whose key a process uses.
@@ -25,6 +26,16 @@ pub struct KeyArguments {
         global = true
     )]
     pub file: Option<PathBuf>,
+    /// Write the secrets of this process's sessions to this file, from which Wireshark decrypts captures. Whoever reads
+    /// the file can read all packets.
+    #[arg(
+        id = "key_log",
+        long = "key-log",
+        env = "TRINE_KEY_LOG",
+        value_name = "FILE",
+        global = true
+    )]
+    pub log: Option<PathBuf>,
 }
 
 /// Which callers a replica takes.
@@ -58,6 +69,8 @@ pub struct EndpointSettings {
     pub congestion: Option<CongestionControl>,
     /// The file with this process's key.
     pub key: Option<PathBuf>,
+    /// The file to which the secrets of sessions are written.
+    pub key_log: Option<PathBuf>,
     /// Which callers a replica takes: those with a key, if it has one itself and nothing else was asked for.
     pub stage: Option<KeyStage>,
 }
@@ -75,7 +88,10 @@ impl EndpointSettings {
     /// A key file that cannot be used, or a stage without one.
     pub fn of_server(&self) -> Result<Config, Failure> {
         let keys = match (&self.key, self.stage) {
-            (_, Some(KeyStage::None)) | (None, None) => None,
+            (_, Some(KeyStage::None)) | (None, None) => {
+                self.check_unused_key_log()?;
+                None
+            }
             (None, Some(stage)) => {
                 return Err(Failure::usage(
                     format!(
@@ -98,7 +114,7 @@ impl EndpointSettings {
                     _ => Stage::Require,
                 };
                 let ring = Arc::new(Ring(KeyRing::new([cluster])));
-                Some(keys_with(stage, ring, own)?)
+                Some(self.keys_with(stage, ring, own)?)
             }
         };
         Ok(Config {
@@ -113,12 +129,15 @@ impl EndpointSettings {
     /// A key file that cannot be used.
     pub fn of_client(&self) -> Result<Config, Failure> {
         let keys = match &self.key {
-            None => None,
+            None => {
+                self.check_unused_key_log()?;
+                None
+            }
             Some(path) => {
                 let presented =
                     Presented::read(path).map_err(|error| Failure::usage(error.to_string(), ""))?;
                 let own = own_key(&presented)?;
-                Some(keys_with(Stage::Require, Arc::new(NoKeys), own)?)
+                Some(self.keys_with(Stage::Require, Arc::new(NoKeys), own)?)
             }
         };
         Ok(Config {
@@ -143,10 +162,43 @@ impl EndpointSettings {
         if let Some(path) = &self.key {
             arguments.extend(["--key".into(), path.clone().into()]);
         }
+        if let Some(path) = &self.key_log {
+            arguments.extend(["--key-log".into(), path.clone().into()]);
+        }
         if let Some(stage) = self.stage {
             arguments.extend(["--keys".into(), stage.name().into()]);
         }
         arguments
+    }
+
+    /// Without a key there are no secrets.
+    fn check_unused_key_log(&self) -> Result<(), Failure> {
+        match self.key_log {
+            None => Ok(()),
+            Some(_) => Err(Failure::usage(
+                "--key-log has nothing to write: this process uses no key",
+                "packets without a seal can be read as they are; a key is named with --key PATH",
+            )),
+        }
+    }
+
+    fn keys_with(
+        &self,
+        stage: Stage,
+        ring: Arc<dyn keys::KeyRing>,
+        own: OwnKey,
+    ) -> Result<Keys, Failure> {
+        // Asked now, where a failure can be told: an endpoint that is made later asks again.
+        random_bytes()?;
+        Ok(Keys {
+            stage,
+            ring,
+            own: Some(own),
+            entropy: Arc::new(|| {
+                random_bytes().expect("the operating system gave random numbers before")
+            }),
+            key_log: self.key_log.as_deref().map(key_log::open).transpose()?,
+        })
     }
 }
 
@@ -156,19 +208,6 @@ fn own_key(presented: &Presented) -> Result<OwnKey, Failure> {
         id.ok_or_else(|| Failure::usage("the key's name is longer than a packet takes", ""))?;
     let psk = Psk::new(*presented.psk().bytes());
     Ok(OwnKey { id, psk })
-}
-
-fn keys_with(stage: Stage, ring: Arc<dyn keys::KeyRing>, own: OwnKey) -> Result<Keys, Failure> {
-    // Asked now, where a failure can be told: an endpoint that is made later asks again.
-    random_bytes()?;
-    Ok(Keys {
-        stage,
-        ring,
-        own: Some(own),
-        entropy: Arc::new(|| {
-            random_bytes().expect("the operating system gave random numbers before")
-        }),
-    })
 }
 
 fn random_bytes() -> Result<[u8; 32], Failure> {

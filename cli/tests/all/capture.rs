@@ -1,10 +1,12 @@
 //! Does `--capture` write files that Wireshark reads, within its limit, and say why it cannot?
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
-use crate::common::{Cluster, command, trine, wait_for};
+use crate::common::{Cluster, Ran, command, trine, wait_for};
 use trine_base::ports::free_addresses;
+use trine_keys::{ClusterKey, Existing};
 
 struct TempFile(PathBuf);
 
@@ -74,28 +76,199 @@ fn a_measurement_and_an_admin_command_are_captured_too() {
     dissected(&order.0);
 }
 
-/// Wireshark's command line has to find requests in it. Without that tool this is skipped.
-fn dissected(path: &Path) {
+/// What Wireshark's command line finds in a capture, a line for each frame with these fields. None without that tool.
+fn fields(path: &Path, key_log: Option<&str>, names: &[&str]) -> Option<Vec<String>> {
     let script = concat!(
         "lua_script:",
         env!("CARGO_MANIFEST_DIR"),
         "/../transport/trine.lua"
     );
-    let output = Command::new("tshark")
-        .args(["-X", script, "-Y", "trine.type == 1", "-r"])
-        .arg(path)
-        .output();
-    match output {
+    let mut command = Command::new("tshark");
+    command.args(["-X", script, "-T", "fields", "-r"]).arg(path);
+    command.args(names.iter().flat_map(|name| ["-e", name]));
+    if let Some(log) = key_log {
+        command.args(["-o", &format!("trine.key_log:{log}")]);
+    }
+    match command.output() {
         Ok(output) => {
             let errors = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(output.status.success(), "{errors}");
-            assert!(!output.stdout.is_empty(), "no request was found: {errors}");
+            assert!(!errors.contains("Lua"), "{errors}");
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            Some(text.lines().map(str::to_owned).collect())
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             eprintln!("left out: tshark is not installed");
+            None
         }
         Err(error) => panic!("tshark: {error}"),
     }
+}
+
+/// The values of a field in a capture. A frame may have several.
+fn values(path: &Path, key_log: Option<&str>, name: &str) -> Option<Vec<String>> {
+    let lines = fields(path, key_log, &[name])?;
+    let all = lines.iter().flat_map(|line| line.split(','));
+    Some(
+        all.filter(|value| !value.is_empty())
+            .map(str::to_owned)
+            .collect(),
+    )
+}
+
+const GOOD: &str = "1";
+const BAD: &str = "2";
+const NOT_CHECKED: &str = "3";
+
+/// Wireshark has to find requests and their responses in it, and all checksums have to be good.
+fn dissected(path: &Path) {
+    let Some(checksums) = values(path, None, "trine.checksum.status") else {
+        return;
+    };
+    assert!(!checksums.is_empty(), "no packet was found");
+    assert!(
+        checksums.iter().all(|status| status == GOOD),
+        "{checksums:?}"
+    );
+    let kinds = values(path, None, "trine.kind").expect("tshark was there");
+    assert!(!kinds.is_empty(), "no request was found");
+    let linked = values(path, None, "trine.response_to").expect("tshark was there");
+    assert!(!linked.is_empty(), "no response was linked");
+}
+
+#[test]
+fn a_byte_that_was_changed_is_shown() {
+    let (file, changed) = (TempFile::new("right"), TempFile::new("wrong"));
+    let cluster = Cluster::start(&["--capture-limit", "1MiB"]);
+    cluster.ok(&["put", "key", "a value to be seen", "--capture", file.path()]);
+    let mut bytes = std::fs::read(&file.0).expect("a capture");
+    let value = b"a value to be seen";
+    let at = bytes.windows(value.len()).position(|part| part == value);
+    bytes[at.expect("the value")] = b'b';
+    std::fs::write(&changed.0, bytes).expect("written");
+    if let Some(checksums) = values(&changed.0, None, "trine.checksum.status") {
+        let bad = checksums.iter().filter(|status| *status == BAD).count();
+        assert_eq!(bad, 1, "{checksums:?}");
+    }
+}
+
+/// A replica alone in its group, with a key.
+struct Sealed {
+    key: TempFile,
+    address: String,
+    replica: Child,
+}
+
+impl Sealed {
+    fn start() -> Self {
+        let key = TempFile::new("cluster-key");
+        let drawn = ClusterKey::draw().expect("random bytes");
+        drawn.write(&key.0, Existing::Replace).expect("written");
+        let address = free_addresses(1).expect("a free port")[0].to_string();
+        let serve = ["serve", "--id", "1", "--bootstrap", "--key", key.path()];
+        let mut command = command(&serve, &address);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let replica = command.spawn().expect("a process");
+        Self {
+            key,
+            address,
+            replica,
+        }
+    }
+
+    fn client(&self, args: &[&str]) -> Ran {
+        let args = [args, &["--key", self.key.path(), "--timeout", "20s"]].concat();
+        trine(&args, &self.address, b"")
+    }
+}
+
+impl Drop for Sealed {
+    fn drop(&mut self) {
+        let _ = self.replica.kill();
+        let _ = self.replica.wait();
+    }
+}
+
+#[test]
+fn a_sealed_capture_is_read_with_the_key_log_alone() {
+    let sealed = Sealed::start();
+    sealed.client(&["put", "key", "0"]).expect_status(0);
+    let (capture, log, wrong) = (
+        TempFile::new("sealed"),
+        TempFile::new("key-log"),
+        TempFile::new("wrong-key-log"),
+    );
+    let value = "a value that nobody sees ".repeat(100);
+    let watched = ["--capture", capture.path(), "--key-log", log.path()];
+    let put = sealed.client(&[&["put", "key", &value], &watched[..]].concat());
+    let warning = put.stderr.clone();
+    put.expect_status(0);
+    assert!(
+        warning.contains("--key-log writes the secrets"),
+        "{warning}"
+    );
+
+    let bytes = std::fs::read(&capture.0).expect("a capture");
+    let part = b"nobody sees";
+    assert!(!bytes.windows(part.len()).any(|window| window == part));
+    let mode = std::fs::metadata(&log.0)
+        .expect("a log")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let secrets = std::fs::read_to_string(&log.0).expect("text");
+    assert_eq!(secrets.lines().count(), 2, "{secrets}");
+
+    let of_tags = |log: Option<&str>| values(&capture.0, log, "trine.tag.status");
+    let Some(unread) = of_tags(None) else {
+        return;
+    };
+    assert!(
+        unread.iter().all(|status| status == NOT_CHECKED),
+        "{unread:?}"
+    );
+    let read = of_tags(Some(log.path())).expect("tshark was there");
+    assert!(read.iter().all(|status| status == GOOD), "{read:?}");
+    assert!(read.len() > 4, "{read:?}");
+    let data = values(&capture.0, Some(log.path()), "trine.data").expect("tshark was there");
+    let digits: String = part.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(data.iter().any(|data| data.contains(&digits)), "{data:?}");
+    let names = ["trine.kind", "trine.response_to"];
+    let lines = fields(&capture.0, Some(log.path()), &names).expect("tshark was there");
+    assert!(lines.iter().any(|line| line.starts_with('1')), "{lines:?}");
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with('\t') && line.len() > 1)
+    );
+
+    // The tags are checked indeed.
+    let turned = secrets.replace(['0', '1'], "2");
+    std::fs::write(&wrong.0, turned.replace("SECRET_2", "SECRET_0")).expect("written");
+    let nonce = secrets.split(' ').nth(1).expect("a nonce");
+    let kept = std::fs::read_to_string(&wrong.0).expect("text");
+    let other = kept.split(' ').nth(1).expect("a nonce").to_owned();
+    std::fs::write(&wrong.0, kept.replace(&other, nonce)).expect("written");
+    let refused = of_tags(Some(wrong.path())).expect("tshark was there");
+    assert!(refused.iter().all(|status| status == BAD), "{refused:?}");
+}
+
+#[test]
+fn a_key_log_that_cannot_be_is_told_with_its_hint() {
+    let (key, log) = (TempFile::new("errors-key"), TempFile::new("errors-log"));
+    let drawn = ClusterKey::draw().expect("random bytes");
+    drawn.write(&key.0, Existing::Replace).expect("written");
+    let get = |more: &[&str]| trine(&[&["get", "key"], more].concat(), "127.0.0.1:1", b"");
+    get(&["--key-log", log.path()]).expect_error(2, &["uses no key", "--key PATH"]);
+    let keyed = ["--key", key.path(), "--key-log"];
+    let nowhere = [&keyed[..], &["/nowhere/at/all"]].concat();
+    get(&nowhere).expect_error(2, &["/nowhere/at/all", "cannot be written", "directory"]);
+    std::fs::write(&log.0, "").expect("written");
+    std::fs::set_permissions(&log.0, std::fs::Permissions::from_mode(0o644)).expect("changed");
+    let open = [&keyed[..], &[log.path()]].concat();
+    get(&open).expect_error(2, &["others can read", "0644", "chmod 600"]);
+    let serve = [&["serve", "--id", "1"], &open[..]].concat();
+    trine(&serve, "127.0.0.1:1", b"").expect_error(2, &["others can read", "chmod 600"]);
 }
 
 #[test]

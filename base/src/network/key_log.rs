@@ -1,0 +1,64 @@
+//! `--key-log FILE` writes the secrets of this process's sessions to a file, for Wireshark.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::sync::{Arc, Mutex, Once, PoisonError};
+
+use trine_transport::keys::{KeyLog, SessionSecrets};
+
+use crate::announce::note;
+use crate::failure::Failure;
+
+/// Opens the file, makes it if it is not there, and warns whoever started the process.
+pub(super) fn open(path: &Path) -> Result<Arc<dyn KeyLog>, Failure> {
+    let opened = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path);
+    let known = opened.and_then(|file| {
+        let mode = file.metadata()?.permissions().mode() & 0o7777;
+        Ok((mode, file))
+    });
+    let shown = path.display();
+    let (mode, file) = known.map_err(|error| {
+        Failure::usage(
+            format!("the key log {shown} cannot be written: {error}"),
+            "name a file in a directory that exists and that you may write to",
+        )
+    })?;
+    if mode & 0o077 != 0 {
+        return Err(Failure::usage(
+            format!("others can read the key log {shown} (mode {mode:04o})"),
+            format!("chmod 600 {shown}"),
+        ));
+    }
+    static WARNED: Once = Once::new();
+    WARNED.call_once(|| {
+        note(format_args!(
+            "warning: --key-log writes the secrets of all sessions to {shown}: whoever reads it can read all their packets"
+        ));
+    });
+    Ok(Arc::new(KeyLogFile(Mutex::new(Some(file)))))
+}
+
+/// The file; absent once a write has failed.
+struct KeyLogFile(Mutex<Option<File>>);
+
+impl KeyLog for KeyLogFile {
+    fn on_session(&self, secrets: &SessionSecrets) {
+        let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(file) = place.as_mut() else {
+            return;
+        };
+        // One write a session: several processes may share the file.
+        if let Err(error) = file.write_all(secrets.to_string().as_bytes()) {
+            note(format_args!(
+                "warning: the key log ends, because it cannot be written: {error}"
+            ));
+            *place = None;
+        }
+    }
+}
