@@ -94,11 +94,12 @@ impl GroupKeys {
     pub(crate) fn go_on(&mut self) -> Option<(Host, Keys)> {
         let (step, taken) = self.change?;
         let file = self.files[taken].clone();
-        self.files[taken] = match step {
+        let next = match step {
             Step::Accept => file.accepting([self.root; KEY_BYTES]),
-            Step::Switch => file.switched().expect("it has accepted the next root"),
+            Step::Switch => file.switched(),
             Step::Settle => file.settled(),
         };
+        self.files[taken] = next.expect("each machine takes the steps in their order");
         let host = Host(taken as u16);
         self.change = match (step, taken + 1 < self.files.len()) {
             (step, true) => Some((step, taken + 1)),
