@@ -105,6 +105,8 @@ const EDGES: &[(&str, &[&str])] = &[
             "trine-base",
             "trine-client",
             "trine-protocol",
+            "trine-index",
+            "trine-rpc",
             "trine-transport",
             "trine-kvstore",
         ],

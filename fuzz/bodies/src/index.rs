@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use trine_index::{KeyTree, prefix_range};
+use trine_apps::index::wire::{Answer, Ask, execute};
+use trine_index::{ConcurrentMap, KeyTree, prefix_range};
 
 /// Longer inputs only repeat themselves.
 const INPUT_BYTES_MAX: usize = 2_400;
@@ -95,4 +96,31 @@ fn compare_range(
         assert_eq!(backwards.next(), Some(&last[..]));
     }
     assert_eq!((forwards.next(), backwards.next()), (None, None));
+}
+
+/// A kind and what follows it: a request to an index, and what a client makes of any answer.
+pub fn requests(bytes: &[u8]) {
+    let Some((kind, rest)) = bytes.split_first() else {
+        return;
+    };
+    let map = ConcurrentMap::new(2);
+    for key in 1..=2 {
+        map.insert(key, key).expect("room");
+    }
+    let answer = execute(&map, 1, *kind, rest);
+    assert!(map.len() <= 2);
+    match Ask::decode(*kind, rest) {
+        Ok(ask) => {
+            assert_eq!((ask.kind(), &ask.encode()[..]), (*kind, rest));
+            assert_eq!(Answer::decode(ask, &answer.encode()), Some(answer));
+            let _ = Answer::decode(ask, rest);
+        }
+        Err(refusal) => assert_eq!(answer, Answer::Refused(refusal)),
+    }
+    for ask in [Ask::Hello, Ask::Get(1), Ask::Put(1, 1), Ask::Scan(1, 1)] {
+        if let Some(answer) = Answer::decode(ask, bytes) {
+            let encoded = answer.encode();
+            assert_eq!(Answer::decode(ask, &encoded), Some(answer));
+        }
+    }
 }
