@@ -5,3 +5,6 @@
 
 pub mod cache;
 mod config;
+pub mod index;
+mod line;
+mod threads;

@@ -32,6 +32,7 @@ use crate::cmd::up::UpArguments;
 use crate::cmd::user::UserCommand;
 use crate::settings::ConfigCommand;
 use trine_apps::cache::CacheArguments;
+use trine_apps::index::IndexArguments;
 use trine_base::arguments::GlobalArguments;
 use trine_base::network::KeyStage;
 use trine_bench::BenchArguments;
@@ -112,6 +113,8 @@ pub(crate) enum Command {
     Sim(SimArguments),
     /// Serve a cache without replication, and talk to it.
     Cache(CacheArguments),
+    /// Serve an ordered index without replication, talk to it, and measure it.
+    Index(IndexArguments),
     /// Check and show the settings of `serve` and `up`, and change those that a running group shares.
     #[command(subcommand)]
     Config(ConfigCommand),

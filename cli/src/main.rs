@@ -147,6 +147,9 @@ impl OnNetwork for Run<'_> {
             Command::Cache(arguments) => {
                 trine_apps::cache::run(network, &arguments.command, output)
             }
+            Command::Index(arguments) => {
+                trine_apps::index::run(network, &arguments.command, output)
+            }
             Command::Config(ConfigCommand::Set(command)) => {
                 cmd::config::set(network, command, output)
             }

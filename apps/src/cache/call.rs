@@ -1,30 +1,22 @@
 //! How does a cache command ask one shard?
 
-use std::any::Any;
 use std::net::SocketAddr;
 
-use trine_transport::backend::{Backend, MonotonicClock, Route};
 use trine_transport::buf::MsgBuf;
-use trine_transport::time::{Clock, Duration, Instant};
-use trine_transport::{
-    App, Completion, ConnectError, ConnectParams, Cx, Event, EventLoop, Identity, Reply, Request,
-    RpcError, SessionId,
-};
 
-use super::serve::shard_address;
 use super::wire::{HELLO, HELLO_BYTES, Hello};
 use crate::cache::CacheClientArguments;
-use trine_base::endpoint::{backend_failure, random_seed};
+use crate::line::{Line, Patience, SAME_RELEASE, Service};
+use crate::threads::address_of;
 use trine_base::failure::Failure;
-use trine_base::network::{Network, Opened};
+use trine_base::network::Network;
 use trine_base::peers;
-use trine_base::units::show_ns;
 
-const START_ONE: &str =
-    "start a cache with `trine cache serve`, or name the right one with --connect or TRINE_CACHE";
-const SAME_RELEASE: &str = "run the same release on both sides";
-/// A connection is tried even at the very end of the time, so that the failure names its cause.
-const CONNECT_LEAST: Duration = Duration::from_millis(1);
+const CACHE: Service = Service {
+    name: "a cache",
+    start_one: "start a cache with `trine cache serve`, or name the right one with --connect or TRINE_CACHE",
+    see_whether: "read the key to see whether it was",
+};
 
 /// A server whose first shard has said how many there are.
 pub(super) struct Server<'a, N: Network> {
@@ -36,22 +28,13 @@ pub(super) struct Server<'a, N: Network> {
     patience: Patience,
 }
 
-/// How long a command tries.
-#[derive(Copy, Clone)]
-struct Patience {
-    limit: Duration,
-    deadline: Instant,
-}
-
 impl<'a, N: Network> Server<'a, N> {
     pub(super) fn find(network: &'a N, arguments: &CacheClientArguments) -> Result<Self, Failure> {
         let first = peers::resolve_server(&arguments.connect)?;
-        let limit = Duration::from(arguments.timeout);
-        let deadline = MonotonicClock.now() + limit;
-        let patience = Patience { limit, deadline };
-        let mut line = Line::open(network, first, patience)?;
+        let patience = Patience::of(arguments.timeout);
+        let mut line = Line::open(network, &CACHE, first, patience)?;
         let answer = line.ask(HELLO, &[], HELLO_BYTES, false)?;
-        let no_cache = |message: String| Failure::usage(message, START_ONE);
+        let no_cache = |message: String| Failure::usage(message, CACHE.start_one);
         match Hello::decode(&answer) {
             None => Err(no_cache(format!(
                 "{first} is no cache of this release; nothing was done"
@@ -81,189 +64,15 @@ impl<'a, N: Network> Server<'a, N> {
         if shard == 0 {
             return self.line.ask(kind, request, answer_bytes, writes);
         }
-        let address = shard_address(self.first, shard).ok_or_else(|| {
+        let address = address_of(self.first, shard).ok_or_else(|| {
             let message = format!("{} names threads without ports", self.first);
             Failure::usage(message, SAME_RELEASE)
         })?;
-        Line::open(self.network, address, self.patience)?.ask(kind, request, answer_bytes, writes)
-    }
-}
-
-/// A session with one shard.
-struct Line<B: Backend> {
-    event_loop: EventLoop<B, MonotonicClock, Caller>,
-    session: SessionId,
-    address: SocketAddr,
-    patience: Patience,
-    _keep: Option<Box<dyn Any + Send>>,
-}
-
-impl<B: Backend> Line<B> {
-    fn open<N: Network<Backend = B>>(
-        network: &N,
-        address: SocketAddr,
-        patience: Patience,
-    ) -> Result<Self, Failure> {
-        let Opened {
-            backend,
-            endpoint,
-            route_of,
-            keep,
-            ..
-        } = network.call(&[address])?;
-        let seed = random_seed()?;
-        let identity = Identity {
-            cluster: 0,
-            incarnation: seed.max(1),
-        };
-        let (clock, caller) = (MonotonicClock, Caller::default());
-        let mut event_loop = EventLoop::new(backend, clock, caller, endpoint, identity, seed)
-            .map_err(|error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""))?;
-        let Some(route) = route_of(address) else {
-            let message = format!("no way to {address} is known; nothing was done");
-            return Err(Failure::not_reachable(message, START_ONE));
-        };
-        let left = patience.deadline.saturating_since(clock.now());
-        let params = ConnectParams {
-            timeout: Some(left.max(CONNECT_LEAST)),
-            ..ConnectParams::default()
-        };
-        let session = event_loop
-            .with(|_, cx| cx.connect(route, params))
-            .map_err(|refused| Failure::usage(format!("cannot connect: {refused:?}"), ""))?;
-        // Ends without a limit here, because connecting has a timeout.
-        event_loop
-            .run_until(None, |caller| caller.connected.is_some())
-            .map_err(backend_failure)?;
-        match event_loop.app_mut().connected.take() {
-            Some(Err(error)) => Err(connect_failure(address, error, patience.limit)),
-            _ => Ok(Self {
-                event_loop,
-                session,
-                address,
-                patience,
-                _keep: keep,
-            }),
-        }
-    }
-
-    fn ask(
-        &mut self,
-        kind: u8,
-        request: &[u8],
-        answer_bytes: usize,
-        writes: bool,
-    ) -> Result<MsgBuf, Failure> {
-        let (session, deadline) = (self.session, self.patience.deadline);
-        let sent = self.event_loop.with(|_, cx| {
-            let (Some(mut question), Some(answer)) =
-                (cx.alloc(request.len()), cx.alloc(answer_bytes))
-            else {
-                return false;
-            };
-            question.copy_from_slice(request);
-            cx.enqueue_request(session, kind, question, answer, 0, Some(deadline))
-                .is_ok()
-        });
-        if !sent {
-            return Err(self.lost(RpcError::NotSent, writes));
-        }
-        // Ends without a limit here, because the request has a deadline.
-        self.event_loop
-            .run_until(None, |caller| caller.completion.is_some())
-            .map_err(backend_failure)?;
-        match self.event_loop.app_mut().completion.take() {
-            Some(Completion {
-                result: Ok(()),
-                response,
-                ..
-            }) => Ok(response),
-            Some(Completion {
-                result: Err(error), ..
-            }) => Err(self.lost(error, writes)),
-            None => unreachable!("the loop ends with a completion"),
-        }
-    }
-
-    /// Reports a request without an answer, and says only what is certain.
-    fn lost(&self, error: RpcError, writes: bool) -> Failure {
-        let (address, waited) = (self.address, show_ns(self.patience.limit.as_nanos()));
-        match (error, writes) {
-            (RpcError::ResponseTooLarge { .. }, _) => Failure::usage(
-                format!("{address} gave an answer that does not fit the question"),
-                SAME_RELEASE,
-            ),
-            (RpcError::NotSent, _) | (_, false) => Failure::not_reachable(
-                format!("{address}: {error}; nothing was done (tried for {waited} at most)"),
-                START_ONE,
-            ),
-            (_, true) => Failure::outcome_unknown(
-                format!("{address}: {error}; the command was sent and may have been applied"),
-                "read the key to see whether it was",
-            ),
-        }
-    }
-}
-
-fn connect_failure(address: SocketAddr, error: ConnectError, limit: Duration) -> Failure {
-    match error {
-        ConnectError::TimedOut | ConnectError::Cancelled => Failure::not_reachable(
-            format!(
-                "no answer from {address}; nothing was done (tried for {})",
-                show_ns(limit.as_nanos())
-            ),
-            START_ONE,
-        ),
-        ConnectError::PeerFull => Failure::not_reachable(
-            format!("{address} has no room for another client; nothing was done"),
-            "try again when others have ended",
-        ),
-        ConnectError::BadTerms { term, nearest } => Failure::usage(
-            format!(
-                "{address} makes no session with this {term} (nearest: {nearest}); nothing was done"
-            ),
-            SAME_RELEASE,
-        ),
-        ConnectError::OtherReason { code } => Failure::not_reachable(
-            format!("{address} refused the session for reason {code}; nothing was done"),
-            SAME_RELEASE,
-        ),
-        ConnectError::Key(obstacle) => Failure::usage(
-            format!("{address} made no session: {obstacle}; nothing was done"),
-            "--key PATH names the key of this group",
-        ),
-        ConnectError::WrongCluster { .. } => Failure::usage(
-            format!("{address} is no cache; nothing was done"),
-            START_ONE,
-        ),
-        ConnectError::VersionMismatch { theirs } => Failure::usage(
-            format!("{address} speaks version {theirs} of the transport; nothing was done"),
-            SAME_RELEASE,
-        ),
-    }
-}
-
-/// Remembers how the one connection and the one request in flight ended.
-#[derive(Default)]
-struct Caller {
-    connected: Option<Result<(), ConnectError>>,
-    completion: Option<Completion>,
-}
-
-impl<R: Route> App<R> for Caller {
-    fn on_request(&mut self, cx: &mut Cx<'_, R>, _: Request<'_>) -> Reply {
-        cx.alloc(0).map_or(Reply::Later, Reply::Now)
-    }
-
-    fn on_completion(&mut self, _: &mut Cx<'_, R>, _: u64, completion: Completion) {
-        self.completion = Some(completion);
-    }
-
-    fn on_event(&mut self, _: &mut Cx<'_, R>, event: Event<R>) {
-        match event {
-            Event::Connected { .. } => self.connected = Some(Ok(())),
-            Event::ConnectFailed { reason, .. } => self.connected = Some(Err(reason)),
-            Event::Accepted { .. } | Event::Down { .. } => {}
-        }
+        Line::open(self.network, &CACHE, address, self.patience)?.ask(
+            kind,
+            request,
+            answer_bytes,
+            writes,
+        )
     }
 }

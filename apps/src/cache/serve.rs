@@ -1,19 +1,18 @@
 //! `trine cache serve` runs a cache, one shard a thread, until it is asked to end.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use serde_json::json;
 use trine_kvstore::cache::CACHE_LOG_BYTES_MIN;
 use trine_kvstore::memory::HUGE_PAGE_BYTES;
 use trine_kvstore::{Cache, CacheConfig};
-use trine_transport::backend::{Backend, BackendError, MonotonicClock, Waker};
+use trine_transport::backend::{Backend, MonotonicClock};
 use trine_transport::{Config, EventLoop, Identity};
 
 use super::shard::Shard;
 use super::wire::Hello;
 use crate::cache::CacheServeArguments;
+use crate::threads::{addresses_from, run_all};
 use trine_base::announce::Announcer;
 use trine_base::endpoint::{backend_failure, random_seed};
 use trine_base::failure::Failure;
@@ -44,7 +43,7 @@ pub(super) fn run<N: Network>(
     if network.keeps_to_loopback() {
         placement::require_loopback("the address of --listen", listen, arguments.insecure)?;
     }
-    let addresses = shard_addresses(listen, arguments.threads)?;
+    let addresses = addresses_from(listen, arguments.threads)?;
     let mut loops = Vec::new();
     // Resources that have to outlive the loops.
     let mut kept = Vec::new();
@@ -94,28 +93,6 @@ fn shard_memory(budget: u64, threads: u32) -> Result<CacheConfig, Failure> {
         log_bytes: bytes(log)?,
         index_bytes: bytes(index)?,
     })
-}
-
-fn shard_addresses(first: SocketAddr, threads: u32) -> Result<Vec<SocketAddr>, Failure> {
-    (0..threads)
-        .map(|shard| {
-            shard_address(first, shard).ok_or_else(|| {
-                Failure::usage(
-                    format!(
-                        "{threads} threads need as many ports from {} on",
-                        first.port()
-                    ),
-                    "take a lower port, or fewer threads",
-                )
-            })
-        })
-        .collect()
-}
-
-/// The address of this shard in a server that begins at `first`.
-pub(super) fn shard_address(first: SocketAddr, shard: u32) -> Option<SocketAddr> {
-    let port = first.port().checked_add(u16::try_from(shard).ok()?)?;
-    Some(SocketAddr::new(first.ip(), port))
 }
 
 /// Joins backend, shard and endpoint.
@@ -169,42 +146,6 @@ fn tell(addresses: &[SocketAddr], arguments: &CacheServeArguments, announcer: An
     announcer.line("Ctrl-C ends it, and with it what it holds.");
 }
 
-/// Runs each loop in a thread until Ctrl-C, or until one of them fails.
-fn run_all<B: Backend + Send>(loops: Vec<ShardLoop<B>>) -> Result<(), BackendError> {
-    let wakers: Vec<Waker> = loops.iter().map(EventLoop::waker).collect();
-    let wake_all = {
-        let wakers = wakers.clone();
-        move || wakers.iter().for_each(Waker::wake)
-    };
-    interrupt::on_interrupt(wake_all);
-    let failed = AtomicBool::new(false);
-    let run = |mut event_loop: ShardLoop<B>| {
-        let over =
-            |_: &mut Shard<B::Route>| interrupt::interrupted() || failed.load(Ordering::SeqCst);
-        let ended = event_loop.run_until(None, over);
-        if ended.is_err() {
-            // A server that lost a shard would answer only a part of the keys, so all shards stop.
-            failed.store(true, Ordering::SeqCst);
-            wakers.iter().for_each(Waker::wake);
-        }
-        ended.map(|_| ())
-    };
-    thread::scope(|scope| {
-        let threads: Vec<_> = loops
-            .into_iter()
-            .map(|event_loop| scope.spawn(|| run(event_loop)))
-            .collect();
-        threads
-            .into_iter()
-            .map(|thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
-            .fold(Ok(()), Result::and)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,17 +164,5 @@ mod tests {
                 assert!(memory.index_bytes.is_power_of_two());
             }
         }
-    }
-
-    #[test]
-    fn ports_end_at_the_last_one() {
-        let first = "127.0.0.1:65534".parse().expect("an address");
-        assert_eq!(shard_addresses(first, 2).expect("two")[1].port(), 65535);
-        assert_eq!(
-            shard_addresses(first, 3)
-                .expect_err("no third")
-                .exit_status(),
-            2
-        );
     }
 }

@@ -12,6 +12,7 @@ mod debug;
 mod disk;
 mod end_to_end;
 mod hostile;
+mod index;
 mod keys;
 mod member;
 mod metrics;

@@ -5,6 +5,7 @@
 
 pub mod chaos;
 pub mod cli;
+pub mod index;
 pub mod keys;
 pub mod kvstore;
 pub mod replica;

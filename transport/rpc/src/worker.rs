@@ -11,8 +11,10 @@
 //! ```
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use trine_transport::app::{App, Cx};
 use trine_transport::backend::{Route, Waker};
@@ -23,6 +25,8 @@ use trine_transport::{Completion, Reply, Request, ResponseHandle};
 
 /// Above this many waiting jobs, each new one searches for the job that it makes stale.
 const JOBS_UNSORTED_MAX: usize = 256;
+/// Looks of an idle thread at the queue before it offers the processor to others.
+const POLLS_BEFORE_YIELD: u32 = 64;
 
 /// An application whose long handlers run in threads.
 pub struct WithWorkers<A> {
@@ -56,14 +60,22 @@ struct Workers {
 
 struct Shared {
     queues: Mutex<Queues>,
-    /// Signalled for each job, and when the end has come.
-    has_jobs: Condvar,
+    /// Signalled for each job while a thread sleeps, and when the end has come.
+    job_came: Condvar,
     waker: Waker,
+    /// Whether jobs wait, and whether results do, or a panic. Written under the lock and read without, so that a look
+    /// at an empty queue costs next to nothing.
+    has_jobs: AtomicBool,
+    has_results: AtomicBool,
+    /// How long an idle thread polls before it sleeps, in nanoseconds.
+    spin_ns: AtomicU64,
 }
 
 struct Queues {
     jobs: VecDeque<Job>,
     results: VecDeque<(ResponseHandle, Option<MsgBuf>)>,
+    /// Threads that wait for `job_came`.
+    sleepers: usize,
     is_over: bool,
     /// A handler has panicked: its thread is gone, and its request will never be answered.
     has_panicked: bool,
@@ -119,6 +131,16 @@ impl<A> WithWorkers<A> {
     /// The application inside, to be changed.
     pub fn app_mut(&mut self) -> &mut A {
         &mut self.app
+    }
+
+    /// Lets an idle thread poll this long before it sleeps. At first it is zero. Waking a thread costs the event loop a
+    /// system call, which may take as long as a short handler.
+    pub fn set_spin(&self, spin: Duration) {
+        let nanoseconds = u64::try_from(spin.as_nanos()).unwrap_or(u64::MAX);
+        self.workers
+            .shared
+            .spin_ns
+            .store(nanoseconds, Ordering::Relaxed);
     }
 
     /// Counters.
@@ -203,13 +225,17 @@ impl Workers {
         let queues = Queues {
             jobs: VecDeque::new(),
             results: VecDeque::new(),
+            sleepers: 0,
             is_over: false,
             has_panicked: false,
         };
         let shared = Arc::new(Shared {
             queues: Mutex::new(queues),
-            has_jobs: Condvar::new(),
+            job_came: Condvar::new(),
             waker,
+            has_jobs: AtomicBool::new(false),
+            has_results: AtomicBool::new(false),
+            spin_ns: AtomicU64::new(0),
         });
         let handler = Arc::new(handler);
         // Threads that have started end with `workers` if a later one fails to.
@@ -235,8 +261,12 @@ impl Workers {
             queues.jobs.retain(|waiting| place(waiting) != taken);
         }
         queues.jobs.push_back(job);
+        self.shared.has_jobs.store(true, Ordering::Relaxed);
+        let has_sleepers = queues.sleepers > 0;
         drop(queues);
-        self.shared.has_jobs.notify_one();
+        if has_sleepers {
+            self.shared.job_came.notify_one();
+        }
     }
 
     /// Gives up the waiting jobs of a session that is over.
@@ -249,12 +279,18 @@ impl Workers {
 
     /// A handler that panics stops the event loop, as one that runs in it does.
     fn result(&self) -> Option<(ResponseHandle, Option<MsgBuf>)> {
+        if !self.shared.has_results.load(Ordering::Relaxed) {
+            return None;
+        }
         let mut queues = self.shared.lock();
         assert!(
             !queues.has_panicked,
             "a handler panicked in a worker thread"
         );
-        queues.results.pop_front()
+        let result = queues.results.pop_front();
+        let is_left = !queues.results.is_empty();
+        self.shared.has_results.store(is_left, Ordering::Relaxed);
+        result
     }
 }
 
@@ -264,25 +300,59 @@ impl Shared {
         let _watch = Watch(self);
         while let Some(job) = self.next_job() {
             let response = handler(job.kind, &job.request, pool);
-            self.lock().results.push_back((job.handle, response));
+            let mut queues = self.lock();
+            queues.results.push_back((job.handle, response));
+            self.has_results.store(true, Ordering::Relaxed);
+            drop(queues);
             self.waker.wake();
         }
     }
 
     /// Waits for a job; `None` when the end has come.
     fn next_job(&self) -> Option<Job> {
+        let mut has_polled = false;
         let mut queues = self.lock();
         loop {
             if queues.is_over {
                 return None;
             }
             if let Some(job) = queues.jobs.pop_front() {
+                let is_left = !queues.jobs.is_empty();
+                self.has_jobs.store(is_left, Ordering::Relaxed);
                 return Some(job);
             }
+            self.has_jobs.store(false, Ordering::Relaxed);
+            if !has_polled {
+                drop(queues);
+                self.poll();
+                has_polled = true;
+                queues = self.lock();
+                continue;
+            }
+            queues.sleepers += 1;
             queues = self
-                .has_jobs
+                .job_came
                 .wait(queues)
                 .unwrap_or_else(PoisonError::into_inner);
+            queues.sleepers -= 1;
+        }
+    }
+
+    /// Polls until a job seems to wait, or for the time that an idle thread polls. Offers the processor to others.
+    fn poll(&self) {
+        let spin = Duration::from_nanos(self.spin_ns.load(Ordering::Relaxed));
+        if spin.is_zero() {
+            return;
+        }
+        let start = std::time::Instant::now();
+        while !self.has_jobs.load(Ordering::Relaxed) && start.elapsed() < spin {
+            for _ in 0..POLLS_BEFORE_YIELD {
+                if self.has_jobs.load(Ordering::Relaxed) {
+                    return;
+                }
+                std::hint::spin_loop();
+            }
+            std::thread::yield_now();
         }
     }
 
@@ -296,6 +366,7 @@ impl Drop for Watch<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.lock().has_panicked = true;
+            self.0.has_results.store(true, Ordering::Relaxed);
             self.0.waker.wake();
         }
     }
@@ -305,7 +376,7 @@ impl Drop for Workers {
     /// Jobs that have not begun are given up: their sessions end with the endpoint.
     fn drop(&mut self) {
         self.shared.lock().is_over = true;
-        self.shared.has_jobs.notify_all();
+        self.shared.job_came.notify_all();
         for thread in self.threads.drain(..) {
             // A thread that panicked has printed why.
             let _ = thread.join();
@@ -409,7 +480,7 @@ mod tests {
     impl Pair {
         /// Turns both loops until `done` holds.
         fn run(&mut self, done: impl Fn(&Self) -> bool) {
-            let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+            let end = std::time::Instant::now() + Duration::from_secs(20);
             while !done(self) {
                 self.client.turn().expect("the ring works");
                 self.server.turn().expect("the ring works");
@@ -500,6 +571,25 @@ mod tests {
         assert_eq!((*tag, *result), (7, Err(RpcError::OutcomeUnknown)));
         assert_eq!(pair.server.app().stats().unanswered, 1);
         assert_eq!(pair.server.endpoint().stats().sessions_server, 0);
+    }
+
+    /// A thread that polls gets its jobs without being woken, and sleeps when none has come for so long.
+    #[test]
+    fn a_thread_polls_for_a_while_and_then_sleeps() {
+        let mut pair = pair();
+        let sleepers = |pair: &Pair| pair.server.app().workers.shared.lock().sleepers;
+        pair.run(|pair| sleepers(pair) == 1);
+        pair.server.app().set_spin(Duration::from_secs(20));
+        for tag in 0..8 {
+            pair.request(LONG, tag);
+            pair.allow.send(()).expect("the handler waits");
+            pair.run(|pair| pair.client.app().done.len() as u64 == tag + 1);
+            assert_eq!(sleepers(&pair), 0, "it polls");
+        }
+        pair.server.app().set_spin(Duration::ZERO);
+        pair.request(LONG, 8);
+        pair.allow.send(()).expect("the handler waits");
+        pair.run(|pair| sleepers(pair) == 1);
     }
 
     /// A handler that panicked took its thread along without a word: its request stayed BUSY for

@@ -3,6 +3,7 @@
 
 mod chaos;
 mod cli;
+mod index;
 mod keys;
 mod kvstore;
 mod replica;

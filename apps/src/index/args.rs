@@ -1,0 +1,164 @@
+//! The options of `trine index`.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::config::{
+    INDEX_ADDRESS, INDEX_KEYS_MAX, INDEX_SCAN_KEYS, INDEX_SCAN_KEYS_MAX, INDEX_THREADS_MAX,
+    INDEX_WINDOW_MAX, INDEX_WORKERS_MAX,
+};
+use trine_base::units::{parse_duration, parse_positive_duration};
+
+/// The options of `trine index`.
+#[derive(Debug, Args)]
+pub struct IndexArguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: IndexCommand,
+}
+
+/// The commands of the index.
+#[derive(Debug, Subcommand)]
+pub enum IndexCommand {
+    /// Run an index: ordered keys of 8 bytes in memory, one copy.
+    Serve(IndexServeArguments),
+    /// Write a value.
+    Put(IndexPutArguments),
+    /// Read a value; exit status 1 if it is not there.
+    Get(IndexKeyArguments),
+    /// Delete a key; exit status 1 if there was none.
+    Del(IndexKeyArguments),
+    /// Sum up the values of the keys after one.
+    Scan(IndexScanArguments),
+    /// Measure GETs with scans among them.
+    Bench(IndexBenchArguments),
+}
+
+/// Who runs the scans.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Scans {
+    /// The thread that also answers GETs. A GET waits for the scans before it.
+    Dispatch,
+    /// Worker threads.
+    Workers,
+}
+
+/// The options of `trine index serve`.
+#[derive(Debug, Args)]
+pub struct IndexServeArguments {
+    /// Where the first dispatch thread listens; the others take the ports that follow.
+    #[arg(long, env = "TRINE_INDEX", default_value = INDEX_ADDRESS, value_name = "HOST:PORT")]
+    pub listen: String,
+    /// Listen on an address that other machines reach without requiring a key (--key) from callers. Whoever can send
+    /// packets to the index can then read, change and delete everything.
+    #[arg(long)]
+    pub insecure: bool,
+    /// Dispatch threads. All serve the same keys, each at a port of its own.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(INDEX_THREADS_MAX)))]
+    pub threads: u32,
+    /// Who runs the scans.
+    #[arg(long, value_enum, default_value_t = Scans::Workers)]
+    pub scans: Scans,
+    /// Worker threads of each dispatch thread.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(INDEX_WORKERS_MAX)))]
+    pub workers: u32,
+    /// The most keys; each takes about 40 bytes of memory.
+    #[arg(long, default_value_t = INDEX_KEYS_MAX, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub keys_max: u64,
+    /// How long a thread polls for work before it sleeps.
+    #[arg(long, default_value = "50us", value_name = "TIME", value_parser = parse_duration)]
+    pub spin: Duration,
+}
+
+/// How a command finds the index.
+#[derive(Debug, Args)]
+pub struct IndexClientArguments {
+    /// The index's address: where one of its dispatch threads listens.
+    #[arg(long, env = "TRINE_INDEX", default_value = INDEX_ADDRESS, value_name = "HOST:PORT")]
+    pub connect: String,
+    /// Give up after this long. A write may then still have happened; the error says whether that is so.
+    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = parse_positive_duration)]
+    pub timeout: Duration,
+}
+
+/// The options of `trine index put`.
+#[derive(Debug, Args)]
+pub struct IndexPutArguments {
+    /// The key: a number below 2^64.
+    pub key: u64,
+    /// The value: a number below 2^64.
+    pub value: u64,
+    /// Where the index is.
+    #[command(flatten)]
+    pub client: IndexClientArguments,
+}
+
+/// The options of commands that name a key.
+#[derive(Debug, Args)]
+pub struct IndexKeyArguments {
+    /// The key: a number below 2^64.
+    pub key: u64,
+    /// Where the index is.
+    #[command(flatten)]
+    pub client: IndexClientArguments,
+}
+
+/// The options of `trine index scan`.
+#[derive(Debug, Args)]
+pub struct IndexScanArguments {
+    /// The scan goes over the keys after this one.
+    pub key: u64,
+    /// The most keys.
+    #[arg(long, default_value_t = INDEX_SCAN_KEYS, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(INDEX_SCAN_KEYS_MAX)))]
+    pub limit: u32,
+    /// Where the index is.
+    #[command(flatten)]
+    pub client: IndexClientArguments,
+}
+
+/// The options of `trine index bench`.
+#[derive(Debug, Args)]
+pub struct IndexBenchArguments {
+    /// Where the index is.
+    #[command(flatten)]
+    pub client: IndexClientArguments,
+    /// Measure without a network: client and dispatch in one thread, the worker in another, packets over memory.
+    #[arg(long)]
+    pub in_process: bool,
+    /// With --in-process: the processors of the two threads. Without it they may run on any.
+    #[arg(long, value_name = "N,N", value_parser = parse_pair, requires = "in_process")]
+    pub cpus: Option<(u32, u32)>,
+    /// Keys, which the benchmark writes first. Keys and values are random and have 8 bytes.
+    #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub keys: u64,
+    /// Do not write the keys: an earlier run with the same --keys has done so.
+    #[arg(long, conflicts_with = "in_process")]
+    pub filled: bool,
+    /// How many in a hundred requests are scans.
+    #[arg(long, default_value_t = 1, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub scans: u32,
+    /// Keys of a scan.
+    #[arg(long, default_value_t = INDEX_SCAN_KEYS, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(INDEX_SCAN_KEYS_MAX)))]
+    pub scan_keys: u32,
+    /// Requests in flight of the closed loop.
+    #[arg(long, default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(INDEX_WINDOW_MAX)))]
+    pub window: u32,
+    /// Rates of the open loop, in percent of the rate of GETs alone in the closed loop.
+    #[arg(long, default_value = "20,50,80", value_name = "PERCENT,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=200))]
+    pub loads: Vec<u32>,
+    /// How long each part runs.
+    #[arg(long = "for", default_value = "1s", value_name = "TIME", value_parser = parse_positive_duration)]
+    pub duration: Duration,
+    /// How often all parts run; medians are reported.
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub rounds: u32,
+}
+
+/// Two processors.
+fn parse_pair(text: &str) -> Result<(u32, u32), String> {
+    let parse = |text: &str| text.trim().parse().ok();
+    text.split_once(',')
+        .and_then(|(first, second)| Some((parse(first)?, parse(second)?)))
+        .ok_or_else(|| "write two processors, for example 0,1".to_owned())
+}

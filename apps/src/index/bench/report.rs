@@ -1,0 +1,202 @@
+//! What a benchmark has shown: a table, and one document for programs.
+
+use serde_json::{Value, json};
+
+use super::driver::Measured;
+use crate::index::args::IndexBenchArguments;
+use trine_base::output::{Output, Table};
+use trine_base::units::{plural, show_count, show_ns};
+
+/// A part of a round.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// GETs alone in a closed loop.
+    Gets,
+    /// GETs and scans in a closed loop.
+    Mixed,
+    /// The same in an open loop at so many percent of the first part's rate.
+    Open(u32),
+}
+
+/// The figures of one part.
+#[derive(Copy, Clone, Debug)]
+struct Figures {
+    rate: f64,
+    get: [f64; 2],
+    scan: [f64; 2],
+}
+
+/// The figures of all rounds.
+#[derive(Default)]
+pub(super) struct Rounds {
+    rows: Vec<Row>,
+}
+
+struct Row {
+    setup: &'static str,
+    part: Part,
+    rounds: Vec<Figures>,
+}
+
+/// The middle value, or the mean of the two in the middle.
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => 0.0,
+        count => f64::midpoint(values[(count - 1) / 2], values[count / 2]),
+    }
+}
+
+impl Row {
+    fn median(&self, figure: impl Fn(&Figures) -> f64) -> f64 {
+        median(self.rounds.iter().map(figure))
+    }
+
+    fn to_json(&self) -> Value {
+        let (kind, percent) = match self.part {
+            Part::Gets => ("gets", None),
+            Part::Mixed => ("mixed", None),
+            Part::Open(percent) => ("open", Some(percent)),
+        };
+        let whole = |value: f64| value.round() as u64;
+        json!({
+            "setup": self.setup,
+            "load": kind,
+            "percent": percent,
+            "requests_per_s": whole(self.median(|figures| figures.rate)),
+            "get_p50_ns": whole(self.median(|figures| figures.get[0])),
+            "get_p99_ns": whole(self.median(|figures| figures.get[1])),
+            "scan_p50_ns": whole(self.median(|figures| figures.scan[0])),
+            "scan_p99_ns": whole(self.median(|figures| figures.scan[1])),
+        })
+    }
+
+    fn cells(&self) -> [String; 7] {
+        let load = match self.part {
+            Part::Gets => "GETs alone, closed".to_owned(),
+            Part::Mixed => "mixed, closed".to_owned(),
+            Part::Open(percent) => format!("mixed, open, {percent} %"),
+        };
+        let time = |figure: fn(&Figures) -> f64| match self.median(figure) {
+            0.0 => "-".to_owned(),
+            ns => show_ns(ns.round() as u64),
+        };
+        [
+            self.setup.to_owned(),
+            load,
+            show_count(self.median(|figures| figures.rate).round() as u64),
+            time(|figures| figures.get[0]),
+            time(|figures| figures.get[1]),
+            time(|figures| figures.scan[0]),
+            time(|figures| figures.scan[1]),
+        ]
+    }
+}
+
+impl Rounds {
+    pub(super) fn add(
+        &mut self,
+        setup: &'static str,
+        part: Part,
+        seconds: f64,
+        measured: &Measured,
+    ) {
+        let of = |latencies: &trine_base::latency::Latencies| match latencies.count() {
+            0 => [0.0; 2],
+            _ => [0.5, 0.99].map(|quantile| latencies.at(quantile) as f64),
+        };
+        let figures = Figures {
+            rate: measured.in_time as f64 / seconds,
+            get: of(&measured.gets),
+            scan: of(&measured.scans),
+        };
+        let known = |row: &&mut Row| row.setup == setup && row.part == part;
+        match self.rows.iter_mut().find(known) {
+            Some(row) => row.rounds.push(figures),
+            None => self.rows.push(Row {
+                setup,
+                part,
+                rounds: vec![figures],
+            }),
+        }
+    }
+
+    /// For each rate of the open loop: p99 of GETs with scans in a worker over that with scans in dispatch, as the
+    /// median of the rounds' ratios.
+    fn ratios(&self) -> Vec<(u32, f64)> {
+        let row = |setup, part| {
+            let is_it = move |row: &&Row| row.setup == setup && row.part == part;
+            self.rows.iter().find(is_it)
+        };
+        let ratio = |worker: &Row| match worker.part {
+            Part::Open(percent) if worker.setup == "worker" => {
+                let dispatch = row("dispatch", worker.part)?;
+                let rounds = worker.rounds.iter().zip(&dispatch.rounds);
+                let ratio =
+                    median(rounds.map(|(worker, dispatch)| worker.get[1] / dispatch.get[1]));
+                Some((percent, ratio))
+            }
+            _ => None,
+        };
+        self.rows.iter().filter_map(ratio).collect()
+    }
+
+    pub(super) fn show(&self, arguments: &IndexBenchArguments, output: Output) {
+        let ratios = self.ratios();
+        let ratio = |(percent, ratio): &(u32, f64)| json!({ "percent": percent, "ratio": ratio });
+        output.document(&json!({
+            "in_process": arguments.in_process,
+            "keys": arguments.keys,
+            "scans_percent": arguments.scans,
+            "scan_keys": arguments.scan_keys,
+            "window": arguments.window,
+            "rounds": arguments.rounds,
+            "loads": self.rows.iter().map(Row::to_json).collect::<Vec<_>>(),
+            "get_p99_worker_over_dispatch": ratios.iter().map(ratio).collect::<Vec<_>>(),
+        }));
+        let mut table = Table::new([
+            "scans in",
+            "load",
+            "requests/s",
+            "GET p50",
+            "GET p99",
+            "SCAN p50",
+            "SCAN p99",
+        ]);
+        self.rows.iter().for_each(|row| table.row(row.cells()));
+        output.line(format_args!(
+            "{}, {} % scans over {}, medians of {}",
+            plural(arguments.keys, "key"),
+            arguments.scans,
+            plural(arguments.scan_keys.into(), "key"),
+            plural(arguments.rounds.into(), "round"),
+        ));
+        output.line(table);
+        for (percent, ratio) in ratios {
+            output.line(format_args!(
+                "p99 of GETs at {percent} %: {ratio:.2} times as long with scans in the worker"
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_is_the_median_of_the_rounds_and_needs_both() {
+        let mut rounds = Rounds::default();
+        for (worker, dispatch) in [(10, 20), (10, 40), (30, 30)] {
+            for (setup, ns) in [("worker", worker), ("dispatch", dispatch)] {
+                let mut measured = Measured::default();
+                measured.gets.record_ns(ns);
+                rounds.add(setup, Part::Open(80), 1.0, &measured);
+            }
+            rounds.add("worker", Part::Open(50), 1.0, &Measured::default());
+        }
+        assert_eq!(rounds.ratios(), [(80, 0.5)]);
+        assert_eq!(rounds.rows[1].to_json()["get_p50_ns"], 30);
+    }
+}

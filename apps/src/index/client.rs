@@ -1,0 +1,120 @@
+//! `trine index put`, `get`, `del` and `scan`: each sends one request to one thread of an index.
+
+use serde_json::json;
+
+use super::args::{IndexClientArguments, IndexKeyArguments, IndexPutArguments, IndexScanArguments};
+use super::wire::{ANSWER_BYTES_MAX, Answer, Ask, Refusal};
+use crate::line::{Line, Patience, SAME_RELEASE, Service};
+use trine_base::failure::Failure;
+use trine_base::network::Network;
+use trine_base::output::Output;
+use trine_base::peers;
+use trine_base::units::plural;
+
+pub(super) const INDEX: Service = Service {
+    name: "an index",
+    start_one: "start an index with `trine index serve`, or name the right one with --connect or TRINE_INDEX",
+    see_whether: "read the key to see whether it was",
+};
+
+pub(super) fn put<N: Network>(
+    network: &N,
+    arguments: &IndexPutArguments,
+    output: Output,
+) -> Result<(), Failure> {
+    let (key, value) = (arguments.key, arguments.value);
+    match ask(network, &arguments.client, Ask::Put(key, value))? {
+        Answer::Done => {
+            output.document(&json!({ "key": key, "value": value }));
+            Ok(())
+        }
+        other => Err(refused(key, other)),
+    }
+}
+
+pub(super) fn get<N: Network>(
+    network: &N,
+    arguments: &IndexKeyArguments,
+    output: Output,
+) -> Result<(), Failure> {
+    let key = arguments.key;
+    match ask(network, &arguments.client, Ask::Get(key))? {
+        Answer::Value(value) => {
+            output.document(&json!({ "key": key, "value": value }));
+            output.line(value);
+            Ok(())
+        }
+        other => Err(refused(key, other)),
+    }
+}
+
+pub(super) fn del<N: Network>(
+    network: &N,
+    arguments: &IndexKeyArguments,
+    output: Output,
+) -> Result<(), Failure> {
+    let key = arguments.key;
+    match ask(network, &arguments.client, Ask::Delete(key))? {
+        Answer::Done => {
+            output.document(&json!({ "key": key, "deleted": true }));
+            Ok(())
+        }
+        other => Err(refused(key, other)),
+    }
+}
+
+pub(super) fn scan<N: Network>(
+    network: &N,
+    arguments: &IndexScanArguments,
+    output: Output,
+) -> Result<(), Failure> {
+    let (key, limit) = (arguments.key, arguments.limit);
+    match ask(network, &arguments.client, Ask::Scan(key, limit))? {
+        Answer::Scan(scan) => {
+            output.document(&json!({ "key": key, "keys": scan.keys, "sum": scan.sum }));
+            let keys = plural(scan.keys.into(), "key");
+            output.line(format_args!("{} over {keys} after {key}", scan.sum));
+            Ok(())
+        }
+        other => Err(refused(key, other)),
+    }
+}
+
+fn ask<N: Network>(
+    network: &N,
+    arguments: &IndexClientArguments,
+    ask: Ask,
+) -> Result<Answer, Failure> {
+    let address = peers::resolve_server(&arguments.connect)?;
+    let mut line = Line::open(network, &INDEX, address, Patience::of(arguments.timeout))?;
+    // Another server would take a request for what it is not.
+    let hello = line.ask(Ask::Hello.kind(), &[], ANSWER_BYTES_MAX, false)?;
+    if Answer::decode(Ask::Hello, &hello).is_none() {
+        return Err(Failure::usage(
+            format!("{address} is no index of this release; nothing was done"),
+            INDEX.start_one,
+        ));
+    }
+    let writes = matches!(ask, Ask::Put(..) | Ask::Delete(_));
+    let answer = line.ask(ask.kind(), &ask.encode(), ANSWER_BYTES_MAX, writes)?;
+    Answer::decode(ask, &answer).ok_or_else(|| {
+        let message = format!("the answer of {address} could not be read");
+        Failure::usage(message, SAME_RELEASE)
+    })
+}
+
+/// An answer that does not do what was asked.
+pub(super) fn refused(key: u64, answer: Answer) -> Failure {
+    match answer {
+        Answer::Absent => Failure::negative(format!("not in the index: {key}"), ""),
+        Answer::Full(keys_max) => Failure::usage(
+            format!("the index has {keys_max} keys, as many as it may have; nothing was done"),
+            "delete keys, or start it with a larger --keys-max",
+        ),
+        Answer::Refused(Refusal::BadLimit(most)) => Failure::usage(
+            format!("the server scans over 1 to {most} keys"),
+            "take another --limit",
+        ),
+        _ => Failure::usage("the server did not understand the request", SAME_RELEASE),
+    }
+}
