@@ -1,7 +1,7 @@
 //! Ctrl-C and SIGTERM: one flag that every command can ask, and a hook for those that sleep.
 
 use std::io::{self, IsTerminal};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use crate::failure::Failure;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 static TERMINATED: AtomicBool = AtomicBool::new(false);
+static HANGUPS: AtomicU64 = AtomicU64::new(0);
 static SLEEPERS: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
 static HOOK: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
 
@@ -40,7 +41,10 @@ fn catch(signals: &[i32]) -> io::Result<()> {
             for signal in signals.forever() {
                 match signal {
                     SIGHUP => {
-                        tracing::warn!("SIGHUP, as from a terminal that was closed; goes on");
+                        HANGUPS.fetch_add(1, Ordering::SeqCst);
+                        tracing::info!(
+                            "SIGHUP: reads files again, and goes on also if the terminal was closed"
+                        );
                         continue;
                     }
                     SIGXFSZ => continue,
@@ -102,6 +106,11 @@ pub fn interrupted() -> bool {
 /// Whether there was a Ctrl-C since the last check; for a shell, where it ends a command and not the process.
 pub fn take() -> bool {
     INTERRUPTED.swap(false, Ordering::SeqCst)
+}
+
+/// SIGHUPs so far, of a server: each one asks it to read again what may change while it runs.
+pub fn hangups() -> u64 {
+    HANGUPS.load(Ordering::SeqCst)
 }
 
 /// Whether there was a SIGTERM.

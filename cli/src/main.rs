@@ -14,11 +14,13 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use crate::args::{Arguments, Command, command_line};
+use crate::cmd::key::KeyCommand;
 use crate::settings::{ConfigCommand, Stop};
 use trine_base::announce;
 use trine_base::failure::Failure;
 use trine_base::network::{Network, NetworkArguments, OnNetwork, on_chosen};
 use trine_base::output::{Output, OutputForm};
+use trine_server::from_file::FromFile;
 
 /// raft allocates for every message; this allocator halves the cost of large batches.
 #[global_allocator]
@@ -73,7 +75,16 @@ fn run(command: &Command, network: &NetworkArguments, output: Output) -> Result<
         Command::Recover(arguments) => cmd::recover::run(arguments, output),
         Command::Sim(arguments) => cmd::sim::run(arguments, output),
         Command::Config(ConfigCommand::Files(command)) => cmd::config::run(command, output),
-        Command::Key(command) => cmd::key::run(command, output),
+        Command::Key(KeyCommand::Files(command)) => cmd::key::run(command, output),
+        Command::Key(KeyCommand::Rotate(arguments)) => {
+            // The file is the key of an administrator, too.
+            let mut network = network.clone();
+            network
+                .key
+                .file
+                .get_or_insert_with(|| arguments.path.clone());
+            on_chosen(&network, None, Run { command, output })
+        }
         Command::LogLevel(arguments) => cmd::log_level::run(arguments, output),
         Command::Doctor(arguments) => cmd::doctor::run(arguments, output),
         Command::Completions(arguments) => cmd::completions::run(arguments, command_line(), output),
@@ -127,7 +138,11 @@ impl OnNetwork for Run<'_> {
             Command::Demo(arguments) => cmd::demo::run(network, arguments, output),
             Command::Up(arguments) => cmd::up::run(network, arguments, output),
             Command::Serve(arguments) => {
-                trine_server::serve::run(network, arguments, settings::log_level_of_file, output)
+                let from_file = FromFile {
+                    log_level: settings::log_level_of_file,
+                    key_stage: settings::key_stage_of_file,
+                };
+                trine_server::serve::run(network, arguments, from_file, output)
             }
             Command::Put(arguments) => cmd::put::run(network, arguments, output),
             Command::Get(arguments) => cmd::get::run(network, arguments, output),
@@ -139,6 +154,9 @@ impl OnNetwork for Run<'_> {
             Command::Status(arguments) => cmd::status::run(network, arguments, output),
             Command::Member(command) => cmd::member::run(network, command, output),
             Command::Leader(command) => cmd::leader::run(network, command, output),
+            Command::Key(KeyCommand::Rotate(arguments)) => {
+                cmd::key::rotate::run(network, arguments, output)
+            }
             Command::User(command) => cmd::user::run(network, command, output),
             Command::Net(command) => cmd::net::run(network, command, output),
             Command::Bench(arguments) => trine_bench::run(network, arguments, output),
@@ -156,7 +174,7 @@ impl OnNetwork for Run<'_> {
             Command::Recover(_)
             | Command::Sim(_)
             | Command::Config(ConfigCommand::Files(_))
-            | Command::Key(_)
+            | Command::Key(KeyCommand::Files(_))
             | Command::LogLevel(_)
             | Command::Doctor(_)
             | Command::Completions(_)

@@ -7,7 +7,9 @@
 
 mod cluster_check;
 pub mod data;
+pub mod from_file;
 pub mod injection;
+mod key_changes;
 pub mod logs;
 pub mod metrics;
 pub mod options;

@@ -3,9 +3,9 @@
 mod args;
 mod check;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::json;
@@ -27,7 +27,9 @@ use trine_base::announce::Announcer;
 
 use crate::cluster_check::{self, ClusterCheck};
 use crate::data;
+use crate::from_file::FromFile;
 use crate::injection::{self, Injector};
+use crate::key_changes::KeyChanges;
 use crate::logs::Logs;
 use crate::metrics::{self, Snapshot};
 use crate::resp;
@@ -54,16 +56,13 @@ const ANEW_PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
 /// A replica that has been in no group for this long says why.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Returns the log level in a settings file, if it has one. It is read again at SIGUSR1.
-pub type LevelOfFile = fn(&Path) -> Result<Option<String>, Failure>;
-
 type ReplicaLoop<B> = EventLoop<B, MonotonicClock, Node<<B as Backend>::Route>>;
 
 /// Runs one replica until it is asked to end, or cannot continue.
 pub fn run<N: Network>(
     network: &N,
     arguments: &ServeArguments,
-    level_of_file: LevelOfFile,
+    from_file: FromFile,
     output: Output,
 ) -> Result<(), Failure> {
     if let Some((_, failure)) = check(arguments, network.keeps_to_loopback())
@@ -74,7 +73,7 @@ pub fn run<N: Network>(
     }
     arguments.limits.require_memory(1)?;
     let announcer = Announcer::start(output.json)?;
-    let mut watch = Watch::start(arguments, level_of_file, announcer)?;
+    let mut watch = Watch::start(arguments, from_file, announcer)?;
     interrupt::start_server()?;
     let (own, peers) = node_ids(arguments)?;
     if network.keeps_to_loopback() {
@@ -87,6 +86,16 @@ pub fn run<N: Network>(
     watch.resp = resp.as_ref().map(resp::Resp::stats);
     placement::apply(&arguments.placement)?;
     let injector = injector(arguments, own, &peers)?;
+    let may_accept = match network.is_ip() {
+        true => placement::require_loopback(
+            "this replica's address",
+            own,
+            arguments.placement.allow_remote,
+        ),
+        false => Ok(()),
+    };
+    let settings_file = arguments.file.config.clone();
+    let keys = KeyChanges::start(network.settings(), settings_file, from_file, may_accept)?;
     let mut startup = Startup {
         own,
         ask_peers: cluster_check::asker(network, own, &addresses),
@@ -95,6 +104,7 @@ pub fn run<N: Network>(
         lost_memory: None,
         sleeper: Sleeper::default(),
         injector,
+        keys: RefCell::new(keys),
     };
     let sleeper = startup.sleeper.clone();
     interrupt::on_interrupt(move || sleeper.wake());
@@ -131,6 +141,8 @@ struct Startup {
     sleeper: Sleeper,
     /// The fault injector, if faults are configured or can be enabled later.
     injector: Option<Arc<Injector>>,
+    /// The keys, which change while the process runs.
+    keys: RefCell<KeyChanges>,
 }
 
 /// The faults of this replica's network: none, those of `--fault`, or those of later requests.
@@ -265,6 +277,9 @@ fn serve<B: Backend>(
         }
         tell_audit(&mut event_loop);
         tell_faults();
+        let mut keys = startup.keys.borrow_mut();
+        keys.attend(&mut event_loop, watch.announcer);
+        drop(keys);
         watch.publish(&mut event_loop, false);
         let next_poll = now + POLL_INTERVAL;
         event_loop
@@ -333,14 +348,14 @@ struct Watch {
 impl Watch {
     fn start(
         arguments: &ServeArguments,
-        level_of_file: LevelOfFile,
+        from_file: FromFile,
         announcer: Announcer,
     ) -> Result<Self, Failure> {
         let settings = &arguments.watch;
         let logs = Logs::start(&settings.log_level, settings.log_format)?;
         let file = arguments.file.config.clone();
         logs.reload_at_signal(move || match &file {
-            Some(path) => level_of_file(path),
+            Some(path) => (from_file.log_level)(path),
             None => Ok(None),
         })?;
         let insecure = arguments.placement.insecure;
@@ -443,9 +458,12 @@ fn assemble<B: Backend>(
                 .with_disk(Box::new(queue))
         }
     };
+    let keys = startup.keys.borrow();
+    let node = node.with_member_roots(keys.member_roots());
     let identity = node.identity();
     let config = Config {
         spin: arguments.limits.spin.into(),
+        keys: keys.keys()?,
         ..endpoint
     };
     EventLoop::new(backend, MonotonicClock, node, config, identity, seed)

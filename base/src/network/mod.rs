@@ -19,7 +19,7 @@ use trine_transport::backend::{Backend, CaptureAddress};
 use trine_transport::{Config, CongestionControl, Holder};
 
 pub use self::dpdk::DpdkArguments;
-pub use self::settings::{EndpointSettings, KeyArguments, KeyStage};
+pub use self::settings::{EndpointSettings, KeyArguments, KeyStage, ServerKeys};
 pub use self::udp::Udp;
 pub use self::verbs::VerbsArguments;
 use crate::failure::Failure;
@@ -123,6 +123,9 @@ pub trait Network: Clone + Send + 'static {
         let _ = backend;
         (Ipv4Addr::UNSPECIFIED, 0).into()
     }
+
+    /// What all endpoints of this process share.
+    fn settings(&self) -> &EndpointSettings;
 
     /// The same network, as options of `trine serve`.
     fn serve_args(&self) -> Vec<OsString>;

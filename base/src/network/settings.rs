@@ -1,15 +1,18 @@
 //! What all endpoints of a process share: the congestion control, and the keys.
 
+mod server_keys;
+
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use trine_keys::{ClusterKey, Credential, KeyRing, Presented};
+use trine_keys::{Credential, KeyRing, Presented};
 use trine_protocol::endpoint_config;
 use trine_transport::keys::{self, KeyId, Keys, NoKeys, OwnKey, Psk, Stage};
 use trine_transport::{Config, CongestionControl};
 
+pub use self::server_keys::ServerKeys;
 use super::key_log;
 use crate::failure::Failure;
 
@@ -82,6 +85,15 @@ impl EndpointSettings {
         self.key.is_some() && matches!(self.stage, None | Some(KeyStage::Require))
     }
 
+    /// The key file of a replica, and which callers it takes; nothing if it uses no key.
+    #[must_use]
+    pub fn server_key(&self) -> Option<(&Path, KeyStage)> {
+        let stage = self.stage.unwrap_or(KeyStage::Require);
+        let path = self.key.as_deref();
+        path.filter(|_| stage != KeyStage::None)
+            .map(|path| (path, stage))
+    }
+
     /// The settings of a replica's endpoint.
     ///
     /// # Errors
@@ -102,19 +114,8 @@ impl EndpointSettings {
                 ));
             }
             (Some(path), stage) => {
-                let cluster = ClusterKey::read(path).map_err(|error| {
-                    Failure::usage(
-                        error.to_string(),
-                        "a replica needs the group's key file, as `trine key new` makes it",
-                    )
-                })?;
-                let own = own_key(&Presented::member(&cluster))?;
-                let stage = match stage {
-                    Some(KeyStage::Accept) => Stage::Accept,
-                    _ => Stage::Require,
-                };
-                let ring = Arc::new(Ring(KeyRing::new([cluster])));
-                Some(self.keys_with(stage, ring, own)?)
+                let stage = stage.unwrap_or(KeyStage::Require);
+                Some(ServerKeys::read(path, stage)?.keys(self)?)
             }
         };
         Ok(Config {
@@ -133,11 +134,17 @@ impl EndpointSettings {
                 self.check_unused_key_log()?;
                 None
             }
+            // A replica's own calls, for its Redis clients.
+            Some(_) if self.stage == Some(KeyStage::None) => None,
             Some(path) => {
+                let stage = match self.stage {
+                    Some(KeyStage::Accept) => Stage::Accept,
+                    _ => Stage::Require,
+                };
                 let presented =
                     Presented::read(path).map_err(|error| Failure::usage(error.to_string(), ""))?;
                 let own = own_key(&presented)?;
-                Some(self.keys_with(Stage::Require, Arc::new(NoKeys), own)?)
+                Some(self.keys_with(stage, Arc::new(NoKeys), own)?)
             }
         };
         Ok(Config {

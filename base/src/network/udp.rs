@@ -52,6 +52,10 @@ impl Network for Udp {
         self.settings.key.clone()
     }
 
+    fn settings(&self) -> &EndpointSettings {
+        &self.settings
+    }
+
     fn serve_args(&self) -> Vec<OsString> {
         self.settings.serve_args()
     }

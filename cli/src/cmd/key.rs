@@ -1,4 +1,4 @@
-//! `trine key` makes cluster key files and shows which keys a file holds. It shows no secret.
+//! `trine key` makes cluster key files, changes them, and shows which keys a file holds. It shows no secret.
 
 use std::path::{Path, PathBuf};
 
@@ -6,11 +6,23 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use trine_base::failure::Failure;
 use trine_base::output::Output;
-use trine_keys::{ClusterKey, ClusterKeyError, Existing, FileError, UserKey};
+use trine_keys::{ClusterKey, ClusterKeyError, Existing, FileError, Rotation, UserKey};
+
+pub(crate) mod rotate;
 
 /// `trine key ...`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
+    /// Those that touch only files.
+    #[command(flatten)]
+    Files(FileCommand),
+    /// Take the next step of a change of the member root: change the key file once all members have taken the step before.
+    Rotate(rotate::RotateArguments),
+}
+
+/// The commands that touch only files.
+#[derive(Debug, Subcommand)]
+pub(crate) enum FileCommand {
     /// Make the key of a new group. Whoever has it is an administrator of the group.
     New(NewArguments),
     /// Show which keys a file holds, without anything secret.
@@ -34,10 +46,10 @@ pub(crate) struct ShowArguments {
     path: PathBuf,
 }
 
-pub(crate) fn run(command: &KeyCommand, output: Output) -> Result<(), Failure> {
+pub(crate) fn run(command: &FileCommand, output: Output) -> Result<(), Failure> {
     match command {
-        KeyCommand::New(arguments) => new(arguments, output),
-        KeyCommand::Show(ShowArguments { path }) => show(path, output),
+        FileCommand::New(arguments) => new(arguments, output),
+        FileCommand::Show(ShowArguments { path }) => show(path, output),
     }
 }
 
@@ -88,7 +100,25 @@ fn show(path: &Path, output: Output) -> Result<(), Failure> {
     }
     output.line(format_args!("admins     {}", cluster.admin().0));
     output.line(format_args!("user root  {}", cluster.issuer().root));
+    if let Some(next) = next_step(cluster.rotation()) {
+        output.line(next);
+    }
     Ok(())
+}
+
+/// Where a change of the member root stands, if one is under way.
+fn next_step(rotation: Rotation) -> Option<&'static str> {
+    match rotation {
+        Rotation::Settled => None,
+        Rotation::Begun => Some(
+            "the member root is being changed, step 1 of 3: the second root is the new one, and nobody uses it yet; \
+             `trine key rotate --switch` comes next",
+        ),
+        Rotation::Switched => Some(
+            "the member root is being changed, step 2 of 3: the second root is the old one; \
+             `trine key rotate --finish` comes next",
+        ),
+    }
 }
 
 fn show_user(path: &Path, output: Output) -> Result<(), Failure> {
@@ -111,6 +141,7 @@ fn ids_of(key: &ClusterKey) -> Value {
         "group": key.group().to_string(),
         "member": key.member().0.to_string(),
         "accepted_member": key.accepted_member().map(|(id, _)| id.to_string()),
+        "rotation": key.rotation().to_string(),
         "admin": key.admin().0.to_string(),
         "user_root": key.issuer().root.to_string(),
     })

@@ -1,5 +1,7 @@
 //! `trine status` shows what every replica says about itself.
 
+mod keys;
+
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
@@ -349,7 +351,8 @@ fn complaints(reports: &[Report]) -> Vec<String> {
         Ok(node) => node.replica.not_serving.clone(),
     };
     let named = |report: &Report| Some(format!("{}: {}", report.address, of_one(report)?));
-    reports.iter().filter_map(named).collect()
+    let of_keys = keys::complaints(reports);
+    reports.iter().filter_map(named).chain(of_keys).collect()
 }
 
 /// Whether the replica belongs to another cluster than the leader's.
@@ -368,7 +371,7 @@ mod tests {
 
     use super::*;
 
-    fn report(node_id: u16, role: &str) -> Report {
+    pub(super) fn report(node_id: u16, role: &str) -> Report {
         let address: SocketAddr = ([127, 0, 0, 1], 7470 + node_id).into();
         let replica = json!({
             "node_id": node_id, "incarnation": "1", "cluster": "abc", "address": address, "role": role,

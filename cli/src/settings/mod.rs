@@ -20,6 +20,6 @@ pub(crate) use self::file::{Mistake, SettingsFile};
 pub(crate) use self::key::{Key, definition, keys, reason_of};
 pub(crate) use self::reference::{default_file, reference};
 pub(crate) use self::resolve::{
-    Missing, Resolved, Secrets, Stop, arguments_of_file, document, log_level_of_file,
-    resolve_for_show,
+    Missing, Resolved, Secrets, Stop, arguments_of_file, document, key_stage_of_file,
+    log_level_of_file, resolve_for_show,
 };

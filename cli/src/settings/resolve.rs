@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
-use clap::{ArgMatches, FromArgMatches};
+use clap::{ArgMatches, FromArgMatches, ValueEnum as _};
 use serde_json::{Value, json};
 
 use super::Configured;
@@ -13,6 +13,7 @@ use super::file::SettingsFile;
 use super::key::{Key, definition, definition_without_environment, keys};
 use trine_base::config::PEERS_MAX;
 use trine_base::failure::Failure;
+use trine_base::network::KeyStage;
 use trine_server::resp::{RespArguments, needless_password};
 
 /// Why no command can run.
@@ -74,6 +75,14 @@ pub(crate) fn log_level_of_file(path: &Path) -> Result<Option<String>, Failure> 
     Ok(entries
         .find(|entry| entry.name == "log-level")
         .map(|entry| entry.value))
+}
+
+/// Which callers a replica takes by the settings file at `path`; it may have changed since the start.
+pub(crate) fn key_stage_of_file(path: &Path) -> Result<Option<KeyStage>, Failure> {
+    let file = SettingsFile::read(path, &keys())?;
+    let entry = file.entries.iter().find(|entry| entry.name == "keys");
+    // The file was checked: the value is one of the stages.
+    Ok(entry.and_then(|entry| KeyStage::from_str(&entry.value, true).ok()))
 }
 
 /// Whether a required setting may be missing.

@@ -10,12 +10,12 @@ use trine_keys::{ClusterKey, Existing};
 use crate::common::{Ran, command, signal, trine, wait_for};
 
 /// A directory with key files, removed at the end.
-struct Keys {
-    directory: PathBuf,
+pub(crate) struct Keys {
+    pub(crate) directory: PathBuf,
 }
 
 impl Keys {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let directory = std::env::temp_dir().join(format!("trine-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&directory);
         std::fs::create_dir_all(&directory).expect("a directory");
@@ -32,11 +32,11 @@ impl Keys {
         keys
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
-    fn text(&self, name: &str) -> String {
+    pub(crate) fn text(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
 }
@@ -48,14 +48,14 @@ impl Drop for Keys {
 }
 
 /// Three replicas that keep their logs on disk, each a process that can be ended and started with other options.
-struct Replicas {
-    peers: String,
+pub(crate) struct Replicas {
+    pub(crate) peers: String,
     directory: PathBuf,
     running: Vec<Option<Child>>,
 }
 
 impl Replicas {
-    fn new(directory: &Path) -> Self {
+    pub(crate) fn new(directory: &Path) -> Self {
         let addresses = free_addresses(3).expect("free ports");
         let peers: Vec<String> = addresses.iter().map(ToString::to_string).collect();
         Self {
@@ -65,7 +65,7 @@ impl Replicas {
         }
     }
 
-    fn start(&mut self, index: usize, options: &[&str]) {
+    pub(crate) fn start(&mut self, index: usize, options: &[&str]) {
         let id = (index + 1).to_string();
         let data = self
             .directory
@@ -90,20 +90,20 @@ impl Replicas {
         self.running[index] = Some(child.expect("the program starts"));
     }
 
-    fn stop(&mut self, index: usize) {
+    pub(crate) fn stop(&mut self, index: usize) {
         let child = self.running[index].take().expect("it runs");
         signal(child.id(), "TERM");
         finish_quiet(child);
     }
 
-    fn client(&self, key: Option<&str>, args: &[&str]) -> Ran {
+    pub(crate) fn client(&self, key: Option<&str>, args: &[&str]) -> Ran {
         let mut all = args.to_vec();
         all.extend(key.iter().flat_map(|path| ["--key", path]));
         trine(&all, &self.peers, b"")
     }
 
     /// A write and a read, as soon as the group can do them.
-    fn works(&self, key: Option<&str>, value: &str) {
+    pub(crate) fn works(&self, key: Option<&str>, value: &str) {
         let put = ["put", "k", value, "--timeout", "20s"];
         self.client(key, &put).expect_status(0);
         let got = self
@@ -113,12 +113,31 @@ impl Replicas {
     }
 
     /// All three are voters in step: the next one may be stopped.
-    fn are_whole(&self, key: Option<&str>) {
+    pub(crate) fn are_whole(&self, key: Option<&str>) {
         wait_for("three voters in step", || {
             let status = self.client(key, &["status", "--json"]);
-            let text = String::from_utf8_lossy(&status.stdout).into_owned();
-            (status.status == Some(0) && text.contains("\"role\"")).then_some(())
+            let is_whole = || status.json()["voters_in_step"] == 3;
+            (status.status == Some(0) && is_whole()).then_some(())
         });
+    }
+
+    /// Asks a replica to read its files again.
+    pub(crate) fn hang_up(&self, index: usize) {
+        let child = self.running[index].as_ref().expect("it runs");
+        signal(child.id(), "HUP");
+    }
+
+    /// What each replica says about itself.
+    pub(crate) fn statuses(&self, key: &str) -> Vec<serde_json::Value> {
+        let all = self.client(Some(key), &["status", "--json"]).json();
+        let replicas = all["replicas"].as_array().expect("replicas").iter();
+        replicas.map(|replica| replica["status"].clone()).collect()
+    }
+
+    /// The group's term: a new one follows each loss of leadership.
+    pub(crate) fn term(&self, key: &str) -> u64 {
+        let all = self.client(Some(key), &["status", "--json"]).json();
+        all["term"].as_u64().expect("a leader")
     }
 }
 

@@ -13,6 +13,7 @@ mod disk;
 mod end_to_end;
 mod hostile;
 mod index;
+mod key_changes;
 mod keys;
 mod member;
 mod metrics;

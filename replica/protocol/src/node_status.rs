@@ -15,6 +15,43 @@ pub struct NodeStatus {
     pub links: Vec<LinkStatus>,
     /// The endpoint under both.
     pub transport: TransportStatus,
+    /// The keys of members that it uses and takes; nothing without keys.
+    #[serde(default)]
+    pub member_roots: Option<MemberRoots>,
+    /// Who has come without a key, where keys are accepted; nothing without keys.
+    #[serde(default)]
+    pub unsealed_callers: Option<UnsealedCallers>,
+}
+
+/// The member roots of a node, by their fingerprints.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MemberRoots {
+    /// `settled`, or the step of the change of the member root: `begun` or `switched`.
+    pub step: String,
+    /// The root that its own sessions use.
+    pub used: String,
+    /// A second one that it takes from others, while the root changes.
+    pub accepted: Option<String>,
+    /// Why it did not take the key file when it was last asked to read it again; nothing if it did.
+    #[serde(default)]
+    pub not_taken: Option<String>,
+}
+
+impl MemberRoots {
+    /// Whether it takes sessions of members with this root.
+    #[must_use]
+    pub fn takes(&self, root: &str) -> bool {
+        self.used == root || self.accepted.as_deref() == Some(root)
+    }
+}
+
+/// Sessions that others have opened to a node without a key.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct UnsealedCallers {
+    /// How many.
+    pub sessions: u64,
+    /// Where the first of them come from.
+    pub from: Vec<String>,
 }
 
 /// The session to one peer.

@@ -33,6 +33,8 @@ pub(super) const RECONNECT_MAX: Duration = Duration::from_millis(200);
 /// A link over which nothing was sent for so long, and for an election timeout, is idle: a leader sends to each member
 /// more often than that.
 pub(super) const LINK_IDLE: Duration = Duration::from_secs(2);
+/// Callers without a key that the status names.
+pub(super) const UNSEALED_SHOWN_MAX: usize = 16;
 /// How long one attempt to connect to a peer may take.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 

@@ -5,6 +5,7 @@
 
 mod batch;
 mod config;
+mod keys;
 mod links;
 mod reorder;
 mod rights;
@@ -19,6 +20,7 @@ use trine_protocol::message::{
     AppendFrame, ClientReply, ClientStatus, ClusterId, Encode, Incarnation, ReplyToken, StatusForm,
     StatusReply, StatusRequest, kind, stream_position,
 };
+use trine_protocol::node_status::MemberRoots;
 use trine_protocol::route::{HolderOf, IsAt, RouteOf, is_same_address};
 use trine_transport::backend::Route;
 use trine_transport::buf::MsgBuf;
@@ -31,6 +33,7 @@ use trine_transport::{
 };
 
 pub use config::WAITING_REQUESTS_MAX;
+pub use keys::UnsealedMember;
 
 use self::batch::Batch;
 use self::config::REQUESTS_MAX;
@@ -87,6 +90,8 @@ pub struct Node<R: Route> {
     disk: Option<Box<dyn WriteQueue>>,
     /// Where the users' table was changed last, when their sessions were looked at.
     users_seen: Option<Position>,
+    /// Which keys of members its endpoint has; nothing without keys.
+    member_roots: Option<MemberRoots>,
     stats: NodeStats,
 }
 
@@ -110,6 +115,7 @@ impl<R: Route> Node<R> {
             unsent: Vec::new(),
             disk: None,
             users_seen: None,
+            member_roots: None,
             stats: NodeStats::default(),
         }
     }

@@ -48,6 +48,8 @@ impl<R: Route> Node<R> {
                 .map(|link| link_status(link, timeout, cx))
                 .collect(),
             replica,
+            member_roots: self.member_roots.clone(),
+            unsealed_callers: self.unsealed_status(cx),
             transport: transport_status(
                 &cx.stats(),
                 cx.buffer_bytes(),

@@ -114,6 +114,10 @@ impl Network for Dpdk {
         self.settings.key.clone()
     }
 
+    fn settings(&self) -> &EndpointSettings {
+        &self.settings
+    }
+
     fn serve_args(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = vec!["--transport".into(), "dpdk".into()];
         if let Some(eal) = &self.replica_eal {

@@ -109,6 +109,10 @@ impl Network for Verbs {
         self.settings.key.clone()
     }
 
+    fn settings(&self) -> &EndpointSettings {
+        &self.settings
+    }
+
     fn serve_args(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = vec!["--transport".into(), "verbs".into()];
         if let Some(device) = &self.config.device {

@@ -1,0 +1,206 @@
+//! `trine key rotate` takes the next step of a change of the member root: it changes the key file, and says what to do
+//! with it. It takes no step before all members have taken the one before.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use trine_base::arguments::GroupArguments;
+use trine_base::failure::Failure;
+use trine_base::network::Network;
+use trine_base::output::Output;
+use trine_base::peers;
+use trine_base::survey::{SURVEY_TIMEOUT, ask_everybody, informant};
+use trine_client::Report;
+use trine_keys::{ClusterKey, Existing, Rotation};
+
+use super::{file_failure, ids_of};
+use crate::cmd::status::nobody;
+
+#[derive(Debug, Args)]
+pub(crate) struct RotateArguments {
+    /// The group's key file, which is changed.
+    #[arg(value_name = "PATH")]
+    pub(crate) path: PathBuf,
+    #[command(flatten)]
+    step: StepArguments,
+    /// Ask no member whether it has taken the step before. Members that have not are cut off.
+    #[arg(long)]
+    force: bool,
+    /// Where the group is.
+    #[command(flatten)]
+    group: GroupArguments,
+}
+
+/// Which step is meant; the next one if nothing is said.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+struct StepArguments {
+    /// The first step: a new member root is made, and accepted beside the old one.
+    #[arg(long)]
+    begin: bool,
+    /// The second step: the new member root is used, and the old one still accepted.
+    #[arg(long)]
+    switch: bool,
+    /// The last step: the old member root is forgotten.
+    #[arg(long)]
+    finish: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Begin,
+    Switch,
+    Finish,
+}
+
+impl StepArguments {
+    /// The step that is meant for a file that stands here.
+    fn at(&self, rotation: Rotation) -> Step {
+        match (self.begin, self.switch, self.finish, rotation) {
+            (true, ..) | (false, false, false, Rotation::Settled) => Step::Begin,
+            (_, true, ..) | (false, false, false, Rotation::Begun) => Step::Switch,
+            (_, _, true, _) | (false, false, false, Rotation::Switched) => Step::Finish,
+        }
+    }
+}
+
+pub(crate) fn run<N: Network>(
+    network: &N,
+    arguments: &RotateArguments,
+    output: Output,
+) -> Result<(), Failure> {
+    let path = &arguments.path;
+    let present = ClusterKey::read(path).map_err(file_failure)?;
+    let step = arguments.step.at(present.rotation());
+    let changed = taken(step, present.clone())?;
+    if !arguments.force {
+        let addresses = peers::resolve(&arguments.group.peers)?;
+        let limit = arguments.group.timeout.min(SURVEY_TIMEOUT).into();
+        require_all(&ask_everybody(network, &addresses, limit)?, &present)?;
+    }
+    changed
+        .write(path, Existing::Replace)
+        .map_err(file_failure)?;
+    let mut document = ids_of(&changed);
+    document["path"] = path.display().to_string().into();
+    document["replaced_step"] = present.rotation().to_string().into();
+    output.document(&document);
+    tell(step, &changed, path, output);
+    Ok(())
+}
+
+/// The key after a step, if it is this one's turn.
+fn taken(step: Step, key: ClusterKey) -> Result<ClusterKey, Failure> {
+    let taken = match step {
+        Step::Begin => {
+            let root =
+                ClusterKey::draw_root().map_err(|error| Failure::usage(error.to_string(), ""))?;
+            key.accepting(*root)
+        }
+        Step::Switch => key.switched(),
+        Step::Finish => key.settled(),
+    };
+    taken.map_err(|error| {
+        Failure::usage(
+            format!("this step is out of order: {error}"),
+            "the file was left alone; `trine key show PATH` says where it stands",
+        )
+    })
+}
+
+/// A member that has not got the file as it is now could not reach those that are two steps ahead.
+fn require_all(reports: &[Report], present: &ClusterKey) -> Result<(), Failure> {
+    let Some(status) = informant(reports) else {
+        return Err(nobody(reports).because(
+            "nothing was changed: the members could not be asked which member root they use",
+        ));
+    };
+    let of_address = |address| {
+        reports.iter().find(|report| {
+            report
+                .status()
+                .is_some_and(|status| status.address == address)
+        })
+    };
+    let behind: Vec<String> = status
+        .members
+        .iter()
+        .filter_map(|member| {
+            let why = behind(of_address(member.address), present)?;
+            Some(format!(
+                "replica {} ({}): {why}",
+                member.node_id, member.address
+            ))
+        })
+        .collect();
+    if behind.is_empty() {
+        return Ok(());
+    }
+    let root = present.member_root();
+    Err(Failure::negative(
+        format!(
+            "not all members have taken the key file as it is (step {}, member root {root}); nothing was changed\n  {}",
+            present.rotation(),
+            behind.join("\n  ")
+        ),
+        "copy the file to their hosts and send SIGHUP to these replicas (their logs say what they made of it), then try \
+         again; --force asks nobody",
+    ))
+}
+
+/// Why a member counts as behind; nothing if it has taken the file.
+fn behind(report: Option<&Report>, present: &ClusterKey) -> Option<String> {
+    let Some(Ok(node)) = report.map(|report| &report.answer) else {
+        return Some("does not answer".to_owned());
+    };
+    let Some(roots) = &node.member_roots else {
+        return Some("has no key".to_owned());
+    };
+    let accepted = present.accepted_root().map(|root| root.to_string());
+    let is_same = roots.used == present.member_root().to_string() && roots.accepted == accepted;
+    if is_same {
+        return None;
+    }
+    let takes = roots.accepted.as_deref().unwrap_or("no other");
+    let why = roots.not_taken.as_deref();
+    let because = why.map_or(String::new(), |why| format!("; it says: {why}"));
+    Some(format!(
+        "uses member root {}, accepts {takes}{because}",
+        roots.used
+    ))
+}
+
+/// Says what was done, and what comes next.
+fn tell(step: Step, key: &ClusterKey, path: &Path, output: Output) {
+    let (path, used) = (path.display(), key.member_root());
+    let second = key.accepted_root().map(|root| root.to_string());
+    let second = second.as_deref().unwrap_or("none");
+    let (done, next) = match step {
+        Step::Begin => (
+            format!(
+                "step 1 of 3: {path} uses member root {used} and accepts the new one, {second}"
+            ),
+            format!("trine key rotate --switch {path}"),
+        ),
+        Step::Switch => (
+            format!(
+                "step 2 of 3: {path} uses the new member root {used} and still accepts {second}"
+            ),
+            format!("trine key rotate --finish {path}"),
+        ),
+        Step::Finish => (
+            format!("step 3 of 3: {path} knows only the new member root, {used}"),
+            String::new(),
+        ),
+    };
+    output.line(done);
+    output.line("next:");
+    output.line("  1. copy the file to each replica's host, as its owner's alone (mode 0600)");
+    output.line("  2. send SIGHUP to each replica, one after the other: kill -HUP PID");
+    match next.is_empty() {
+        false => output.line(format_args!("  3. {next}")),
+        true => {
+            output.line("  3. remove all copies of the file from before: members take them no more")
+        }
+    }
+}
