@@ -87,11 +87,9 @@ pub fn run<N: Network>(
     placement::apply(&arguments.placement)?;
     let injector = injector(arguments, own, &peers)?;
     let may_accept = match network.is_ip() {
-        true => placement::require_loopback(
-            "this replica's address",
-            own,
-            arguments.placement.allow_remote,
-        ),
+        true => {
+            placement::require_loopback("this replica's address", own, arguments.placement.insecure)
+        }
         false => Ok(()),
     };
     let settings_file = arguments.file.config.clone();

@@ -15,6 +15,7 @@ mod membership;
 mod narrow_session;
 mod raft_paper;
 mod rights;
+mod rights_table;
 mod support;
 mod timing;
 mod torture;
