@@ -1,9 +1,11 @@
 //! What all endpoints of a process share: the congestion control, and the keys.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use trine_keys::{ClusterKey, Credential, KeyRing, Presented};
 use trine_protocol::endpoint_config;
@@ -11,20 +13,47 @@ use trine_transport::keys::{self, KeyId, Keys, NoKeys, OwnKey, Psk, Stage};
 use trine_transport::{Config, CongestionControl};
 
 use crate::failure::Failure;
+use crate::local_key;
 
 /// Whose key a process uses.
 #[derive(Clone, Debug, Default, Args)]
 pub struct KeyArguments {
     /// The key that seals all packets: for a replica the group's key file (`trine key new`), for other commands that
-    /// file or a user's (`trine user add`). Packets are not sealed without it.
+    /// file or a user's (`trine user add`). Without this option `trine up` has a key of its own, and commands use it if
+    /// the same user's `trine up` runs at one of the peers. With --key '' no key is used.
     #[arg(
         id = "key_file",
         long = "key",
         env = "TRINE_KEY",
         value_name = "PATH",
-        global = true
+        global = true,
+        value_parser = OsStringValueParser::new().map(PathBuf::from)
     )]
     pub file: Option<PathBuf>,
+}
+
+impl KeyArguments {
+    /// What the user wants.
+    #[must_use]
+    pub fn choice(&self) -> KeyChoice {
+        match &self.file {
+            None => KeyChoice::OfLocalGroup,
+            Some(path) if path.as_os_str().is_empty() => KeyChoice::Without,
+            Some(path) => KeyChoice::File(path.clone()),
+        }
+    }
+}
+
+/// Whose key a process uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum KeyChoice {
+    /// A client's: that of the group which `trine up` runs at the peers, if this user runs one. A replica has none.
+    #[default]
+    OfLocalGroup,
+    /// The key in this file.
+    File(PathBuf),
+    /// None.
+    Without,
 }
 
 /// Which callers a replica takes.
@@ -56,8 +85,8 @@ pub struct EndpointSettings {
     /// The congestion control that the user asked for; none if absent. Timely's thresholds are absolute, so a long path
     /// without a queue looks congested to it.
     pub congestion: Option<CongestionControl>,
-    /// The file with this process's key.
-    pub key: Option<PathBuf>,
+    /// This process's key.
+    pub key: KeyChoice,
     /// Which callers a replica takes: those with a key, if it has one itself and nothing else was asked for.
     pub stage: Option<KeyStage>,
 }
@@ -66,7 +95,33 @@ impl EndpointSettings {
     /// Whether a replica takes only callers with a key.
     #[must_use]
     pub fn requires_keys(&self) -> bool {
-        self.key.is_some() && matches!(self.stage, None | Some(KeyStage::Require))
+        self.file().is_some() && matches!(self.stage, None | Some(KeyStage::Require))
+    }
+
+    /// The named key file.
+    fn file(&self) -> Option<&PathBuf> {
+        match &self.key {
+            KeyChoice::File(path) => Some(path),
+            KeyChoice::OfLocalGroup | KeyChoice::Without => None,
+        }
+    }
+
+    /// The key file of a client of the replicas at `peers`.
+    #[must_use]
+    pub fn file_towards(&self, peers: &[SocketAddr]) -> Option<PathBuf> {
+        match &self.key {
+            KeyChoice::OfLocalGroup => local_key::find(peers),
+            KeyChoice::File(_) | KeyChoice::Without => self.file().cloned(),
+        }
+    }
+
+    /// The same settings, with this choice of a key.
+    #[must_use]
+    pub fn with_key(&self, key: KeyChoice) -> Self {
+        Self {
+            key,
+            ..self.clone()
+        }
     }
 
     /// The settings of a replica's endpoint.
@@ -74,7 +129,7 @@ impl EndpointSettings {
     /// # Errors
     /// A key file that cannot be used, or a stage without one.
     pub fn of_server(&self) -> Result<Config, Failure> {
-        let keys = match (&self.key, self.stage) {
+        let keys = match (self.file(), self.stage) {
             (_, Some(KeyStage::None)) | (None, None) => None,
             (None, Some(stage)) => {
                 return Err(Failure::usage(
@@ -107,16 +162,16 @@ impl EndpointSettings {
         })
     }
 
-    /// The settings of a client's endpoint.
+    /// The settings of the endpoint of a client of the replicas at `peers`.
     ///
     /// # Errors
     /// A key file that cannot be used.
-    pub fn of_client(&self) -> Result<Config, Failure> {
-        let keys = match &self.key {
+    pub fn of_client(&self, peers: &[SocketAddr]) -> Result<Config, Failure> {
+        let keys = match self.file_towards(peers) {
             None => None,
             Some(path) => {
-                let presented =
-                    Presented::read(path).map_err(|error| Failure::usage(error.to_string(), ""))?;
+                let presented = Presented::read(&path)
+                    .map_err(|error| Failure::usage(error.to_string(), ""))?;
                 let own = own_key(&presented)?;
                 Some(keys_with(Stage::Require, Arc::new(NoKeys), own)?)
             }
@@ -140,7 +195,7 @@ impl EndpointSettings {
         if let Some(control) = self.congestion {
             arguments.extend(["--congestion".into(), control.name().into()]);
         }
-        if let Some(path) = &self.key {
+        if let Some(path) = self.file() {
             arguments.extend(["--key".into(), path.clone().into()]);
         }
         if let Some(stage) = self.stage {

@@ -27,4 +27,5 @@ mod rejoin;
 mod shell;
 mod sim;
 mod timing;
+mod up_key;
 mod user;
