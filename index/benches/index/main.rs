@@ -1,7 +1,7 @@
 //! `cargo bench -p trine-index [-- NAME...]`: see `BENCHMARKS.md`.
 //!
 //! Each round builds all maps of a group anew, one after the other, and does every operation on each. A figure is the
-//! median of the rounds, in processor time of the thread. A ratio is the median of the rounds' ratios. `KEYS` and
+//! median of the rounds, in processor time of the thread. A ratio is that of two medians. `KEYS` and
 //! `ROUNDS` in the environment change their numbers.
 
 mod concurrent;
