@@ -136,6 +136,7 @@ fn takes_member_of(path: &Path, peers: &str) -> bool {
             ring: Arc::new(NoKeys),
             own: Some(own),
             entropy: Arc::new(move || [seed as u8; 32]),
+            key_log: None,
         }),
         ..endpoint
     };
