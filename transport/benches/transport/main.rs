@@ -42,7 +42,7 @@ fn main() {
     let is_wanted =
         |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let mut report = Report::new("transport");
-    let measurements: [(&str, Measurement); 22] = [
+    let measurements: [(&str, Measurement); 23] = [
         ("rpc_latency_udp_32b", latency_udp),
         ("rpc_rate_udp_32b_window_64", rate_udp),
         ("rpc_rate_udp_20000_sessions", many_sessions),
@@ -76,6 +76,10 @@ fn main() {
         ("sealed_transfer_8mb_udp", sealed_transfer),
         ("sealed_cpu_time_transfer_8mb_udp", sealed_cpu_time_transfer),
         ("sealed_rpc_instructions_ring_32b", sealed_instructions_ring),
+        (
+            "sealed_rpc_instructions_ring_32b_tag_per_packet",
+            sealed_instructions_ring_tag_per_packet,
+        ),
         ("sealed_handshakes", sealed_handshakes),
     ];
     let cores = pin::two_cores();
@@ -289,6 +293,7 @@ fn rate_ring(report: &mut Report, name: &str, _: Cores) {
 
 const JOB_PLAIN: &str = "plain";
 const JOB_SEALED: &str = "sealed";
+const JOB_TAG_PER_PACKET: &str = "tag-per-packet";
 const JOB_CONGESTION: &str = "congestion";
 const JOB_NO_TIMELY_BYPASS: &str = "no-timely-bypass";
 const JOB_NO_LIMITER_BYPASS: &str = "no-limiter-bypass";
@@ -298,11 +303,12 @@ const JOB_NO_LIMITER_BYPASS: &str = "no-limiter-bypass";
 fn ring_job(job: &str) {
     let (kind, rpcs) = job.split_once(':').expect("kind:count");
     let mut setup = Setup {
-        is_sealed: kind == JOB_SEALED,
+        is_sealed: [JOB_SEALED, JOB_TAG_PER_PACKET].contains(&kind),
         ..Setup::default()
     };
+    setup.config.tag_per_run = kind != JOB_TAG_PER_PACKET;
     let congestion = &mut setup.config.congestion;
-    congestion.control = if [JOB_PLAIN, JOB_SEALED].contains(&kind) {
+    congestion.control = if [JOB_PLAIN, JOB_SEALED, JOB_TAG_PER_PACKET].contains(&kind) {
         CongestionControl::Off
     } else {
         CongestionControl::TimelyEcn
@@ -328,7 +334,15 @@ fn instructions_ring(report: &mut Report, name: &str, _: Cores) {
 }
 
 fn sealed_instructions_ring(report: &mut Report, name: &str, _: Cores) {
-    match (instructions(JOB_SEALED), instructions(JOB_PLAIN)) {
+    sealed_instructions(report, name, JOB_SEALED);
+}
+
+fn sealed_instructions_ring_tag_per_packet(report: &mut Report, name: &str, _: Cores) {
+    sealed_instructions(report, name, JOB_TAG_PER_PACKET);
+}
+
+fn sealed_instructions(report: &mut Report, name: &str, job: &str) {
+    match (instructions(job), instructions(JOB_PLAIN)) {
         (Some(on), Some(off)) => report.ratio(name, on, "instructions", "unsealed", off),
         _ => eprintln!("{name}: left out, valgrind is not installed"),
     }

@@ -1,10 +1,10 @@
 //! The proof in a CONNECT that a holder of the key returns this very cookie: a recorded first message of a handshake is
 //! worth nothing with another one.
 //!
-//! It is a MAC beside the handshake and no part of it. A client may get several cookies in one attempt, and anybody on
-//! the path can send it more. It proves each of them with the one message that it has made: another message with the same
-//! ephemeral key would use a nonce of the handshake's cipher twice, and another ephemeral key would let a forged cookie
-//! make the server's answer worthless.
+//! It is a MAC beside the handshake and no part of it. A client may get several cookies in one attempt, and a listener on
+//! the path can send it more. It proves each of them with the one message that it has made. Another message with the same
+//! ephemeral key would use a nonce of the handshake's cipher twice. With another ephemeral key, a forged cookie would make
+//! the server's answer worthless.
 
 use aws_lc_rs::{constant_time, hkdf, hmac};
 

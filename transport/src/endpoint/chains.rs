@@ -21,7 +21,7 @@ struct Link {
     next: u16,
 }
 
-/// What is to be done about a packet.
+/// The way that a packet goes.
 pub(super) enum Part {
     /// It is sent as it is.
     Unsealed,
