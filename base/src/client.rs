@@ -182,7 +182,7 @@ pub fn advice(obstacle: Obstacle) -> &'static str {
             "other callers hold all of its sessions; the metric trine_transport_sessions_server counts them"
         }
         Obstacle::Key(KeyObstacle::Required) => {
-            "name a key with --key PATH or TRINE_KEY: `trine up` keeps the group's in its directory"
+            "name a key with --key PATH or TRINE_KEY; commands find that of `trine up` if the same user runs it on this machine"
         }
         Obstacle::Key(KeyObstacle::Unknown | KeyObstacle::Wrong) => {
             "`trine key show PATH` tells which key this is, and `trine user list` which are good"

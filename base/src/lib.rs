@@ -22,6 +22,7 @@ pub mod interrupt;
 pub mod latency;
 pub mod lines;
 pub mod load;
+pub mod local_key;
 pub mod network;
 pub mod output;
 pub mod peers;

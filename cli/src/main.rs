@@ -18,7 +18,7 @@ use crate::cmd::key::KeyCommand;
 use crate::settings::{ConfigCommand, Stop};
 use trine_base::announce;
 use trine_base::failure::Failure;
-use trine_base::network::{Network, NetworkArguments, OnNetwork, on_chosen};
+use trine_base::network::{KeyChoice, Network, NetworkArguments, OnNetwork, on_chosen};
 use trine_base::output::{Output, OutputForm};
 use trine_server::from_file::FromFile;
 
@@ -90,8 +90,18 @@ fn run(command: &Command, network: &NetworkArguments, output: Output) -> Result<
         Command::Completions(arguments) => cmd::completions::run(arguments, command_line(), output),
         Command::Man(arguments) => cmd::man::run(arguments, command_line(), output),
         command => {
-            let stage = command.key_stage();
-            on_chosen(network, stage, Run { command, output })
+            let mut network = network.clone();
+            if matches!(command, Command::Serve(_)) {
+                // A replica has the key that it is given, also where it asks others: it finds none by itself.
+                network.key.file.get_or_insert_default();
+            }
+            let key = network.key.choice();
+            let run = Run {
+                command,
+                key: &key,
+                output,
+            };
+            on_chosen(&network, command.key_stage(), run)
         }
     }
 }
@@ -128,6 +138,7 @@ fn wants_json(line: &[OsString]) -> bool {
 /// Runs a command on the chosen network.
 struct Run<'a> {
     command: &'a Command,
+    key: &'a KeyChoice,
     output: Output,
 }
 
@@ -136,7 +147,7 @@ impl OnNetwork for Run<'_> {
         let output = self.output;
         match self.command {
             Command::Demo(arguments) => cmd::demo::run(network, arguments, output),
-            Command::Up(arguments) => cmd::up::run(network, arguments, output),
+            Command::Up(arguments) => cmd::up::run(network, self.key, arguments, output),
             Command::Serve(arguments) => {
                 let from_file = FromFile {
                     log_level: settings::log_level_of_file,

@@ -1,5 +1,7 @@
 //! A replica's data directory: how it is opened, and what its errors mean to the user.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use serde_json::json;
@@ -78,7 +80,8 @@ pub fn lock(path: &Path) -> Result<Directory, Failure> {
 /// Creates the directory that holds the directories of several replicas.
 pub fn make(path: &Path) -> Result<(), Failure> {
     let what = |error| format!("cannot create the directory {}: {error}", path.display());
-    std::fs::create_dir_all(path).map_err(|error| not_made(path, what(error)))
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|error| not_made(path, what(error)))
 }
 
 /// Only a lock error is about other processes.

@@ -19,7 +19,7 @@ use trine_transport::backend::{Backend, CaptureAddress};
 use trine_transport::{Config, CongestionControl, Holder};
 
 pub use self::dpdk::DpdkArguments;
-pub use self::settings::{EndpointSettings, KeyArguments, KeyStage, ServerKeys};
+pub use self::settings::{EndpointSettings, KeyArguments, KeyChoice, KeyStage, ServerKeys};
 pub use self::udp::Udp;
 pub use self::verbs::VerbsArguments;
 use crate::failure::Failure;
@@ -65,7 +65,7 @@ impl NetworkArguments {
     pub fn settings(&self, stage: Option<KeyStage>) -> EndpointSettings {
         EndpointSettings {
             congestion: self.congestion,
-            key: self.key.file.clone(),
+            key: self.key.choice(),
             key_log: self.key.log.clone(),
             stage,
         }
@@ -136,10 +136,12 @@ pub trait Network: Clone + Send + 'static {
         false
     }
 
-    /// The file with this process's key, if it has one.
-    fn key_file(&self) -> Option<PathBuf> {
-        None
-    }
+    /// The file with the key that this process uses towards the replicas at `peers`, if it has one.
+    fn key_file(&self, peers: &[SocketAddr]) -> Option<PathBuf>;
+
+    /// The same network, with this choice of a key.
+    #[must_use]
+    fn with_key(&self, key: KeyChoice) -> Self;
 
     /// Whether a replica is for this machine alone, unless the user permits others: the network is IP, and whoever can
     /// send packets to a replica may read and write.

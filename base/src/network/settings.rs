@@ -3,9 +3,11 @@
 mod server_keys;
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use trine_keys::{Credential, KeyRing, Presented};
 use trine_protocol::endpoint_config;
@@ -15,18 +17,21 @@ use trine_transport::{Config, CongestionControl};
 pub use self::server_keys::ServerKeys;
 use super::key_log;
 use crate::failure::Failure;
+use crate::local_key;
 
 /// Whose key a process uses.
 #[derive(Clone, Debug, Default, Args)]
 pub struct KeyArguments {
     /// The key that seals all packets: for a replica the group's key file (`trine key new`), for other commands that
-    /// file or a user's (`trine user add`). Packets are not sealed without it.
+    /// file or a user's (`trine user add`). Without this option `trine up` has a key of its own, and commands use it if
+    /// the same user's `trine up` runs at one of the peers. With --key '' no key is used.
     #[arg(
         id = "key_file",
         long = "key",
         env = "TRINE_KEY",
         value_name = "PATH",
-        global = true
+        global = true,
+        value_parser = OsStringValueParser::new().map(PathBuf::from)
     )]
     pub file: Option<PathBuf>,
     /// Write the secrets of this process's sessions to this file, from which Wireshark decrypts captures. Whoever reads
@@ -39,6 +44,30 @@ pub struct KeyArguments {
         global = true
     )]
     pub log: Option<PathBuf>,
+}
+
+impl KeyArguments {
+    /// What the user wants.
+    #[must_use]
+    pub fn choice(&self) -> KeyChoice {
+        match &self.file {
+            None => KeyChoice::OfLocalGroup,
+            Some(path) if path.as_os_str().is_empty() => KeyChoice::Without,
+            Some(path) => KeyChoice::File(path.clone()),
+        }
+    }
+}
+
+/// Whose key a process uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum KeyChoice {
+    /// A client's: that of the group which `trine up` runs at the peers, if this user runs one. A replica has none.
+    #[default]
+    OfLocalGroup,
+    /// The key in this file.
+    File(PathBuf),
+    /// None.
+    Without,
 }
 
 /// Which callers a replica takes.
@@ -70,8 +99,8 @@ pub struct EndpointSettings {
     /// The congestion control that the user asked for; none if absent. Timely's thresholds are absolute, so a long path
     /// without a queue looks congested to it.
     pub congestion: Option<CongestionControl>,
-    /// The file with this process's key.
-    pub key: Option<PathBuf>,
+    /// This process's key.
+    pub key: KeyChoice,
     /// The file to which the secrets of sessions are written.
     pub key_log: Option<PathBuf>,
     /// Which callers a replica takes: those with a key, if it has one itself and nothing else was asked for.
@@ -82,14 +111,40 @@ impl EndpointSettings {
     /// Whether a replica takes only callers with a key.
     #[must_use]
     pub fn requires_keys(&self) -> bool {
-        self.key.is_some() && matches!(self.stage, None | Some(KeyStage::Require))
+        self.file().is_some() && matches!(self.stage, None | Some(KeyStage::Require))
+    }
+
+    /// The named key file.
+    fn file(&self) -> Option<&PathBuf> {
+        match &self.key {
+            KeyChoice::File(path) => Some(path),
+            KeyChoice::OfLocalGroup | KeyChoice::Without => None,
+        }
+    }
+
+    /// The key file of a client of the replicas at `peers`.
+    #[must_use]
+    pub fn file_towards(&self, peers: &[SocketAddr]) -> Option<PathBuf> {
+        match &self.key {
+            KeyChoice::OfLocalGroup => local_key::find(peers),
+            KeyChoice::File(_) | KeyChoice::Without => self.file().cloned(),
+        }
+    }
+
+    /// The same settings, with this choice of a key.
+    #[must_use]
+    pub fn with_key(&self, key: KeyChoice) -> Self {
+        Self {
+            key,
+            ..self.clone()
+        }
     }
 
     /// The key file of a replica, and which callers it takes; nothing if it uses no key.
     #[must_use]
     pub fn server_key(&self) -> Option<(&Path, KeyStage)> {
         let stage = self.stage.unwrap_or(KeyStage::Require);
-        let path = self.key.as_deref();
+        let path = self.file().map(PathBuf::as_path);
         path.filter(|_| stage != KeyStage::None)
             .map(|path| (path, stage))
     }
@@ -99,7 +154,7 @@ impl EndpointSettings {
     /// # Errors
     /// A key file that cannot be used, or a stage without one.
     pub fn of_server(&self) -> Result<Config, Failure> {
-        let keys = match (&self.key, self.stage) {
+        let keys = match (self.file(), self.stage) {
             (_, Some(KeyStage::None)) | (None, None) => {
                 self.check_unused_key_log()?;
                 None
@@ -124,12 +179,12 @@ impl EndpointSettings {
         })
     }
 
-    /// The settings of a client's endpoint.
+    /// The settings of the endpoint of a client of the replicas at `peers`.
     ///
     /// # Errors
     /// A key file that cannot be used.
-    pub fn of_client(&self) -> Result<Config, Failure> {
-        let keys = match &self.key {
+    pub fn of_client(&self, peers: &[SocketAddr]) -> Result<Config, Failure> {
+        let keys = match self.file_towards(peers) {
             None => {
                 self.check_unused_key_log()?;
                 None
@@ -142,7 +197,7 @@ impl EndpointSettings {
                     _ => Stage::Require,
                 };
                 let presented =
-                    Presented::read(path).map_err(|error| Failure::usage(error.to_string(), ""))?;
+                    Presented::read(&path).map_err(|error| Failure::usage(error.to_string(), ""))?;
                 let own = own_key(&presented)?;
                 Some(self.keys_with(stage, Arc::new(NoKeys), own)?)
             }
@@ -166,7 +221,7 @@ impl EndpointSettings {
         if let Some(control) = self.congestion {
             arguments.extend(["--congestion".into(), control.name().into()]);
         }
-        if let Some(path) = &self.key {
+        if let Some(path) = self.file() {
             arguments.extend(["--key".into(), path.clone().into()]);
         }
         if let Some(path) = &self.key_log {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use trine_transport::backend::{UdpBackend, UdpConfig};
 use trine_transport::{Config, CongestionControl};
 
-use super::{EndpointSettings, Network, Opened, opened_by_address};
+use super::{EndpointSettings, KeyChoice, Network, Opened, opened_by_address};
 use crate::announce::note;
 use crate::endpoint::backend_failure;
 use crate::failure::Failure;
@@ -33,7 +33,10 @@ impl Network for Udp {
     }
 
     fn call(&self, peers: &[SocketAddr]) -> Result<Opened<UdpBackend>, Failure> {
-        self.open(local_address_towards(peers), self.settings.of_client()?)
+        self.open(
+            local_address_towards(peers),
+            self.settings.of_client(peers)?,
+        )
     }
 
     fn local_address(&self, backend: &UdpBackend) -> SocketAddr {
@@ -48,8 +51,14 @@ impl Network for Udp {
         !self.settings.requires_keys()
     }
 
-    fn key_file(&self) -> Option<PathBuf> {
-        self.settings.key.clone()
+    fn key_file(&self, peers: &[SocketAddr]) -> Option<PathBuf> {
+        self.settings.file_towards(peers)
+    }
+
+    fn with_key(&self, key: KeyChoice) -> Self {
+        Self {
+            settings: self.settings.with_key(key),
+        }
     }
 
     fn settings(&self) -> &EndpointSettings {

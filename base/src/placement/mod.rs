@@ -14,7 +14,8 @@ use crate::units::show_bytes;
 #[derive(Clone, Debug, Default, Args)]
 pub struct PlacementArguments {
     /// Listen on addresses that other machines reach without requiring a key (--key) from callers. Whoever can send
-    /// packets to the replica can then read, change and delete everything, and lead it astray as a member.
+    /// packets to the replica can then read, change and delete everything, and take part as a member. For `trine up` it
+    /// means that no key is made.
     #[arg(long)]
     pub insecure: bool,
     /// What --insecure was called before.

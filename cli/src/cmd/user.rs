@@ -11,6 +11,7 @@ use trine_base::client::call;
 use trine_base::failure::Failure;
 use trine_base::network::Network;
 use trine_base::output::{Output, Table, insert_bytes};
+use trine_base::peers;
 use trine_client::{Answer, Mode};
 use trine_keys::{ClusterKey, Existing, Role, UserKey, UserName};
 use trine_kvstore::config::USER_PREFIX_BYTES_MAX;
@@ -139,7 +140,7 @@ fn add<N: Network>(network: &N, arguments: &AddArguments, output: Output) -> Res
             "leave --prefix out, or give the role write or read",
         ));
     }
-    let cluster = arguments.key.cluster(network)?;
+    let cluster = arguments.key.cluster(network, &arguments.client)?;
     let name = arguments.name;
     let command = Command::AddUser {
         issuer: cluster.issuer(),
@@ -165,7 +166,7 @@ fn rotate<N: Network>(
     arguments: &RotateArguments,
     output: Output,
 ) -> Result<(), Failure> {
-    let cluster = arguments.key.cluster(network)?;
+    let cluster = arguments.key.cluster(network, &arguments.client)?;
     let name = arguments.name;
     let command = Command::RotateUser {
         issuer: cluster.issuer(),
@@ -245,7 +246,11 @@ fn of_user(name: UserName, answer: &Answer) -> Result<Response<'_>, Failure> {
 
 impl KeyArguments {
     /// The cluster key. What would stop the user's key from being written is found before the group changes anything.
-    fn cluster<N: Network>(&self, network: &N) -> Result<ClusterKey, Failure> {
+    fn cluster<N: Network>(
+        &self,
+        network: &N,
+        client: &ClientArguments,
+    ) -> Result<ClusterKey, Failure> {
         if let Some(out) = self
             .out
             .as_deref()
@@ -255,7 +260,11 @@ impl KeyArguments {
             let failure = file_failure(trine_keys::FileError::Exists { path });
             return Err(failure.because("nothing was changed"));
         }
-        let Some(path) = self.cluster_key.clone().or_else(|| network.key_file()) else {
+        let used = match &self.cluster_key {
+            Some(path) => Some(path.clone()),
+            None => network.key_file(&peers::resolve(&client.group.peers)?),
+        };
+        let Some(path) = used else {
             return Err(Failure::usage(
                 "a user's key is made of the group's key file, and none is given; nothing was changed",
                 "name it with --cluster-key PATH, or with --key PATH if the group uses it; `trine key new` makes one",

@@ -2,9 +2,10 @@
 //! conditions, never for time.
 
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, UdpSocket};
-use std::process::{Child, Stdio};
+use std::net::UdpSocket;
+use std::process::Stdio;
 
+use crate::common::up::Up;
 use crate::common::{Cluster, children_of, command, finish, is_alive, signal, trine, wait_for};
 use trine_base::ports::free_addresses;
 use trine_client::{BlockingClient, ClientConfig};
@@ -530,70 +531,6 @@ fn a_chaos_run_that_proves_nothing_fails() {
     let document = trine(&args, "", b"").expect_status(1).json();
     let reason = document["coverage"]["text"].as_str().unwrap_or_default();
     assert!(reason.contains("nothing proved"), "{document}");
-}
-
-/// `trine up` on free ports, after its welcome.
-struct Up {
-    child: Child,
-    peers: String,
-    lines: std::sync::mpsc::Receiver<String>,
-}
-
-impl Up {
-    fn start() -> Self {
-        let addresses = free_addresses(3).expect("free ports");
-        Self::start_at(&addresses, &[])
-    }
-
-    fn start_at(addresses: &[SocketAddr], more: &[&str]) -> Self {
-        let base = addresses[0].port().to_string();
-        let args = [&["up", "--base-port", &base], more].concat();
-        let mut child = command(&args, "")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let (sender, lines) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
-            let mut lines = stdout.lines().map_while(Result::ok);
-            lines.all(|line| sender.send(line).is_ok())
-        });
-        let peers: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        let up = Self {
-            child,
-            peers: peers.join(","),
-            lines,
-        };
-        up.wait_for_line("Ctrl-C ends the group");
-        up
-    }
-
-    #[track_caller]
-    fn wait_for_line(&self, part: &str) {
-        loop {
-            match self.lines.recv_timeout(crate::common::LIMIT) {
-                Ok(line) if line.contains(part) => return,
-                Ok(_) => {}
-                Err(error) => panic!("`trine up` did not say {part:?}: {error}"),
-            }
-        }
-    }
-
-    /// Ends it with Ctrl-C.
-    fn stop(mut self) {
-        signal(self.child.id(), "INT");
-        let status = wait_for("the end", || self.child.try_wait().expect("wait"));
-        assert!(status.success(), "{status}");
-    }
-}
-
-impl Drop for Up {
-    fn drop(&mut self) {
-        // This happens after a failure. The replicas end with it.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 #[test]

@@ -29,4 +29,5 @@ mod rejoin;
 mod shell;
 mod sim;
 mod timing;
+mod up_key;
 mod user;

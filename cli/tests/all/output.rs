@@ -14,7 +14,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use crate::common::terminal::terminal;
-use crate::common::{Cluster, children_of, command, is_alive, program, signal, trine, wait_for};
+use crate::common::{
+    Cluster, children_of, command, is_alive, program, signal, state, trine, wait_for,
+};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use trine_base::ports::free_addresses;
 use trine_local::{Group, GroupConfig, Process, Stream};
@@ -176,7 +178,9 @@ impl Up {
         let base = addresses[0].port().to_string();
         let up = ["up", "--base-port", &base].map(OsString::from);
         let line = [&[program().into()][..], &up].concat();
-        let child = command(&line).spawn().expect("starts");
+        let mut command = command(&line);
+        command.env("XDG_STATE_HOME", state());
+        let child = command.spawn().expect("starts");
         let peers: Vec<String> = addresses.iter().map(ToString::to_string).collect();
         let mut up = Self {
             pid: child.id(),

@@ -1,14 +1,14 @@
 //! A directory of the operating system.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use trine_protocol::message::Member;
 
 use super::identity::{self, Identity};
 use super::names::LOCK;
-use super::spare::{self, Spare};
+use super::spare::{self, FILE_MODE, Spare};
 use super::{Disk, DiskCause, DiskError, Step};
 
 /// A locked directory. No other process opens it as long as this value exists.
@@ -46,11 +46,17 @@ impl Directory {
             let shown = shown.clone();
             move |error: io::Error| failure(operation, shown, &error)
         };
-        std::fs::create_dir_all(path).map_err(failed("create the directory"))?;
+        // Of this user alone: values are in it.
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(failed("create the directory"))?;
         let lock = OpenOptions::new()
             .create(true)
             .truncate(false)
             .write(true)
+            .mode(FILE_MODE)
             .open(path.join(LOCK))
             .map_err(failed("open the lock in"))?;
         match lock.try_lock() {

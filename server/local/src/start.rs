@@ -63,9 +63,12 @@ pub fn start_by<N: Network>(
     Ok(group)
 }
 
-/// A whole group that runs there already would answer instead of the one that is to be started. So it is looked for
-/// before anything is started.
-fn ports_are_free(addresses: &[SocketAddr]) -> Result<(), Failure> {
+/// Refuses addresses that another process has. A whole group that runs there already would answer instead of the one that
+/// is to be started. So it is looked for before anything is started.
+///
+/// # Errors
+/// One of them is in use.
+pub fn ports_are_free(addresses: &[SocketAddr]) -> Result<(), Failure> {
     for address in addresses {
         match UdpSocket::bind(address) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use trine_dpdk::{DpdkBackend, DpdkConfig, DpdkError, DpdkPorts, Eal, arguments};
 use trine_transport::buf::PoolConfig;
 
-use super::super::{EndpointSettings, Network, Opened, opened_by_address};
+use super::super::{EndpointSettings, KeyChoice, Network, Opened, opened_by_address};
 use super::DpdkArguments;
 use crate::endpoint::random_seed;
 use crate::failure::Failure;
@@ -95,7 +95,7 @@ impl Network for Dpdk {
         Ok(backends.into_iter().map(opened).collect())
     }
 
-    fn call(&self, _peers: &[SocketAddr]) -> Result<Opened<DpdkBackend>, Failure> {
+    fn call(&self, peers: &[SocketAddr]) -> Result<Opened<DpdkBackend>, Failure> {
         let Some(callers) = &self.callers else {
             return Err(Failure::usage(
                 "a client on DPDK needs an IP address of its own",
@@ -107,11 +107,18 @@ impl Network for Dpdk {
         let backend = callers
             .open(udp_port, PoolConfig::default())
             .map_err(failure)?;
-        Ok(opened_by_address(backend, self.settings.of_client()?))
+        Ok(opened_by_address(backend, self.settings.of_client(peers)?))
     }
 
-    fn key_file(&self) -> Option<PathBuf> {
-        self.settings.key.clone()
+    fn key_file(&self, peers: &[SocketAddr]) -> Option<PathBuf> {
+        self.settings.file_towards(peers)
+    }
+
+    fn with_key(&self, key: KeyChoice) -> Self {
+        Self {
+            settings: self.settings.with_key(key),
+            ..self.clone()
+        }
     }
 
     fn settings(&self) -> &EndpointSettings {

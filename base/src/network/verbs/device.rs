@@ -10,7 +10,7 @@ use trine_transport::backend::announce::{Announcer, Resolver};
 use trine_transport::{Config, CongestionControl, Holder};
 use trine_verbs::{VerbsAddress, VerbsBackend, VerbsConfig};
 
-use super::super::{EndpointSettings, Network, Opened};
+use super::super::{EndpointSettings, KeyChoice, Network, Opened};
 use super::VerbsArguments;
 use crate::endpoint::backend_failure;
 use crate::failure::Failure;
@@ -43,7 +43,6 @@ impl Verbs {
             device: arguments.device.clone(),
             gid_index: arguments.gid_index,
             queue_pairs: arguments.queue_pairs.unwrap_or(1),
-            sealed: settings.key.is_some(),
             ..VerbsConfig::default()
         };
         let resolver = Arc::new(Resolver::start().map_err(backend_failure)?);
@@ -55,8 +54,12 @@ impl Verbs {
     }
 
     fn open(&self, endpoint: Config) -> Result<Opened<VerbsBackend>, Failure> {
-        let backend = VerbsBackend::open(&self.config)
-            .map_err(|error| Failure::usage(error.to_string(), ""))?;
+        let config = VerbsConfig {
+            sealed: endpoint.keys.is_some(),
+            ..self.config.clone()
+        };
+        let backend =
+            VerbsBackend::open(&config).map_err(|error| Failure::usage(error.to_string(), ""))?;
         let resolver = Arc::clone(&self.resolver);
         let announced = Arc::clone(&self.resolver);
         let own = u32::from(self.config.queue_pairs);
@@ -102,11 +105,18 @@ impl Network for Verbs {
                 .resolver
                 .resolve(*peer, deadline.saturating_duration_since(Instant::now()));
         }
-        self.open(self.settings.of_client()?)
+        self.open(self.settings.of_client(peers)?)
     }
 
-    fn key_file(&self) -> Option<PathBuf> {
-        self.settings.key.clone()
+    fn key_file(&self, peers: &[SocketAddr]) -> Option<PathBuf> {
+        self.settings.file_towards(peers)
+    }
+
+    fn with_key(&self, key: KeyChoice) -> Self {
+        Self {
+            settings: self.settings.with_key(key),
+            ..self.clone()
+        }
     }
 
     fn settings(&self) -> &EndpointSettings {

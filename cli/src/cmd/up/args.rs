@@ -36,6 +36,9 @@ pub(crate) struct UpArguments {
     /// key, none without].
     #[arg(long, env = "TRINE_KEYS", value_enum, value_name = "STAGE")]
     pub(crate) keys: Option<KeyStage>,
+    /// Make no key for the group. Whoever can send packets to its ports can then read, change and delete everything.
+    #[arg(long)]
+    pub(crate) insecure: bool,
     #[command(flatten)]
     pub(crate) resp: RespArguments,
 }

@@ -2,8 +2,10 @@
 
 mod args;
 mod kept;
+mod key;
 mod supervisor;
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,12 +18,13 @@ use trine_client::leader_of;
 use trine_local::{LineSink, Stream};
 
 pub(crate) use self::args::UpArguments;
+use self::key::GroupKey;
 use crate::config::BASE_PORT;
 use trine_base::announce::Announcer;
 use trine_base::arguments::replica_count;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
-use trine_base::network::Network;
+use trine_base::network::{KeyChoice, KeyStage, Network};
 use trine_base::output::Output;
 use trine_base::units::show_ns;
 use trine_local::config::START_LIMIT;
@@ -38,6 +41,7 @@ const DIRECTORY_DEPTH: u32 = 2;
 
 pub(crate) fn run<N: Network>(
     network: &N,
+    choice: &KeyChoice,
     arguments: &UpArguments,
     output: Output,
 ) -> Result<(), Failure> {
@@ -62,6 +66,15 @@ pub(crate) fn run<N: Network>(
         kept::require_same_group(directory, &addresses)?;
         data::make(directory)?;
     }
+    if !network.chooses_addresses() {
+        // Before a key is made: a group that runs there keeps its own.
+        group::ports_are_free(&addresses)?;
+    }
+    let key = group_key(choice, arguments, &addresses)?;
+    let network = &network.with_key(match &key {
+        Some(key) => KeyChoice::File(key.path.clone()),
+        None => KeyChoice::Without,
+    });
     let started = Instant::now();
     announcer.line(format_args!("starting {count} replicas ..."));
     let mut serve_args = arguments.limits.as_serve_args();
@@ -93,10 +106,65 @@ pub(crate) fn run<N: Network>(
         &addresses,
         started.elapsed(),
         kept,
+        Sealed::new(key.as_ref(), arguments),
         resp,
         announcer,
     )?;
     supervisor::supervise(network, group, kept.is_some(), announcer)
+}
+
+/// The group's key, unless it is to have none.
+fn group_key(
+    choice: &KeyChoice,
+    arguments: &UpArguments,
+    addresses: &[SocketAddr],
+) -> Result<Option<GroupKey>, Failure> {
+    if arguments.keys == Some(KeyStage::None) {
+        return Ok(None);
+    }
+    let key = match (choice, arguments.log.directory()) {
+        (KeyChoice::File(path), _) => GroupKey::named(path, addresses),
+        (KeyChoice::Without, _) => return Ok(None),
+        (KeyChoice::OfLocalGroup, _) if arguments.insecure => return Ok(None),
+        (KeyChoice::OfLocalGroup, Some(directory)) => GroupKey::kept_in(directory, addresses),
+        (KeyChoice::OfLocalGroup, None) => GroupKey::of_this_run(addresses),
+    };
+    key.map(Some)
+}
+
+/// Whether packets of the group are sealed, for whom.
+struct Sealed {
+    key: Option<PathBuf>,
+    accepts_all: bool,
+}
+
+impl Sealed {
+    fn new(key: Option<&GroupKey>, arguments: &UpArguments) -> Self {
+        Self {
+            key: key.map(|key| key.path.clone()),
+            accepts_all: arguments.keys == Some(KeyStage::Accept),
+        }
+    }
+}
+
+impl fmt::Display for Sealed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.key {
+            None => f.write_str(
+                "Packets are not sealed: whoever can send packets to these ports can read and write.",
+            ),
+            Some(path) if self.accepts_all => write!(
+                f,
+                "The group's key is in {}. Callers without it are taken, too: --keys accept.",
+                path.display()
+            ),
+            Some(path) => write!(
+                f,
+                "Packets are sealed with the key in {}, which your commands on this machine find.",
+                path.display()
+            ),
+        }
+    }
 }
 
 /// Which settings are wrong on any machine? Returns every mistake, with its setting.
@@ -173,6 +241,7 @@ fn welcome<N: Network>(
     addresses: &[SocketAddr],
     took: Duration,
     kept: Option<&PathBuf>,
+    sealed: Sealed,
     resp: Option<SocketAddr>,
     announcer: Announcer,
 ) -> Result<(), Failure> {
@@ -180,7 +249,7 @@ fn welcome<N: Network>(
     let leader = leader_of(&reports).map(|leader| leader.node_id);
     let list: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
     let took = show_ns(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
-    announcer.document(&json!({ "peers": list, "leader": leader }));
+    announcer.document(&json!({ "peers": list, "leader": leader, "key": sealed.key }));
     let leader = leader.map_or(String::new(), |node_id| {
         format!("; replica {node_id} leads")
     });
@@ -200,6 +269,7 @@ fn welcome<N: Network>(
         announcer.line(format_args!("  redis-cli -p {}", resp.port()));
     }
     announcer.line("");
+    announcer.line(sealed);
     announcer.line(match kept {
         None => "Ctrl-C ends the group, and with it the data: it is in memory only.".to_owned(),
         Some(directory) => format!(

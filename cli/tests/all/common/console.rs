@@ -131,6 +131,7 @@ impl Shell {
             .args(["-c", &format!("exec 2>&1; {line}")])
             .current_dir(&self.directory)
             .env("PATH", &self.path)
+            .env("XDG_STATE_HOME", super::state())
             .env("TRINE_BASE_PORT", self.base_port.to_string())
             .env("TRINE_PEERS", &self.peers)
             .env("TRINE_CACHE", &self.cache)

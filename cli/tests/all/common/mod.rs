@@ -3,6 +3,7 @@
 
 pub mod console;
 pub mod terminal;
+pub mod up;
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -147,11 +148,20 @@ pub fn command(args: &[&str], peers: &str) -> Command {
         .args(args)
         .env_remove("TRINE_BASE_PORT")
         .env_remove("TRINE_CACHE")
-        .env_remove("TRINE_PEERS");
+        .env_remove("TRINE_KEY")
+        .env_remove("TRINE_KEYS")
+        .env_remove("TRINE_INSECURE")
+        .env_remove("TRINE_PEERS")
+        .env("XDG_STATE_HOME", state());
     if !peers.is_empty() {
         command.env("TRINE_PEERS", peers);
     }
     command
+}
+
+/// Where the program keeps what it otherwise keeps in the user's home.
+pub fn state() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("state")
 }
 
 /// Runs the program to its end, at most for [`LIMIT`].
