@@ -7,9 +7,11 @@
 
 mod cluster_check;
 pub mod data;
+pub mod exposure;
 pub mod injection;
 pub mod logs;
 pub mod metrics;
 pub mod options;
 pub mod resp;
 pub mod serve;
+pub mod tls;

@@ -48,6 +48,10 @@ impl Network for Udp {
         !self.settings.requires_keys()
     }
 
+    fn settings(&self) -> &EndpointSettings {
+        &self.settings
+    }
+
     fn key_file(&self) -> Option<PathBuf> {
         self.settings.key.clone()
     }

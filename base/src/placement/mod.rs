@@ -154,7 +154,9 @@ pub fn require_loopback(
     ))
 }
 
-fn is_loopback(ip: IpAddr) -> bool {
+/// Whether an address is reached from this machine alone.
+#[must_use]
+pub fn is_loopback(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.is_loopback(),
         IpAddr::V6(ip) => {

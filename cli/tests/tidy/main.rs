@@ -32,7 +32,8 @@ const EDGES: &[(&str, &[&str])] = &[
             "trine-allocations",
         ],
     ),
-    ("resp", &["trine-kvstore"]),
+    // Its tests add users.
+    ("resp", &["trine-kvstore", "trine-keys"]),
     (
         "replica/protocol",
         &["trine-protocol", "trine-transport", "trine-kvstore"],
@@ -90,6 +91,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "trine-base",
             "trine-client",
+            "trine-keys",
             "trine-local",
             "trine-protocol",
             "trine-replica",

@@ -110,6 +110,10 @@ impl Network for Dpdk {
         Ok(opened_by_address(backend, self.settings.of_client()?))
     }
 
+    fn settings(&self) -> &EndpointSettings {
+        &self.settings
+    }
+
     fn key_file(&self) -> Option<PathBuf> {
         self.settings.key.clone()
     }

@@ -105,6 +105,10 @@ impl Network for Verbs {
         self.open(self.settings.of_client()?)
     }
 
+    fn settings(&self) -> &EndpointSettings {
+        &self.settings
+    }
+
     fn key_file(&self) -> Option<PathBuf> {
         self.settings.key.clone()
     }
