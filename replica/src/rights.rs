@@ -15,7 +15,7 @@ use std::fmt;
 
 use trine_keys::{Credential, Role, UserName};
 use trine_kvstore::{Access, Command, Kind, User, Users};
-use trine_protocol::message::kind;
+use trine_protocol::message::{ForUser, kind};
 
 use crate::config::DENIED_KEY_BYTES_MAX;
 
@@ -133,20 +133,29 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The subject of a request that says for which user it is: 0 for the caller itself.
+    /// The subject of a request that says for which user it is.
     ///
     /// # Errors
-    /// The caller is neither a member nor a front, or there is no such user any more.
-    pub fn acting_for(self, number: u32, users: &'a Users) -> Result<Self, Denied> {
-        if number == 0 || number == self.number() {
+    /// The caller is neither a member nor a front, there is no such user any more, or the key that it has shown to the
+    /// front was rotated away.
+    pub fn acting_for(self, for_user: ForUser, users: &'a Users) -> Result<Self, Denied> {
+        let ForUser { number, generation } = for_user;
+        if number == self.number() {
             return Ok(self);
         }
-        if !self.is_believed() {
+        // Who may do everything gives rights away by it.
+        if !self.is_believed() && self != Self::Anybody {
             return Err(self.denied(Missing::Front));
         }
         let user = users.numbered(number);
-        user.map(Self::User)
-            .ok_or(Denied::new(Who::Number(number), Missing::User))
+        let user = user.ok_or(Denied::new(Who::Number(number), Missing::User))?;
+        if generation != 0 && generation != user.generation {
+            return Err(Denied::new(
+                Who::User(user.name),
+                Missing::Key { generation },
+            ));
+        }
+        Ok(Self::User(user))
     }
 
     /// Whether its word on other users counts.
@@ -423,7 +432,7 @@ impl fmt::Display for Denied {
                 formatter,
                 "{who} may not act for other users: it is no front"
             ),
-            Missing::User => write!(formatter, "{who} does not exist"),
+            Missing::User => write!(formatter, "{who} does not exist any more"),
         }
     }
 }

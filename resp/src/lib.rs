@@ -21,7 +21,9 @@ mod request;
 mod shape;
 mod table;
 
-pub use connection::{Call, Connection, Environment, Failure, Submit, Told};
+pub use connection::{
+    Call, Connection, Environment, Failure, Identity, NotKnown, OnBehalf, Submit, Told,
+};
 pub use limits::Limits;
 pub use outside::{Reading, Refused, Request, StoreCommand};
 pub use reply::Writer;

@@ -7,6 +7,7 @@
 
 mod cluster_check;
 pub mod data;
+pub mod exposure;
 pub mod from_file;
 pub mod injection;
 mod key_changes;
@@ -15,3 +16,4 @@ pub mod metrics;
 pub mod options;
 pub mod resp;
 pub mod serve;
+pub mod tls;

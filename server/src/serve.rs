@@ -33,6 +33,7 @@ use crate::key_changes::KeyChanges;
 use crate::logs::Logs;
 use crate::metrics::{self, Snapshot};
 use crate::resp;
+use crate::tls::Tls;
 use trine_base::aside::Aside;
 use trine_base::capture::{self, CaptureFile};
 use trine_base::endpoint::{backend_failure, random_seed};
@@ -73,8 +74,12 @@ pub fn run<N: Network>(
     }
     arguments.limits.require_memory(1)?;
     let announcer = Announcer::start(output.json)?;
-    let mut watch = Watch::start(arguments, from_file, announcer)?;
+    let tls = Tls::open(&arguments.tls)?;
+    let mut watch = Watch::start(arguments, from_file, tls.clone(), announcer)?;
     interrupt::start_server()?;
+    if let Some(tls) = &tls {
+        tls.reload_at_signal()?;
+    }
     let (own, peers) = node_ids(arguments)?;
     if network.keeps_to_loopback() {
         let insecure = arguments.placement.insecure;
@@ -82,7 +87,7 @@ pub fn run<N: Network>(
     }
     // This must be before the replica's thread is bound to its processor, because the new thread has to run elsewhere.
     let addresses: Vec<SocketAddr> = peers.iter().map(|&(_, address)| address).collect();
-    let resp = resp::start(network, arguments, &addresses, announcer)?;
+    let resp = resp::start(network, arguments, &addresses, tls.as_ref(), announcer)?;
     watch.resp = resp.as_ref().map(resp::Resp::stats);
     placement::apply(&arguments.placement)?;
     let injector = injector(arguments, own, &peers)?;
@@ -347,6 +352,7 @@ impl Watch {
     fn start(
         arguments: &ServeArguments,
         from_file: FromFile,
+        tls: Option<Tls>,
         announcer: Announcer,
     ) -> Result<Self, Failure> {
         let settings = &arguments.watch;
@@ -356,10 +362,14 @@ impl Watch {
             Some(path) => (from_file.log_level)(path),
             None => Ok(None),
         })?;
-        let insecure = arguments.placement.insecure;
+        let guard = metrics::Guard {
+            password: settings.metrics_password()?,
+            tls,
+            asks_certificate: arguments.tls.asks_certificate(),
+        };
         let endpoint = match &settings.metrics {
             None => None,
-            Some(listen) => Some(metrics::start(listen, insecure, Some(logs))?),
+            Some(listen) => Some(metrics::start(listen, guard, Some(logs))?),
         };
         if let Some(endpoint) = &endpoint {
             announcer.json_line(&json!({ "metrics": endpoint.url }));

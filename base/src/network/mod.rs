@@ -118,14 +118,21 @@ pub trait Network: Clone + Send + 'static {
     /// Opens a backend for a client of the replicas at `peers`.
     fn call(&self, peers: &[SocketAddr]) -> Result<Opened<Self::Backend>, Failure>;
 
+    /// The same, for a client that is a part of a replica: it has the replica's rights.
+    fn call_as_replica(&self, peers: &[SocketAddr]) -> Result<Opened<Self::Backend>, Failure> {
+        let mut opened = self.call(peers)?;
+        opened.endpoint.keys = self.settings().of_replicas_client()?;
+        Ok(opened)
+    }
+
+    /// What all endpoints of this process share.
+    fn settings(&self) -> &EndpointSettings;
+
     /// The address of this process in a capture, if the backend itself knows it.
     fn local_address(&self, backend: &Self::Backend) -> SocketAddr {
         let _ = backend;
         (Ipv4Addr::UNSPECIFIED, 0).into()
     }
-
-    /// What all endpoints of this process share.
-    fn settings(&self) -> &EndpointSettings;
 
     /// The same network, as options of `trine serve`.
     fn serve_args(&self) -> Vec<OsString>;

@@ -208,6 +208,17 @@ impl EndpointSettings {
         })
     }
 
+    /// The keys of a client that is a part of a replica and acts with the replica's rights, for itself and for users.
+    /// It takes replicas in the same stage as the replica does.
+    ///
+    /// # Errors
+    /// A key file that cannot be used, or a stage without one.
+    pub fn of_replicas_client(&self) -> Result<Option<Keys>, Failure> {
+        let keys = self.of_server()?.keys;
+        let ring: Arc<dyn keys::KeyRing> = Arc::new(NoKeys);
+        Ok(keys.map(|keys| Keys { ring, ..keys }))
+    }
+
     fn endpoint(&self) -> Config {
         let mut config = endpoint_config();
         config.congestion.control = self.congestion.unwrap_or(CongestionControl::Off);

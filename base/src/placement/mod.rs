@@ -172,7 +172,9 @@ pub fn refuse_former_name(allow_remote: bool) -> Result<(), Failure> {
 pub const GONE_HINT: &str = "with a key (--key FILE, made by `trine key new --out FILE`) a replica may listen anywhere; \
                              without one --insecure lets other machines in, and whoever can send packets can read and write";
 
-fn is_loopback(ip: IpAddr) -> bool {
+/// Whether an address is reached from this machine alone.
+#[must_use]
+pub fn is_loopback(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.is_loopback(),
         IpAddr::V6(ip) => {

@@ -33,7 +33,8 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("index", &["trine-report", "trine-allocations"]),
-    ("resp", &["trine-kvstore"]),
+    // Its tests add users.
+    ("resp", &["trine-kvstore", "trine-keys"]),
     (
         "replica/protocol",
         &["trine-protocol", "trine-transport", "trine-kvstore"],
@@ -91,6 +92,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "trine-base",
             "trine-client",
+            "trine-keys",
             "trine-local",
             "trine-protocol",
             "trine-replica",

@@ -2,7 +2,9 @@
 
 use redis_protocol::{resp2, resp3};
 use trine_kvstore::{Command, Limits as StoreLimits, Position, Store};
-use trine_resp::{Call, Connection, Environment, Failure, Limits, Parser, Progress, Submit, Told};
+use trine_resp::{
+    Call, Connection, Environment, Failure, Limits, NotKnown, Parser, Progress, Submit, Told,
+};
 
 const LIMITS: Limits = Limits {
     query_bytes: 20_000,
@@ -95,6 +97,10 @@ impl Submit for Calls {
         self.waiting = Some(bytes);
         Ok(())
     }
+
+    fn authenticate(&mut self, _user: &[u8], _secret: &[u8]) -> Result<(), NotKnown> {
+        Err(NotKnown::Wrong)
+    }
 }
 
 /// The first byte says into what pieces the rest is cut and how calls end; the rest is a client's bytes. Memory stays
@@ -124,6 +130,7 @@ pub fn connection(bytes: &[u8]) {
         let environment = Environment {
             limits: &LIMITS,
             password,
+            requires_auth: password.is_some(),
             unix_ms: 1_000_000,
             host: &Host,
         };

@@ -1,9 +1,7 @@
 //! Beginning an operation: encoded straight into the buffer that is going to be sent.
 
 use trine_kvstore::Command;
-use trine_protocol::message::{
-    CLIENT_REPLY_HEADER_SIZE, CLIENT_REQUEST_HEADER_SIZE, ClientRequest, Encode,
-};
+use trine_protocol::message::{CLIENT_REPLY_HEADER_SIZE, ClientRequest, Encode, ForUser};
 use trine_transport::backend::Route;
 use trine_transport::buf::{MsgBuf, Pool};
 use trine_transport::time::Instant;
@@ -40,14 +38,31 @@ impl EncodedCommand {
     /// # Errors
     /// [`SubmitError::NotARead`] or [`SubmitError::NoBuffer`].
     pub fn new(pool: &Pool, mode: Mode, command: &Command<'_>) -> Result<Self, SubmitError> {
+        Self::for_user(pool, mode, None, command)
+    }
+
+    /// The same for a user whose rights the command shall have. Replicas believe this of members and fronts.
+    ///
+    /// # Errors
+    /// [`SubmitError::NotARead`] or [`SubmitError::NoBuffer`].
+    pub fn for_user(
+        pool: &Pool,
+        mode: Mode,
+        for_user: Option<ForUser>,
+        command: &Command<'_>,
+    ) -> Result<Self, SubmitError> {
         if !mode.is_write() && !command.is_read_only() {
             return Err(SubmitError::NotARead);
         }
-        let bytes = CLIENT_REQUEST_HEADER_SIZE + command.encoded_len();
+        let envelope = ClientRequest {
+            for_user,
+            ..ClientRequest::bare(mode.operation())
+        };
+        let front = envelope.header_len();
+        let bytes = front + command.encoded_len();
         let mut request = pool.alloc(bytes).ok_or(SubmitError::NoBuffer { bytes })?;
-        ClientRequest::bare(mode.operation())
-            .encode_to_slice(&mut request[..CLIENT_REQUEST_HEADER_SIZE]);
-        let written = command.encode_into(&mut request[CLIENT_REQUEST_HEADER_SIZE..]);
+        envelope.encode_to_slice(&mut request[..front]);
+        let written = command.encode_into(&mut request[front..]);
         assert!(written.is_ok(), "the buffer has the encoded length");
         Ok(Self {
             mode,

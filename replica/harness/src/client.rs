@@ -111,6 +111,7 @@ impl Client {
             sequence,
             lowest_awaited: sequence,
             session_number: if asked.wish.is_write() { self.nonce } else { 0 },
+            for_user: None,
             command: &command,
         }
         .encode_to_vec()

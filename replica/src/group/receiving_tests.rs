@@ -132,6 +132,7 @@ fn fill(state: &mut StateMachine, bytes: usize) {
             sequence,
             lowest_awaited: sequence,
             session_number: 0,
+            for_user: None,
             command,
         });
         let index = state.applied_index() + 1;

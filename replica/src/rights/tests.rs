@@ -332,27 +332,44 @@ fn only_members_and_fronts_act_for_others() {
     let users = store.users();
     let prefixed = subject(users, "prefixed");
     let number = prefixed.number();
+    let named = users.numbered(number).expect("there");
+    let prefixed_generation = named.generation;
+    let by = ForUser::of_number;
     for believed in [Subject::Member, subject(users, "front")] {
-        assert_eq!(believed.acting_for(number, users), Ok(prefixed));
-        assert_eq!(believed.acting_for(0, users), Ok(believed));
+        assert_eq!(believed.acting_for(by(number), users), Ok(prefixed));
+        let shown = |generation| ForUser { number, generation };
+        let current = believed.acting_for(shown(prefixed_generation), users);
+        assert_eq!(current, Ok(prefixed));
+        let old = believed.acting_for(shown(prefixed_generation + 9), users);
+        assert!(
+            old.expect_err("rotated away")
+                .to_string()
+                .ends_with("does not count any more")
+        );
         assert!(believed.may_use_session_of(number));
-        let gone = believed.acting_for(99, users).expect_err("no such user");
-        assert_eq!(gone.to_string(), "user number 99 does not exist");
+        let gone = believed
+            .acting_for(by(99), users)
+            .expect_err("no such user");
+        assert_eq!(gone.to_string(), "user number 99 does not exist any more");
     }
     for other in ["reader", "boss", "writer"] {
         let other = subject(users, other);
-        let denied = other.acting_for(number, users).expect_err("no front");
+        let denied = other.acting_for(by(number), users).expect_err("no front");
         assert!(
             denied
                 .to_string()
                 .ends_with("may not act for other users: it is no front")
         );
-        assert_eq!(other.acting_for(other.number(), users), Ok(other));
+        assert_eq!(other.acting_for(by(other.number()), users), Ok(other));
         assert!(!other.may_use_session_of(number) && !other.may_use_session_of(0));
         assert!(other.may_use_session_of(other.number()));
     }
+    // It gives rights away.
+    assert_eq!(Subject::Anybody.acting_for(by(number), users), Ok(prefixed));
+    for other in [Subject::Stranger, Subject::Holder] {
+        assert!(other.acting_for(by(number), users).is_err());
+    }
     for other in [Subject::Anybody, Subject::Stranger, Subject::Holder] {
-        assert!(other.acting_for(number, users).is_err());
         assert!(other.may_use_session_of(0) && !other.may_use_session_of(number));
     }
 }

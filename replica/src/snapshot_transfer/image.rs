@@ -305,6 +305,7 @@ mod tests {
             sequence,
             lowest_awaited: sequence,
             session_number: 0,
+            for_user: None,
             command,
         });
         let index = machine.applied_index() + 1;

@@ -260,6 +260,7 @@ mod tests {
             sequence,
             lowest_awaited: 1,
             session_number: 0,
+            for_user: None,
             command,
         }
     }

@@ -30,6 +30,7 @@ fn request<'a>(
         sequence,
         lowest_awaited: sequence,
         session_number: 0,
+        for_user: None,
         command,
     }
 }

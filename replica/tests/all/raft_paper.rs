@@ -284,6 +284,7 @@ impl Node {
             sequence: 0,
             lowest_awaited: 0,
             session_number: 0,
+            for_user: None,
             command: &[],
         };
         let token = self.request(kind::CLIENT, &request.encode_to_vec());

@@ -3,7 +3,7 @@
 use trine_keys::{Credential, Fingerprint, GroupId as KeyGroup, Issuer, Role, UserName};
 use trine_kvstore::{Command, Response, Rights};
 use trine_protocol::message::{
-    ClientReply, ClientRequest, ClientStatus, ClusterId, Encode, GroupId, Operation,
+    ClientReply, ClientRequest, ClientStatus, ClusterId, Encode, ForUser, GroupId, Operation,
 };
 use trine_replica::rights::{Caller, KeyStage};
 use trine_replica_harness::client::Wish;
@@ -67,6 +67,11 @@ struct Session {
     cluster: ClusterId,
 }
 
+/// The user that a request names: 0 is none.
+fn user_of(number: u32) -> Option<ForUser> {
+    (number != 0).then_some(ForUser::of_number(number))
+}
+
 fn register(
     world: &mut World,
     caller: Caller,
@@ -75,8 +80,7 @@ fn register(
 ) -> Result<Session, ClientStatus> {
     let request = ClientRequest {
         client: number,
-        sequence: for_user.into(),
-        lowest_awaited: for_user.into(),
+        for_user: user_of(for_user),
         ..ClientRequest::bare(Operation::Register)
     };
     let bytes = world.say_as(caller, &request.encode_to_vec());
@@ -91,7 +95,7 @@ fn register(
     }
 }
 
-fn put_request(session: Session, sequence: u64, key: &str) -> Vec<u8> {
+fn put_request(for_user: Option<ForUser>, session: Session, sequence: u64, key: &str) -> Vec<u8> {
     let command = encoded(&Command::Put {
         key: key.as_bytes(),
         value: b"v",
@@ -105,6 +109,7 @@ fn put_request(session: Session, sequence: u64, key: &str) -> Vec<u8> {
         sequence,
         lowest_awaited: sequence,
         session_number: session.number,
+        for_user,
         command: &command,
     };
     request.encode_to_vec()
@@ -112,7 +117,19 @@ fn put_request(session: Session, sequence: u64, key: &str) -> Vec<u8> {
 
 /// What a write or a read is answered: `Ok` with the response shown, or the status.
 fn put(world: &mut World, caller: Caller, session: Session, sequence: u64, key: &str) -> String {
-    said(world, caller, &put_request(session, sequence, key))
+    put_for(world, caller, None, session, sequence, key)
+}
+
+fn put_for(
+    world: &mut World,
+    caller: Caller,
+    for_user: Option<ForUser>,
+    session: Session,
+    sequence: u64,
+    key: &str,
+) -> String {
+    let request = put_request(for_user, session, sequence, key);
+    said(world, caller, &request)
 }
 
 fn get(world: &mut World, caller: Caller, for_user: u32, key: &str) -> String {
@@ -120,7 +137,7 @@ fn get(world: &mut World, caller: Caller, for_user: u32, key: &str) -> String {
         key: key.as_bytes(),
     });
     let request = ClientRequest {
-        session_number: for_user.into(),
+        for_user: user_of(for_user),
         command: &command,
         ..ClientRequest::bare(Operation::ReadLinearizable)
     };
@@ -217,7 +234,7 @@ fn a_front_acts_for_users_and_a_user_for_none() {
     assert_eq!(get(&mut world, front, BOB, "b/1"), "NotFound");
     assert_eq!(
         get(&mut world, front, 99, "b/1"),
-        "user number 99 does not exist"
+        "user number 99 does not exist any more"
     );
     assert_eq!(
         get(&mut world, user("bob", 2), ALICE, "a/1"),
@@ -225,6 +242,73 @@ fn a_front_acts_for_users_and_a_user_for_none() {
     );
     let refused = register(&mut world, user("bob", 2), 81, ALICE);
     assert_eq!(refused.err(), Some(ClientStatus::Denied));
+}
+
+/// Redis clients of many users share the sessions of the replica that serves them.
+#[test]
+fn a_shared_session_gives_each_write_the_rights_of_its_user_alone() {
+    let mut world = group();
+    let admin = world.registered_client(1);
+    let shared = register(&mut world, MEMBER, 80, 0).expect("a session");
+    let alice = Some(ForUser {
+        number: ALICE,
+        generation: 1,
+    });
+    let bob = user_of(BOB);
+    let mut put = |world: &mut World, user, sequence, key| {
+        put_for(world, MEMBER, user, shared, sequence, key)
+    };
+    assert_eq!(put(&mut world, alice, 1, "a/1"), "written");
+    let outside = "user alice may not touch key \"b/1\": its keys begin with \"a/\"";
+    assert_eq!(put(&mut world, alice, 2, "b/1"), outside);
+    assert_eq!(
+        put(&mut world, bob, 2, "a/1"),
+        "user bob has role read, and role write is needed"
+    );
+    assert_eq!(put(&mut world, None, 2, "b/1"), "written");
+    // Without keys nobody is stopped, and yet a front may say for whom it asks.
+    let plain = register(&mut world, Caller::default(), 81, 0).expect("a session");
+    let said = put_for(&mut world, Caller::default(), alice, plain, 1, "b/1");
+    assert_eq!(said, outside);
+    let rotate = Command::RotateUser {
+        issuer: ISSUER,
+        name: name("alice"),
+    };
+    world.get_done(admin, Wish::Write(encoded(&rotate)));
+    let mut put = |world: &mut World, user, sequence, key| {
+        put_for(world, MEMBER, user, shared, sequence, key)
+    };
+    assert_eq!(
+        put(&mut world, alice, 3, "a/1"),
+        "the key of user alice, generation 1, does not count any more"
+    );
+    assert_eq!(put(&mut world, user_of(ALICE), 3, "a/1"), "written");
+    let remove = Command::RemoveUser {
+        name: name("alice"),
+    };
+    world.get_done(admin, Wish::Write(encoded(&remove)));
+    assert_eq!(
+        put_for(&mut world, MEMBER, alice, shared, 4, "a/1"),
+        "user number 1 does not exist any more"
+    );
+}
+
+/// Without this, a user with a key of its own could say that it is another one.
+#[test]
+fn a_user_that_is_no_front_writes_for_nobody_else() {
+    let mut world = group();
+    let bob = user("bob", 2);
+    let session = register(&mut world, bob, 77, 0).expect("a session");
+    assert_eq!(
+        put_for(&mut world, bob, user_of(ALICE), session, 1, "a/1"),
+        "user bob may not act for other users: it is no front"
+    );
+    let holder = Caller::Proven(Credential::Admin);
+    let session = register(&mut world, holder, 78, 0).expect("a session");
+    assert_eq!(
+        put_for(&mut world, holder, user_of(ALICE), session, 1, "a/1"),
+        "the holder of the cluster key file may not act for other users: it is no front"
+    );
 }
 
 #[test]
@@ -338,7 +422,7 @@ fn a_leader_that_does_not_know_all_changes_of_users_yet_lets_them_wait() {
     };
     // It leads, and nothing of its term is committed.
     world.isolate(successor);
-    let request = put_request(session, 1, "a/1");
+    let request = put_request(None, session, 1, "a/1");
     let bytes = world.say_at_as(successor, alice, &request);
     let reply = ClientReply::decode(&bytes).expect("a reply");
     assert_eq!(reply.status, ClientStatus::Busy);

@@ -2,7 +2,7 @@
 
 use trine_kvstore::{AbortCause, Response, StoreError};
 
-use super::{Connection, Failure, Waiting};
+use super::{Connection, Failure, NotKnown, Waiting};
 use crate::errors::{denied_text, error_text};
 use crate::plan::Item;
 use crate::shape::Shape;
@@ -22,6 +22,12 @@ impl Connection {
                 self.on_transaction_answer(&items, read_only, result);
             }
             Waiting::Watch(keys) => self.on_watch_answer(keys, result),
+            Waiting::Users(asked) => self.on_users_answer(&asked, result),
+            Waiting::Auth(then) => {
+                let failure = result.err();
+                let why = failure.unwrap_or(Failure::NotApplied(NO_ANSWER.to_owned()));
+                self.go_on_knowing(then, Err(NotKnown::Unavailable(why)));
+            }
         }
     }
 
@@ -164,10 +170,10 @@ impl Connection {
     }
 }
 
-const NO_ANSWER: &str = "ERR the replica's answer does not belong to this command";
+pub(super) const NO_ANSWER: &str = "ERR the replica's answer does not belong to this command";
 
 /// An error that says precisely whether the command can have changed anything.
-fn failure_text(failure: &Failure, read_only: bool) -> String {
+pub(super) fn failure_text(failure: &Failure, read_only: bool) -> String {
     match failure {
         Failure::NotApplied(why) | Failure::Unknown(why) if read_only => {
             format!("CLUSTERDOWN nothing was read: {why}")

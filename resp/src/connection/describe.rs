@@ -47,7 +47,7 @@ impl Connection {
     }
 
     /// The help text of a command with subcommands, in Redis's form: it lists this server's subcommands alone.
-    fn help(&mut self, command: &str, lines: &[&str]) {
+    pub(super) fn help(&mut self, command: &str, lines: &[&str]) {
         let first = format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
         let mut writer = self.writer();
         writer.array(lines.len() + 3);
@@ -90,7 +90,7 @@ impl Connection {
     pub fn describe(&self, unix_ms: i64) -> String {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         format!(
-            "id={} addr={} name={} age={} db=0 multi={} watch={} qbuf={} obl={} omem={} tot-mem={} resp={} lib-name={} lib-ver={} tot-cmds={}\n",
+            "id={} addr={} name={} age={} db=0 multi={} watch={} qbuf={} obl={} omem={} tot-mem={} user={} resp={} lib-name={} lib-ver={} tot-cmds={}\n",
             self.id,
             self.peer,
             text(&self.name),
@@ -101,6 +101,7 @@ impl Connection {
             self.output().len(),
             self.output.capacity(),
             self.held_bytes(),
+            self.user(),
             if self.resp3 { 3 } else { 2 },
             text(&self.library[0]),
             text(&self.library[1]),

@@ -14,9 +14,11 @@
 //! Bytes of a run stay until it is answered: if the whole is too large for the store, it is read again and sent one
 //! by one.
 
+mod acl;
 mod answer;
 mod describe;
 mod local;
+mod standing;
 mod transaction;
 
 use std::collections::BTreeMap;
@@ -30,6 +32,8 @@ use crate::plan::{Item, Plan};
 use crate::reply::Writer;
 use crate::request::{Parser, Progress, ProtocolError};
 use crate::table;
+use acl::UsersAsked;
+use standing::{Standing, Then};
 use transaction::{Settings, Transaction};
 
 /// Bytes of requests that are sent to the store together; a larger single request goes alone.
@@ -38,6 +42,8 @@ const RUN_BYTES_MAX: usize = 256 * 1024;
 const RUN_OPERATIONS_MAX: usize = 4 * 1024;
 /// An idle connection shrinks its buffers to this size.
 const RESTING_BYTES_MAX: usize = 64 * 1024;
+
+pub use standing::{Identity, NotKnown, OnBehalf};
 
 /// A command for the group.
 #[derive(Debug)]
@@ -48,6 +54,8 @@ pub struct Call<'a> {
     pub read_only: bool,
     /// About how many bytes the store's response takes.
     pub response_bytes: usize,
+    /// The user whose rights count, if the client is a user of the group.
+    pub for_user: Option<OnBehalf>,
 }
 
 /// Where calls go to.
@@ -57,6 +65,13 @@ pub trait Submit {
     /// # Errors
     /// Why not.
     fn submit(&mut self, call: &Call<'_>) -> Result<(), Failure>;
+
+    /// Begins to find out whether the client is this user; the end comes through [`Connection::on_known`], unless it is
+    /// known already that it is not.
+    ///
+    /// # Errors
+    /// Why not.
+    fn authenticate(&mut self, user: &[u8], secret: &[u8]) -> Result<(), NotKnown>;
 }
 
 /// Why a call has no response.
@@ -74,8 +89,10 @@ pub enum Failure {
 pub struct Environment<'a> {
     /// The limits of each connection.
     pub limits: &'a Limits,
-    /// The password that AUTH has to give; without one every client is accepted.
+    /// The password of the default user.
     pub password: Option<&'a [u8]>,
+    /// Whether every client has to say who it is. Without this and a password, every client is the default user.
+    pub requires_auth: bool,
     /// Milliseconds of Unix time, for expiries that name a moment.
     pub unix_ms: i64,
     /// The process around.
@@ -104,6 +121,10 @@ enum Waiting {
     },
     /// The versions of keys that WATCH named.
     Watch(Vec<Vec<u8>>),
+    /// Who the client is.
+    Auth(Then),
+    /// The users of the group.
+    Users(UsersAsked),
 }
 
 /// One client's connection.
@@ -115,8 +136,8 @@ pub struct Connection {
     library: [Vec<u8>; 2],
     since_unix_ms: i64,
     resp3: bool,
-    /// The password was given, or none is needed.
-    known: bool,
+    /// As whom the client acts.
+    standing: Standing,
     input: Vec<u8>,
     /// Where the first unanswered request begins. Never behind `scan`.
     start: usize,
@@ -145,6 +166,8 @@ pub struct Connection {
     /// Reads that found their key, and those that did not.
     lookups: (u64, u64),
     errors: u64,
+    /// Attempts to give a password or a key that was wrong.
+    auth_failures: u64,
     broken: bool,
     /// Another protocol was spoken.
     is_attack: bool,
@@ -163,9 +186,9 @@ enum Next<'a> {
 }
 
 impl Connection {
-    /// A new connection of the client at `peer`.
+    /// A new connection of the client at `peer`. `requires_auth`: the client has to give a password or a key first.
     #[must_use]
-    pub fn new(id: u64, peer: String, needs_password: bool, unix_ms: i64) -> Self {
+    pub fn new(id: u64, peer: String, requires_auth: bool, unix_ms: i64) -> Self {
         Self {
             id,
             peer,
@@ -173,7 +196,10 @@ impl Connection {
             library: Default::default(),
             since_unix_ms: unix_ms,
             resp3: false,
-            known: !needs_password,
+            standing: match requires_auth {
+                true => Standing::Stranger,
+                false => Standing::Default,
+            },
             input: Vec::new(),
             start: 0,
             scan: 0,
@@ -191,6 +217,7 @@ impl Connection {
             commands: 0,
             lookups: (0, 0),
             errors: 0,
+            auth_failures: 0,
             broken: false,
             is_attack: false,
         }
@@ -369,7 +396,9 @@ impl Connection {
             && self.scan - self.start < RUN_BYTES_MAX
         {
             let request = &input[self.scan..];
-            let progress = self.parser.advance(request, environment.limits, self.known);
+            let progress = self
+                .parser
+                .advance(request, environment.limits, self.is_known());
             let length = match progress {
                 Ok(Progress::Complete { length }) => length,
                 Ok(Progress::Incomplete) if plan.len() == 0 => return Next::Nothing,
@@ -421,7 +450,7 @@ impl Connection {
         let Some(planner) = spec.planner() else {
             return false;
         };
-        if !self.known || self.transaction.is_some() {
+        if !self.is_known() || self.transaction.is_some() {
             return false;
         }
         let asked = spec.asked(parts, environment.unix_ms);
@@ -462,6 +491,7 @@ impl Connection {
             command: &command,
             read_only: operations.read_only,
             response_bytes: self.expected_bytes(plan.operation_count(), plan.value_count()),
+            for_user: self.on_behalf(),
         };
         let (begun, read_only) = (submit.submit(&call), call.read_only);
         self.waiting = Some((Waiting::Run(plan.into_items()), read_only));

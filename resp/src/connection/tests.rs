@@ -2,6 +2,7 @@
 
 mod as_redis;
 mod bounds;
+mod users;
 
 use std::cell::RefCell;
 
@@ -26,14 +27,28 @@ impl Told for Host {
 
 /// The calls of a connection that are not answered yet, encoded.
 #[derive(Default)]
-struct Calls(Vec<Vec<u8>>);
+struct Calls {
+    sent: Vec<Vec<u8>>,
+    /// For whom the last call is.
+    for_user: Option<OnBehalf>,
+    /// A user and a secret that were given.
+    asked: Option<(Vec<u8>, Vec<u8>)>,
+}
 
 impl Submit for Calls {
     fn submit(&mut self, call: &Call<'_>) -> Result<(), Failure> {
         assert_eq!(call.read_only, call.command.is_read_only());
         let mut bytes = Vec::new();
         call.command.encode(&mut bytes);
-        self.0.push(bytes);
+        self.sent.push(bytes);
+        self.for_user = call.for_user;
+        Ok(())
+    }
+    fn authenticate(&mut self, user: &[u8], secret: &[u8]) -> Result<(), NotKnown> {
+        if secret == b"wrong" || user == b"other" {
+            return Err(NotKnown::Wrong);
+        }
+        self.asked = Some((user.to_vec(), secret.to_vec()));
         Ok(())
     }
 }
@@ -45,6 +60,9 @@ struct Bench {
     connection: Connection,
     limits: Limits,
     password: Option<&'static [u8]>,
+    requires_auth: bool,
+    /// For whom the last call was.
+    for_user: Option<OnBehalf>,
     /// Calls that the store was given.
     calls: usize,
 }
@@ -61,6 +79,8 @@ impl Bench {
             connection: Connection::new(7, "127.0.0.1:5".into(), password.is_some(), 0),
             limits,
             password,
+            requires_auth: password.is_some(),
+            for_user: None,
             calls: 0,
         }
     }
@@ -70,13 +90,32 @@ impl Bench {
         let environment = Environment {
             limits: &self.limits,
             password: self.password,
+            requires_auth: self.requires_auth,
             unix_ms: 0,
             host: &Host,
         };
         self.connection.advance(&environment, &mut calls);
-        assert!(calls.0.len() <= 1, "one call of a connection at a time");
-        self.calls += calls.0.len();
-        calls.0
+        assert!(calls.sent.len() <= 1, "one call of a connection at a time");
+        self.calls += calls.sent.len();
+        if !calls.sent.is_empty() {
+            self.for_user = calls.for_user;
+        }
+        if let Some((user, secret)) = calls.asked {
+            self.connection.on_known(match secret.as_slice() {
+                b"away" => Err(NotKnown::Unavailable(Failure::NotApplied("alone".into()))),
+                b"busy" => Err(NotKnown::Busy),
+                _ => Ok(Identity {
+                    name: String::from_utf8_lossy(&user).into_owned(),
+                    on_behalf: OnBehalf {
+                        number: 3,
+                        generation: 8,
+                    },
+                    administers: user == b"boss",
+                }),
+            });
+            return self.advance();
+        }
+        calls.sent
     }
 
     fn answer(&mut self, call: &[u8]) {

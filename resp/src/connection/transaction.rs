@@ -2,6 +2,7 @@
 
 use trine_kvstore::{Command, Condition, ExecuteMode, List};
 
+use super::standing::Standing;
 use super::{Call, Connection, Environment, Submit, Waiting, describe};
 use crate::errors::{too_many, wrong_arity};
 use crate::limits::{OPERATIONS_MAX, QUEUED_PART_CHARGE_BYTES};
@@ -25,7 +26,7 @@ pub(super) struct Transaction {
 pub(super) struct Settings {
     name: Vec<u8>,
     library: [Vec<u8>; 2],
-    known: bool,
+    standing: Standing,
 }
 
 impl Transaction {
@@ -129,6 +130,7 @@ impl Connection {
             command: &command,
             read_only: operations.read_only,
             response_bytes: self.expected_bytes(plan.operation_count(), plan.value_count()),
+            for_user: self.on_behalf(),
         };
         let (begun, read_only) = (submit.submit(&call), call.read_only);
         let items = plan.into_items();
@@ -142,7 +144,7 @@ impl Connection {
         Box::new(Settings {
             name: self.name.clone(),
             library: self.library.clone(),
-            known: self.known,
+            standing: self.standing.clone(),
         })
     }
 
@@ -151,9 +153,9 @@ impl Connection {
         let Settings {
             name,
             library,
-            known,
+            standing,
         } = settings;
-        (self.name, self.library, self.known) = (name, library, known);
+        (self.name, self.library, self.standing) = (name, library, standing);
     }
 
     /// The bytes of its reply, if that is known already.
@@ -214,6 +216,7 @@ impl Connection {
             command: &command,
             read_only: true,
             response_bytes: self.expected_bytes(operations.len(), operations.len()),
+            for_user: self.on_behalf(),
         };
         let begun = submit.submit(&call);
         let keys = parts[1..].iter().map(|key| key.to_vec()).collect();

@@ -5,6 +5,20 @@ use crate::arguments::{Argument, KEY, Kind};
 
 pub(super) const ROWS: &[Spec] = &[
     Spec {
+        name: "acl",
+        arity: -2,
+        flags: &["noscript"],
+        keys: NO_KEY,
+        group: "server",
+        since: "6.0.0",
+        summary: "Says who the client is and what users may do.",
+        arguments: &[],
+        action: Action::Local {
+            verb: Verb::Acl,
+            subcommands: ACL,
+        },
+    },
+    Spec {
         name: "auth",
         arity: -2,
         flags: &["fast", "noscript", "no_auth"],
@@ -228,6 +242,25 @@ pub(super) const ROWS: &[Spec] = &[
             subcommands: &[],
         },
     },
+];
+
+const ACL: &[Subcommand] = &[
+    Subcommand::new(
+        "cat",
+        -2,
+        "Lists the categories of commands, or the commands of one.",
+        &[Argument::new("category", Kind::Text).optional()],
+    ),
+    Subcommand::new(
+        "getuser",
+        3,
+        "Says what a user may do.",
+        &[Argument::new("username", Kind::Text)],
+    ),
+    Subcommand::new("help", 2, "Says what subcommands there are.", &[]),
+    Subcommand::new("list", 2, "Lists the rules of all users.", &[]),
+    Subcommand::new("users", 2, "Lists the names of all users.", &[]),
+    Subcommand::new("whoami", 2, "Says as which user the client acts.", &[]),
 ];
 
 const CLIENT: &[Subcommand] = &[

@@ -51,6 +51,7 @@ pub(crate) enum Action {
 /// What a connection does by itself; the file that does it matches on this.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verb {
+    Acl,
     Auth,
     Client,
     Command,

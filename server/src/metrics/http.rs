@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::tls::Tls;
+
 use super::request::{Parsed, Received, Request, Status, parse};
 
 /// Connections that are answered at the same time; more are told to retry.
@@ -24,6 +26,14 @@ pub(super) struct Response {
 }
 
 impl Response {
+    /// The password is missing or wrong.
+    pub(super) fn unauthorized() -> Self {
+        Self::text(
+            Status::Unauthorized,
+            "give the password of --metrics-password-file: as a bearer token, or as that of any user\n",
+        )
+    }
+
     pub(super) fn text(status: Status, body: impl Into<String>) -> Self {
         Self {
             status,
@@ -36,6 +46,7 @@ impl Response {
 /// Answers on `listener` from separate threads, for as long as the process lives.
 pub(super) fn serve(
     listener: TcpListener,
+    tls: Option<Tls>,
     answer: impl Fn(&Request) -> Response + Send + Sync + 'static,
 ) -> io::Result<()> {
     let answer = Arc::new(answer);
@@ -43,7 +54,7 @@ pub(super) fn serve(
     let accept = move || {
         loop {
             match listener.accept() {
-                Ok((stream, peer)) => take(stream, peer, &open, &answer),
+                Ok((stream, peer)) => take(stream, peer, tls.as_ref(), &open, &answer),
                 // Waiting is the only remedy; the listener itself does not break.
                 Err(_) => std::thread::park_timeout(ACCEPT_PAUSE),
             }
@@ -56,22 +67,42 @@ pub(super) fn serve(
 }
 
 /// Answers one connection in a thread, if there is room.
-fn take<A>(stream: TcpStream, peer: SocketAddr, open: &Arc<AtomicUsize>, answer: &Arc<A>)
-where
+fn take<A>(
+    stream: TcpStream,
+    peer: SocketAddr,
+    tls: Option<&Tls>,
+    open: &Arc<AtomicUsize>,
+    answer: &Arc<A>,
+) where
     A: Fn(&Request) -> Response + Send + Sync + 'static,
 {
     if open.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
         open.fetch_sub(1, Ordering::AcqRel);
         let busy = Response::text(Status::Unavailable, "too many connections\n");
-        let deadline = Instant::now() + ACCEPT_PAUSE;
-        // The peer may be gone; either way the connection ends here.
-        let _ = send(&stream, &busy, true, deadline);
+        let mut stream = Timed::new(&stream, ACCEPT_PAUSE);
+        // The peer may be gone; either way the connection ends here. A handshake would cost more than the message tells.
+        if tls.is_none() {
+            let _ = send(&mut stream, &busy, true);
+        }
         return;
     }
     let (counter, answer) = (Arc::clone(open), Arc::clone(answer));
+    let tls = tls.map(Tls::accept);
     let handle = move || {
-        // A peer that went away or is too slow gets no answer.
-        let _ = converse(&stream, is_of_this_host(&stream, peer.ip()), &*answer);
+        let from_this_host = is_of_this_host(&stream, peer.ip());
+        let mut timed = Timed::new(&stream, CONNECTION_LIMIT);
+        // A peer that went away, is too slow, or agrees on no keys gets no answer.
+        let _ = match tls {
+            None => converse(&mut timed, from_this_host, &*answer),
+            Some(Err(error)) => Err(io::Error::other(error)),
+            Some(Ok(mut connection)) => {
+                let mut stream = rustls::Stream::new(&mut connection, &mut timed);
+                let done = converse(&mut stream, from_this_host, &*answer);
+                connection.send_close_notify();
+                let _ = connection.write_tls(&mut timed);
+                done
+            }
+        };
         counter.fetch_sub(1, Ordering::AcqRel);
     };
     if std::thread::Builder::new()
@@ -89,31 +120,60 @@ fn is_of_this_host(stream: &TcpStream, peer: IpAddr) -> bool {
     peer.is_loopback() || own.is_ok_and(|own| own == peer)
 }
 
-fn converse(
-    stream: &TcpStream,
-    from_this_host: bool,
-    answer: &impl Fn(&Request) -> Response,
-) -> io::Result<()> {
-    let deadline = Instant::now() + CONNECTION_LIMIT;
-    match receive(stream, from_this_host, deadline)? {
-        Ok(request) => {
-            let body = request.method != "HEAD";
-            send(stream, &answer(&request), body, deadline)
+/// A socket whose reads and writes end at a deadline.
+struct Timed<'a> {
+    stream: &'a TcpStream,
+    deadline: Instant,
+}
+
+impl<'a> Timed<'a> {
+    fn new(stream: &'a TcpStream, limit: Duration) -> Self {
+        let deadline = Instant::now() + limit;
+        Self { stream, deadline }
+    }
+
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        match left.is_zero() {
+            true => Err(io::ErrorKind::TimedOut.into()),
+            false => Ok(left),
         }
-        Err((status, why)) => send(
-            stream,
-            &Response::text(status, format!("{why}\n")),
-            true,
-            deadline,
-        ),
     }
 }
 
-fn receive(
-    mut stream: &TcpStream,
+impl Read for Timed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(Some(self.left()?))?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(self.left()?))?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn converse(
+    stream: &mut (impl Read + Write),
     from_this_host: bool,
-    deadline: Instant,
-) -> io::Result<Received> {
+    answer: &impl Fn(&Request) -> Response,
+) -> io::Result<()> {
+    match receive(stream, from_this_host)? {
+        Ok(request) => {
+            let body = request.method != "HEAD";
+            send(stream, &answer(&request), body)
+        }
+        Err((status, why)) => send(stream, &Response::text(status, format!("{why}\n")), true),
+    }
+}
+
+fn receive(stream: &mut impl Read, from_this_host: bool) -> io::Result<Received> {
     let mut bytes = Vec::new();
     loop {
         match parse(&bytes, from_this_host) {
@@ -121,7 +181,6 @@ fn receive(
             Parsed::More => {}
         }
         let mut part = [0; 2048];
-        stream.set_read_timeout(Some(left_until(deadline)?))?;
         match stream.read(&mut part)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             count => bytes.extend_from_slice(&part[..count]),
@@ -129,40 +188,24 @@ fn receive(
     }
 }
 
-fn send(
-    mut stream: &TcpStream,
-    response: &Response,
-    with_body: bool,
-    deadline: Instant,
-) -> io::Result<()> {
+fn send(stream: &mut impl Write, response: &Response, with_body: bool) -> io::Result<()> {
     let Response {
         status,
         content_type,
         body,
     } = response;
+    let ask = match status {
+        Status::Unauthorized => "WWW-Authenticate: Basic realm=\"trine\"\r\n",
+        _ => "",
+    };
     let mut text = format!(
-        "HTTP/1.1 {}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 {}\r\n{ask}Content-Type: {content_type}\r\nContent-Length: {}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n",
         status.line(),
         body.len()
     );
     if with_body {
         text.push_str(body);
     }
-    let mut bytes = text.as_bytes();
-    while !bytes.is_empty() {
-        stream.set_write_timeout(Some(left_until(deadline)?))?;
-        match stream.write(bytes)? {
-            0 => return Err(io::ErrorKind::WriteZero.into()),
-            count => bytes = &bytes[count..],
-        }
-    }
-    Ok(())
-}
-
-fn left_until(deadline: Instant) -> io::Result<Duration> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    match left.is_zero() {
-        true => Err(io::ErrorKind::TimedOut.into()),
-        false => Ok(left),
-    }
+    stream.write_all(text.as_bytes())?;
+    stream.flush()
 }

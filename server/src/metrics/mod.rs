@@ -10,7 +10,7 @@ mod snapshot;
 mod stages;
 mod text;
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use self::health::{live, ready};
@@ -19,9 +19,11 @@ pub use self::listen::Listen;
 use self::request::{Request, Status};
 pub use self::snapshot::{Published, Snapshot};
 
+use crate::exposure::Exposed;
 use crate::logs::Logs;
+use crate::tls::Tls;
+use trine_base::announce::note;
 use trine_base::failure::Failure;
-use trine_base::placement;
 
 /// The state behind the endpoint's answers.
 struct Service {
@@ -37,14 +39,37 @@ pub struct Endpoint {
     pub published: Arc<Published>,
 }
 
+/// Who may ask.
+pub struct Guard {
+    /// The password that a request has to give.
+    pub password: Option<Vec<u8>>,
+    /// The certificate, if requests come over TLS.
+    pub tls: Option<Tls>,
+    /// Whether a scraper has to show a certificate.
+    pub asks_certificate: bool,
+}
+
+impl Guard {
+    fn exposed(&self, address: SocketAddr) -> Exposed<'static> {
+        Exposed {
+            what: "the address of --metrics",
+            address,
+            asks: self.password.is_some(),
+            asks_certificate: self.asks_certificate,
+            tls: self.tls.is_some(),
+            hint: "add --metrics-password-file FILE, or TLS with --tls-client-ca FILE",
+        }
+    }
+}
+
 /// Starts the endpoint at `listen`.
-pub fn start(
-    listen: &Listen,
-    insecure: bool,
-    logs: Option<Arc<Logs>>,
-) -> Result<Endpoint, Failure> {
+pub fn start(listen: &Listen, guard: Guard, logs: Option<Arc<Logs>>) -> Result<Endpoint, Failure> {
     let address = listen.resolve()?;
-    placement::require_loopback("the address of --metrics", address, insecure)?;
+    let exposed = guard.exposed(address);
+    exposed.check()?;
+    if let Some(warning) = exposed.warning() {
+        note(warning);
+    }
     let cannot = |error: std::io::Error| {
         Failure::usage(
             format!("cannot serve metrics at {address}: {error}"),
@@ -52,13 +77,19 @@ pub fn start(
         )
     };
     let listener = TcpListener::bind(address).map_err(cannot)?;
-    let url = format!("http://{}", listener.local_addr().map_err(cannot)?);
+    let scheme = if guard.tls.is_some() { "https" } else { "http" };
+    let url = format!("{scheme}://{}", listener.local_addr().map_err(cannot)?);
     let published = Arc::new(Published::default());
     let service = Service {
         published: Arc::clone(&published),
         logs,
     };
-    http::serve(listener, move |request| service.answer(request)).map_err(cannot)?;
+    let Guard { password, tls, .. } = guard;
+    let answer = move |request: &Request| match &password {
+        Some(password) if !request.gives(password) => Response::unauthorized(),
+        _ => service.answer(request),
+    };
+    http::serve(listener, tls, answer).map_err(cannot)?;
     Ok(Endpoint { url, published })
 }
 

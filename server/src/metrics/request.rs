@@ -1,6 +1,9 @@
 //! Reads the request of a scraper or a health probe. It supports the necessary part of HTTP/1.1, and everything is
 //! bounded.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 /// The most bytes of a request's first line and headers.
 pub const HEAD_BYTES_MAX: usize = 8 << 10;
 /// The most bytes of a request's body.
@@ -17,6 +20,42 @@ pub struct Request {
     pub body: Vec<u8>,
     /// Whether it came from this machine.
     pub from_this_host: bool,
+    /// What the request shows of a password, if anything.
+    pub authorization: Option<String>,
+}
+
+impl Request {
+    /// Whether the request gives this password: as a bearer token, or as the password of any user.
+    #[must_use]
+    pub fn gives(&self, password: &[u8]) -> bool {
+        let Some((scheme, shown)) = self
+            .authorization
+            .as_deref()
+            .and_then(|text| text.split_once(' '))
+        else {
+            return false;
+        };
+        let shown = shown.trim();
+        if scheme.eq_ignore_ascii_case("bearer") {
+            return is_same_secret(password, shown.as_bytes());
+        }
+        let decoded = scheme
+            .eq_ignore_ascii_case("basic")
+            .then(|| STANDARD.decode(shown).ok())
+            .flatten();
+        let decoded = decoded.unwrap_or_default();
+        let colon = decoded.iter().position(|byte| *byte == b':');
+        colon.is_some_and(|at| is_same_secret(password, &decoded[at + 1..]))
+    }
+}
+
+/// Compares in a time that does not depend on the position of the difference.
+fn is_same_secret(expected: &[u8], given: &[u8]) -> bool {
+    let difference = expected
+        .iter()
+        .zip(given.iter().chain(std::iter::repeat(&0)))
+        .fold(0, |sum, (left, right)| sum | (left ^ right));
+    difference == 0 && expected.len() == given.len()
 }
 
 /// The statuses in use.
@@ -26,6 +65,8 @@ pub enum Status {
     Ok,
     /// 400.
     BadRequest,
+    /// 401.
+    Unauthorized,
     /// 403.
     Forbidden,
     /// 404.
@@ -44,6 +85,7 @@ impl Status {
         match self {
             Self::Ok => "200 OK",
             Self::BadRequest => "400 Bad Request",
+            Self::Unauthorized => "401 Unauthorized",
             Self::Forbidden => "403 Forbidden",
             Self::NotFound => "404 Not Found",
             Self::MethodNotAllowed => "405 Method Not Allowed",
@@ -87,10 +129,11 @@ pub fn parse(bytes: &[u8], from_this_host: bool) -> Parsed {
     if !version.starts_with("HTTP/1.") {
         return refuse(Status::BadRequest, "only HTTP/1.0 and 1.1 are spoken here");
     }
-    let length = match body_length(lines) {
-        Ok(length) => length,
+    let headers = match Headers::read(lines) {
+        Ok(headers) => headers,
         Err(why) => return refuse(Status::BadRequest, why),
     };
+    let length = headers.length;
     if length > BODY_BYTES_MAX {
         return refuse(Status::TooLarge, "the body is too long");
     }
@@ -102,25 +145,37 @@ pub fn parse(bytes: &[u8], from_this_host: bool) -> Parsed {
         path: target.split('?').next().unwrap_or_default().to_owned(),
         body: body.to_vec(),
         from_this_host,
+        authorization: headers.authorization,
     }))
 }
 
-fn body_length<'a>(headers: impl Iterator<Item = &'a str>) -> Result<usize, &'static str> {
-    let mut length = 0;
-    for header in headers {
-        let Some((name, value)) = header.split_once(':') else {
-            return Err("a header has no colon");
-        };
-        if name.eq_ignore_ascii_case("content-length") {
-            length = value
-                .trim()
-                .parse()
-                .map_err(|_| "the content length is no number")?;
-        } else if name.eq_ignore_ascii_case("transfer-encoding") {
-            return Err("state the length of the body; chunks are not understood");
+/// The headers that matter.
+#[derive(Default)]
+struct Headers {
+    length: usize,
+    authorization: Option<String>,
+}
+
+impl Headers {
+    fn read<'a>(lines: impl Iterator<Item = &'a str>) -> Result<Self, &'static str> {
+        let mut headers = Self::default();
+        for header in lines {
+            let Some((name, value)) = header.split_once(':') else {
+                return Err("a header has no colon");
+            };
+            if name.eq_ignore_ascii_case("content-length") {
+                headers.length = value
+                    .trim()
+                    .parse()
+                    .map_err(|_| "the content length is no number")?;
+            } else if name.eq_ignore_ascii_case("authorization") {
+                headers.authorization = Some(value.trim().to_owned());
+            } else if name.eq_ignore_ascii_case("transfer-encoding") {
+                return Err("state the length of the body; chunks are not understood");
+            }
         }
+        Ok(headers)
     }
-    Ok(length)
 }
 
 #[cfg(test)]
@@ -146,6 +201,36 @@ mod tests {
             ("PUT", "/log-level")
         );
         assert!(request.body == b"info" && request.from_this_host);
+    }
+
+    #[test]
+    fn a_password_is_taken_as_a_token_and_as_that_of_any_user() {
+        let gives = |header: &str| {
+            let text = format!("GET /metrics HTTP/1.1\r\n{header}\r\n\r\n");
+            parsed(&text)
+                .expect("whole")
+                .expect("right")
+                .gives(b"secret")
+        };
+        for right in [
+            "Authorization: Bearer secret",
+            "authorization: bearer secret",
+            "Authorization: Basic eDpzZWNyZXQ=",
+        ] {
+            assert!(gives(right), "{right}");
+        }
+        for wrong in [
+            "Host: a",
+            "Authorization: secret",
+            "Authorization: Bearer secre",
+            "Authorization: Bearer secret1",
+            "Authorization: Bearer ",
+            "Authorization: Basic secret",
+            "Authorization: Basic c2VjcmV0",
+            "Authorization: Digest secret",
+        ] {
+            assert!(!gives(wrong), "{wrong}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Options about how the process runs on its machine.
 
 use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -24,6 +25,10 @@ pub struct WatchArguments {
     /// this address. `trine up` gives it to the first replica, and the ports that follow to the others.
     #[arg(long, value_name = "HOST:PORT")]
     pub metrics: Option<Listen>,
+    /// Ask for the password in the first line of this file before anything is answered over HTTP: as a bearer token, or
+    /// as the password of any user. Only its owner may read the file.
+    #[arg(long, value_name = "FILE")]
+    pub metrics_password_file: Option<PathBuf>,
     /// What is logged to standard error: off, error, warn, info, debug or trace, and the same by part, as in
     /// warn,raft=debug; the part `role` tells changes of role, and `audit` who administrated. `trine log-level` changes it while the replica runs; SIGUSR1
     /// makes it read the file again.
@@ -42,6 +47,40 @@ impl WatchArguments {
         if let Some(metrics) = &self.metrics {
             options.extend(["--metrics".to_owned(), metrics.for_each_node()?]);
         }
-        Ok(options.into_iter().map(OsString::from).collect())
+        let mut options: Vec<OsString> = options.into_iter().map(OsString::from).collect();
+        if let Some(file) = &self.metrics_password_file {
+            options.extend(["--metrics-password-file".into(), file.into()]);
+        }
+        Ok(options)
+    }
+
+    /// The password of the metrics endpoint.
+    ///
+    /// # Errors
+    /// A file that others can read, or that has none.
+    pub fn metrics_password(&self) -> Result<Option<Vec<u8>>, Failure> {
+        let Some(path) = &self.metrics_password_file else {
+            return Ok(None);
+        };
+        let shown = path.display();
+        let cannot = |why: String| {
+            Failure::usage(
+                format!("cannot take the password of the metrics from {shown}: {why}"),
+                "write it into the first line of the file",
+            )
+        };
+        let metadata = std::fs::metadata(path).map_err(|error| cannot(error.to_string()))?;
+        let mode = metadata.permissions().mode() & 0o7777;
+        if mode & 0o077 != 0 {
+            return Err(Failure::usage(
+                format!("the password file {shown} can be read by others (mode {mode:04o})"),
+                format!("run `chmod 600 {shown}`"),
+            ));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| cannot(error.to_string()))?;
+        match text.lines().next() {
+            Some(line) if !line.is_empty() => Ok(Some(line.as_bytes().to_vec())),
+            _ => Err(cannot("its first line is empty".to_owned())),
+        }
     }
 }

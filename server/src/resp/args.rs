@@ -12,6 +12,8 @@ use std::time::Duration;
 use clap::Args;
 use rustix::fs::{MemfdFlags, memfd_create};
 
+use crate::exposure::Exposed;
+use crate::tls::TlsArguments;
 use trine_base::failure::Failure;
 use trine_base::units::{parse_bytes, parse_positive_duration};
 
@@ -29,6 +31,9 @@ pub struct RespArguments {
     /// The same, read from the first line of a file.
     #[arg(long, value_name = "FILE", conflicts_with = "resp_password")]
     pub resp_password_file: Option<PathBuf>,
+    /// Let no client do anything before AUTH: with the name and the key of a user of the group, or with the password.
+    #[arg(long)]
+    pub resp_require_auth: bool,
     /// Connections at the same time; more are turned away with Redis's error.
     #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub resp_max_clients: u32,
@@ -156,6 +161,21 @@ impl RespArguments {
         }
     }
 
+    /// Who may reach the address.
+    pub fn exposed(&self, address: SocketAddr, tls: &TlsArguments) -> Exposed<'static> {
+        Exposed {
+            what: "the address of --resp",
+            address,
+            asks: self.resp_password.is_some()
+                || self.resp_password_file.is_some()
+                || self.resp_require_auth,
+            asks_certificate: tls.asks_certificate(),
+            tls: tls.is_on(),
+            hint: "add --resp-require-auth if the group has a key (--key FILE), --resp-password-file FILE, or TLS with \
+                   --tls-client-ca FILE",
+        }
+    }
+
     /// The limits of each connection.
     pub fn limits(&self) -> trine_resp::Limits {
         let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -182,6 +202,9 @@ impl RespArguments {
         }
         if let Some(file) = &self.resp_password_file {
             args.extend(["--resp-password-file".into(), file.into()]);
+        }
+        if self.resp_require_auth {
+            args.push("--resp-require-auth".into());
         }
         let nanoseconds = |time: Duration| format!("{}ns", time.as_nanos());
         for (option, value) in [

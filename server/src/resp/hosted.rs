@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use trine_client::{
     ClientId, Clients, EncodedCommand, Error, Finished, IN_FLIGHT_MAX, Mode, Obstacle, SubmitError,
 };
+use trine_protocol::message::ForUser;
 use trine_resp::{Call, Failure};
 use trine_transport::backend::Route;
 use trine_transport::buf::Pool;
@@ -184,7 +185,11 @@ fn begin<R: Route>(
         SubmitError::NoBuffer { .. } => Failure::NotApplied(why(Obstacle::NoBuffer)),
         error => Failure::NotApplied(error.to_string()),
     };
-    let command = EncodedCommand::new(pool, mode, call.command)
+    let for_user = call.for_user.map(|user| ForUser {
+        number: user.number,
+        generation: user.generation,
+    });
+    let command = EncodedCommand::for_user(pool, mode, for_user, call.command)
         .map_err(not_begun)?
         .expecting(call.response_bytes);
     let client = sessions
@@ -213,7 +218,7 @@ impl<R: Route> App<R> for Hosted<R> {
         self.follow_the_replica();
         // Answers go first, because their connections then continue with later commands.
         self.give_answers();
-        self.server.poll();
+        self.server.poll(self.now);
         self.work();
         self.clients.on_turn(cx);
         self.give_answers();

@@ -26,6 +26,10 @@ pub struct Stats {
     pub protocol_errors: u64,
     /// Connections closed because their client spoke HTTP.
     pub attacks: u64,
+    /// Clients with which TLS could not be begun, in time or at all.
+    pub tls_failures: u64,
+    /// Wrong passwords, and keys that do not count.
+    pub auth_failures: u64,
     /// Clients disconnected because they did not read their replies.
     pub slow_readers: u64,
     /// Clients disconnected because all connections together held too much memory.
@@ -223,6 +227,8 @@ impl View<'_> {
             ("protocol_errors", stats.protocol_errors),
             ("cross_protocol_attempts", stats.attacks),
             ("slow_readers_disconnected", stats.slow_readers),
+            ("acl_access_denied_auth", stats.auth_failures),
+            ("tls_failures", stats.tls_failures),
         ])
     }
 

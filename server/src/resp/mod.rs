@@ -4,9 +4,11 @@
 //! leader and are executed exactly once. The commands of all connections in one turn leave together.
 
 mod args;
+mod auth;
 mod hosted;
 mod info;
 mod server;
+mod stream;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,13 +23,14 @@ pub use args::{HiddenPassword, RespArguments, needless_password};
 pub use info::{SharedStats, Stats};
 
 use crate::serve::ServeArguments;
+use crate::tls::Tls;
 use hosted::Hosted;
 use server::{Options, Server};
-use trine_base::announce::Announcer;
+use trine_base::announce::{Announcer, note};
 use trine_base::endpoint::random_seed;
 use trine_base::failure::Failure;
-use trine_base::network::{Network, Opened};
-use trine_base::placement;
+use trine_base::network::{EndpointSettings, KeyStage, Network, Opened};
+use trine_keys::{ClusterKey, KeyRing};
 
 /// Requests of many connections share messages up to this size.
 const BATCH_BYTES: usize = 32 * 1024;
@@ -52,15 +55,20 @@ pub fn start<N: Network>(
     network: &N,
     arguments: &ServeArguments,
     replicas: &[SocketAddr],
+    tls: Option<&Tls>,
     announcer: Announcer,
 ) -> Result<Option<Resp>, Failure> {
     let Some(resp) = arguments.resp.resp else {
         return Ok(None);
     };
     let address = resp.of_node(arguments.id)?;
-    let allowed = arguments.placement.insecure;
-    placement::require_loopback("the address of --resp", address, allowed)?;
-    let server = Server::open(address, options(&arguments.resp)?)?;
+    let exposed = arguments.resp.exposed(address, &arguments.tls);
+    exposed.check()?;
+    if let Some(warning) = exposed.warning() {
+        note(warning);
+    }
+    let ring = Arc::new(key_ring(network.settings())?);
+    let server = Server::open(address, options(&arguments.resp, ring, tls.cloned())?)?;
     let address = server.address();
     let stats = server.shared();
     let Opened {
@@ -69,7 +77,7 @@ pub fn start<N: Network>(
         route_of,
         keep,
         ..
-    } = network.call(replicas)?;
+    } = network.call_as_replica(replicas)?;
     let mut config = ClientConfig::new(replicas.to_vec());
     config.operation_timeout = arguments.resp.resp_timeout.into();
     config.batch_bytes = BATCH_BYTES;
@@ -115,10 +123,34 @@ pub fn start<N: Network>(
     }))
 }
 
-fn options(arguments: &RespArguments) -> Result<Options, Failure> {
+/// The key file by which users' keys are known. Without keys there are no users.
+fn key_ring(settings: &EndpointSettings) -> Result<KeyRing, Failure> {
+    let Some((path, _)) = settings.server_key() else {
+        return Ok(KeyRing::default());
+    };
+    let cluster = ClusterKey::read(path).map_err(|error| Failure::usage(error.to_string(), ""))?;
+    Ok(KeyRing::new([cluster]))
+}
+
+fn options(
+    arguments: &RespArguments,
+    ring: Arc<KeyRing>,
+    tls: Option<Tls>,
+) -> Result<Options, Failure> {
+    let password = arguments.password()?;
+    let requires_auth = password.is_some() || arguments.resp_require_auth;
+    if requires_auth && password.is_none() && ring.is_empty() {
+        return Err(Failure::usage(
+            "--resp-require-auth: nobody could authenticate: there is no password, and no key by which users are known",
+            "name the group's key file with --key FILE, or give --resp-password-file FILE",
+        ));
+    }
     Ok(Options {
         limits: arguments.limits(),
-        password: arguments.password()?,
+        password,
+        requires_auth,
+        ring,
+        tls,
         clients_max: arguments.resp_max_clients as usize,
         slow_reader: arguments.resp_slow_reader.into(),
         memory: usize::try_from(arguments.resp_memory).unwrap_or(usize::MAX),

@@ -5,19 +5,25 @@
 
 mod memory;
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr};
+use std::io::{self, ErrorKind, Write};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use std::sync::Arc;
 
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
-use trine_kvstore::Response;
-use trine_resp::{Call, Connection, Environment, Failure as CallFailure, Limits, Submit};
+use trine_keys::KeyRing;
+use trine_kvstore::{Command, Response};
+use trine_resp::{Call, Connection, Environment, Failure as CallFailure, Limits, NotKnown, Submit};
 use trine_transport::time::{Duration, Instant};
 
+use super::auth::Claim;
 use super::info::{SharedStats, Stats, View};
+use super::stream::Stream;
+use crate::tls::Tls;
 use trine_base::failure::Failure;
 
 const LISTENER: Token = Token(usize::MAX);
@@ -34,15 +40,28 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// reset it, and the client would lose the error message.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 const DRAIN_BYTES_MAX: usize = 64 << 20;
+/// A client that has not agreed on the keys of TLS by then is disconnected.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+/// Clients whose handshakes go on in one turn: each costs as much time as hundreds of commands.
+const HANDSHAKES_PER_TURN: usize = 4;
+/// Room for some hundred users; a longer list is asked for again.
+const USERS_BYTES: usize = 16 * 1024;
 /// The least time between two lines of the log about the same: each attempt of an attacker would make one.
 const REPORT_PAUSE: Duration = Duration::from_secs(60);
 /// A tag holds the slot's generation in the bits above its index.
 const GENERATION_SHIFT: u32 = 32;
+/// The bit of a tag whose call asks for the group's users, because a client has named one. No index is as large.
+const ASKS_USERS: u64 = 1 << 31;
 
 /// The server's options.
 pub(super) struct Options {
     pub(super) limits: Limits,
     pub(super) password: Option<Vec<u8>>,
+    /// Whether clients have to say who they are.
+    pub(super) requires_auth: bool,
+    /// The group's key file, by which users' keys are known.
+    pub(super) ring: Arc<KeyRing>,
+    pub(super) tls: Option<Tls>,
     pub(super) clients_max: usize,
     pub(super) slow_reader: Duration,
     /// Bytes that all connections together may hold.
@@ -62,6 +81,8 @@ pub(super) struct Server {
     /// Filled while `dirty` is processed.
     later: Vec<usize>,
     scratch: Box<[u8]>,
+    /// As of the last poll.
+    now: Instant,
     check_at: Instant,
     /// Accepting stopped while connections were still waiting.
     accept_again: bool,
@@ -71,6 +92,10 @@ pub(super) struct Server {
     report_memory_at: Instant,
     /// No earlier than this is another attack written to the log.
     report_attack_at: Instant,
+    /// No earlier than this is another wrong password written to the log.
+    report_auth_at: Instant,
+    /// No earlier than this is another failure of TLS written to the log.
+    report_tls_at: Instant,
     stats: Stats,
     rates: Rates,
     shared: SharedStats,
@@ -84,7 +109,7 @@ struct Slot {
 }
 
 pub(super) struct Client {
-    stream: TcpStream,
+    pub(super) stream: Stream,
     pub(super) connection: Connection,
     readable: bool,
     writable: bool,
@@ -93,10 +118,16 @@ pub(super) struct Client {
     queued: bool,
     /// Errors of the connection that the counters already include.
     errors_counted: u64,
+    /// The same of wrong passwords and keys.
+    auth_failures_counted: u64,
+    /// Which user the client says it is, while the group is asked.
+    claim: Option<Claim>,
     /// Bytes of the connection that [`Server::held`] includes.
     held: usize,
     /// The time since which the client has read none of its waiting replies.
     blocked_since: Option<Instant>,
+    /// The time by which the keys of TLS have to be agreed on.
+    handshake_until: Option<Instant>,
     /// The client has its last reply; its further data is discarded.
     drain: Option<Drain>,
 }
@@ -111,7 +142,7 @@ impl Client {
     /// Tells the client that no more replies follow, and lets it finish sending.
     fn begin_drain(&mut self, now: Instant) {
         // The next read notices a client that has gone.
-        let _ = self.stream.shutdown(Shutdown::Write);
+        let _ = self.stream.end_writing();
         self.readable = true;
         self.drain = Some(Drain {
             until: now + DRAIN_TIME,
@@ -123,6 +154,12 @@ impl Client {
     fn take_errors(&mut self) -> u64 {
         let all = self.connection.errors();
         all - std::mem::replace(&mut self.errors_counted, all)
+    }
+
+    /// Wrong passwords and keys since the last call.
+    fn take_auth_failures(&mut self) -> u64 {
+        let all = self.connection.auth_failures();
+        all - std::mem::replace(&mut self.auth_failures_counted, all)
     }
 }
 
@@ -151,11 +188,14 @@ impl Server {
             dirty: Vec::new(),
             later: Vec::new(),
             scratch: vec![0; READ_BYTES].into(),
+            now: Instant::ZERO,
             check_at: Instant::ZERO,
             accept_again: false,
             held: 0,
             report_memory_at: Instant::ZERO,
             report_attack_at: Instant::ZERO,
+            report_auth_at: Instant::ZERO,
+            report_tls_at: Instant::ZERO,
             stats: Stats::new(unix_ms()),
             rates: Rates::default(),
             shared: SharedStats::default(),
@@ -182,14 +222,19 @@ impl Server {
     pub(super) fn next_timeout(&self, now: Instant) -> Option<Instant> {
         let waits = |slot: &Slot| {
             let client = slot.client.as_ref();
-            client.is_some_and(|client| client.blocked_since.is_some() || client.drain.is_some())
+            client.is_some_and(|client| {
+                client.blocked_since.is_some()
+                    || client.drain.is_some()
+                    || client.handshake_until.is_some()
+            })
         };
         let needed = self.accept_again || self.slots.iter().any(waits);
         needed.then(|| self.check_at.max(now))
     }
 
     /// Records the events at the sockets, without waiting.
-    pub(super) fn poll(&mut self) {
+    pub(super) fn poll(&mut self, now: Instant) {
+        self.now = now;
         if self
             .poll
             .poll(&mut self.events, Some(std::time::Duration::ZERO))
@@ -252,7 +297,9 @@ impl Server {
         if self.stats.connected >= self.options.clients_max {
             self.stats.turned_away += 1;
             // A client that cannot take even this much loses nothing by the missing message.
-            let _ = stream.write(b"-ERR max number of clients reached\r\n");
+            if self.options.tls.is_none() {
+                let _ = stream.write(b"-ERR max number of clients reached\r\n");
+            }
             return;
         }
         let index = self.free.pop().unwrap_or_else(|| {
@@ -266,16 +313,17 @@ impl Server {
             .poll
             .registry()
             .register(&mut stream, Token(index), both);
-        if registered.is_err() {
+        let opened = registered.and_then(|()| Stream::new(stream, self.options.tls.as_ref()));
+        let Ok(stream) = opened else {
             self.stats.accept_errors += 1;
             self.free.push(index);
             return;
-        }
-        let needs_password = self.options.password.is_some();
+        };
+        let handshake_until = stream.is_handshaking().then(|| self.now + HANDSHAKE_TIME);
         let connection = Connection::new(
             self.stats.accepted,
             peer.to_string(),
-            needs_password,
+            self.options.requires_auth,
             unix_ms(),
         );
         self.slots[index].client = Some(Client {
@@ -286,8 +334,11 @@ impl Server {
             peer_ended: false,
             queued: false,
             errors_counted: 0,
+            auth_failures_counted: 0,
+            claim: None,
             held: 0,
             blocked_since: None,
+            handshake_until,
             drain: None,
         });
         self.stats.connected += 1;
@@ -296,13 +347,17 @@ impl Server {
 
     /// The call of a connection has ended. Connections that have gone meanwhile get no answer.
     pub(super) fn on_answer(&mut self, tag: u64, result: Result<Response<'_>, CallFailure>) {
-        let (index, generation) = (tag as u32 as usize, (tag >> GENERATION_SHIFT) as u32);
+        let generation = (tag >> GENERATION_SHIFT) as u32;
+        let index = (tag & !ASKS_USERS) as u32 as usize;
         let slot = &mut self.slots[index];
         if slot.generation != generation {
             return;
         }
         if let Some(client) = &mut slot.client {
-            client.connection.on_answer(result);
+            match client.claim.take_if(|_| tag & ASKS_USERS != 0) {
+                Some(claim) => client.connection.on_known(claim.check(result)),
+                None => client.connection.on_answer(result),
+            }
             memory::count(client, &mut self.held);
         }
         self.make_dirty(index);
@@ -313,7 +368,8 @@ impl Server {
         if now >= self.check_at {
             self.check(now);
         }
-        let unix_ms = unix_ms();
+        let (unix_ms, ring) = (unix_ms(), Arc::clone(&self.options.ring));
+        let mut handshakes = HANDSHAKES_PER_TURN;
         let mut dirty = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.later));
         for index in dirty.drain(..) {
             let tag = u64::from(self.slots[index].generation) << GENERATION_SHIFT | index as u64;
@@ -321,12 +377,29 @@ impl Server {
             let Some(mut client) = self.slots[index].client.take() else {
                 continue;
             };
+            if client.stream.is_handshaking() {
+                if handshakes == 0 {
+                    // Clients that are known go on meanwhile.
+                    self.slots[index].client = Some(client);
+                    self.later.push(index);
+                    continue;
+                }
+                handshakes -= 1;
+            }
             client.queued = false;
-            let mut submit = Tagged { tag, begin };
+            let mut submit = Tagged {
+                tag,
+                begin,
+                ring: &ring,
+                claim: None,
+            };
             let mut state = match client.drain {
                 Some(_) => drain(&mut client, &mut self.scratch),
                 None => self.drive(&mut client, unix_ms, now, &mut submit),
             };
+            if let Some(claim) = submit.claim {
+                client.claim = Some(claim);
+            }
             memory::count(&mut client, &mut self.held);
             if matches!(state, State::Over)
                 && client.connection.is_broken()
@@ -373,9 +446,13 @@ impl Server {
         let mut state = State::GoesOn;
         for _ in 0..ROUNDS_MAX {
             if self.read(client, &limits).is_err() {
+                self.note_tls_error(now, client);
                 state = State::Over;
                 break;
             }
+            client.handshake_until = client
+                .handshake_until
+                .filter(|_| client.stream.is_handshaking());
             let view = View {
                 clients: &|each| self.others(each),
                 address: self.address,
@@ -389,12 +466,15 @@ impl Server {
             let environment = Environment {
                 limits: &limits,
                 password: self.options.password.as_deref(),
+                requires_auth: self.options.requires_auth,
                 unix_ms,
                 host: &view,
             };
             client.connection.advance(&environment, submit);
             let clogged = client.connection.is_clogged(&limits);
-            if write(client, now, &mut self.stats).is_err() || client.connection.is_over() {
+            let written = write(client, now, &mut self.stats);
+            let is_over = client.connection.is_over() && !client.stream.has_pending();
+            if written.is_err() || is_over {
                 state = State::Over;
                 break;
             }
@@ -409,6 +489,10 @@ impl Server {
         }
         self.stats.commands += client.connection.commands() - before;
         self.stats.errors += client.take_errors();
+        let auth_failures = client.take_auth_failures();
+        if auth_failures > 0 {
+            self.on_auth_failures(now, client, auth_failures);
+        }
         let (hits, misses) = client.connection.take_lookups();
         self.stats.hits += hits;
         self.stats.misses += misses;
@@ -427,7 +511,9 @@ impl Server {
                     self.stats.bytes_in += count as u64;
                     client.connection.on_bytes(&self.scratch[..count]);
                     // A short read means that the socket is empty, unless its end is still to be read.
-                    client.readable = count == self.scratch.len() || client.peer_ended;
+                    client.readable = count == self.scratch.len()
+                        || client.peer_ended
+                        || !client.stream.is_plain();
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => client.readable = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -452,6 +538,38 @@ impl Server {
         );
     }
 
+    /// Counts and reports a client with which no keys could be agreed on.
+    fn note_tls_error(&mut self, now: Instant, client: &mut Client) {
+        let Some(error) = client.stream.take_tls_error() else {
+            return;
+        };
+        self.stats.tls_failures += 1;
+        if now < self.report_tls_at {
+            return;
+        }
+        self.report_tls_at = now + REPORT_PAUSE;
+        tracing::warn!(
+            peer = client.connection.peer(),
+            attempts = self.stats.tls_failures,
+            %error,
+            "TLS with a Redis client has failed"
+        );
+    }
+
+    /// Counts wrong passwords and keys, and reports the first of a while.
+    fn on_auth_failures(&mut self, now: Instant, client: &Client, count: u64) {
+        self.stats.auth_failures += count;
+        if now < self.report_auth_at {
+            return;
+        }
+        self.report_auth_at = now + REPORT_PAUSE;
+        tracing::warn!(
+            peer = client.connection.peer(),
+            attempts = self.stats.auth_failures,
+            "a Redis client has given a wrong password, or a key that does not count in this group"
+        );
+    }
+
     fn others(&self, each: &mut dyn FnMut(&Connection)) {
         let clients = self.slots.iter().filter_map(|slot| slot.client.as_ref());
         clients.for_each(|client| each(&client.connection));
@@ -460,13 +578,13 @@ impl Server {
     fn close(&mut self, index: usize, mut client: Client) {
         // Closing with unread bytes would make the system discard the last reply. Bytes that arrive later can still
         // have that effect.
-        let _ = client.stream.shutdown(Shutdown::Write);
+        let _ = client.stream.end_writing();
         for _ in 0..ROUNDS_MAX {
-            if !matches!(client.stream.read(&mut self.scratch), Ok(1..)) {
+            if !matches!(client.stream.discard(&mut self.scratch), Ok(1..)) {
                 break;
             }
         }
-        let _ = self.poll.registry().deregister(&mut client.stream);
+        let _ = self.poll.registry().deregister(client.stream.socket_mut());
         self.slots[index].generation = self.slots[index].generation.wrapping_add(1);
         self.free.push(index);
         self.held -= client.held;
@@ -489,8 +607,14 @@ impl Server {
                 let drain = client.drain.as_ref();
                 drain.is_some_and(|drain| now >= drain.until)
             };
+            let half_open = |client: &Client| {
+                let until = client.handshake_until;
+                until.is_some_and(|until| now >= until)
+            };
+            let ends = |client: &mut Client| too_slow(client) || spent(client) || half_open(client);
             let slot = &mut self.slots[index].client;
-            if let Some(client) = slot.take_if(|client| too_slow(client) || spent(client)) {
+            if let Some(client) = slot.take_if(ends) {
+                self.stats.tls_failures += u64::from(half_open(&client));
                 self.stats.slow_readers += u64::from(too_slow(&client));
                 self.dirty.retain(|dirty| *dirty != index);
                 self.close(index, client);
@@ -526,11 +650,27 @@ pub(super) type Begin<'a> = dyn FnMut(u64, &Call<'_>) -> Result<(), CallFailure>
 struct Tagged<'a, 'b> {
     tag: u64,
     begin: &'a mut Begin<'b>,
+    ring: &'a KeyRing,
+    /// Which user the client says it is.
+    claim: Option<Claim>,
 }
 
 impl Submit for Tagged<'_, '_> {
     fn submit(&mut self, call: &Call<'_>) -> Result<(), CallFailure> {
         (self.begin)(self.tag, call)
+    }
+
+    fn authenticate(&mut self, user: &[u8], secret: &[u8]) -> Result<(), NotKnown> {
+        let claim = Claim::of(self.ring, user, secret).ok_or(NotKnown::Wrong)?;
+        let call = Call {
+            command: &Command::ListUsers,
+            read_only: true,
+            response_bytes: USERS_BYTES,
+            for_user: None,
+        };
+        (self.begin)(self.tag | ASKS_USERS, &call).map_err(NotKnown::Unavailable)?;
+        self.claim = Some(claim);
+        Ok(())
     }
 }
 
@@ -547,7 +687,7 @@ fn drain(client: &mut Client, scratch: &mut [u8]) -> State {
         let (true, Some(drain)) = (client.readable, &mut client.drain) else {
             return State::Rests;
         };
-        match client.stream.read(scratch) {
+        match client.stream.discard(scratch) {
             Ok(0) => return State::Over,
             Ok(count) if count >= drain.bytes_left => return State::Over,
             Ok(count) => drain.bytes_left -= count,
@@ -561,10 +701,19 @@ fn drain(client: &mut Client, scratch: &mut [u8]) -> State {
 
 /// Writes as much as the socket takes.
 fn write(client: &mut Client, now: Instant, stats: &mut Stats) -> io::Result<()> {
-    while !client.connection.output().is_empty() && client.writable {
-        match client.stream.write(client.connection.output()) {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(count) => {
+    while client.writable {
+        let output = client.connection.output();
+        if output.is_empty() && !client.stream.has_pending() {
+            break;
+        }
+        let taken = match output.is_empty() {
+            true => client.stream.flush().map(|()| None),
+            false => client.stream.write(output).map(Some),
+        };
+        match taken {
+            Ok(None) => client.blocked_since = None,
+            Ok(Some(0)) => return Err(ErrorKind::WriteZero.into()),
+            Ok(Some(count)) => {
                 stats.bytes_out += count as u64;
                 client.connection.on_written(count);
                 client.blocked_since = None;
@@ -574,7 +723,7 @@ fn write(client: &mut Client, now: Instant, stats: &mut Stats) -> io::Result<()>
             Err(error) => return Err(error),
         }
     }
-    if !client.connection.output().is_empty() {
+    if !client.connection.output().is_empty() || client.stream.has_pending() {
         client.blocked_since.get_or_insert(now);
     }
     Ok(())

@@ -11,6 +11,7 @@ use crate::options::ReadArguments;
 use crate::options::TimingArguments;
 use crate::options::WatchArguments;
 use crate::resp::RespArguments;
+use crate::tls::TlsArguments;
 use trine_base::capture::CaptureArguments;
 use trine_base::network::KeyStage;
 use trine_base::placement::PlacementArguments;
@@ -65,6 +66,9 @@ pub struct ServeArguments {
     /// Whether and where Redis clients are served.
     #[command(flatten)]
     pub resp: RespArguments,
+    /// Whether Redis clients and metrics are served over TLS.
+    #[command(flatten)]
+    pub tls: TlsArguments,
     /// Damage what this replica sends, for example loss=5%,dup=1%,reorder=2%,corrupt=0.1%,delay=1ms..5ms.
     #[arg(long, value_name = "FAULTS", help_heading = "Fault injection")]
     pub fault: Option<Faults>,

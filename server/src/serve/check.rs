@@ -34,7 +34,7 @@ pub fn check(arguments: &ServeArguments, keeps_to_loopback: bool) -> Vec<(&'stat
     let listen = arguments.listen.as_deref().map(peers::check_server);
     let resp = arguments.resp.resp.map(|resp| {
         let address = resp.of_node(arguments.id)?;
-        placement::require_loopback("the address of --resp", address, allowed)
+        arguments.resp.exposed(address, &arguments.tls).check()
     });
     let former = placement::refuse_former_name(arguments.placement.allow_remote);
     let mut found = Vec::new();

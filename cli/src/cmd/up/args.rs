@@ -11,6 +11,7 @@ use trine_server::options::ReadArguments;
 use trine_server::options::TimingArguments;
 use trine_server::options::WatchArguments;
 use trine_server::resp::RespArguments;
+use trine_server::tls::TlsArguments;
 
 #[derive(Debug, Args)]
 pub(crate) struct UpArguments {
@@ -41,4 +42,6 @@ pub(crate) struct UpArguments {
     pub(crate) insecure: bool,
     #[command(flatten)]
     pub(crate) resp: RespArguments,
+    #[command(flatten)]
+    pub(crate) tls: TlsArguments,
 }

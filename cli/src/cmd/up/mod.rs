@@ -85,6 +85,7 @@ pub(crate) fn run<N: Network>(
     // The password is kept for as long as replicas may be started.
     let password = HiddenPassword::of(&arguments.resp)?;
     serve_args.extend(arguments.resp.as_serve_args(password.as_ref()));
+    serve_args.extend(arguments.tls.as_serve_args());
     serve_args.push("--fault-injection".into());
     let sink = sink(announcer, count);
     let limit = start_limit(kept.map(PathBuf::as_path));
@@ -189,7 +190,8 @@ fn resp_address(arguments: &UpArguments, count: usize) -> Result<Option<SocketAd
         return Ok(None);
     };
     let resp = resp.counting_on();
-    resp.of_node(u32::try_from(count).expect("at most 7"))?;
+    let last = resp.of_node(u32::try_from(count).expect("at most 7"))?;
+    arguments.resp.exposed(last, &arguments.tls).check()?;
     // With port 0 the system chooses a port for each replica.
     Ok(Some(resp.of_node(1)?).filter(|address| address.port() > 0))
 }

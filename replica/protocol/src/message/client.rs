@@ -10,11 +10,15 @@ use super::timing::{LeaderTiming, TIMING_SIZE};
 
 /// Bytes in front of the command of a [`ClientRequest`].
 pub const CLIENT_REQUEST_HEADER_SIZE: usize = 40;
+/// Bytes between the header and the command of a request that names a user.
+pub const CLIENT_REQUEST_USER_SIZE: usize = 8;
 /// Bytes in front of the body of a [`ClientReply`].
 pub const CLIENT_REPLY_HEADER_SIZE: usize = 24;
 
 /// Bit of byte 2. In a request it asks for the timing of the write; in a reply it says that the timing is at the end.
 const TIMED: u8 = 1;
+/// Bit of byte 2 of a request: it names the user that it is for.
+const FOR_USER: u8 = 2;
 
 /// The operation on the command. The values are those of the log's entries.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -66,6 +70,43 @@ impl Operation {
     }
 }
 
+/// The user whom a front or a member sends a request for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ForUser {
+    /// The user's number in the group, from 1.
+    pub number: u32,
+    /// The generation of the key that the user has shown. 0 if none was shown: then the present one counts.
+    pub generation: u32,
+}
+
+impl ForUser {
+    /// A user whose key was not asked for.
+    #[must_use]
+    pub const fn of_number(number: u32) -> Self {
+        Self {
+            number,
+            generation: 0,
+        }
+    }
+
+    fn to_bytes(self) -> [u8; CLIENT_REQUEST_USER_SIZE] {
+        let mut bytes = [0; CLIENT_REQUEST_USER_SIZE];
+        codec::set(&mut bytes, 0, self.number.to_le_bytes());
+        codec::set(&mut bytes, 4, self.generation.to_le_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8; CLIENT_REQUEST_USER_SIZE]) -> Result<Self, DecodeError> {
+        match u32_at(bytes, 0) {
+            0 => Err(DecodeError::Field { field: "user" }),
+            number => Ok(Self {
+                number,
+                generation: u32_at(bytes, 4),
+            }),
+        }
+    }
+}
+
 /// The client's envelope around a store command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClientRequest<'a> {
@@ -87,6 +128,8 @@ pub struct ClientRequest<'a> {
     /// The random number that the client drew when it registered. Only the client knows it, so it proves that the
     /// session is its own. Never zero for a write; zero for a registration, whose number is `client`, and for reads.
     pub session_number: u64,
+    /// The user that the request is for, if that is not the caller itself.
+    pub for_user: Option<ForUser>,
     /// The encoded store command; empty for [`Operation::Register`].
     pub command: &'a [u8],
 }
@@ -104,7 +147,17 @@ impl<'a> ClientRequest<'a> {
             sequence: 0,
             lowest_awaited: 0,
             session_number: 0,
+            for_user: None,
             command: &[],
+        }
+    }
+
+    /// Bytes in front of the command.
+    #[must_use]
+    pub const fn header_len(&self) -> usize {
+        match self.for_user {
+            Some(_) => CLIENT_REQUEST_HEADER_SIZE + CLIENT_REQUEST_USER_SIZE,
+            None => CLIENT_REQUEST_HEADER_SIZE,
         }
     }
 
@@ -145,7 +198,16 @@ impl<'a> ClientRequest<'a> {
     /// # Errors
     /// When it is cut short, of another version, or its operation has no meaning.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
-        let (front, command) = codec::front::<CLIENT_REQUEST_HEADER_SIZE>(bytes)?;
+        let (front, rest) = codec::front::<CLIENT_REQUEST_HEADER_SIZE>(bytes)?;
+        let (for_user, command) = match front[2] & FOR_USER {
+            0 => (None, rest),
+            _ => {
+                let (user, command) = rest
+                    .split_first_chunk::<CLIENT_REQUEST_USER_SIZE>()
+                    .ok_or(DecodeError::Truncated)?;
+                (Some(ForUser::from_bytes(user)?), command)
+            }
+        };
         let sequence = u64_at(front, 24);
         Ok(Self {
             operation: Operation::from_wire(front[1])?,
@@ -156,6 +218,7 @@ impl<'a> ClientRequest<'a> {
             sequence,
             lowest_awaited: sequence.saturating_sub(u64::from(front[3])),
             session_number: u64_at(front, 32),
+            for_user,
             command,
         })
     }
@@ -163,12 +226,15 @@ impl<'a> ClientRequest<'a> {
 
 impl Encode for ClientRequest<'_> {
     fn encoded_len(&self) -> usize {
-        CLIENT_REQUEST_HEADER_SIZE + self.command.len()
+        self.header_len() + self.command.len()
     }
 
     fn encode(&self, out: &mut Writer<'_>) {
         let mut front = [0; CLIENT_REQUEST_HEADER_SIZE];
-        let flags = if self.timed { TIMED } else { 0 };
+        let mut flags = if self.timed { TIMED } else { 0 };
+        if self.for_user.is_some() {
+            flags |= FOR_USER;
+        }
         codec::set(
             &mut front,
             0,
@@ -177,6 +243,9 @@ impl Encode for ClientRequest<'_> {
         codec::set(&mut front, 4, self.group.0.to_le_bytes());
         self.fill_in(&mut front);
         out.bytes(&front);
+        if let Some(user) = self.for_user {
+            out.bytes(&user.to_bytes());
+        }
         out.bytes(self.command);
     }
 }

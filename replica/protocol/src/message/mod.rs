@@ -32,8 +32,8 @@ pub use bootstrap::{
     BeginRefusal, BootstrapReply, BootstrapRequest, MEMBERS_MAX, Member, MemberRole, Members,
 };
 pub use client::{
-    CLIENT_REPLY_HEADER_SIZE, CLIENT_REQUEST_HEADER_SIZE, ClientReply, ClientRequest, ClientStatus,
-    Operation,
+    CLIENT_REPLY_HEADER_SIZE, CLIENT_REQUEST_HEADER_SIZE, CLIENT_REQUEST_USER_SIZE, ClientReply,
+    ClientRequest, ClientStatus, ForUser, Operation,
 };
 pub use codec::{DecodeError, Encode, Writer};
 pub use ids::{ClusterId, GroupId, Incarnation, NodeId, ReplyToken};

@@ -4,7 +4,9 @@
 use trine_canary as canary;
 use trine_keys::Credential;
 use trine_kvstore::{Command, Position, Response, StoreError};
-use trine_protocol::message::{ClientRequest, ClientStatus, GroupId, Operation, ReplyToken};
+use trine_protocol::message::{
+    ClientRequest, ClientStatus, ForUser, GroupId, Operation, ReplyToken,
+};
 use trine_transport::Holder;
 
 use super::{Service, refuse};
@@ -184,9 +186,9 @@ fn check_owner<'a>(
     }
 }
 
-/// Whether the one whom the request is for may do what it asks for. Writes are for the user of their session. A
-/// registration and a read of a front or of a member name the user. The request comes back with the user in the
-/// registration: nobody else's word gets into the log.
+/// Whether the one whom the request is for may do what it asks for. A front or a member names the user. A write that
+/// names none is for the user of its session. The request comes back with the user in the registration: nobody else's
+/// word gets into the log.
 fn check_rights<'a>(
     cx: &Cx<'_>,
     caller: Caller,
@@ -198,19 +200,20 @@ fn check_rights<'a>(
     };
     let users = state.store().users();
     let subject = Subject::of(caller, users)?;
-    let named = match (request.operation, subject) {
-        // Without a key nobody acts for others. Earlier releases did not look at these fields.
-        (_, Subject::Anybody) => 0,
-        (Operation::Register, _) => u32::try_from(request.sequence).unwrap_or(u32::MAX),
-        (Operation::Apply | Operation::ApplyAndClose, _) => {
-            // A user that may not use the session gets "session expired" from `check_owner`.
-            let user = state.sessions().user_of(request.client);
-            user.filter(|&user| subject.may_use_session_of(user))
-                .unwrap_or(0)
-        }
-        _ => u32::try_from(request.session_number).unwrap_or(u32::MAX),
+    let named = request.for_user.or_else(|| {
+        let is_write = matches!(
+            request.operation,
+            Operation::Apply | Operation::ApplyAndClose
+        );
+        // A user that may not use the session gets "session expired" from `check_owner`.
+        let user = is_write.then(|| state.sessions().user_of(request.client))?;
+        let user = user.filter(|&user| user != 0 && subject.may_use_session_of(user));
+        user.map(ForUser::of_number)
+    });
+    let subject = match named {
+        Some(user) => subject.acting_for(user, users)?,
+        None => subject,
     };
-    let subject = subject.acting_for(named, users)?;
     subject.may(command.map_or(What::Session, What::Command))?;
     let mut request = *request;
     if request.operation == Operation::Register {

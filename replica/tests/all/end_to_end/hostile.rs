@@ -182,6 +182,7 @@ fn random_request(prng: &mut Prng, cluster: ClusterId, body: &[u8]) -> Vec<u8> {
         sequence,
         lowest_awaited,
         session_number: prng.next_u64(),
+        for_user: None,
         command: body,
     };
     request.encode_to_vec()

@@ -14,7 +14,7 @@ const AHEAD_BYTES: usize = 4 * 1024;
 
 /// Counts what a connection holds now.
 pub(super) fn count(client: &mut Client, all: &mut usize) {
-    let held = client.connection.held_bytes();
+    let held = client.connection.held_bytes() + client.stream.held_bytes();
     *all = *all - client.held + held;
     client.held = held;
 }

@@ -46,6 +46,7 @@ fn client_request() {
         sequence: 6,
         lowest_awaited: 5,
         session_number: 0x0708,
+        for_user: None,
         command: b"cmd",
     };
     let bytes = [
@@ -67,6 +68,36 @@ fn client_request() {
     .encode_to_vec();
     request.fill_in(&mut filled);
     assert_eq!(filled, bytes);
+}
+
+/// Without a user the bytes are those of every release before.
+#[test]
+fn client_request_for_a_user() {
+    let request = ClientRequest {
+        for_user: Some(ForUser {
+            number: 0x0304,
+            generation: 9,
+        }),
+        command: b"cmd",
+        ..ClientRequest::bare(Operation::ReadLinearizable)
+    };
+    let mut bytes = vec![1, 4, 2, 0];
+    bytes.extend([0; 36]);
+    bytes.extend([4, 3, 0, 0, 9, 0, 0, 0]);
+    bytes.extend(b"cmd");
+    assert_eq!(request.encode_to_vec(), bytes);
+    assert_eq!(ClientRequest::decode(&bytes), Ok(request));
+    for len in 40..48 {
+        assert_eq!(
+            ClientRequest::decode(&bytes[..len]),
+            Err(DecodeError::Truncated)
+        );
+    }
+    bytes[40..44].fill(0);
+    assert_eq!(
+        ClientRequest::decode(&bytes),
+        Err(DecodeError::Field { field: "user" })
+    );
 }
 
 #[test]

@@ -1,0 +1,252 @@
+//! TLS of the services over TCP: Redis clients and scrapers. The files are read at the start, and again at SIGHUP.
+
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clap::Args;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{InconsistentKeys, RootCertStore, ServerConfig, ServerConnection};
+use signal_hook::consts::SIGHUP;
+use signal_hook::iterator::Signals;
+use trine_base::failure::Failure;
+
+/// The certificate with which Redis clients and scrapers are served, and who may connect.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "TLS")]
+pub struct TlsArguments {
+    /// Serve Redis clients and metrics over TLS with this certificate: a PEM file, with the chain behind it. SIGHUP makes
+    /// a replica read it, the key and the CA again.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The certificate's private key: a PEM file that only its owner may read.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Take only clients that show a certificate of this CA: a PEM file.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_client_ca: Option<PathBuf>,
+}
+
+impl TlsArguments {
+    /// Whether the services speak TLS.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.tls_cert.is_some()
+    }
+
+    /// Whether a client has to show a certificate.
+    #[must_use]
+    pub fn asks_certificate(&self) -> bool {
+        self.is_on() && self.tls_client_ca.is_some()
+    }
+
+    /// The same settings, as options of `trine serve`.
+    #[must_use]
+    pub fn as_serve_args(&self) -> Vec<OsString> {
+        let given = [
+            ("--tls-cert", &self.tls_cert),
+            ("--tls-key", &self.tls_key),
+            ("--tls-client-ca", &self.tls_client_ca),
+        ];
+        let options = given.into_iter().filter_map(|(option, path)| {
+            let path = path.as_ref()?;
+            Some([option.into(), path.clone().into_os_string()])
+        });
+        options.flatten().collect()
+    }
+}
+
+/// The present certificate, key and client CA.
+#[derive(Clone)]
+pub struct Tls(Arc<Files>);
+
+struct Files {
+    cert: PathBuf,
+    key: PathBuf,
+    client_ca: Option<PathBuf>,
+    config: Mutex<Arc<ServerConfig>>,
+}
+
+impl Tls {
+    /// Reads the files, if the options name any.
+    ///
+    /// # Errors
+    /// Files that cannot be used.
+    pub fn open(arguments: &TlsArguments) -> Result<Option<Self>, Failure> {
+        let (Some(cert), Some(key)) = (&arguments.tls_cert, &arguments.tls_key) else {
+            return Ok(None);
+        };
+        let client_ca = arguments.tls_client_ca.clone();
+        let config = load(cert, key, client_ca.as_deref())?;
+        Ok(Some(Self(Arc::new(Files {
+            cert: cert.clone(),
+            key: key.clone(),
+            client_ca,
+            config: Mutex::new(config),
+        }))))
+    }
+
+    /// A new connection's side of the handshake.
+    ///
+    /// # Errors
+    /// None that the settings of this file bring about.
+    pub fn accept(&self) -> Result<ServerConnection, rustls::Error> {
+        let config = self.0.config.lock().unwrap_or_else(PoisonError::into_inner);
+        ServerConnection::new(Arc::clone(&config))
+    }
+
+    /// Reads the files again. If they cannot be used, everything stays as it is.
+    ///
+    /// # Errors
+    /// Files that cannot be used.
+    pub fn reload(&self) -> Result<(), Failure> {
+        let files = &self.0;
+        let config = load(&files.cert, &files.key, files.client_ca.as_deref())?;
+        *files.config.lock().unwrap_or_else(PoisonError::into_inner) = config;
+        Ok(())
+    }
+
+    /// From now on SIGHUP makes this process read the files again.
+    ///
+    /// # Errors
+    /// The system does not let it watch for the signal.
+    pub fn reload_at_signal(&self) -> Result<(), Failure> {
+        let cannot =
+            |error: std::io::Error| Failure::usage(format!("cannot watch for SIGHUP: {error}"), "");
+        let (tls, mut signals) = (self.clone(), Signals::new([SIGHUP]).map_err(cannot)?);
+        let watch = move || {
+            for _ in signals.forever() {
+                match tls.reload() {
+                    Ok(()) => tracing::warn!("read the certificate of TLS again"),
+                    Err(failure) => {
+                        let why = failure.message();
+                        tracing::error!(why, "the certificate of TLS stays as it was");
+                    }
+                }
+            }
+        };
+        std::thread::Builder::new()
+            .name("tls-reload".into())
+            .spawn(watch)
+            .map(drop)
+            .map_err(cannot)
+    }
+}
+
+fn load(cert: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Arc<ServerConfig>, Failure> {
+    let chain = certificates("certificate", cert)?;
+    check_validity(cert, &chain[0])?;
+    let private = private_key(key)?;
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Failure::usage(format!("TLS cannot be set up: {error}"), ""))?;
+    let builder = match client_ca {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let unusable = |error: String| {
+                Failure::usage(
+                    format!("the client CA {} cannot be used: {error}", path.display()),
+                    "name a PEM file with the certificate of the CA that signs the clients' certificates",
+                )
+            };
+            let mut roots = RootCertStore::empty();
+            for root in certificates("client CA", path)? {
+                roots
+                    .add(root)
+                    .map_err(|error| unusable(error.to_string()))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                .build()
+                .map_err(|error| unusable(error.to_string()))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let config = builder
+        .with_single_cert(chain, private)
+        .map_err(|error| match error {
+            rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => Failure::usage(
+                format!(
+                    "the TLS key {} does not belong to the certificate {}",
+                    key.display(),
+                    cert.display()
+                ),
+                "name the key that the certificate was made for",
+            ),
+            error => Failure::usage(
+                format!(
+                    "the TLS certificate {} cannot be used: {error}",
+                    cert.display()
+                ),
+                "",
+            ),
+        })?;
+    Ok(Arc::new(config))
+}
+
+fn certificates(what: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
+    let unusable = |why: String| {
+        Failure::usage(
+            format!("cannot read the TLS {what} {}: {why}", path.display()),
+            "it is a PEM file, which begins with -----BEGIN CERTIFICATE-----",
+        )
+    };
+    let found = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| unusable(error.to_string()))?;
+    match found.is_empty() {
+        true => Err(unusable("there is no certificate in it".to_owned())),
+        false => Ok(found),
+    }
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Failure> {
+    let shown = path.display();
+    let cannot = |why: String| {
+        Failure::usage(
+            format!("cannot read the TLS key {shown}: {why}"),
+            "it is a PEM file, which begins with -----BEGIN PRIVATE KEY-----",
+        )
+    };
+    let metadata = std::fs::metadata(path).map_err(|error| cannot(error.to_string()))?;
+    let mode = metadata.permissions().mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(Failure::usage(
+            format!("the TLS key {shown} can be read by others (mode {mode:04o})"),
+            format!("run `chmod 600 {shown}`"),
+        ));
+    }
+    PrivateKeyDer::from_pem_file(path).map_err(|error| cannot(error.to_string()))
+}
+
+/// No client would take an expired certificate, and the mistake would be found there.
+fn check_validity(path: &Path, certificate: &CertificateDer<'_>) -> Result<(), Failure> {
+    let unusable = |why: String| {
+        Failure::usage(
+            format!("the TLS certificate {} {why}", path.display()),
+            "renew it, and name the new one; a running replica reads it again at SIGHUP",
+        )
+    };
+    let parsed = webpki::EndEntityCert::try_from(certificate)
+        .map_err(|error| unusable(format!("cannot be used: {error:?}")))?;
+    // The validity is looked at first. Who has signed it is for clients to say.
+    let usage = webpki::KeyUsage::server_auth();
+    let verdict = parsed.verify_for_usage(&[], &[], &[], UnixTime::now(), usage, None, None);
+    match verdict.err() {
+        Some(webpki::Error::CertExpired { time, not_after }) => {
+            let days = (time.as_secs().saturating_sub(not_after.as_secs())) / 86_400;
+            Err(unusable(format!("has expired {days} days ago")))
+        }
+        Some(webpki::Error::CertNotValidYet { .. }) => {
+            Err(unusable("is not valid yet, by this machine's clock".into()))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

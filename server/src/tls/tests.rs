@@ -1,0 +1,97 @@
+//! Which files are taken, what is said of the others, and that a bad new pair leaves the old one in use.
+
+use std::fs;
+
+use rcgen::{CertificateParams, KeyPair};
+use time::{Duration, OffsetDateTime};
+
+use super::*;
+
+/// A directory with a certificate and its key.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("trine-tls-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("a directory");
+        let directory = Self(path);
+        directory.write_pair("", 30);
+        directory
+    }
+
+    /// `PREFIXcert` and `PREFIXkey`, valid for so many days from now.
+    fn write_pair(&self, prefix: &str, days: i64) {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+        params.not_before = OffsetDateTime::now_utc() - Duration::days(100);
+        params.not_after = OffsetDateTime::now_utc() + Duration::days(days);
+        let cert = params.self_signed(&key).expect("signed");
+        fs::write(self.path(&format!("{prefix}cert")), cert.pem()).expect("written");
+        let path = self.path(&format!("{prefix}key"));
+        fs::write(&path, key.serialize_pem()).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("changed");
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn open(&self, cert: &str, key: &str, client_ca: Option<&str>) -> Result<Tls, Failure> {
+        let arguments = TlsArguments {
+            tls_cert: Some(self.path(cert)),
+            tls_key: Some(self.path(key)),
+            tls_client_ca: client_ca.map(|name| self.path(name)),
+        };
+        Tls::open(&arguments).map(|tls| tls.expect("it is on"))
+    }
+
+    #[track_caller]
+    fn refuses(&self, cert: &str, key: &str, client_ca: Option<&str>, why: &str) {
+        let failure = self.open(cert, key, client_ca).err().expect("refused");
+        assert!(failure.to_string().contains(why), "{failure}");
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_with_the_reason() {
+    let directory = Directory::new("bad");
+    assert!(directory.open("cert", "key", Some("cert")).is_ok());
+    directory.write_pair("other-", 30);
+    directory.refuses(
+        "cert",
+        "other-key",
+        None,
+        "does not belong to the certificate",
+    );
+    directory.write_pair("old-", -10);
+    directory.refuses("old-cert", "old-key", None, "has expired 10 days ago");
+    directory.refuses("absent", "key", None, "cannot read the TLS certificate");
+    directory.refuses("cert", "absent", None, "cannot read the TLS key");
+    directory.refuses("key", "key", None, "there is no certificate in it");
+    directory.refuses("cert", "key", Some("key"), "cannot read the TLS client CA");
+    let open = fs::Permissions::from_mode(0o644);
+    fs::set_permissions(directory.path("key"), open).expect("changed");
+    directory.refuses("cert", "key", None, "can be read by others (mode 0644)");
+}
+
+#[test]
+fn a_bad_new_pair_leaves_the_old_one_in_use() {
+    let directory = Directory::new("reload");
+    let tls = directory.open("cert", "key", None).expect("usable");
+    let present = || Arc::as_ptr(&tls.0.config.lock().expect("unpoisoned"));
+    let first = present();
+    directory.write_pair("", -1);
+    assert!(tls.reload().is_err());
+    assert_eq!(present(), first);
+    directory.write_pair("", 60);
+    tls.reload().expect("usable");
+    assert_ne!(present(), first);
+    assert!(tls.accept().is_ok());
+}
