@@ -72,6 +72,42 @@ fn get(at: SocketAddr, path: &str) -> (u16, String) {
 }
 
 #[test]
+fn a_password_is_asked_for_before_anything_is_told() {
+    let name = format!("trine-metrics-password-{}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, "secret\n").expect("written");
+    let file = path.display().to_string();
+    let peers = free_addresses(1).expect("a free port")[0].to_string();
+    let options = ["--id", "1", "--metrics-password-file", &file];
+    let mode = |mode| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(&path, mode).expect("changed");
+    };
+    mode(0o644);
+    let serve = [&["serve", "--metrics", "127.0.0.1:0"], &options[..]].concat();
+    let chmod = format!("run `chmod 600 {file}`");
+    trine(&serve, &peers, b"").expect_error(2, &["can be read by others (mode 0644)", &chmod]);
+    mode(0o600);
+    let watched = Watched::start(&options, &peers);
+    std::fs::remove_file(&path).expect("removed");
+    for path in ["/metrics", "/livez", "/log-level", "/nothing"] {
+        let (status, body) = get(watched.endpoint, path);
+        assert!(
+            status == 401 && body.contains("--metrics-password-file"),
+            "{path}: {status} {body}"
+        );
+    }
+    let with = |header: &str| {
+        let request = format!("GET /metrics HTTP/1.1\r\nAuthorization: {header}\r\n\r\n");
+        http(watched.endpoint, &request).0
+    };
+    assert_eq!(with("Bearer guessed"), 401);
+    assert_eq!(with("Bearer secret"), 200);
+    assert_eq!(with("Basic eDpzZWNyZXQ="), 200);
+    watched.stop();
+}
+
+#[test]
 fn a_group_tells_its_numbers_and_that_it_is_ready() {
     // The supervisor's way of giving each replica a different port.
     let base = tcp_ports(6) - 1;

@@ -2,7 +2,7 @@
 
 use trine_kvstore::{AbortCause, Response, StoreError};
 
-use super::{Connection, Failure, NotKnown, Waiting};
+use super::{Connection, Failure, Waiting};
 use crate::errors::{denied_text, error_text};
 use crate::plan::Item;
 use crate::shape::Shape;
@@ -23,11 +23,7 @@ impl Connection {
             }
             Waiting::Watch(keys) => self.on_watch_answer(keys, result),
             Waiting::Users(asked) => self.on_users_answer(&asked, result),
-            Waiting::Auth(then) => {
-                let failure = result.err();
-                let why = failure.unwrap_or(Failure::NotApplied(NO_ANSWER.to_owned()));
-                self.go_on_knowing(then, Err(NotKnown::Unavailable(why)));
-            }
+            Waiting::Auth(then) => self.go_on_unknown(then, result.err()),
         }
     }
 

@@ -4,7 +4,7 @@
 //! and the connection waits for that as for an answer of the store. From there on each call names the user's number, and
 //! the replica that does the call checks the rights. So nothing here goes stale when a user is removed.
 
-use super::answer::failure_text;
+use super::answer::{NO_ANSWER, failure_text};
 use super::{Connection, Environment, Failure, Submit, Waiting};
 use crate::errors::SYNTAX;
 use crate::table::{Spec, Verb};
@@ -240,7 +240,13 @@ impl Connection {
         }
     }
 
-    pub(super) fn go_on_knowing(&mut self, then: Then, result: Result<Identity, NotKnown>) {
+    /// The group was not asked, or did not say.
+    pub(super) fn go_on_unknown(&mut self, then: Then, failure: Option<Failure>) {
+        let why = failure.unwrap_or(Failure::NotApplied(NO_ANSWER.to_owned()));
+        self.go_on_knowing(then, Err(NotKnown::Unavailable(why)));
+    }
+
+    fn go_on_knowing(&mut self, then: Then, result: Result<Identity, NotKnown>) {
         match result {
             Ok(identity) => {
                 self.standing = Standing::User(Box::new(identity));

@@ -62,13 +62,7 @@ pub fn start<N: Network>(
         return Ok(None);
     };
     let address = resp.of_node(arguments.id)?;
-    let exposed = arguments.resp.exposed(address, &arguments.tls);
-    exposed.check()?;
-    if let Some(warning) = exposed.warning() {
-        note(warning);
-    }
-    let ring = Arc::new(key_ring(network.settings())?);
-    let server = Server::open(address, options(&arguments.resp, ring, tls.cloned())?)?;
+    let server = open(network.settings(), arguments, address, tls)?;
     let address = server.address();
     let stats = server.shared();
     let Opened {
@@ -121,6 +115,22 @@ pub fn start<N: Network>(
         thread: Some(thread),
         stats,
     }))
+}
+
+/// The sockets, if the address may be reached by whom it is reached.
+fn open(
+    settings: &EndpointSettings,
+    arguments: &ServeArguments,
+    address: SocketAddr,
+    tls: Option<&Tls>,
+) -> Result<Server, Failure> {
+    let exposed = arguments.resp.exposed(address, &arguments.tls);
+    exposed.check()?;
+    if let Some(warning) = exposed.warning() {
+        note(warning);
+    }
+    let ring = Arc::new(key_ring(settings)?);
+    Server::open(address, options(&arguments.resp, ring, tls.cloned())?)
 }
 
 /// The key file by which users' keys are known. Without keys there are no users.

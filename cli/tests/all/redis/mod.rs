@@ -9,6 +9,8 @@ mod documented;
 mod hostile;
 mod large;
 mod outages;
+mod tls;
+mod users;
 mod wire;
 
 use std::collections::BTreeMap;
