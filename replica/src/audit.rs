@@ -1,16 +1,18 @@
 //! Who has administrated the group: a line for each admin command that was applied.
 //!
-//! Every replica writes the lines of the entries that it applies. One that starts again from its disk writes those of
+//! Every replica writes the lines of the entries that it applies. Changes of the members are written by the leader that was
+//! asked for them (`group/members/audit.rs`). One that starts again from its disk writes those of
 //! the entries that it applies again, with the same positions. The trail is bounded: whoever does not read it loses the
 //! oldest lines, and learns how many.
 
 use std::collections::VecDeque;
 use std::fmt;
 
-use trine_keys::UserName;
+use trine_keys::{Credential, UserName};
 use trine_kvstore::{Command, Position, Response, StoreError, Users};
 
 use crate::config::AUDIT_LINES_MAX;
+use crate::rights::Caller;
 
 /// An admin command that was applied.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,8 +30,13 @@ pub struct Audit {
 /// Who gave an admin command: the user of the client session that it came in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum By {
-    /// No user: a holder of the cluster key file, a member, or a caller without a key.
+    /// No user: a caller without a key. A client session does not tell holders of the cluster key file and members apart,
+    /// and does not name them either.
     NoUser,
+    /// A holder of the cluster key file.
+    Holder,
+    /// A member.
+    Member,
     /// A user.
     User {
         /// The user's number.
@@ -40,6 +47,22 @@ pub enum By {
 }
 
 impl By {
+    /// Whom the session of a message has proven to be.
+    pub(crate) fn caller(caller: Caller, users: Option<&Users>) -> Self {
+        match caller {
+            Caller::Unkeyed(_) => Self::NoUser,
+            Caller::Proven(Credential::Member) => Self::Member,
+            Caller::Proven(Credential::Admin) => Self::Holder,
+            Caller::Proven(Credential::User { name, .. }) => {
+                let user = users.and_then(|users| users.named(name));
+                Self::User {
+                    number: user.map_or(0, |user| user.number),
+                    name: Some(name),
+                }
+            }
+        }
+    }
+
     /// Whom a session belongs to.
     pub(crate) fn session_of(number: u32, users: &Users) -> Self {
         match number {
@@ -104,6 +127,8 @@ impl fmt::Display for By {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoUser => write!(formatter, "no user"),
+            Self::Holder => write!(formatter, "the holder of the cluster key file"),
+            Self::Member => write!(formatter, "a member"),
             Self::User {
                 number,
                 name: Some(name),

@@ -8,6 +8,8 @@ use trine_transport::time::Duration;
 pub const ENTRY_COMMANDS_MAX: usize = 65_535;
 /// Most bytes that one log entry packs.
 pub const ENTRY_BYTES_MAX: usize = 4 << 20;
+/// Admin commands about members that a leader remembers, so that each has one audit line.
+pub(crate) const AUDITED_COMMANDS_MAX: usize = 16;
 /// Most audit lines that wait to be read.
 pub const AUDIT_LINES_MAX: usize = 256;
 /// Most bytes of a key, or of a prefix, that a refusal shows.

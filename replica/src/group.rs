@@ -34,6 +34,7 @@ use trine_transport::Holder;
 use trine_transport::time::Instant;
 
 use crate::addresses::Addresses;
+use crate::audit::By;
 use crate::bootstrap::Origin;
 use crate::config::{READY_ROUNDS_MAX, ReplicaConfig};
 use crate::halt::Halt;
@@ -503,13 +504,15 @@ impl Group {
         &mut self,
         now: Instant,
         token: ReplyToken,
+        caller: Caller,
         request: &AdminRequest,
         known: &Addresses,
         out: &mut Outbox,
     ) {
+        let by = By::caller(caller, self.users());
         let (mut cx, service, membership) = self.lend(now, out);
         let next_round = service.next_round();
-        membership.on_admin_command(&mut cx, token, request, known, next_round);
+        membership.on_admin_command(&mut cx, token, (by, request), known, next_round);
     }
 
     /// Begins a graceful stop.

@@ -347,7 +347,7 @@ impl Replica {
                 StateReport::decode(request).map(|report| self.on_state_report(now, token, &report))
             }
             kind::ADMIN => AdminRequest::decode(request)
-                .map(|request| self.on_admin_command(now, token, &request)),
+                .map(|request| self.on_admin_command(now, token, Caller::default(), &request)),
             _ => Err(DecodeError::Field { field: "kind" }),
         };
         if result.is_err() {
@@ -490,7 +490,25 @@ impl Replica {
         self.out.reply(token, &reply);
     }
 
-    fn on_admin_command(&mut self, now: Instant, token: ReplyToken, request: &AdminRequest) {
+    /// An admin command about members, from a session that has proven this. It is answered through [`Output::Reply`], exactly
+    /// once.
+    pub fn on_admin(&mut self, now: Instant, token: ReplyToken, caller: Caller, request: &[u8]) {
+        match AdminRequest::decode(request) {
+            Ok(request) => self.on_admin_command(now, token, caller, &request),
+            Err(_) => {
+                self.out.counters.messages_refused += 1;
+                self.out.reply_empty(token);
+            }
+        }
+    }
+
+    fn on_admin_command(
+        &mut self,
+        now: Instant,
+        token: ReplyToken,
+        caller: Caller,
+        request: &AdminRequest,
+    ) {
         let ours = request.cluster.is_none() || request.cluster == self.cluster();
         let leaderless = self.life.group().is_some_and(|group| !group.has_leader());
         if let (Some(address), true) = (request.address, ours && leaderless) {
@@ -499,7 +517,7 @@ impl Replica {
         }
         match self.life.group_mut() {
             Some(group) => {
-                group.on_admin_command(now, token, request, &self.addresses, &mut self.out)
+                group.on_admin_command(now, token, caller, request, &self.addresses, &mut self.out)
             }
             None => {
                 let text = "this replica belongs to no group yet";

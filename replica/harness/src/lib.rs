@@ -654,6 +654,7 @@ impl World {
             kind::CLIENT => {
                 replica.on_client_from(now, token, self.caller, bytes, &|| Holder::Shared);
             }
+            kind::ADMIN => replica.on_admin(now, token, self.caller, bytes),
             kind => replica.on_peer(now, token, kind, bytes, comes_from),
         }
     }
@@ -733,6 +734,14 @@ impl World {
         let reply = self.heard_from_replicas.pop()?;
         let reply = AdminReply::decode(&reply).ok()?;
         Some((reply.status, reply.text.to_owned()))
+    }
+
+    /// Does this with sessions that have proven to be this caller's.
+    pub fn as_caller<T>(&mut self, caller: Caller, act: impl FnOnce(&mut Self) -> T) -> T {
+        let before = std::mem::replace(&mut self.caller, caller);
+        let done = act(self);
+        self.caller = before;
+        done
     }
 
     /// A client's request to the leader from a session that has proven this, and the answer.

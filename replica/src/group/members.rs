@@ -1,6 +1,7 @@
 //! Who is alive, who is taken in, and what does this member's leader change by itself?
 
 mod admin;
+mod audit;
 mod departure;
 mod join;
 mod liveness;
@@ -11,6 +12,7 @@ use raft::eraftpb::ConfChangeV2;
 use trine_protocol::message::{AdminCommand, Incarnation, Member, MemberRole, NodeId};
 use trine_transport::time::Instant;
 
+use self::audit::AdminTrail;
 use self::departure::MembershipProbe;
 pub(super) use self::departure::says_removed;
 use self::liveness::PeerLiveness;
@@ -40,6 +42,7 @@ pub(super) struct Membership {
     pending: PendingCommands,
     /// Admin commands that are done, if this replica still leads.
     unconfirmed: UnconfirmedAnswers,
+    audit: AdminTrail,
 }
 
 impl Membership {
@@ -51,6 +54,7 @@ impl Membership {
             probe: MembershipProbe::default(),
             pending: PendingCommands::default(),
             unconfirmed: UnconfirmedAnswers::default(),
+            audit: AdminTrail::default(),
         }
     }
 

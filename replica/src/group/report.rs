@@ -39,7 +39,8 @@ impl Group {
 
     /// The oldest audit line that was not read yet, and how many were lost before it.
     pub(crate) fn next_audit(&mut self) -> Option<(Audit, u64)> {
-        self.state.as_mut()?.next_audit()
+        let applied = self.state.as_mut().and_then(|state| state.next_audit());
+        applied.or_else(|| self.membership.next_audit())
     }
 
     /// The group that this replica belongs to.

@@ -360,6 +360,10 @@ impl<R: Route> App<R> for Node<R> {
                 self.replica
                     .on_client_from(cx.now(), token, caller, request.data, &holder);
             }
+            kind::ADMIN => {
+                let caller = caller_in(cx, request.session);
+                self.replica.on_admin(cx.now(), token, caller, request.data);
+            }
             kind::APPEND => self.on_append(cx, request.session, token, request.data),
             other => self.on_peer(cx, request.session, token, other, request.data),
         }

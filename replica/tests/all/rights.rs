@@ -3,7 +3,8 @@
 use trine_keys::{Credential, Fingerprint, GroupId as KeyGroup, Issuer, Role, UserName};
 use trine_kvstore::{Command, Response, Rights};
 use trine_protocol::message::{
-    ClientReply, ClientRequest, ClientStatus, ClusterId, Encode, ForUser, GroupId, Operation,
+    AdminCommand, AdminStatus, ClientReply, ClientRequest, ClientStatus, ClusterId, Encode,
+    ForUser, GroupId, Operation,
 };
 use trine_replica::rights::{Caller, KeyStage};
 use trine_replica_harness::client::Wish;
@@ -397,6 +398,38 @@ fn every_admin_command_leaves_a_line_on_each_replica() {
         .expect("a follower");
     let (first, _) = world.replica_mut(other).next_audit().expect("its own line");
     assert_eq!(first.to_string(), lines[0]);
+}
+
+/// A client repeats its command until the group has done it: it has one line nevertheless, at the leader that was asked.
+#[test]
+fn a_change_of_the_members_leaves_one_line_that_names_who_made_it() {
+    let mut world = group();
+    let leader = world.leader().expect("a leader");
+    let others: Vec<u32> = (1..=3).filter(|&node_id| node_id != leader).collect();
+    let (gone, next) = (others[0], others[1]);
+    let limit = Duration::from_secs(20);
+    let (status, text) = world.as_caller(user("alice", 1), |world| {
+        world.admin(AdminCommand::Remove, gone, limit)
+    });
+    assert_eq!(status, AdminStatus::Done, "{text}");
+    world.as_caller(Caller::Proven(Credential::Admin), |world| {
+        world.admin(AdminCommand::TransferLeadership, next, limit)
+    });
+    let mut lines = Vec::new();
+    while let Some((audit, _)) = world.replica_mut(leader).next_audit() {
+        lines.push(audit.to_string());
+    }
+    let of_members: Vec<&String> = lines
+        .iter()
+        .filter(|line| line.contains("member") || line.contains("leadership"))
+        .collect();
+    let [removal, transfer] = &of_members[..] else {
+        panic!("a line for each command: {lines:?}")
+    };
+    let begin = format!("user alice (number 1): remove member {gone}: ");
+    assert!(removal.starts_with(&begin), "{removal}");
+    let begin = format!("the holder of the cluster key file: transfer leadership to {next}: ");
+    assert!(transfer.starts_with(&begin), "{transfer}");
 }
 
 /// A removal was acknowledged, and a new leader that had not applied it yet let the removed user write. Another one had not

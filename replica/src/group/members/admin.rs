@@ -16,6 +16,7 @@ use trine_transport::time::{Duration, Instant};
 
 use super::{Membership, lately};
 use crate::addresses::Addresses;
+use crate::audit::{Audit, By};
 use crate::config::NODES_MAX;
 use crate::group::cx::Cx;
 use crate::membership::{promote, remove};
@@ -56,17 +57,24 @@ impl Membership {
         &mut self,
         cx: &mut Cx<'_>,
         token: ReplyToken,
-        request: &AdminRequest,
+        (by, request): (By, &AdminRequest),
         known: &Addresses,
         next_round: u64,
     ) {
-        match self.follow(cx, request, known) {
+        let verdict = self.follow(cx, request, known);
+        self.audit.note(cx, by, request, &verdict);
+        match verdict {
             (AdminStatus::Done, _) if self.unconfirmed.is_full() => {
                 answer(cx, token, under_way("too many admin commands at a time"));
             }
             (AdminStatus::Done, text) => self.unconfirmed.push(token, next_round, text),
             verdict => answer(cx, token, verdict),
         }
+    }
+
+    /// The oldest audit line that was not read yet, and how many were lost before it.
+    pub(in crate::group) fn next_audit(&mut self) -> Option<(Audit, u64)> {
+        self.audit.pop()
     }
 
     /// Whether a round has to confirm that commands are done.
