@@ -11,6 +11,9 @@ use trine_transport::keys::{KeyLog, SessionSecrets};
 use crate::announce::note;
 use crate::failure::Failure;
 
+/// Whether the warning was given: a process may have several endpoints.
+static WARNED: Once = Once::new();
+
 /// Opens the file, makes it if it is not there, and warns whoever started the process.
 pub(super) fn open(path: &Path) -> Result<Arc<dyn KeyLog>, Failure> {
     let opened = OpenOptions::new()
@@ -35,7 +38,6 @@ pub(super) fn open(path: &Path) -> Result<Arc<dyn KeyLog>, Failure> {
             format!("chmod 600 {shown}"),
         ));
     }
-    static WARNED: Once = Once::new();
     WARNED.call_once(|| {
         note(format_args!(
             "warning: --key-log writes the secrets of all sessions to {shown}: whoever reads it can read all their packets"
