@@ -29,7 +29,7 @@ use server::{Options, Server};
 use trine_base::announce::{Announcer, note};
 use trine_base::endpoint::random_seed;
 use trine_base::failure::Failure;
-use trine_base::network::{EndpointSettings, KeyStage, Network, Opened};
+use trine_base::network::{EndpointSettings, Network, Opened};
 use trine_keys::{ClusterKey, KeyRing};
 
 /// Requests of many connections share messages up to this size.
