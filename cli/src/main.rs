@@ -83,7 +83,7 @@ fn run(command: &Command, network: &NetworkArguments, output: Output) -> Result<
                 .key
                 .file
                 .get_or_insert_with(|| arguments.path.clone());
-            on_chosen(&network, None, Run { command, output })
+            on_keyed(command, &network, output)
         }
         Command::LogLevel(arguments) => cmd::log_level::run(arguments, output),
         Command::Doctor(arguments) => cmd::doctor::run(arguments, output),
@@ -95,15 +95,19 @@ fn run(command: &Command, network: &NetworkArguments, output: Output) -> Result<
                 // A replica has the key that it is given, also where it asks others: it finds none by itself.
                 network.key.file.get_or_insert_default();
             }
-            let key = network.key.choice();
-            let run = Run {
-                command,
-                key: &key,
-                output,
-            };
-            on_chosen(&network, command.key_stage(), run)
+            on_keyed(command, &network, output)
         }
     }
+}
+
+/// Runs a command that sends packets.
+fn on_keyed(command: &Command, network: &NetworkArguments, output: Output) -> Result<(), Failure> {
+    let run = Run {
+        command,
+        key: &network.key.choice(),
+        output,
+    };
+    on_chosen(network, command.key_stage(), run)
 }
 
 /// Reads the command line. Without a command it means the shell.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use trine_base::arguments::{ClientArguments, GroupArguments};
 use trine_base::capture::CaptureArguments;
 use trine_base::client::open;
-use trine_base::network::{EndpointSettings, Network, Opened, Udp};
+use trine_base::network::{EndpointSettings, KeyChoice, Network, Opened, Udp};
 use trine_base::peers::resolve;
 use trine_client::{Mode, probe_status};
 use trine_keys::{ClusterKey, Existing};
@@ -72,7 +72,7 @@ fn work(
 ) {
     let network = Udp {
         settings: EndpointSettings {
-            key,
+            key: key.map_or(KeyChoice::Without, KeyChoice::File),
             ..EndpointSettings::default()
         },
     };
