@@ -2,7 +2,9 @@
 
 use redis_protocol::{resp2, resp3};
 use trine_kvstore::{Command, Limits as StoreLimits, Position, Store};
-use trine_resp::{Call, Connection, Environment, Failure, NotKnown, Limits, Parser, Progress, Submit, Told};
+use trine_resp::{
+    Call, Connection, Environment, Failure, Limits, NotKnown, Parser, Progress, Submit, Told,
+};
 
 const LIMITS: Limits = Limits {
     query_bytes: 20_000,
