@@ -300,7 +300,7 @@ fn raft_speaks_through_the_log() {
 fn the_endpoint_is_for_this_machine_unless_told_otherwise() {
     let serve = ["serve", "--id", "1", "--peers", "127.0.0.1:1", "--metrics"];
     let with = |address: &'static str| [&serve[..], &[address]].concat();
-    trine(&with("0.0.0.0:0"), "", b"").expect_error(2, &["--metrics", "--insecure"]);
+    trine(&with("0.0.0.0:0"), "", b"").expect_error(2, &["--metrics", "--metrics-password-file"]);
     trine(&with("nowhere"), "", b"").expect_error(2, &["is not host:port"]);
     trine(&["log-level", "--at", "127.0.0.1:1"], "", b"").expect_error(3, &["--metrics HOST:PORT"]);
 }
