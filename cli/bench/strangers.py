@@ -259,7 +259,7 @@ class Run:
     """Eight clients that write, and a stranger at `ports`."""
 
     def __init__(self, group, kind, ports, span, key_id):
-        spent = processor_seconds(group)
+        spent, term_before = processor_seconds(group), term(group)
         bench = start(bench_command(group, span), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         time.sleep(0.5)
         sources = clients_ports(bench.pid) if kind == "disconnects" and os.geteuid() == 0 else []
@@ -278,24 +278,25 @@ class Run:
         self.result = json.loads(out)
         self.rate = float(self.result["operations_per_second"])
         self.spent = processor_seconds(group) - spent
-        self.errors = int(self.result.get("errors", 0) or 0)
+        self.terms = (term(group) or 0) - (term_before or 0)
+        self.errors = int(self.result["errors"])
         self.spoofed = bool(sources)
 
 
 def measure(group, kind, arguments, report, key_id):
     span = seconds(arguments.duration)
     closed = free_ports(3)
-    before, term_before = resident_kib(group), term(group)
+    before = resident_kib(group)
     at_group, at_nobody, peak = [], [], 0
     for _ in range(arguments.pairs):
         at_nobody.append(Run(group, kind, closed, span, key_id))
         at_group.append(Run(group, kind, group.ports, span, key_id))
         peak = max(peak, at_group[-1].peak_kib)
-    terms = (term(group) or 0) - (term_before or 0)
     ratio = median(mine.rate / base.rate for mine, base in zip(at_group, at_nobody))
     report.add(f"{kind}: PUT/s", median(run.rate for run in at_group), "1/s", "closed ports", ratio)
     report.add(f"{kind}: PUT/s at closed ports", median(run.rate for run in at_nobody), "1/s")
-    report.add(f"{kind}: changes of term", terms, "")
+    report.add(f"{kind}: changes of term", sum(run.terms for run in at_group), "")
+    report.add(f"{kind}: changes of term at closed ports", sum(run.terms for run in at_nobody), "")
     report.add(f"{kind}: errors of clients", sum(run.errors for run in at_group), "")
     total = {key: sum(run.flood[key] for run in at_group) for key in at_group[0].flood}
     floods = arguments.pairs * (span + 1.0)
