@@ -256,7 +256,7 @@ fn a_shared_session_gives_each_write_the_rights_of_its_user_alone() {
         generation: 1,
     });
     let bob = user_of(BOB);
-    let mut put = |world: &mut World, user, sequence, key| {
+    let put = |world: &mut World, user, sequence, key| {
         put_for(world, MEMBER, user, shared, sequence, key)
     };
     assert_eq!(put(&mut world, alice, 1, "a/1"), "written");
@@ -276,7 +276,7 @@ fn a_shared_session_gives_each_write_the_rights_of_its_user_alone() {
         name: name("alice"),
     };
     world.get_done(admin, Wish::Write(encoded(&rotate)));
-    let mut put = |world: &mut World, user, sequence, key| {
+    let put = |world: &mut World, user, sequence, key| {
         put_for(world, MEMBER, user, shared, sequence, key)
     };
     assert_eq!(

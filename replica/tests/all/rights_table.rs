@@ -226,6 +226,7 @@ fn every_write_is_checked() {
                         sequence: 1,
                         lowest_awaited: 1,
                         session_number: number,
+                        for_user: None,
                         command: &command,
                     };
                     let done = is_done(&mut world, leader, caller, &request);

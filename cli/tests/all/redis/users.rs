@@ -19,7 +19,6 @@ struct Guarded {
     group: Group,
     addresses: Arc<Mutex<BTreeMap<usize, SocketAddr>>>,
     files: Certificates,
-    key: ClusterKey,
 }
 
 impl Guarded {
@@ -51,7 +50,6 @@ impl Guarded {
             group: group.expect("processes"),
             addresses,
             files,
-            key,
         }
     }
 
