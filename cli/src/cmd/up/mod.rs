@@ -52,14 +52,7 @@ pub(crate) fn run<N: Network>(
     interrupt::start_server()?;
     let count = replica_count(&arguments.replicas);
     arguments.limits.require_memory(count as u64)?;
-    let addresses = if network.chooses_addresses() {
-        network.group_addresses(count)?
-    } else {
-        addresses_from(arguments.base_port, count).ok_or_else(|| {
-            let message = format!("{count} ports from {} run past 65535", arguments.base_port);
-            Failure::usage(message, "choose a smaller --base-port")
-        })?
-    };
+    let addresses = addresses(network, arguments, count)?;
     let resp = resp_address(arguments, count)?;
     let kept = arguments.log.directory();
     if let Some(directory) = kept {
@@ -112,6 +105,21 @@ pub(crate) fn run<N: Network>(
         announcer,
     )?;
     supervisor::supervise(network, group, kept.is_some(), announcer)
+}
+
+/// Where the replicas will be.
+fn addresses<N: Network>(
+    network: &N,
+    arguments: &UpArguments,
+    count: usize,
+) -> Result<Vec<SocketAddr>, Failure> {
+    if network.chooses_addresses() {
+        return network.group_addresses(count);
+    }
+    addresses_from(arguments.base_port, count).ok_or_else(|| {
+        let message = format!("{count} ports from {} run past 65535", arguments.base_port);
+        Failure::usage(message, "choose a smaller --base-port")
+    })
 }
 
 /// The group's key, unless it is to have none.
