@@ -82,8 +82,7 @@ pub fn run<N: Network>(
     }
     let (own, peers) = node_ids(arguments)?;
     if network.keeps_to_loopback() {
-        let insecure = arguments.placement.insecure;
-        placement::require_loopback("this replica's address", own, insecure)?;
+        require_loopback(own, arguments)?;
     }
     // This must be before the replica's thread is bound to its processor, because the new thread has to run elsewhere.
     let addresses: Vec<SocketAddr> = peers.iter().map(|&(_, address)| address).collect();
@@ -92,9 +91,7 @@ pub fn run<N: Network>(
     placement::apply(&arguments.placement)?;
     let injector = injector(arguments, own, &peers)?;
     let may_accept = match network.is_ip() {
-        true => {
-            placement::require_loopback("this replica's address", own, arguments.placement.insecure)
-        }
+        true => require_loopback(own, arguments),
         false => Ok(()),
     };
     let settings_file = arguments.file.config.clone();
@@ -130,6 +127,11 @@ pub fn run<N: Network>(
             }
         }
     }
+}
+
+/// Refuses an address that other machines reach, unless the user permits that.
+fn require_loopback(own: SocketAddr, arguments: &ServeArguments) -> Result<(), Failure> {
+    placement::require_loopback("this replica's address", own, arguments.placement.insecure)
 }
 
 /// The state that all incarnations of this process share.

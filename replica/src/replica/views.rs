@@ -1,0 +1,137 @@
+//! What others may know of a replica: its part in the group, its state for checkers, and its status.
+
+use trine_protocol::message::{ClusterId, Discovery, Incarnation, Members, RoleCode};
+use trine_protocol::stages::WriteStages;
+use trine_protocol::status::{
+    LogStatus, ReceivingStatus, Role, SessionStatus, Status, StoreStatus,
+};
+use trine_transport::time::Instant;
+
+use super::Replica;
+use crate::bootstrap::Bootstrap;
+use crate::halt::Halt;
+
+impl Replica {
+    /// Whether this replica leads and is transferring leadership at the moment.
+    pub fn is_handing_over(&self) -> bool {
+        self.life
+            .group()
+            .is_some_and(|group| group.is_handing_over())
+    }
+
+    /// Why this replica has halted, if it has: whatever it did next could differ from what the others do.
+    pub fn halted(&self) -> Option<&Halt> {
+        let of_group = self.life.group().and_then(|group| group.halted());
+        of_group.or(self.disk_failed.as_ref())
+    }
+
+    /// The cluster that this replica belongs to, [`ClusterId::NONE`] while it belongs to none.
+    pub fn cluster(&self) -> ClusterId {
+        self.life
+            .group()
+            .map_or(ClusterId::NONE, |group| group.cluster())
+    }
+
+    /// The incarnation of this replica.
+    pub fn incarnation(&self) -> Incarnation {
+        self.own.incarnation
+    }
+
+    /// The information that a client needs to find the leader.
+    pub fn discovery(&self) -> Discovery {
+        let mut discovery = Discovery {
+            cluster: ClusterId::NONE,
+            node_id: self.own.node_id,
+            role: RoleCode::Unattached,
+            incarnation: self.own.incarnation,
+            term: 0,
+            leader: None,
+            members: Members::default(),
+        };
+        if let Some(group) = self.life.group() {
+            group.discover(&mut discovery);
+        }
+        discovery
+    }
+
+    /// For checkers: the voters of the configuration that this replica has applied, and, during a joint change, those of
+    /// the one that it replaces. A decision takes a majority of either.
+    pub fn voter_sides(&self) -> [Vec<Incarnation>; 2] {
+        self.life
+            .group()
+            .map_or_else(Default::default, |group| group.voter_sides())
+    }
+
+    /// The term in which this replica leads, if it does.
+    pub fn leads_in(&self) -> Option<u64> {
+        self.life.group()?.leads_in()
+    }
+
+    /// For checkers: the index of the last applied entry and a hash of the store after it, at no cost. Replicas at
+    /// the same index have the same one.
+    pub fn applied_state(&self) -> Option<(u64, u128)> {
+        self.life.group()?.applied_state()
+    }
+
+    /// For checkers: the same over everything that replicas agree on, client sessions and members included. Costs a
+    /// walk over all sessions.
+    pub fn state_digest(&self) -> Option<(u64, u128)> {
+        self.life.group()?.state_digest()
+    }
+
+    /// About how many bytes [`Replica::state_digest`] walks over.
+    pub fn state_digest_bytes(&self) -> u64 {
+        self.life
+            .group()
+            .map_or(0, |group| group.state_digest_bytes())
+    }
+
+    /// For checkers: the term of an entry that is still in the log, and a checksum over its content.
+    pub fn entry_digest(&self, index: u64) -> Option<(u64, u64)> {
+        self.life.group()?.entry_digest(index)
+    }
+
+    /// How much of the group's state is here, while its leader sends it.
+    pub fn receiving(&self) -> Option<ReceivingStatus> {
+        self.life.group()?.receiving()
+    }
+
+    /// Everything that there is to say about this replica.
+    pub fn status(&self, now: Instant) -> Status {
+        let mut status = Status {
+            node_id: self.own.node_id.0,
+            incarnation: self.own.incarnation.to_string(),
+            cluster: None,
+            address: self.own.address,
+            role: Role::Unattached,
+            not_serving: None,
+            receiving: None,
+            term: 0,
+            leader: None,
+            committed: 0,
+            applied: 0,
+            group_time_ns: 0,
+            lease: None,
+            state_version: 0,
+            members: Vec::new(),
+            change_in_progress: false,
+            log: LogStatus {
+                fsync: self.fsync,
+                ..LogStatus::default()
+            },
+            sessions: SessionStatus::default(),
+            store: StoreStatus::default(),
+            counters: self.out.counters,
+            stages: WriteStages::default(),
+        };
+        match self.life.group() {
+            Some(group) => group.report(now, &mut status),
+            None => {
+                let bootstrap = self.life.bootstrap().map(Bootstrap::problem);
+                let problem = bootstrap.unwrap_or_else(|| self.joiner.problem());
+                status.not_serving = Some(problem.to_owned());
+            }
+        }
+        status
+    }
+}
