@@ -62,7 +62,7 @@ pub struct GlobalArguments {
         default_value = "table"
     )]
     pub output: OutputForm,
-    /// What carries the packets.
+    /// The network that carries the packets.
     #[command(flatten)]
     pub network: NetworkArguments,
 }

@@ -29,7 +29,7 @@ use crate::ports::free_addresses;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Network options")]
 pub struct NetworkArguments {
-    /// What carries the packets.
+    /// The network that carries the packets.
     #[arg(
         long,
         env = "TRINE_TRANSPORT",

@@ -34,7 +34,7 @@ pub struct KeyArguments {
         value_parser = OsStringValueParser::new().map(PathBuf::from)
     )]
     pub file: Option<PathBuf>,
-    /// Write the secrets of this process's sessions to this file, from which Wireshark decrypts captures. Whoever reads
+    /// Write the secrets of this process's sessions to this file, from which Wireshark decrypts captures. A reader of
     /// the file can read all packets.
     #[arg(
         id = "key_log",

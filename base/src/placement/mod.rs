@@ -13,9 +13,9 @@ use crate::units::show_bytes;
 /// Who may reach the process, and which processors and memory it uses.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PlacementArguments {
-    /// Listen on addresses that other machines reach without requiring a key (--key) from callers. Whoever can send
-    /// packets to the replica can then read, change and delete everything, and take part as a member. For `trine up` it
-    /// means that no key is made.
+    /// Listen on addresses that other machines reach without requiring a key (--key) from callers. A client that can
+    /// send packets to the replica can then read, change and delete everything, and take part as a member. For `trine up`
+    /// it means that no key is made.
     #[arg(long)]
     pub insecure: bool,
     /// What --insecure was called before.

@@ -10,8 +10,8 @@ const INTRODUCTION: &str = "\
 
 Made by `trine config reference` from the definition of the options; a test compares the two.
 
-`trine serve` and `trine up` need no configuration file. Each of their settings can be given in three ways, and what
-stands further up goes before what stands further down:
+`trine serve` and `trine up` need no configuration file. Each of their settings can be given in three ways. An
+earlier one takes precedence over a later one:
 
 1. an option of the command: `--memory 2GiB`;
 2. a variable of the environment: `TRINE_MEMORY=2GiB`;
@@ -42,7 +42,7 @@ Addresses are `host:port`: an IPv4 address, a name, or an IPv6 address in bracke
 resolved once, at the start. One list of peers uses one family: IPv4 if every peer has such an address, IPv6 otherwise.
 
 A replica without a key (`--key`) listens on loopback only. `--insecure` lets it listen on addresses that other machines
-reach. Whoever can send packets to it can then read and write.
+reach. A client that can send packets to it can then read and write.
 ";
 
 /// The text of docs/configuration.md.

@@ -11,8 +11,8 @@ use trine_base::failure::Failure;
 /// Where a replica keeps what it has promised.
 #[derive(Clone, Debug, Args)]
 pub struct LogArguments {
-    /// memory: log and store in DRAM, a replica that comes back is a new one. disk: the log is on disk before anything
-    /// is acknowledged, and a replica goes on where it was.
+    /// memory: log and store are in DRAM, and a replica that comes back is a new one. disk: a write is acknowledged once
+    /// the log is on disk. A replica that comes back goes on where it was.
     #[arg(long, default_value = "memory", value_enum)]
     pub log: LogMode,
     /// With --log disk: the directory; it belongs to one replica of one group (trine up and trine chaos: a directory

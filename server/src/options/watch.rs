@@ -29,9 +29,9 @@ pub struct WatchArguments {
     /// as the password of any user. Only its owner may read the file.
     #[arg(long, value_name = "FILE")]
     pub metrics_password_file: Option<PathBuf>,
-    /// What is logged to standard error: off, error, warn, info, debug or trace, and the same by part, as in
-    /// warn,raft=debug; the part `role` tells changes of role, and `audit` who administrated. `trine log-level` changes it while the replica runs; SIGUSR1
-    /// makes it read the file again.
+    /// The level of the log on standard error: off, error, warn, info, debug or trace, and the same by part, as in
+    /// warn,raft=debug. The part `role` tells changes of role, and `audit` who administrated. `trine log-level` changes
+    /// the level while the replica runs; SIGUSR1 makes it read the file again.
     #[arg(long, default_value = "warn,role=info,audit=info", value_name = "LEVEL", value_parser = LevelParser, hide_possible_values = true)]
     pub log_level: String,
     /// How lines of the log look.

@@ -58,9 +58,9 @@ pub struct ServeArguments {
     /// key, none without].
     #[arg(long, env = "TRINE_KEYS", value_enum, value_name = "STAGE")]
     pub keys: Option<KeyStage>,
-    /// Join the group as a new replica whenever this one cannot go on as who it was, instead of ending: when it was removed
-    /// or its state differs from the others'; with --log disk also at the start, when the directory has lost something that
-    /// it may have promised. Its files are then set aside.
+    /// Join the group as a new replica, instead of ending, when this one was removed or its state differs from the
+    /// others'. With --log disk this also holds at the start, for a directory that has lost something that it may have
+    /// promised. Its files are then set aside.
     #[arg(long)]
     pub rejoin: bool,
     /// Whether and where Redis clients are served.

@@ -37,7 +37,8 @@ pub(crate) struct UpArguments {
     /// key, none without].
     #[arg(long, env = "TRINE_KEYS", value_enum, value_name = "STAGE")]
     pub(crate) keys: Option<KeyStage>,
-    /// Make no key for the group. Whoever can send packets to its ports can then read, change and delete everything.
+    /// Make no key for the group. A client that can send packets to its ports can
+    /// then read, change and delete everything.
     #[arg(long)]
     pub(crate) insecure: bool,
     #[command(flatten)]
