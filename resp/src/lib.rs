@@ -23,6 +23,7 @@ mod table;
 
 pub use connection::{
     Call, Connection, Environment, Failure, Identity, NotKnown, OnBehalf, Submit, Told,
+    is_same_secret,
 };
 pub use limits::Limits;
 pub use outside::{Reading, Refused, Request, StoreCommand};

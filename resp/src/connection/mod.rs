@@ -43,7 +43,7 @@ const RUN_OPERATIONS_MAX: usize = 4 * 1024;
 /// An idle connection shrinks its buffers to this size.
 const RESTING_BYTES_MAX: usize = 64 * 1024;
 
-pub use standing::{Identity, NotKnown, OnBehalf};
+pub use standing::{Identity, NotKnown, OnBehalf, is_same_secret};
 
 /// A command for the group.
 #[derive(Debug)]

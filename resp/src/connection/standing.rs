@@ -298,7 +298,8 @@ pub(super) fn asks_about_users(spec: &Spec, parts: &[&[u8]]) -> bool {
 }
 
 /// Compares in a time that does not depend on the position of the difference.
-fn is_same_secret(expected: &[u8], given: &[u8]) -> bool {
+#[must_use]
+pub fn is_same_secret(expected: &[u8], given: &[u8]) -> bool {
     let difference = expected
         .iter()
         .zip(given.iter().chain(std::iter::repeat(&0)))

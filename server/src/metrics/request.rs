@@ -3,6 +3,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use trine_resp::is_same_secret;
 
 /// The most bytes of a request's first line and headers.
 pub const HEAD_BYTES_MAX: usize = 8 << 10;
@@ -47,15 +48,6 @@ impl Request {
         let colon = decoded.iter().position(|byte| *byte == b':');
         colon.is_some_and(|at| is_same_secret(password, &decoded[at + 1..]))
     }
-}
-
-/// Compares in a time that does not depend on the position of the difference.
-fn is_same_secret(expected: &[u8], given: &[u8]) -> bool {
-    let difference = expected
-        .iter()
-        .zip(given.iter().chain(std::iter::repeat(&0)))
-        .fold(0, |sum, (left, right)| sum | (left ^ right));
-    difference == 0 && expected.len() == given.len()
 }
 
 /// The statuses in use.

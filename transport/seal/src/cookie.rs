@@ -6,8 +6,7 @@
 //! ephemeral key would use a nonce of the handshake's cipher twice. With another ephemeral key, a forged cookie would make
 //! the server's answer worthless.
 
-use aws_lc_rs::{constant_time, hkdf, hmac};
-
+use crate::mac::MacKey;
 use crate::psk::Psk;
 
 /// Bytes of the proof.
@@ -15,33 +14,25 @@ pub const COOKIE_PROOF_BYTES: usize = 16;
 
 /// The key of those proofs, made of a pre-shared key.
 #[derive(Clone)]
-pub struct CookieKey(hmac::Key);
+pub struct CookieKey(MacKey);
 
 impl CookieKey {
     /// The key that belongs to `psk`.
     #[must_use]
     pub fn of(psk: &Psk) -> Self {
-        let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"trine cookie");
-        let prk = salt.extract(psk.bytes());
-        let key = prk
-            .expand(&[b"mac"], hmac::HMAC_SHA256)
-            .map(hmac::Key::from);
-        Self(key.expect("the length of the algorithm's own output"))
+        Self(MacKey::of(psk, b"trine cookie"))
     }
 
     /// The proof for a body: the cookie, and all that is sent with it.
     #[must_use]
     pub fn proof(&self, body: &[u8]) -> [u8; COOKIE_PROOF_BYTES] {
-        let whole = hmac::sign(&self.0, body);
-        let mut proof = [0; COOKIE_PROOF_BYTES];
-        proof.copy_from_slice(&whole.as_ref()[..COOKIE_PROOF_BYTES]);
-        proof
+        self.0.mac(body)
     }
 
     /// Whether `proof` is that proof.
     #[must_use]
     pub fn is_good(&self, body: &[u8], proof: &[u8]) -> bool {
-        constant_time::verify_slices_are_equal(&self.proof(body), proof).is_ok()
+        self.0.is_good::<COOKIE_PROOF_BYTES>(body, proof)
     }
 }
 

@@ -10,6 +10,7 @@
 mod cookie;
 mod csprng;
 mod handshake;
+mod mac;
 mod packet_keys;
 mod psk;
 mod reset;

@@ -1,7 +1,6 @@
 //! The proof in a RESET that its sender holds the session's key, though it does not know the session.
 
-use aws_lc_rs::{constant_time, hkdf, hmac};
-
+use crate::mac::MacKey;
 use crate::psk::Psk;
 
 /// Bytes of the proof.
@@ -9,33 +8,26 @@ pub const RESET_MAC_BYTES: usize = 8;
 
 /// The key of those proofs, made of a pre-shared key.
 #[derive(Clone)]
-pub struct ResetKey(hmac::Key);
+pub struct ResetKey(MacKey);
 
 impl ResetKey {
     /// The key that belongs to `psk`.
     #[must_use]
     pub fn of(psk: &Psk) -> Self {
-        let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"trine reset");
-        let prk = salt.extract(psk.bytes());
-        let key = prk
-            .expand(&[b"mac"], hmac::HMAC_SHA256)
-            .map(hmac::Key::from);
-        Self(key.expect("the length of the algorithm's own output"))
+        Self(MacKey::of(psk, b"trine reset"))
     }
 
     /// The proof for an answer to the probe with this nonce and token.
     #[must_use]
     pub fn mac(&self, nonce: u64, token: u64) -> [u8; RESET_MAC_BYTES] {
-        let whole = hmac::sign(&self.0, &message(nonce, token));
-        let mut mac = [0; RESET_MAC_BYTES];
-        mac.copy_from_slice(&whole.as_ref()[..RESET_MAC_BYTES]);
-        mac
+        self.0.mac(&message(nonce, token))
     }
 
     /// Whether `mac` is that proof.
     #[must_use]
     pub fn is_good(&self, nonce: u64, token: u64, mac: &[u8]) -> bool {
-        constant_time::verify_slices_are_equal(&self.mac(nonce, token), mac).is_ok()
+        self.0
+            .is_good::<RESET_MAC_BYTES>(&message(nonce, token), mac)
     }
 }
 
