@@ -63,6 +63,7 @@ documents! {
     redis "docs/redis.md",
     benchmarking "docs/benchmarking.md",
     tuning "docs/tuning.md",
+    index "docs/index.md",
 }
 
 #[test]

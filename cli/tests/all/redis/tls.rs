@@ -238,7 +238,7 @@ fn beyond_loopback_nothing_is_served_that_asks_nobody_who_it_is() {
         let base = ["serve", "--id", "1", "--peers", "127.0.0.1:1"];
         trine(&[&base[..], options].concat(), "", b"")
     };
-    for more in [&[][..], &["--allow-remote"]] {
+    for more in [&[][..], &["--insecure"]] {
         let resp = [&["--resp", "0.0.0.0:0"], more].concat();
         serve(&resp).expect_error(
             2,
