@@ -7,7 +7,7 @@ use crate::endpoint::Endpoint;
 pub use crate::exchange::{
     Completion, Refused, RefusedReason, Reply, Request, RequestId, ResponseHandle, RpcError, Stale,
 };
-use crate::keys::{KeyId, Keys};
+use crate::keys::{KeyId, Keys, Stage};
 use crate::session::{ConnectParams, ConnectRefused, Event, Holder, PeerInfo, SessionId};
 use crate::stats::{EndpointStats, SessionStats};
 use crate::time::{Duration, Instant};
@@ -157,6 +157,17 @@ impl<'a, R: Route> Cx<'a, R> {
     /// See [`Endpoint::unsealed_callers`].
     pub fn unsealed_callers(&self) -> impl Iterator<Item = (SessionId, R)> + '_ {
         self.endpoint.unsealed_callers()
+    }
+
+    /// See [`Endpoint::sealed_callers`].
+    pub fn sealed_callers(&self) -> impl Iterator<Item = KeyId> + '_ {
+        self.endpoint.sealed_callers()
+    }
+
+    /// See [`Endpoint::key_stage`].
+    #[must_use]
+    pub fn key_stage(&self) -> Option<Stage> {
+        self.endpoint.key_stage()
     }
 
     /// See [`Endpoint::key`].

@@ -150,6 +150,9 @@ impl<R: Route> App<R> for Probe<R> {
 }
 
 fn read_status(reply: &[u8]) -> Result<Box<NodeStatus>, Obstacle> {
+    if reply.is_empty() {
+        return Err(Obstacle::Denied);
+    }
     match StatusReply::decode(reply) {
         Ok(StatusReply::Json(text)) => {
             serde_json::from_slice(text).map_err(|_| Obstacle::UnreadableReply)

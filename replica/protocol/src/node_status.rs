@@ -21,11 +21,63 @@ pub struct NodeStatus {
     /// Who has come without a key, where keys are accepted; nothing without keys.
     #[serde(default)]
     pub unsealed_callers: Option<UnsealedCallers>,
+    /// Which callers it takes, and who has come by role; nothing from a replica of an earlier release.
+    #[serde(default)]
+    pub keys: Option<KeysStatus>,
+}
+
+impl NodeStatus {
+    /// Leaves out who the callers are, for readers who may not list the users. How many they are stays.
+    pub fn leave_callers_out(&mut self) {
+        if let Some(keys) = &mut self.keys {
+            keys.users.clear();
+        }
+        if let Some(unsealed) = &mut self.unsealed_callers {
+            unsealed.from.clear();
+        }
+    }
+}
+
+/// Which callers a node takes, and which sessions others have opened to it.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct KeysStatus {
+    /// `none`, `accept` or `require`.
+    pub stage: String,
+    /// Established sessions that others have opened, by what their keys prove.
+    pub sessions: SessionsByRole,
+    /// The users with most sessions, most first. Told only to those who may administrate.
+    #[serde(default)]
+    pub users: Vec<UserSessions>,
+}
+
+/// How many sessions callers of each role have.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct SessionsByRole {
+    /// Members of the group.
+    pub member: u64,
+    /// Holders of the key file.
+    pub admin: u64,
+    /// Users, of all roles.
+    pub user: u64,
+    /// Callers without a key. In a group without keys these are all, members too.
+    pub none: u64,
+}
+
+/// The sessions of one user.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct UserSessions {
+    /// The user's name.
+    pub name: String,
+    /// How many.
+    pub sessions: u64,
 }
 
 /// The member roots of a node, by their fingerprints.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MemberRoots {
+    /// The group whose key it has, as `trine key show` prints it; nothing from a replica of an earlier release.
+    #[serde(default)]
+    pub group: Option<String>,
     /// `settled`, or the step of the change of the member root: `begun` or `switched`.
     pub step: String,
     /// The root that its own sessions use.
@@ -128,4 +180,60 @@ pub struct BufferStatus {
     pub count: u64,
     /// How many of them hold a message at the moment.
     pub in_use: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The status of the release before `keys`, as its replicas send it.
+    const BEFORE: &str = r#"{
+        "replica": {
+            "node_id": 1, "incarnation": "a", "cluster": "c", "address": "127.0.0.1:1", "role": "leader",
+            "not_serving": null, "term": 7, "leader": "127.0.0.1:1", "committed": 100, "applied": 99,
+            "group_time_ns": 1, "members": [], "change_in_progress": false,
+            "log": { "first_index": 1, "last_index": 100, "entries": 100, "bytes": 1000, "compactions": 0 },
+            "sessions": { "open": 1, "closed": 0, "reply_bytes": 0, "evicted": 0, "refused": 0, "duplicates": 0 },
+            "store": { "items": 1, "logical_bytes": 2, "memory_bytes": 3 },
+            "counters": {
+                "writes_proposed": 1, "entries_proposed": 1, "commands_applied": 1, "reads_linearizable": 1,
+                "reads_stale": 0, "read_rounds": 0, "busy": 0, "redirected": 0, "messages_refused": 0,
+                "messages_foreign": 0, "messages_unsent": 0, "elections_won": 1, "snapshots_sent": 0,
+                "snapshots_installed": 0, "snapshots_failed": 0
+            }
+        },
+        "links": [],
+        "transport": {
+            "sessions_server": 3, "sessions_client": 2, "packets_sent": 10, "packets_received": 10,
+            "retransmissions": 0, "packets_dropped": 0
+        },
+        "member_roots": { "step": "settled", "used": "01020304", "accepted": null, "not_taken": null },
+        "unsealed_callers": { "sessions": 1, "from": ["127.0.0.1:9"] }
+    }"#;
+
+    #[test]
+    fn a_status_of_an_earlier_release_is_taken() {
+        let status: NodeStatus = serde_json::from_str(BEFORE).expect("a status");
+        assert_eq!(status.keys, None);
+        assert_eq!(status.member_roots.expect("roots").group, None);
+    }
+
+    /// A later release may add fields here, too.
+    #[test]
+    fn the_part_about_keys_goes_there_and_back() {
+        let mut status: NodeStatus = serde_json::from_str(BEFORE).expect("a status");
+        let text = r#"{ "stage": "accept", "sessions": { "member": 4, "admin": 1, "user": 2, "none": 1, "robot": 9 },
+            "users": [{ "name": "bob", "sessions": 2, "since": 7 }], "more": true }"#;
+        let keys: KeysStatus = serde_json::from_str(text).expect("the part");
+        assert_eq!((keys.sessions.member, keys.sessions.none), (4, 1));
+        status.keys = Some(keys);
+        let bytes = serde_json::to_vec(&status).expect("plain data");
+        let again: NodeStatus = serde_json::from_slice(&bytes).expect("a status");
+        assert_eq!(again, status);
+        status.leave_callers_out();
+        let keys = status.keys.expect("keys");
+        assert_eq!((keys.users.len(), keys.sessions.user), (0, 2));
+        let unsealed = status.unsealed_callers.expect("unsealed callers");
+        assert_eq!((unsealed.from.len(), unsealed.sessions), (0, 1));
+    }
 }

@@ -35,6 +35,8 @@ pub(super) const RECONNECT_MAX: Duration = Duration::from_millis(200);
 pub(super) const LINK_IDLE: Duration = Duration::from_secs(2);
 /// Callers without a key that the status names.
 pub(super) const UNSEALED_SHOWN_MAX: usize = 16;
+/// Users whose sessions the status counts by name: those with most.
+pub(super) const USERS_SHOWN_MAX: usize = 16;
 /// How long one attempt to connect to a peer may take.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 

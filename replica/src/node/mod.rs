@@ -4,6 +4,7 @@
 //! one peer back into order (`reorder`), and remembers which request waits for which answer.
 
 mod batch;
+mod callers;
 mod config;
 mod keys;
 mod links;
@@ -280,7 +281,12 @@ impl<R: Route> Node<R> {
         }
     }
 
-    fn on_status_request(&mut self, cx: &mut Cx<'_, R>, request: &[u8]) -> Reply {
+    fn on_status_request(
+        &mut self,
+        cx: &mut Cx<'_, R>,
+        session: SessionId,
+        request: &[u8],
+    ) -> Reply {
         let Ok(request) = StatusRequest::decode(request) else {
             self.stats.unreadable += 1;
             return reply_empty(cx);
@@ -290,7 +296,10 @@ impl<R: Route> Node<R> {
                 reply_with(cx, &StatusReply::Discovery(self.replica.discovery()))
             }
             StatusForm::Json => {
-                let text = serde_json::to_vec(&self.status(cx)).unwrap_or_default();
+                let Some(status) = self.status_for(cx, session) else {
+                    return reply_empty(cx);
+                };
+                let text = serde_json::to_vec(&status).unwrap_or_default();
                 reply_with(cx, &StatusReply::Json(&text))
             }
         }
@@ -338,7 +347,7 @@ fn reply_with<R: Route>(cx: &mut Cx<'_, R>, message: &impl Encode) -> Reply {
 impl<R: Route> App<R> for Node<R> {
     fn on_request(&mut self, cx: &mut Cx<'_, R>, request: Request<'_>) -> Reply {
         match request.kind {
-            kind::STATUS => return self.on_status_request(cx, request.data),
+            kind::STATUS => return self.on_status_request(cx, request.session, request.data),
             kind::CLIENT_BATCH => return self.on_batch(cx, request.handle, request.data),
             kind::CLIENT..=kind::JOIN | kind::ADMIN | kind::AGREE => {}
             _ => {

@@ -4,6 +4,7 @@ use trine_canary as canary;
 use trine_keys::Credential;
 use trine_protocol::message::kind;
 use trine_protocol::message::{AdminReply, AdminStatus};
+use trine_protocol::node_status::NodeStatus;
 use trine_transport::backend::Route;
 use trine_transport::keys::KeyId;
 use trine_transport::{Cx, Reply, SessionId};
@@ -51,6 +52,19 @@ impl<R: Route> Node<R> {
             return Some(reply_empty(cx));
         }
         Some(refuse_admin(cx, &denied))
+    }
+
+    /// The status, as far as the caller in this session may know it. `None` if it may know nothing.
+    pub(super) fn status_for(&mut self, cx: &Cx<'_, R>, session: SessionId) -> Option<NodeStatus> {
+        let caller = caller_in(cx, session);
+        if self.replica.denies(caller, What::Status).is_some() {
+            return None;
+        }
+        let mut status = self.status(cx);
+        if !self.replica.permits(caller, What::Admin) {
+            status.leave_callers_out();
+        }
+        Some(status)
     }
 
     /// Ends the sessions of users who were removed, and of keys that were replaced, once that is applied here.

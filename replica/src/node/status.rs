@@ -7,6 +7,7 @@ use trine_transport::time::Duration;
 use trine_transport::{Cx, EndpointStats};
 
 use super::Node;
+use super::callers::keys_status;
 use super::links::{Link, LinkState};
 use crate::output::Class;
 
@@ -50,6 +51,7 @@ impl<R: Route> Node<R> {
             replica,
             member_roots: self.member_roots.clone(),
             unsealed_callers: self.unsealed_status(cx),
+            keys: Some(keys_status(cx)),
             transport: transport_status(
                 &cx.stats(),
                 cx.buffer_bytes(),

@@ -1,5 +1,6 @@
 //! What others may know of a replica: its part in the group, its state for checkers, and its status.
 
+use trine_kvstore::Users;
 use trine_protocol::message::{ClusterId, Discovery, Incarnation, Members, RoleCode};
 use trine_protocol::stages::WriteStages;
 use trine_protocol::status::{
@@ -10,8 +11,17 @@ use trine_transport::time::Instant;
 use super::Replica;
 use crate::bootstrap::Bootstrap;
 use crate::halt::Halt;
+use crate::rights::{Caller, Subject, What};
 
 impl Replica {
+    /// Whether a caller may do that, by the users that this replica has applied. It counts nothing.
+    #[must_use]
+    pub fn permits(&self, caller: Caller, what: What<'_>) -> bool {
+        let none = Users::default();
+        let users = self.users().unwrap_or(&none);
+        Subject::of(caller, users).is_ok_and(|subject| subject.may(what).is_ok())
+    }
+
     /// Whether this replica leads and is transferring leadership at the moment.
     pub fn is_handing_over(&self) -> bool {
         self.life

@@ -56,6 +56,20 @@ impl<R: Route> Endpoint<R> {
         sessions.filter(|(session, _)| self.sessions.is_server_end(*session))
     }
 
+    /// The keys of the established sealed sessions that others have opened, one for each session.
+    pub fn sealed_callers(&self) -> impl Iterator<Item = KeyId> + '_ {
+        let sessions = self.sessions.sealed();
+        sessions
+            .filter(|(session, _)| self.sessions.is_server_end(*session))
+            .map(|(_, key)| key)
+    }
+
+    /// Whether sessions without keys are allowed. `None` if this endpoint has no keys.
+    #[must_use]
+    pub fn key_stage(&self) -> Option<Stage> {
+        self.sessions.stage()
+    }
+
     /// The key that the peer of an established session has proven to hold. `None` if the session is not sealed.
     #[must_use]
     pub fn key(&self, session: SessionId) -> Option<KeyId> {

@@ -122,6 +122,11 @@ impl<R: Route> Sessions<R> {
         }
     }
 
+    /// Whether sessions without keys are allowed; `None` without keys.
+    pub(crate) fn stage(&self) -> Option<Stage> {
+        self.trust.as_ref().map(|trust| trust.keys.stage)
+    }
+
     /// Whether packets may be sealed at all.
     #[inline(always)]
     pub(crate) fn has_keys(&self) -> bool {

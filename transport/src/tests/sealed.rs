@@ -635,6 +635,7 @@ fn the_stage_changes_while_sessions_stand() {
     let mut net = net_with(None, None);
     let plain = net.connected(CLIENT, SERVER);
     works(&mut net, plain, 1, 5_000);
+    assert_eq!(net.nodes[SERVER].endpoint.key_stage(), None);
     let now = net.now;
     for node in [CLIENT, SERVER] {
         let ended = net.nodes[node]
@@ -650,14 +651,19 @@ fn the_stage_changes_while_sessions_stand() {
         .collect();
     assert_eq!(callers, [CLIENT as u32]);
     assert_eq!(net.nodes[CLIENT].endpoint.unsealed_callers().count(), 0);
+    assert_eq!(net.nodes[SERVER].endpoint.sealed_callers().count(), 0);
     let sealed = net.connected(CLIENT, SERVER);
     assert!(net.nodes[CLIENT].endpoint.key(sealed).is_some());
     works(&mut net, sealed, 3, 5_000);
+    let callers: Vec<KeyId> = net.nodes[SERVER].endpoint.sealed_callers().collect();
+    assert_eq!(callers, [KeyId::new(b"everybody").expect("a name")]);
+    assert_eq!(net.nodes[CLIENT].endpoint.sealed_callers().count(), 0);
     let now = net.now;
     let ended = net.nodes[SERVER]
         .endpoint
         .change_keys(now, one_key(Stage::Require));
     assert_eq!(ended, 1);
+    assert_eq!(net.nodes[SERVER].endpoint.key_stage(), Some(Stage::Require));
     assert!(net.run_until(Duration::from_secs(1), |net| is_down(
         net,
         DownReason::PeerDisconnected

@@ -83,6 +83,7 @@ impl ServerKeys {
     #[must_use]
     pub fn member_roots(&self) -> MemberRoots {
         MemberRoots {
+            group: Some(self.cluster.group().to_string()),
             step: self.cluster.rotation().to_string(),
             used: self.cluster.member_root().to_string(),
             accepted: self.cluster.accepted_root().map(|root| root.to_string()),

@@ -55,6 +55,7 @@ mod tests {
 
     fn roots(used: &str, accepted: Option<&str>) -> MemberRoots {
         MemberRoots {
+            group: None,
             step: String::new(),
             used: used.to_owned(),
             accepted: accepted.map(str::to_owned),
