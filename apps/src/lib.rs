@@ -7,4 +7,5 @@ pub mod cache;
 mod config;
 pub mod index;
 mod line;
+mod rights;
 mod threads;

@@ -11,6 +11,7 @@ use trine_transport::{
     RpcError, SessionId,
 };
 
+use crate::rights::Denied;
 use trine_base::endpoint::{backend_failure, random_seed};
 use trine_base::failure::Failure;
 use trine_base::network::{Network, Opened};
@@ -107,7 +108,7 @@ impl<B: Backend> Line<B> {
         }
     }
 
-    /// Asks. `writes` says whether a lost answer leaves the outcome unknown.
+    /// Asks. `writes` says whether a lost answer leaves the outcome unknown. A denial is a failure.
     pub(crate) fn ask(
         &mut self,
         kind: u8,
@@ -138,7 +139,10 @@ impl<B: Backend> Line<B> {
                 result: Ok(()),
                 response,
                 ..
-            }) => Ok(response),
+            }) => match Denied::decode(&response) {
+                Some(denied) => Err(denied.failure()),
+                None => Ok(response),
+            },
             Some(Completion {
                 result: Err(error), ..
             }) => Err(self.lost(error, writes)),

@@ -14,6 +14,7 @@ mod key_changes;
 pub mod logs;
 pub mod metrics;
 pub mod options;
+mod private;
 pub mod resp;
 pub mod serve;
 pub mod tls;

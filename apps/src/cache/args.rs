@@ -1,6 +1,7 @@
 //! The options of `trine cache`.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -45,6 +46,10 @@ pub struct CacheServeArguments {
     /// packets to the cache can then read, change and delete everything.
     #[arg(long)]
     pub insecure: bool,
+    /// What users with a key of their own may do: lines of NAME ROLE [GENERATION], with the role read or write. Needs
+    /// --key. Nobody but holders of the key file gets in without it.
+    #[arg(long, value_name = "FILE")]
+    pub users: Option<PathBuf>,
     /// What --insecure was called before.
     #[arg(long, hide = true)]
     pub allow_remote: bool,

@@ -12,6 +12,7 @@ use trine_transport::{Config, EventLoop, Identity};
 use super::shard::Shard;
 use super::wire::Hello;
 use crate::cache::CacheServeArguments;
+use crate::rights::Rights;
 use crate::threads::{addresses_from, run_all};
 use trine_base::announce::Announcer;
 use trine_base::endpoint::{backend_failure, random_seed};
@@ -37,6 +38,7 @@ pub(super) fn run<N: Network>(
     placement::refuse_former_name(arguments.allow_remote)?;
     let announcer = Announcer::start(output.json)?;
     interrupt::start_server()?;
+    let rights = Rights::read(network, arguments.users.as_deref())?;
     placement::require_memory(arguments.memory, 1)?;
     let memory = shard_memory(arguments.memory, arguments.threads)?;
     let listen = peers::resolve_server(&arguments.listen)?;
@@ -60,7 +62,13 @@ pub(super) fn run<N: Network>(
             shards: arguments.threads,
         };
         loops.push(assemble(
-            backend, endpoint, holder_of, place, memory, arguments,
+            backend,
+            endpoint,
+            holder_of,
+            rights.clone(),
+            place,
+            memory,
+            arguments,
         )?);
         kept.push(keep);
     }
@@ -100,6 +108,7 @@ fn assemble<B: Backend>(
     backend: B,
     endpoint: Config,
     holder_of: HolderOf<B::Route>,
+    rights: Rights,
     place: Hello,
     memory: CacheConfig,
     arguments: &CacheServeArguments,
@@ -111,6 +120,7 @@ fn assemble<B: Backend>(
     let shard = Shard::new(
         cache,
         holder_of,
+        rights,
         place,
         memory.log_bytes as u64,
         memory.index_bytes as u64,

@@ -4,6 +4,7 @@
 //! together, so that their cache misses overlap. No answer leaves before that, so no client can observe the order among
 //! them.
 
+use trine_keys::Role;
 use trine_kvstore::cache::shard_of;
 use trine_kvstore::config::KEY_BYTES_MAX;
 use trine_kvstore::{Cache, Command, Position, Response};
@@ -13,12 +14,14 @@ use trine_transport::buf::MsgBuf;
 use trine_transport::{App, Completion, Cx, Holder, Reply, Request, ResponseHandle, SessionId};
 
 use super::wire::{COMMAND, DONE, HELLO, Hello, MALFORMED, STATS, ShardStats, WRONG_SHARD};
+use crate::rights::{Denied, Rights};
 
 /// One shard and the GETs of the present turn.
 pub(super) struct Shard<R> {
     cache: Cache,
     /// Whom the sessions from a route are counted for.
     holder_of: HolderOf<R>,
+    rights: Rights,
     place: Hello,
     burst: Burst,
     /// Sessions with a request for whose answer there is no memory. The server ends them, and their clients learn from
@@ -59,6 +62,7 @@ impl<R: Route> Shard<R> {
     pub(super) fn new(
         cache: Cache,
         holder_of: HolderOf<R>,
+        rights: Rights,
         place: Hello,
         log_bytes: u64,
         index_bytes: u64,
@@ -66,6 +70,7 @@ impl<R: Route> Shard<R> {
         Self {
             cache,
             holder_of,
+            rights,
             place,
             burst: Burst::default(),
             given_up: Vec::new(),
@@ -83,6 +88,13 @@ impl<R: Route> Shard<R> {
             self.stats.refused += 1;
             return self.reply(request, bytes_of(cx, &[MALFORMED]));
         };
+        let needed = match command.is_read_only() {
+            true => Role::Read,
+            false => Role::Write,
+        };
+        if let Err(denied) = self.rights.check(cx, request.session, needed) {
+            return self.deny(cx, request, denied);
+        }
         if !self.owns(&command) {
             self.stats.refused += 1;
             return self.reply(request, bytes_of(cx, &[WRONG_SHARD]));
@@ -98,6 +110,20 @@ impl<R: Route> Shard<R> {
         }
         let answer = done(cx, &self.cache.apply(&command));
         self.reply(request, answer)
+    }
+
+    #[cold]
+    fn deny(&mut self, cx: &mut Cx<'_, R>, request: &Request<'_>, denied: Denied) -> Reply {
+        self.stats.refused += 1;
+        self.reply(request, denied.answer(cx))
+    }
+
+    fn on_stats(&mut self, cx: &mut Cx<'_, R>, request: &Request<'_>) -> Reply {
+        if let Err(denied) = self.rights.check(cx, request.session, Role::Read) {
+            return self.deny(cx, request, denied);
+        }
+        let text = serde_json::to_vec(&self.stats()).expect("numbers under text keys");
+        self.reply(request, bytes_of(cx, &text))
     }
 
     fn owns(&self, command: &Command<'_>) -> bool {
@@ -179,10 +205,7 @@ impl<R: Route> App<R> for Shard<R> {
         match request.kind {
             COMMAND => self.on_command(cx, &request),
             HELLO => self.reply(&request, bytes_of(cx, &self.place.encode())),
-            STATS => {
-                let text = serde_json::to_vec(&self.stats()).expect("numbers under text keys");
-                self.reply(&request, bytes_of(cx, &text))
-            }
+            STATS => self.on_stats(cx, &request),
             _ => {
                 self.stats.refused += 1;
                 self.reply(&request, bytes_of(cx, &[]))

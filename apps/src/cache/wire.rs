@@ -6,6 +6,7 @@
 //! | COMMAND | a command in the store's codec | a verdict (u8), after `DONE` the response in the store's codec |
 //! | STATS | empty | [`ShardStats`] as JSON |
 //!
+//! A COMMAND or STATS to which the caller has no right gets the answer in `rights/denied.rs`, which begins with 6.
 //! Other kinds get an empty answer. A HELLO to a replica gets one too, because replicas have other kinds.
 
 use serde::{Deserialize, Serialize};
@@ -82,7 +83,7 @@ pub struct ShardStats {
     pub bursts: u64,
     /// The most requests that came in one turn.
     pub largest_burst: u64,
-    /// Requests that were no command for this shard.
+    /// Requests that were no command for this shard, or were denied.
     pub refused: u64,
     /// Entries that were evicted because their bucket was full.
     pub bucket_evictions: u64,

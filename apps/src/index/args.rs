@@ -1,5 +1,6 @@
 //! The options of `trine index`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -54,6 +55,10 @@ pub struct IndexServeArguments {
     /// packets to the index can then read, change and delete everything.
     #[arg(long)]
     pub insecure: bool,
+    /// What users with a key of their own may do: lines of NAME ROLE [GENERATION], with the role read or write. Needs
+    /// --key. Nobody but holders of the key file gets in without it.
+    #[arg(long, value_name = "FILE")]
+    pub users: Option<PathBuf>,
     /// Dispatch threads. All serve the same keys, each at a port of its own.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(INDEX_THREADS_MAX)))]
     pub threads: u32,

@@ -12,7 +12,8 @@ use trine_transport::backend::{Route, Waker};
 use trine_transport::buf::{MsgBuf, Pool};
 use trine_transport::{App, Completion, Cx, Event, Holder, Reply, Request, SessionId};
 
-use super::wire::{SCAN, execute};
+use super::wire::{SCAN, execute, role_needed};
+use crate::rights::Rights;
 
 /// One dispatch thread.
 pub(super) struct Dispatch<R> {
@@ -90,12 +91,43 @@ impl<R: Route> App<R> for Dispatch<R> {
     }
 }
 
+/// A dispatch thread and the rights of its callers. They are looked at before a request reaches a worker thread.
+pub(super) struct Server<R> {
+    rights: Rights,
+    threads: Threads<R>,
+    /// Sessions with a denied request for whose answer there is no memory. See [`Dispatch`].
+    given_up: Vec<SessionId>,
+}
+
+impl<R: Route> Server<R> {
+    pub(super) fn new(threads: Threads<R>, rights: Rights) -> Self {
+        Self {
+            rights,
+            threads,
+            given_up: Vec::new(),
+        }
+    }
+
+    /// The answer to a request that its caller has no right to.
+    fn denial(&mut self, cx: &mut Cx<'_, R>, request: &Request<'_>) -> Option<Reply> {
+        let needed = role_needed(request.kind)?;
+        let denied = self.rights.check(cx, request.session, needed).err()?;
+        Some(denied.answer(cx).map_or_else(
+            || {
+                self.given_up.push(request.session);
+                Reply::Later
+            },
+            Reply::Now,
+        ))
+    }
+}
+
 /// A dispatch thread of either kind.
 #[allow(
     clippy::large_enum_variant,
     reason = "there is one for each thread, and it does not move"
 )]
-pub(super) enum Server<R> {
+pub(super) enum Threads<R> {
     /// It runs scans itself.
     Alone(Dispatch<R>),
     /// Worker threads run them.
@@ -104,32 +136,38 @@ pub(super) enum Server<R> {
 
 /// Calls the application of either kind.
 macro_rules! either {
-    ($server:expr, $app:ident => $call:expr) => {
-        match $server {
-            Server::Alone($app) => $call,
-            Server::WithWorkers($app) => $call,
+    ($threads:expr, $app:ident => $call:expr) => {
+        match $threads {
+            Threads::Alone($app) => $call,
+            Threads::WithWorkers($app) => $call,
         }
     };
 }
 
 impl<R: Route> App<R> for Server<R> {
     fn on_request(&mut self, cx: &mut Cx<'_, R>, request: Request<'_>) -> Reply {
-        either!(self, app => app.on_request(cx, request))
+        if let Some(denial) = self.denial(cx, &request) {
+            return denial;
+        }
+        either!(&mut self.threads, app => app.on_request(cx, request))
     }
 
     fn on_completion(&mut self, cx: &mut Cx<'_, R>, tag: u64, completion: Completion) {
-        either!(self, app => app.on_completion(cx, tag, completion));
+        either!(&mut self.threads, app => app.on_completion(cx, tag, completion));
     }
 
     fn on_event(&mut self, cx: &mut Cx<'_, R>, event: Event<R>) {
-        either!(self, app => app.on_event(cx, event));
+        either!(&mut self.threads, app => app.on_event(cx, event));
     }
 
     fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
-        either!(self, app => app.on_turn(cx));
+        either!(&mut self.threads, app => app.on_turn(cx));
+        for session in self.given_up.drain(..) {
+            cx.disconnect(session);
+        }
     }
 
     fn holder(&self, route: &R) -> Holder {
-        either!(self, app => app.holder(route))
+        either!(&self.threads, app => app.holder(route))
     }
 }

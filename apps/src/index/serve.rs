@@ -9,7 +9,8 @@ use trine_transport::backend::{Backend, MonotonicClock};
 use trine_transport::{Config, EventLoop, Identity};
 
 use super::args::{IndexServeArguments, Scans};
-use super::dispatch::{Dispatch, Server};
+use super::dispatch::{Dispatch, Server, Threads};
+use crate::rights::Rights;
 use crate::threads::{addresses_from, run_all};
 use trine_base::announce::Announcer;
 use trine_base::endpoint::{backend_failure, random_seed};
@@ -35,6 +36,7 @@ pub(super) fn run<N: Network>(
     if network.keeps_to_loopback() {
         placement::require_loopback("the address of --listen", listen, arguments.insecure)?;
     }
+    let rights = Rights::read(network, arguments.users.as_deref())?;
     let addresses = addresses_from(listen, arguments.threads)?;
     let map = Arc::new(ConcurrentMap::new(arguments.keys_max));
     let mut loops = Vec::new();
@@ -53,7 +55,13 @@ pub(super) fn run<N: Network>(
             spin: arguments.spin.into(),
             ..endpoint
         };
-        loops.push(assemble(backend, config, dispatch, workers)?);
+        loops.push(assemble(
+            backend,
+            config,
+            dispatch,
+            rights.clone(),
+            workers,
+        )?);
         kept.push(keep);
     }
     tell(&addresses, arguments, workers, announcer);
@@ -77,19 +85,21 @@ pub(super) fn assemble<B: Backend>(
     backend: B,
     config: Config,
     dispatch: Dispatch<B::Route>,
+    rights: Rights,
     workers: u32,
 ) -> Result<ServerLoop<B>, Failure> {
-    let server = match workers {
-        0 => Server::Alone(dispatch),
+    let threads = match workers {
+        0 => Threads::Alone(dispatch),
         _ => {
             let spin = std::time::Duration::from_nanos(config.spin.as_nanos());
             let with = dispatch.with_workers(workers, spin, backend.pool(), backend.waker());
             let refused = |error| {
                 Failure::usage(format!("no worker threads: {error}"), "use fewer --workers")
             };
-            Server::WithWorkers(with.map_err(refused)?)
+            Threads::WithWorkers(with.map_err(refused)?)
         }
     };
+    let server = Server::new(threads, rights);
     let seed = random_seed()?;
     let identity = Identity {
         cluster: 0,

@@ -11,10 +11,13 @@
 //! Keys are 8 bytes, compared from the first to the last, so a number is big-endian. All other numbers are
 //! little-endian, values among them. A SCAN goes over the keys that succeed `key`. Every answer begins
 //! with a verdict (u8). A bad request gets `UNKNOWN_KIND`, `MALFORMED`, or `BAD_LIMIT` with the largest limit (u32).
+//! A request to which the caller has no right gets the answer in `rights/denied.rs`, whose verdict is 6.
 
 use trine_index::{ConcurrentMap, Scan};
+use trine_keys::Role;
 
 use crate::config::INDEX_SCAN_KEYS_MAX;
+use crate::rights::DENIED_BYTES_MAX;
 
 /// Request kinds; none of them is one of a replica's or of a cache's.
 pub const HELLO: u8 = 40;
@@ -37,7 +40,7 @@ const BAD_LIMIT: u8 = 5;
 const MAGIC: [u8; 4] = *b"TRIX";
 const VERSION: u8 = 1;
 /// No answer is longer.
-pub const ANSWER_BYTES_MAX: usize = 13;
+pub const ANSWER_BYTES_MAX: usize = DENIED_BYTES_MAX;
 
 /// A request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -222,6 +225,16 @@ impl Answer {
             }
             _ => None,
         }
+    }
+}
+
+/// The role that a request of this kind needs; none for a HELLO and for what is no request.
+#[must_use]
+pub(super) fn role_needed(kind: u8) -> Option<Role> {
+    match kind {
+        GET | SCAN => Some(Role::Read),
+        PUT | DELETE => Some(Role::Write),
+        _ => None,
     }
 }
 

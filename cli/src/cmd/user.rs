@@ -1,6 +1,8 @@
 //! `trine user` adds, lists, removes and rotates users. The group keeps no key: a user's key is made here, from the
 //! cluster key file, once the group has committed the change.
 
+mod password;
+
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -17,6 +19,7 @@ use trine_keys::{ClusterKey, Existing, Role, UserKey, UserName};
 use trine_kvstore::config::USER_PREFIX_BYTES_MAX;
 use trine_kvstore::{Command, Response, Rights, User};
 
+use self::password::PasswordArguments;
 use super::key::file_failure;
 
 /// `trine user ...`.
@@ -30,6 +33,8 @@ pub(crate) enum UserCommand {
     Remove(RemoveArguments),
     /// Make a new key for a user and print it, once. Sessions of the old key end.
     Rotate(RotateArguments),
+    /// Read a password from standard input and print its line for --resp-users, from which nobody gets it back.
+    Password(PasswordArguments),
 }
 
 /// A role that users can have.
@@ -124,6 +129,7 @@ pub(crate) fn run<N: Network>(
         UserCommand::List(arguments) => list(network, arguments, output),
         UserCommand::Remove(arguments) => remove(network, arguments, output),
         UserCommand::Rotate(arguments) => rotate(network, arguments, output),
+        UserCommand::Password(arguments) => password::run(arguments, output),
     }
 }
 

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::process::{Child, Stdio};
 
 use crate::common::{Cluster, Ran, command, finish, signal, trine};
+use crate::keys::Keys;
 use trine_base::ports::free_addresses;
+use trine_keys::{ClusterKey, Existing};
 use trine_kvstore::cache::shard_of;
 use trine_kvstore::{Command, Response};
 use trine_protocol::endpoint_config;
@@ -428,5 +430,68 @@ impl App<SocketAddr> for Asker {
             Event::ConnectFailed { reason, .. } => panic!("{reason:?}"),
             Event::Accepted { .. } | Event::Down { .. } => {}
         }
+    }
+}
+
+#[test]
+fn users_may_do_what_the_list_of_a_sealed_server_says() {
+    let keys = Keys::new("cache-users");
+    let users = keys.text("list");
+    let ours = ClusterKey::read(&keys.path("ours")).expect("a key");
+    for (name, generation) in [("bob", 1), ("carol", 1), ("dora", 1)] {
+        let user = ours.user_key(name.parse().expect("a name"), generation);
+        user.write(&keys.path(name), Existing::Keep)
+            .expect("written");
+    }
+    let list = "# who\nalice write\nbob read # a reader\ndora write 2\n";
+    std::fs::write(keys.path("list"), list).expect("written");
+    let key = keys.text("ours");
+    let options = ["--memory", "64MiB", "--key", &key, "--users", &users];
+    let server = Server::start(2, &options);
+    let run =
+        |name: &str, args: &[&str]| server.run(&[args, &["--key", &keys.text(name)]].concat());
+
+    run("ours", &["put", "k", "holder"]).expect_status(0);
+    run("alice", &["put", "k", "writer"]).expect_status(0);
+    let read = run("bob", &["get", "k"]).expect_status(0);
+    assert_eq!(read.stdout, b"writer");
+    run("bob", &["stats"]).expect_status(0);
+    let denied = "user bob has role read, and role write is needed";
+    // Both threads know it.
+    for number in 0..8 {
+        let other = format!("k{number}");
+        run("bob", &["put", &other, "x"]).expect_error(1, &[denied, "nothing was done"]);
+    }
+    run("bob", &["del", "k"]).expect_error(1, &[denied, "--users"]);
+    for args in [&["get", "k"][..], &["put", "k", "x"], &["stats"]] {
+        let unlisted = "user carol is not in the server's list of users";
+        run("carol", args).expect_error(1, &[unlisted]);
+        run("dora", args).expect_error(1, &["the key of user dora", "generation 2"]);
+    }
+    run("others", &["get", "k"]).expect_status(2);
+    server.run(&["get", "k", "--key", ""]).expect_status(2);
+    let read = run("ours", &["get", "k"]).expect_status(0);
+    assert_eq!(read.stdout, b"writer");
+}
+
+#[test]
+fn without_a_list_users_get_nothing_and_a_bad_list_is_an_error() {
+    let keys = Keys::new("cache-unlisted");
+    let key = keys.text("ours");
+    let server = Server::start(1, &["--memory", "64MiB", "--key", &key]);
+    let run =
+        |name: &str, args: &[&str]| server.run(&[args, &["--key", &keys.text(name)]].concat());
+    run("ours", &["put", "k", "v"]).expect_status(0);
+    run("alice", &["get", "k"]).expect_error(1, &["user alice is not in the server's list"]);
+
+    let users = keys.text("list");
+    std::fs::write(keys.path("list"), "alice write\nbob all\n").expect("written");
+    let bad = ["line 2", "\"all\" is no role", "NAME ROLE [GENERATION]"];
+    for program in ["cache", "index"] {
+        let serve = |more: &[&str]| trine(&[&[program, "serve"], more].concat(), "", b"");
+        serve(&["--key", &key, "--users", &users]).expect_error(2, &bad);
+        serve(&["--users", &users]).expect_error(2, &["--users needs the key", "--key PATH"]);
+        let missing = keys.text("missing");
+        serve(&["--key", &key, "--users", &missing]).expect_error(2, &["list of users", &missing]);
     }
 }

@@ -7,6 +7,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::process::{Child, Stdio};
 
 use crate::common::{Cluster, Ran, command, finish, signal, trine};
+use crate::keys::Keys;
 use trine_base::ports::free_addresses;
 
 /// A running server; it is killed if a test fails before its end.
@@ -237,4 +238,37 @@ fn the_benchmark_reports_every_part() {
         document["loads"][1]["scan_p99_ns"].as_u64() > Some(0),
         "{document}"
     );
+}
+
+#[test]
+fn users_may_do_what_the_list_of_a_sealed_server_says() {
+    let keys = Keys::new("index-users");
+    let (key, users) = (keys.text("ours"), keys.text("list"));
+    let alice = keys.text("alice");
+    std::fs::write(keys.path("list"), "alice read\n").expect("written");
+    let denied = "user alice has role read, and role write is needed";
+    for scans in ["workers", "dispatch"] {
+        let server = Server::start(1, &["--scans", scans, "--key", &key, "--users", &users]);
+        let run = |key: &str, args: &[&str]| server.run(&[args, &["--key", key]].concat());
+        run(&key, &["put", "7", "70"]).expect_status(0);
+        let read = run(&alice, &["get", "7"]).expect_status(0);
+        assert_eq!(read.stdout, b"70\n");
+        run(&alice, &["scan", "0"]).expect_status(0);
+        for args in [&["put", "7", "71"][..], &["del", "7"]] {
+            run(&alice, args).expect_error(1, &[denied, "nothing was done"]);
+        }
+        let short = ["bench", "--keys", "9", "--for", "1ms", "--rounds", "1"];
+        run(&alice, &short).expect_error(1, &[denied]);
+        let read = run(&key, &["get", "7"]).expect_status(0);
+        assert_eq!(read.stdout, b"70\n");
+
+        // Worker threads run scans: they are denied before.
+        let unlisted = Server::start(1, &["--scans", scans, "--key", &key]);
+        for args in [&["scan", "0"][..], &["get", "7"]] {
+            let args = [args, &["--key", &alice]].concat();
+            unlisted
+                .run(&args)
+                .expect_error(1, &["user alice is not in the server's list"]);
+        }
+    }
 }

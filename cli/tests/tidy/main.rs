@@ -108,6 +108,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "trine-client",
             "trine-protocol",
             "trine-index",
+            "trine-keys",
             "trine-rpc",
             "trine-transport",
             "trine-kvstore",

@@ -258,7 +258,7 @@ impl Connection {
                 self.writer().error(WRONGPASS);
             }
             Err(NotKnown::Busy) => {
-                let text = "ERR too many clients give a password at the moment: try again";
+                let text = "ERR too many passwords are being checked, try again";
                 self.writer().error(text);
             }
             Err(NotKnown::Unavailable(why)) => {

@@ -31,7 +31,11 @@ pub struct RespArguments {
     /// The same, read from the first line of a file.
     #[arg(long, value_name = "FILE", conflicts_with = "resp_password")]
     pub resp_password_file: Option<PathBuf>,
-    /// Let no client do anything before AUTH: with the name and the key of a user of the group, or with the password.
+    /// Take passwords of users, too: this file has a line for each, which `trine user password NAME` prints. Only its
+    /// owner may read it.
+    #[arg(long, value_name = "FILE")]
+    pub resp_users: Option<PathBuf>,
+    /// Let no client do anything before AUTH: with the name and the key of a user of the group, or with a password.
     #[arg(long)]
     pub resp_require_auth: bool,
     /// Connections at the same time; more are turned away with Redis's error.
@@ -141,6 +145,10 @@ impl RespArguments {
                 resp_password_file: Some(_),
                 ..
             } => Some("resp-password-file"),
+            Self {
+                resp_users: Some(_),
+                ..
+            } => Some("resp-users"),
             _ => None,
         }
     }
@@ -202,6 +210,9 @@ impl RespArguments {
         }
         if let Some(file) = &self.resp_password_file {
             args.extend(["--resp-password-file".into(), file.into()]);
+        }
+        if let Some(file) = &self.resp_users {
+            args.extend(["--resp-users".into(), file.into()]);
         }
         if self.resp_require_auth {
             args.push("--resp-require-auth".into());

@@ -1,15 +1,16 @@
-//! Who is a Redis client? Its key is compared with the group's key file here. Whether the user still exists is asked of
-//! the group, once for each AUTH. From there on the replica that does a command checks the user's rights.
+//! Who is a Redis client? Its key is compared with the group's key file here, and a password in `checker.rs`. Whether the
+//! user still exists is asked of the group, once for each AUTH. From there on the replica that does a command checks the user's rights.
 
 use trine_keys::{KeyRing, Role, UserKey, UserName};
 use trine_kvstore::Response;
 use trine_resp::{Failure, Identity, NotKnown, OnBehalf};
 
-/// A user whose key was shown, before the group was asked.
+/// A user whose key or password was shown, before the group was asked.
 #[derive(Debug)]
 pub(super) struct Claim {
     name: UserName,
-    generation: u32,
+    /// Of the key; none with a password, which belongs to all keys of the user.
+    generation: Option<u32>,
 }
 
 impl Claim {
@@ -18,8 +19,14 @@ impl Claim {
     pub(super) fn of(ring: &KeyRing, user: &[u8], secret: &[u8]) -> Option<Self> {
         let name = UserName::new(user).ok()?;
         let key = UserKey::parse(std::str::from_utf8(secret).ok()?).ok()?;
-        let generation = key.generation();
+        let generation = Some(key.generation());
         (key.name() == name && ring.holds(&key)).then_some(Self { name, generation })
+    }
+
+    /// The claim of a client whose password is that of this user.
+    pub(super) fn with_password(name: UserName) -> Self {
+        let generation = None;
+        Self { name, generation }
     }
 
     /// Compares it with the group's users.
@@ -32,7 +39,8 @@ impl Claim {
             Err(failure) => return Err(NotKnown::Unavailable(failure)),
         };
         let is_it = |user: &trine_kvstore::User<'_>| {
-            user.name == self.name && user.generation == self.generation
+            let is_current = |generation| user.generation == generation;
+            user.name == self.name && self.generation.is_none_or(is_current)
         };
         let user = users.iter().find(is_it).ok_or(NotKnown::Wrong)?;
         Ok(Identity {
@@ -94,5 +102,15 @@ mod tests {
         );
         let users = Ok(store.read(&Command::ListUsers));
         assert_eq!(second.check(users), Err(NotKnown::Wrong));
+
+        let by_password = |name: &str| Claim::with_password(name.parse().expect("a name"));
+        let users = Ok(store.read(&Command::ListUsers));
+        let known = by_password("alice").check(users).expect("there is alice");
+        assert_eq!(
+            (known.name.as_str(), known.on_behalf.generation),
+            ("alice", 1)
+        );
+        let users = Ok(store.read(&Command::ListUsers));
+        assert_eq!(by_password("bob").check(users), Err(NotKnown::Wrong));
     }
 }

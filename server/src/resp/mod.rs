@@ -5,8 +5,10 @@
 
 mod args;
 mod auth;
+mod checker;
 mod hosted;
 mod info;
+mod passwords;
 mod server;
 mod stream;
 
@@ -21,10 +23,12 @@ use trine_transport::{Config, EventLoop, Identity};
 
 pub use args::{HiddenPassword, RespArguments, needless_password};
 pub use info::{SharedStats, Stats};
+pub use passwords::{PASSWORD_BYTES_MAX, SALT_BYTES, Verifier};
 
 use crate::serve::ServeArguments;
 use crate::tls::Tls;
 use hosted::Hosted;
+use passwords::Passwords;
 use server::{Options, Server};
 use trine_base::announce::{Announcer, note};
 use trine_base::endpoint::random_seed;
@@ -156,6 +160,7 @@ fn options(
         ));
     }
     Ok(Options {
+        passwords: passwords(arguments, &ring)?,
         limits: arguments.limits(),
         password,
         requires_auth,
@@ -165,6 +170,20 @@ fn options(
         slow_reader: arguments.resp_slow_reader.into(),
         memory: usize::try_from(arguments.resp_memory).unwrap_or(usize::MAX),
     })
+}
+
+/// The passwords of users, if they have any.
+fn passwords(arguments: &RespArguments, ring: &KeyRing) -> Result<Option<Passwords>, Failure> {
+    let Some(path) = &arguments.resp_users else {
+        return Ok(None);
+    };
+    if ring.is_empty() {
+        return Err(Failure::usage(
+            "--resp-users: a group without a key has no users, whose passwords these could be",
+            "name the group's key file with --key FILE, or use --resp-password-file FILE",
+        ));
+    }
+    Passwords::read(path).map(Some)
 }
 
 impl Drop for Resp {

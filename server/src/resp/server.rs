@@ -4,6 +4,7 @@
 //! socket. A blocked connection gets no turn until its socket or the group has something new.
 
 mod memory;
+mod tagged;
 
 use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddr;
@@ -14,19 +15,24 @@ use std::sync::Arc;
 
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Interest, Poll, Token, Waker};
 use trine_keys::KeyRing;
-use trine_kvstore::{Command, Response};
-use trine_resp::{Call, Connection, Environment, Failure as CallFailure, Limits, NotKnown, Submit};
+use trine_kvstore::Response;
+use trine_resp::{Connection, Environment, Failure as CallFailure, Limits, NotKnown, Submit};
 use trine_transport::time::{Duration, Instant};
 
+use self::tagged::{Begin, Tagged};
 use super::auth::Claim;
+use super::checker::{Checked, Checker};
 use super::info::{SharedStats, Stats, View};
+use super::passwords::Passwords;
 use super::stream::Stream;
 use crate::tls::Tls;
 use trine_base::failure::Failure;
 
 const LISTENER: Token = Token(usize::MAX);
+/// A password was compared.
+const CHECKED: Token = Token(usize::MAX - 1);
 /// The most events taken in one poll.
 const EVENTS_MAX: usize = 1024;
 /// The bytes of one read from a socket.
@@ -61,6 +67,8 @@ pub(super) struct Options {
     pub(super) requires_auth: bool,
     /// The group's key file, by which users' keys are known.
     pub(super) ring: Arc<KeyRing>,
+    /// The passwords of users, until their thread has them.
+    pub(super) passwords: Option<Passwords>,
     pub(super) tls: Option<Tls>,
     pub(super) clients_max: usize,
     pub(super) slow_reader: Duration,
@@ -74,6 +82,8 @@ pub(super) struct Server {
     listener: TcpListener,
     address: SocketAddr,
     options: Options,
+    /// Compares passwords, if users have any.
+    checker: Option<Checker>,
     slots: Vec<Slot>,
     free: Vec<usize>,
     /// Slots with something to do.
@@ -122,6 +132,8 @@ pub(super) struct Client {
     auth_failures_counted: u64,
     /// Which user the client says it is, while the group is asked.
     claim: Option<Claim>,
+    /// The user whose password the client has given, before the group is asked.
+    verified: Option<Claim>,
     /// Bytes of the connection that [`Server::held`] includes.
     held: usize,
     /// The time since which the client has read none of its waiting replies.
@@ -165,7 +177,7 @@ impl Client {
 
 impl Server {
     /// Listens at `address`.
-    pub(super) fn open(address: SocketAddr, options: Options) -> Result<Self, Failure> {
+    pub(super) fn open(address: SocketAddr, mut options: Options) -> Result<Self, Failure> {
         let cannot = |error: io::Error| {
             let message = format!("cannot serve the Redis protocol at {address}: {error}");
             Failure::usage(message, "choose another port with --resp")
@@ -177,12 +189,18 @@ impl Server {
             .register(&mut listener, LISTENER, Interest::READABLE)
             .map_err(cannot)?;
         let address = listener.local_addr().map_err(cannot)?;
+        let start = |passwords| {
+            let waker = Waker::new(poll.registry(), CHECKED)?;
+            Checker::start(passwords, waker)
+        };
+        let checker = options.passwords.take().map(start).transpose();
         Ok(Self {
             poll,
             events: Events::with_capacity(EVENTS_MAX),
             listener,
             address,
             options,
+            checker: checker.map_err(cannot)?,
             slots: Vec::new(),
             free: Vec::new(),
             dirty: Vec::new(),
@@ -246,10 +264,29 @@ impl Server {
         for event in &events {
             match event.token() {
                 LISTENER => self.accept(),
+                CHECKED => self.take_checked(),
                 Token(index) => self.note(index, event),
             }
         }
         self.events = events;
+    }
+
+    /// Passwords were compared. Connections that have gone meanwhile are not told.
+    fn take_checked(&mut self) {
+        while let Some(Checked { tag, claim }) = self.checker.as_mut().and_then(Checker::take) {
+            let index = tag as u32 as usize;
+            let slot = &mut self.slots[index];
+            if slot.generation != (tag >> GENERATION_SHIFT) as u32 {
+                continue;
+            }
+            if let Some(client) = &mut slot.client {
+                match claim {
+                    Some(claim) => client.verified = Some(claim),
+                    None => client.connection.on_known(Err(NotKnown::Wrong)),
+                }
+            }
+            self.make_dirty(index);
+        }
     }
 
     fn note(&mut self, index: usize, event: &Event) {
@@ -336,6 +373,7 @@ impl Server {
             errors_counted: 0,
             auth_failures_counted: 0,
             claim: None,
+            verified: None,
             held: 0,
             blocked_since: None,
             handshake_until,
@@ -369,6 +407,7 @@ impl Server {
             self.check(now);
         }
         let (unix_ms, ring) = (unix_ms(), Arc::clone(&self.options.ring));
+        let mut checker = self.checker.take();
         let mut handshakes = HANDSHAKES_PER_TURN;
         let mut dirty = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.later));
         for index in dirty.drain(..) {
@@ -391,8 +430,10 @@ impl Server {
                 tag,
                 begin,
                 ring: &ring,
+                checker: checker.as_mut(),
                 claim: None,
             };
+            submit.go_on(&mut client);
             let mut state = match client.drain {
                 Some(_) => drain(&mut client, &mut self.scratch),
                 None => self.drive(&mut client, unix_ms, now, &mut submit),
@@ -422,6 +463,7 @@ impl Server {
             }
         }
         self.later = dirty;
+        self.checker = checker;
         if self.held > self.options.memory {
             self.relieve(now);
         }
@@ -640,37 +682,6 @@ impl Rates {
             *rate = (after - before) * 1_000 / milliseconds;
         }
         *self = Self { at: now, counted };
-    }
-}
-
-/// Begins a call whose answer comes with the tag.
-pub(super) type Begin<'a> = dyn FnMut(u64, &Call<'_>) -> Result<(), CallFailure> + 'a;
-
-/// Takes the calls of one connection.
-struct Tagged<'a, 'b> {
-    tag: u64,
-    begin: &'a mut Begin<'b>,
-    ring: &'a KeyRing,
-    /// Which user the client says it is.
-    claim: Option<Claim>,
-}
-
-impl Submit for Tagged<'_, '_> {
-    fn submit(&mut self, call: &Call<'_>) -> Result<(), CallFailure> {
-        (self.begin)(self.tag, call)
-    }
-
-    fn authenticate(&mut self, user: &[u8], secret: &[u8]) -> Result<(), NotKnown> {
-        let claim = Claim::of(self.ring, user, secret).ok_or(NotKnown::Wrong)?;
-        let call = Call {
-            command: &Command::ListUsers,
-            read_only: true,
-            response_bytes: USERS_BYTES,
-            for_user: None,
-        };
-        (self.begin)(self.tag | ASKS_USERS, &call).map_err(NotKnown::Unavailable)?;
-        self.claim = Some(claim);
-        Ok(())
     }
 }
 

@@ -19,6 +19,7 @@ use crate::config::INDEX_IN_FLIGHT_MAX;
 use crate::index::client::refused;
 use crate::index::wire::{ANSWER_BYTES_MAX, Answer, Ask};
 use crate::line::SAME_RELEASE;
+use crate::rights::Denied;
 
 /// Requests in flight while the keys are written.
 const FILL_WINDOW: usize = 64;
@@ -263,7 +264,8 @@ impl Driver {
             }
             (Ask::Put(..), Some(Answer::Done)) => {}
             (ask, answer) => {
-                self.failure.get_or_insert_with(|| wrong(ask, answer));
+                self.failure
+                    .get_or_insert_with(|| wrong(ask, answer, bytes));
             }
         }
         let until = match self.load {
@@ -275,7 +277,10 @@ impl Driver {
 }
 
 /// An answer that the benchmark cannot go on from.
-fn wrong(ask: Ask, answer: Option<Answer>) -> Failure {
+fn wrong(ask: Ask, answer: Option<Answer>, bytes: &[u8]) -> Failure {
+    if let Some(denied) = Denied::decode(bytes) {
+        return denied.failure();
+    }
     match (ask, answer) {
         (Ask::Get(_), Some(Answer::Absent)) => Failure::usage(
             "a key that the benchmark needs is not in the index",

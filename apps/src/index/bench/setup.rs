@@ -22,6 +22,7 @@ use crate::index::client::INDEX;
 use crate::index::dispatch::Dispatch;
 use crate::index::serve::{ServerLoop, assemble};
 use crate::line::connect_failure;
+use crate::rights::Rights;
 
 type ClientLoop<B> = EventLoop<B, MonotonicClock, Driver>;
 
@@ -142,7 +143,14 @@ impl InProcess {
             arguments
                 .cpus
                 .map_or(Ok(()), |(_, worker)| run_on(worker))?;
-            assemble(theirs, endpoint_config(), dispatch, u32::from(has_worker))
+            let rights = Rights::default();
+            assemble(
+                theirs,
+                endpoint_config(),
+                dispatch,
+                rights,
+                u32::from(has_worker),
+            )
         };
         let server = thread::scope(|scope| scope.spawn(start).join())
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;

@@ -79,6 +79,25 @@ impl AtTerminal {
             }
         }
     }
+
+    /// The same, where nothing else may be printed before `text`.
+    #[track_caller]
+    pub fn expect_next(&mut self, text: &str) {
+        let until = Instant::now() + LIMIT;
+        while self.text.len() < text.len() {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.printed.recv_timeout(left) {
+                Ok(bytes) => self.text.push_str(&String::from_utf8_lossy(&bytes)),
+                Err(error) => panic!("{text:?} was not printed ({error}), but {:?}", self.text),
+            }
+        }
+        assert!(
+            self.text.starts_with(text),
+            "{text:?} is not what follows, but {:?}",
+            self.text
+        );
+        self.text.drain(..text.len());
+    }
 }
 
 impl Drop for AtTerminal {

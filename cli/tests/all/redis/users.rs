@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, Mutex};
 
 use trine_base::ports::free_addresses;
@@ -10,7 +11,8 @@ use trine_local::{Group, GroupConfig};
 
 use super::tls::Certificates;
 use super::wire::Wire;
-use crate::common::{program, trine, wait_for};
+use crate::common::terminal::AtTerminal;
+use crate::common::{command, program, trine, wait_for};
 
 const WRONGPASS: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
 
@@ -23,7 +25,13 @@ struct Guarded {
 
 impl Guarded {
     fn start(name: &str) -> Self {
+        Self::start_with(name, |_| Vec::new())
+    }
+
+    /// The same, with more options, which may name files.
+    fn start_with(name: &str, more: impl Fn(&Certificates) -> Vec<String>) -> Self {
         let files = Certificates::new(name);
+        let more = more(&files);
         let key = ClusterKey::draw().expect("random bytes");
         let path = files.text("group.key");
         key.write(path.as_ref(), Existing::Keep).expect("written");
@@ -43,6 +51,7 @@ impl Guarded {
                 .iter()
                 .chain(&["--resp-timeout", "30s"])
                 .map(Into::into)
+                .chain(more.iter().map(Into::into))
                 .collect(),
             sink: Some(Arc::new(sink)),
         });
@@ -143,4 +152,122 @@ fn users_have_their_rights_and_lose_them_at_once() {
     );
     assert_eq!(wire.ask(&format!("AUTH alice {again}")), WRONGPASS);
     assert_eq!(reader.ask("GET a/1"), "\"z\"");
+}
+
+#[test]
+fn users_with_a_password_come_in_by_it() {
+    let password = "correct-horse-battery";
+    let line_of = |name: &str| {
+        let ran = trine(&["user", "password", name], "", password.as_bytes());
+        String::from_utf8(ran.expect_status(0).stdout).expect("text")
+    };
+    let lines = ["alice", "ghost"].map(line_of).concat();
+    let group = Guarded::start_with("passwords", |files| {
+        let path = files.text("passwords");
+        std::fs::write(&path, &lines).expect("written");
+        let private = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(&path, private).expect("ours");
+        vec!["--resp-users".to_owned(), path]
+    });
+    let key = group.user(&["add", "alice", "--role", "write", "--prefix", "a/"]);
+    group.user(&["add", "bob", "--role", "read"]);
+
+    let mut wire = group.connect(1);
+    for wrong in [
+        "AUTH alice wrong-horse-battery".to_owned(),
+        // Neither a user without a password nor a password without a user.
+        "AUTH bob correct-horse".to_owned(),
+        "AUTH nobody correct-horse".to_owned(),
+    ] {
+        assert_eq!(wire.ask(&wrong), WRONGPASS, "{wrong}");
+    }
+    let auth = |name: &str| format!("AUTH {name} {password}");
+    assert_eq!(wire.ask(&auth("bob")), WRONGPASS);
+    assert_eq!(wire.ask(&auth("ghost")), WRONGPASS);
+    assert_eq!(wire.ask("GET a/1"), "-NOAUTH Authentication required.");
+    assert_eq!(wire.ask(&auth("alice")), "+OK");
+    assert!(wire.ask("ACL WHOAMI").contains("alice"));
+    assert_eq!(wire.ask("SET a/1 x"), "+OK");
+    assert!(wire.ask("SET b/1 x").starts_with("-NOPERM user alice"));
+
+    // The key counts as before, and the password also after the key was changed.
+    let mut other = group.connect(2);
+    assert_eq!(other.ask(&format!("AUTH alice {key}")), "+OK");
+    group.user(&["rotate", "alice"]);
+    assert!(
+        other
+            .ask("GET a/1")
+            .starts_with("-NOPERM the key of user alice")
+    );
+    let hello = format!("HELLO 3 AUTH alice {password}");
+    assert!(other.ask(&hello).starts_with('%'));
+    assert_eq!(other.ask("GET a/1"), "\"x\"");
+
+    // Wrong passwords end a connection, as wrong keys do.
+    let mut guesser = group.connect(3);
+    for _ in 0..16 {
+        assert_eq!(guesser.ask("AUTH alice guessed-password"), WRONGPASS);
+    }
+    assert_eq!(guesser.try_reply(), None, "the connection is over");
+    group.user(&["remove", "alice"]);
+    assert_eq!(wire.ask(&auth("alice")), WRONGPASS);
+}
+
+#[test]
+fn mistakes_with_passwords_are_named() {
+    let files = Certificates::new("password-mistakes");
+    let made = |name: &str, input: &str| trine(&["user", "password", name], "", input.as_bytes());
+    made("alice", "too short\n").expect_error(2, &["9 characters", "at least 12"]);
+    made("alice", &"x".repeat(2000)).expect_error(2, &["at most 1024 bytes"]);
+    made("alice", "two lines of\na password\n").expect_error(2, &["more than one line"]);
+    made("default", "correct horse battery").expect_error(2, &["--resp-password-file"]);
+    made("Alice", "correct horse battery").expect_error(2, &["character 1"]);
+    let first = made("alice", "correct horse battery\n").expect_status(0);
+    let second = made("alice", "correct horse battery").expect_status(0);
+    assert_ne!(first.stdout, second.stdout, "each has a salt of its own");
+
+    let path = files.text("passwords");
+    std::fs::write(&path, &first.stdout).expect("written");
+    let key = files.text("group.key");
+    let drawn = ClusterKey::draw().expect("random bytes");
+    drawn.write(key.as_ref(), Existing::Keep).expect("written");
+    let serve = |more: &[&str]| {
+        let peers = free_addresses(1).expect("a free port")[0].to_string();
+        let line = ["serve", "--id", "1", "--peers", &peers, "--bootstrap"];
+        trine(&[&line, more].concat(), "", b"")
+    };
+    let mode = |mode| {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&path, permissions).expect("ours");
+    };
+    let resp = ["--resp", "0", "--resp-users", &path, "--key", &key];
+    mode(0o640);
+    serve(&resp).expect_error(2, &["can be read by others (mode 0640)", "chmod 600"]);
+    mode(0o600);
+    serve(&resp[..4]).expect_error(2, &["--resp-users", "--key FILE"]);
+    serve(&resp[2..]).expect_error(2, &["--resp-users", "add --resp PORT"]);
+    std::fs::write(&path, "alice:secret\n").expect("written");
+    serve(&resp).expect_error(2, &["line 1", "trine user password NAME"]);
+    serve(&["--resp", "0", "--resp-users", "/no/such", "--key", &key])
+        .expect_error(2, &["--resp-users", "/no/such"]);
+}
+
+/// A password that is typed is not shown, and typed twice.
+#[test]
+fn a_typed_password_stays_hidden() {
+    let password = "correct horse battery";
+    let start = || AtTerminal::start(command(&["user", "password", "alice"], ""));
+    let mut good = start();
+    good.expect("not shown: ");
+    good.press(&format!("{password}\n"));
+    // A password that the terminal showed would stand before the next prompt.
+    good.expect_next("\r\nthe same again: ");
+    good.press(&format!("{password}\n"));
+    good.expect_next("\r\nalice:$argon2id$");
+    let mut bad = start();
+    bad.expect("not shown: ");
+    bad.press(&format!("{password}\n"));
+    bad.expect("again: ");
+    bad.press("correct horse battered\n");
+    bad.expect("not the same");
 }

@@ -57,7 +57,7 @@ fn what_could_not_be_found_out_leaves_the_user_as_it_was() {
     bench.says("AUTH bob away", "-CLUSTERDOWN nothing was read: alone\r\n");
     bench.says(
         "AUTH bob busy",
-        "-ERR too many clients give a password at the moment: try again\r\n",
+        "-ERR too many passwords are being checked, try again\r\n",
     );
     bench.says("ACL WHOAMI", "$5\r\nalice\r\n");
 }

@@ -1,0 +1,61 @@
+//! Takes the calls of one connection, and finds out which user of the group it is.
+
+use trine_keys::KeyRing;
+use trine_kvstore::Command;
+use trine_resp::{Call, Failure as CallFailure, NotKnown, Submit};
+
+use super::super::auth::Claim;
+use super::super::checker::Checker;
+use super::{ASKS_USERS, Client, USERS_BYTES};
+
+/// Begins a call whose answer comes with the tag.
+pub(crate) type Begin<'a> = dyn FnMut(u64, &Call<'_>) -> Result<(), CallFailure> + 'a;
+
+/// One connection's turn.
+pub(super) struct Tagged<'a, 'b> {
+    pub(super) tag: u64,
+    pub(super) begin: &'a mut Begin<'b>,
+    pub(super) ring: &'a KeyRing,
+    /// Compares passwords, if users have any.
+    pub(super) checker: Option<&'a mut Checker>,
+    /// Which user the client says it is.
+    pub(super) claim: Option<Claim>,
+}
+
+impl Tagged<'_, '_> {
+    /// A client whose password was right goes on: the group is asked about the user.
+    pub(super) fn go_on(&mut self, client: &mut Client) {
+        if let Some(claim) = client.verified.take()
+            && let Err(why) = self.ask(claim)
+        {
+            client.connection.on_known(Err(why));
+        }
+    }
+
+    /// Asks the group about its users.
+    fn ask(&mut self, claim: Claim) -> Result<(), NotKnown> {
+        let call = Call {
+            command: &Command::ListUsers,
+            read_only: true,
+            response_bytes: USERS_BYTES,
+            for_user: None,
+        };
+        (self.begin)(self.tag | ASKS_USERS, &call).map_err(NotKnown::Unavailable)?;
+        self.claim = Some(claim);
+        Ok(())
+    }
+}
+
+impl Submit for Tagged<'_, '_> {
+    fn submit(&mut self, call: &Call<'_>) -> Result<(), CallFailure> {
+        (self.begin)(self.tag, call)
+    }
+
+    fn authenticate(&mut self, user: &[u8], secret: &[u8]) -> Result<(), NotKnown> {
+        match (Claim::of(self.ring, user, secret), &mut self.checker) {
+            (Some(claim), _) => self.ask(claim),
+            (None, Some(checker)) => checker.begin(self.tag, user, secret),
+            (None, None) => Err(NotKnown::Wrong),
+        }
+    }
+}
