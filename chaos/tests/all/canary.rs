@@ -90,7 +90,7 @@ fn a_failing_run_is_shrunk_to_one_that_fails_alike() {
     };
     let failing = (1..=4 * SEEDS).map(drawn).find(fails);
     let failing = failing.expect("no stale read was found among all seeds");
-    let shrunk = shrink(&failing, 6, || true).expect("it fails");
+    let shrunk = shrink(&failing, 16, || true).expect("it fails");
     let (config, report) = (&shrunk.config, &shrunk.report);
     assert!(is_not_linearizable(&report.verdict), "{report}");
     let faults = |config: &SimConfig| config.faults.clone().expect("named");
