@@ -33,3 +33,24 @@ pub(crate) fn read(path: &Path, what: &str) -> Result<String, Unread> {
     file.read_to_string(&mut text).map_err(Unread::Io)?;
     Ok(text)
 }
+
+/// The password in the first line of `path`, which messages call `what`.
+///
+/// # Errors
+/// A file that others can read, or that has none.
+pub(crate) fn first_line(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
+    let cannot = |why: String| {
+        Failure::usage(
+            format!("cannot take {what} from {}: {why}", path.display()),
+            "write it into the first line of the file",
+        )
+    };
+    let text = read(path, "the password file").map_err(|why| match why {
+        Unread::Open(failure) => failure,
+        Unread::Io(error) => cannot(error.to_string()),
+    })?;
+    match text.lines().next() {
+        Some(line) if !line.is_empty() => Ok(line.as_bytes().to_vec()),
+        _ => Err(cannot("its first line is empty".to_owned())),
+    }
+}

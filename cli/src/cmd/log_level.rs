@@ -1,6 +1,6 @@
 //! `trine log-level` shows or changes what a running replica logs.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
@@ -35,6 +35,9 @@ pub(crate) fn run(arguments: &LogLevelArguments, output: Output) -> Result<(), F
             "start the replica with --metrics HOST:PORT, and name that with --at",
         )
     })?;
+    if let Some(failure) = guarded(at, &answer) {
+        return Err(failure);
+    }
     let (head, body) = answer
         .split_once("\r\n\r\n")
         .unwrap_or((answer.as_str(), ""));
@@ -47,6 +50,25 @@ pub(crate) fn run(arguments: &LogLevelArguments, output: Output) -> Result<(), F
     Ok(())
 }
 
+/// Why the endpoint tells this command nothing, if it is protected: the command has neither a password nor TLS.
+pub(super) fn guarded(at: &str, answer: &str) -> Option<Failure> {
+    // An endpoint with TLS answers a request in clear with an alert, or not at all.
+    if answer.is_empty() || answer.starts_with("\u{15}\u{3}") {
+        return Some(Failure::usage(
+            format!(
+                "{at} ends the connection without an answer: an endpoint with TLS does that, and trine does not speak it here"
+            ),
+            format!("ask it with `curl --cacert FILE https://{at}/...`"),
+        ));
+    }
+    (answer.split(' ').nth(1) == Some("401")).then(|| {
+        Failure::usage(
+            format!("the endpoint at {at} asks for a password, and trine gives none here"),
+            format!("ask it with `curl --user trine http://{at}/...`, which asks for the password; `--request PUT --data LEVEL` sets a level"),
+        )
+    })
+}
+
 fn ask(at: &str, level: Option<&str>) -> std::io::Result<String> {
     let (method, body) = match level {
         Some(level) => ("PUT", level),
@@ -57,10 +79,7 @@ fn ask(at: &str, level: Option<&str>) -> std::io::Result<String> {
 
 /// Returns the whole answer of a replica's metrics endpoint.
 pub(super) fn request(at: &str, method: &str, path: &str, body: &str) -> std::io::Result<String> {
-    let address = at
-        .to_socket_addrs()?
-        .next()
-        .ok_or(std::io::ErrorKind::NotFound)?;
+    let address = at.to_socket_addrs()?.next().ok_or(ErrorKind::NotFound)?;
     let mut stream = TcpStream::connect_timeout(&address, LIMIT)?;
     stream.set_read_timeout(Some(LIMIT))?;
     stream.set_write_timeout(Some(LIMIT))?;
@@ -68,7 +87,10 @@ pub(super) fn request(at: &str, method: &str, path: &str, body: &str) -> std::io
     let request =
         format!("{method} {path} HTTP/1.1\r\nHost: {at}\r\nContent-Length: {length}\r\n\r\n{body}");
     stream.write_all(request.as_bytes())?;
-    let mut answer = String::new();
-    stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer)?;
-    Ok(answer)
+    let mut answer = Vec::new();
+    match stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer) {
+        // An endpoint with TLS may end the connection before it has read the request.
+        Err(error) if error.kind() != ErrorKind::ConnectionReset => Err(error),
+        _ => Ok(String::from_utf8_lossy(&answer).into_owned()),
+    }
 }

@@ -101,6 +101,13 @@ fn a_password_is_asked_for_before_anything_is_told() {
         let request = format!("GET /metrics HTTP/1.1\r\nAuthorization: {header}\r\n\r\n");
         http(watched.endpoint, &request).0
     };
+    let at = watched.endpoint.to_string();
+    for args in [
+        &["log-level", "--at", &at][..],
+        &["log-level", "--at", &at, "debug"],
+    ] {
+        trine(args, "", b"").expect_error(2, &["asks for a password", "curl --user"]);
+    }
     assert_eq!(with("Bearer guessed"), 401);
     assert_eq!(with("Bearer secret"), 200);
     assert_eq!(with("Basic eDpzZWNyZXQ="), 200);
@@ -301,6 +308,18 @@ fn the_endpoint_is_for_this_machine_unless_told_otherwise() {
     let serve = ["serve", "--id", "1", "--peers", "127.0.0.1:1", "--metrics"];
     let with = |address: &'static str| [&serve[..], &[address]].concat();
     trine(&with("0.0.0.0:0"), "", b"").expect_error(2, &["--metrics", "--metrics-password-file"]);
+    trine(&["up", "--metrics", "0.0.0.0:9471"], "", b"")
+        .expect_error(2, &["0.0.0.0:9471", "--metrics-password-file"]);
+    let name = format!("trine-metrics-exposed-{}.toml", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let file = path.display().to_string();
+    std::fs::write(&path, "metrics = \"10.0.0.1:9471\"\n").expect("written");
+    let checked = trine(&["config", "check", &file], "", b"");
+    std::fs::remove_file(&path).expect("removed");
+    checked.expect_error(
+        1,
+        &[":1: metrics", "10.0.0.1:9471", "--metrics-password-file"],
+    );
     trine(&with("nowhere"), "", b"").expect_error(2, &["is not host:port"]);
     trine(&["log-level", "--at", "127.0.0.1:1"], "", b"").expect_error(3, &["--metrics HOST:PORT"]);
 }

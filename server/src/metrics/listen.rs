@@ -34,6 +34,12 @@ impl Listen {
         Ok(address)
     }
 
+    /// The address, if it is written as one and no name has to be resolved.
+    #[must_use]
+    pub fn as_written(&self) -> Option<SocketAddr> {
+        self.host_port.parse().ok()
+    }
+
     /// Returns the same address for each node. Node ids count from 1, and the first node has the unchanged port. The
     /// result is an option value of `trine serve` in which the supervisor replaces `{node_id}`.
     pub fn for_each_node(&self) -> Result<String, Failure> {

@@ -52,13 +52,23 @@ pub struct Guard {
 impl Guard {
     fn exposed(&self, address: SocketAddr) -> Exposed<'static> {
         Exposed {
-            what: "the address of --metrics",
-            address,
             asks: self.password.is_some(),
             asks_certificate: self.asks_certificate,
             tls: self.tls.is_some(),
-            hint: "add --metrics-password-file FILE, or TLS with --tls-client-ca FILE",
+            ..exposed(address)
         }
+    }
+}
+
+/// An endpoint at this address that nothing protects.
+pub(crate) fn exposed(address: SocketAddr) -> Exposed<'static> {
+    Exposed {
+        what: "the address of --metrics",
+        address,
+        asks: false,
+        asks_certificate: false,
+        tls: false,
+        hint: "add --metrics-password-file FILE, or TLS with --tls-client-ca FILE",
     }
 }
 

@@ -1,13 +1,15 @@
 //! Options about how the process runs on its machine.
 
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::exposure::Exposed;
 use crate::logs::{LevelParser, LogFormat};
-use crate::metrics::Listen;
+use crate::metrics::{self, Listen};
+use crate::private;
+use crate::tls::TlsArguments;
 use trine_base::failure::Failure;
 
 /// Where further settings are read from.
@@ -59,28 +61,27 @@ impl WatchArguments {
     /// # Errors
     /// A file that others can read, or that has none.
     pub fn metrics_password(&self) -> Result<Option<Vec<u8>>, Failure> {
-        let Some(path) = &self.metrics_password_file else {
-            return Ok(None);
+        let path = self.metrics_password_file.as_deref();
+        path.map(|path| private::first_line(path, "the password of the metrics"))
+            .transpose()
+    }
+
+    /// Refuses an address of the metrics that other machines reach, if nothing keeps strangers out. A name is looked at
+    /// when it is resolved.
+    ///
+    /// # Errors
+    /// Says what would.
+    pub fn check(&self, tls: &TlsArguments) -> Result<(), Failure> {
+        let address = self.metrics.as_ref().and_then(Listen::as_written);
+        let Some(address) = address else {
+            return Ok(());
         };
-        let shown = path.display();
-        let cannot = |why: String| {
-            Failure::usage(
-                format!("cannot take the password of the metrics from {shown}: {why}"),
-                "write it into the first line of the file",
-            )
+        let exposed = Exposed {
+            asks: self.metrics_password_file.is_some(),
+            asks_certificate: tls.asks_certificate(),
+            tls: tls.is_on(),
+            ..metrics::exposed(address)
         };
-        let metadata = std::fs::metadata(path).map_err(|error| cannot(error.to_string()))?;
-        let mode = metadata.permissions().mode() & 0o7777;
-        if mode & 0o077 != 0 {
-            return Err(Failure::usage(
-                format!("the password file {shown} can be read by others (mode {mode:04o})"),
-                format!("run `chmod 600 {shown}`"),
-            ));
-        }
-        let text = std::fs::read_to_string(path).map_err(|error| cannot(error.to_string()))?;
-        match text.lines().next() {
-            Some(line) if !line.is_empty() => Ok(Some(line.as_bytes().to_vec())),
-            _ => Err(cannot("its first line is empty".to_owned())),
-        }
+        exposed.check()
     }
 }

@@ -1,10 +1,11 @@
 //! Options of the Redis protocol, and the settings that follow from them.
 
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use clap::Args;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::exposure::Exposed;
+use crate::private;
 use crate::tls::TlsArguments;
 use trine_base::failure::Failure;
 use trine_base::units::{parse_bytes, parse_positive_duration};
@@ -28,7 +30,7 @@ pub struct RespArguments {
     /// The password that AUTH has to give before other commands are taken.
     #[arg(long, value_name = "TEXT", hide_env_values = true)]
     pub resp_password: Option<String>,
-    /// The same, read from the first line of a file.
+    /// The same, read from the first line of a file. Only its owner may read it.
     #[arg(long, value_name = "FILE", conflicts_with = "resp_password")]
     pub resp_password_file: Option<PathBuf>,
     /// Take passwords of users, too: this file has a line for each, which `trine user password NAME` prints. Only its
@@ -158,15 +160,7 @@ impl RespArguments {
         let Some(path) = &self.resp_password_file else {
             return Ok(self.resp_password.clone().map(String::into_bytes));
         };
-        let cannot = |why: String| {
-            let message = format!("cannot take the password from {}: {why}", path.display());
-            Failure::usage(message, "write it into the first line of the file")
-        };
-        let text = std::fs::read_to_string(path).map_err(|error| cannot(error.to_string()))?;
-        match text.lines().next() {
-            Some(line) if !line.is_empty() => Ok(Some(line.as_bytes().to_vec())),
-            _ => Err(cannot("its first line is empty".to_owned())),
-        }
+        private::first_line(path, "the password").map(Some)
     }
 
     /// Who may reach the address.
@@ -262,6 +256,8 @@ impl HiddenPassword {
     /// remain.
     fn keep(password: &str) -> std::io::Result<Self> {
         let mut file = File::from(memfd_create("trine-resp-password", MemfdFlags::CLOEXEC)?);
+        // A replica takes no password from a file that others can read.
+        file.set_permissions(Permissions::from_mode(0o600))?;
         file.write_all(password.as_bytes())?;
         Ok(Self(file))
     }

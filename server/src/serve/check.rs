@@ -9,8 +9,10 @@ use crate::options::LogArguments;
 use crate::options::ReadArguments;
 use crate::options::Reads;
 use crate::options::TimingArguments;
+use crate::options::WatchArguments;
 use crate::resp::{RespArguments, needless_password};
 use crate::serve::ServeArguments;
+use crate::tls::TlsArguments;
 use trine_base::failure::Failure;
 use trine_base::{peers, placement};
 
@@ -60,6 +62,7 @@ pub fn check(arguments: &ServeArguments, keeps_to_loopback: bool) -> Vec<(&'stat
         &arguments.resp,
         &arguments.reading,
         &arguments.timing,
+        (&arguments.watch, &arguments.tls),
     ));
     found
 }
@@ -70,11 +73,14 @@ pub fn check_common(
     resp: &RespArguments,
     reading: &ReadArguments,
     timing: &TimingArguments,
+    (watch, tls): (&WatchArguments, &TlsArguments),
 ) -> Vec<(&'static str, Failure)> {
     let replica = replica_config(reading, timing).validate();
     let replica = replica.map_err(|error| Failure::usage(error.to_string(), ""));
     let mut found = Vec::new();
     found.extend(log.check().err().map(|failure| ("log", failure)));
+    let exposed = watch.check(tls).err();
+    found.extend(exposed.map(|failure| ("metrics", failure)));
     let needless = resp.needless_password();
     found.extend(needless.map(|key| (key, needless_password(key))));
     found.extend(replica.err().map(|failure| ("lease-drift", failure)));

@@ -164,6 +164,9 @@ fn settings(arguments: &BundleArguments) -> Result<Value, String> {
 fn metrics(at: &str) -> Result<Vec<u8>, String> {
     let answer = log_level::request(at, "GET", "/metrics", "");
     let answer = answer.map_err(|error| format!("no answer from {at}: {error}"))?;
+    if let Some(failure) = log_level::guarded(at, &answer) {
+        return Err(failure.to_string());
+    }
     match answer.split_once("\r\n\r\n") {
         Some((head, body)) if head.split(' ').nth(1) == Some("200") => Ok(body.as_bytes().to_vec()),
         _ => Err(format!("{at} is no endpoint of metrics")),

@@ -187,6 +187,7 @@ pub(crate) fn check(arguments: &UpArguments) -> Vec<(&'static str, Failure)> {
         &arguments.resp,
         &arguments.reading,
         &arguments.timing,
+        (&arguments.watch, &arguments.tls),
     ));
     found
 }

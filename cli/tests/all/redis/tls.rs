@@ -160,6 +160,9 @@ fn only_clients_of_the_authority_are_served_and_a_new_certificate_is_taken_at_si
     let ok = Ok("HTTP/1.1 200 OK".to_owned());
     assert_eq!(files.ask(scraped, Some("client"), get), ok);
     assert!(files.ask(scraped, None, get).is_err());
+    let at = scraped.to_string();
+    trine(&["log-level", "--at", &at], "", b"")
+        .expect_error(2, &["an endpoint with TLS", "curl --cacert"]);
     // Without TLS nothing is answered but the alert.
     let mut plain = TcpStream::connect(address).expect("a connection");
     plain.write_all(set).expect("written");

@@ -243,6 +243,8 @@ fn mistakes_with_passwords_are_named() {
     let resp = ["--resp", "0", "--resp-users", &path, "--key", &key];
     mode(0o640);
     serve(&resp).expect_error(2, &["can be read by others (mode 0640)", "chmod 600"]);
+    let default = ["--resp", "0", "--resp-password-file", &path];
+    serve(&default).expect_error(2, &["can be read by others (mode 0640)", "chmod 600"]);
     mode(0o600);
     serve(&resp[..4]).expect_error(2, &["--resp-users", "--key FILE"]);
     serve(&resp[2..]).expect_error(2, &["--resp-users", "add --resp PORT"]);
