@@ -120,7 +120,8 @@ pub(crate) enum Command {
     Config(ConfigCommand),
     /// Show or change what a running replica logs.
     LogLevel(LogLevelArguments),
-    /// Check whether this machine is fit for trine; each finding comes with the command that changes it.
+    /// Check whether this machine is fit for trine, and with --peers a group's keys; each finding comes with the command that
+    /// changes it.
     Doctor(DoctorArguments),
     /// Collect what somebody needs to know who helps from afar.
     #[command(subcommand)]

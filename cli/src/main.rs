@@ -86,7 +86,9 @@ fn run(command: &Command, network: &NetworkArguments, output: Output) -> Result<
             on_keyed(command, &network, output)
         }
         Command::LogLevel(arguments) => cmd::log_level::run(arguments, output),
-        Command::Doctor(arguments) => cmd::doctor::run(arguments, output),
+        Command::Doctor(arguments) if arguments.peers.is_none() => {
+            cmd::doctor::run(arguments, &network.key.choice(), output)
+        }
         Command::Completions(arguments) => cmd::completions::run(arguments, command_line(), output),
         Command::Man(arguments) => cmd::man::run(arguments, command_line(), output),
         command => {
@@ -166,6 +168,9 @@ impl OnNetwork for Run<'_> {
             Command::Stat(arguments) => cmd::stat::run(network, arguments, output),
             Command::Latency(arguments) => cmd::latency::run(network, arguments, output),
             Command::Shell(arguments) => cmd::shell::run(network, arguments, output),
+            Command::Doctor(arguments) => {
+                cmd::doctor::run_with_group(network, arguments, self.key, output)
+            }
             Command::Status(arguments) => cmd::status::run(network, arguments, output),
             Command::Member(command) => cmd::member::run(network, command, output),
             Command::Leader(command) => cmd::leader::run(network, command, output),
@@ -191,7 +196,6 @@ impl OnNetwork for Run<'_> {
             | Command::Config(ConfigCommand::Files(_))
             | Command::Key(KeyCommand::Files(_))
             | Command::LogLevel(_)
-            | Command::Doctor(_)
             | Command::Completions(_)
             | Command::Man(_) => unreachable!("it runs without a network"),
         }

@@ -57,6 +57,9 @@ impl KeyChanges {
         let in_force = key
             .map(|(path, stage)| ServerKeys::read(path, stage))
             .transpose()?;
+        if key.is_some_and(|(_, stage)| stage == KeyStage::Accept) {
+            warn_of_accept();
+        }
         Ok(Self {
             settings: settings.clone(),
             in_force,
@@ -180,7 +183,7 @@ impl KeyChanges {
             target: KEYS, stage, step, member_root = used, accepted, sessions_ended = ended, "the keys were read again"
         );
         if lowered {
-            tracing::warn!(target: KEYS, "callers without a key are served, with all rights");
+            warn_of_accept();
         }
         announcer.json_line(&json!({
             "keys": { "stage": stage, "step": step, "used": used, "accepted": roots.accepted, "sessions_ended": ended }
@@ -200,6 +203,13 @@ impl KeyChanges {
         node.keep_keys(why.clone());
         self.not_taken = Some(why);
     }
+}
+
+fn warn_of_accept() {
+    tracing::warn!(
+        target: KEYS,
+        "callers without a key are served, with all rights: `trine status` counts them, and --keys require keeps them out"
+    );
 }
 
 fn names_of(members: &[UnsealedMember]) -> String {

@@ -7,12 +7,11 @@ use super::Arguments;
 use trine_base::network::NetworkArguments;
 
 /// Commands that send no packet to a replica. The options of the network mean nothing to them.
-const WITHOUT_NETWORK: [&str; 7] = [
+const WITHOUT_NETWORK: [&str; 6] = [
     "recover",
     "sim",
     "config",
     "log-level",
-    "doctor",
     "completions",
     "man",
 ];

@@ -1,6 +1,6 @@
 //! `trine status` shows what every replica says about itself.
 
-mod keys;
+pub(super) mod keys;
 
 use std::net::SocketAddr;
 
@@ -44,6 +44,10 @@ pub(crate) fn run<N: Network>(
     output.line(replica_table(&reports));
     output.line("");
     output.line(link_table(&reports));
+    if let Some(view) = keys::view(&reports) {
+        output.line("");
+        output.line(view);
+    }
     if let Some(leader) = leader_of(&reports) {
         output.line("");
         output.line(store_line(leader));
@@ -107,10 +111,20 @@ pub(super) fn nobody(reports: &[Report]) -> Failure {
         })
         .collect();
     // A replica that says why it does not serve this caller is there.
-    let refused = |report: &Report| report.answer.as_ref().err() == Some(&Obstacle::Full);
-    let (what, obstacle) = match reports.iter().any(refused) {
-        true => ("no replica gives this caller a session", Obstacle::Full),
-        false => ("no replica answers", Obstacle::NoConnection),
+    let says_why = |obstacle: &Obstacle| {
+        matches!(
+            obstacle,
+            Obstacle::Full | Obstacle::Key(_) | Obstacle::Denied
+        )
+    };
+    let refused = reports
+        .iter()
+        .filter_map(|report| report.answer.as_ref().err().copied())
+        .find(says_why);
+    let (what, obstacle) = match refused {
+        Some(Obstacle::Full) => ("no replica gives this caller a session", Obstacle::Full),
+        Some(of_key) => ("no replica answers this caller", of_key),
+        None => ("no replica answers", Obstacle::NoConnection),
     };
     Failure::not_reachable(
         format!("{what}\n  {}", causes.join("\n  ")),
@@ -364,14 +378,14 @@ fn is_foreign(replica: &Status, leaders: Option<&str>) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use serde_json::from_value;
     use trine_protocol::node_status::TransportStatus;
     use trine_protocol::status::{Counters, LogStatus, SessionStatus, StoreStatus};
 
     use super::*;
 
-    pub(super) fn report(node_id: u16, role: &str) -> Report {
+    pub(in crate::cmd) fn report(node_id: u16, role: &str) -> Report {
         let address: SocketAddr = ([127, 0, 0, 1], 7470 + node_id).into();
         let replica = json!({
             "node_id": node_id, "incarnation": "1", "cluster": "abc", "address": address, "role": role,

@@ -111,8 +111,8 @@ fn a_password_is_shown_only_when_asked_for() {
 fn options_of_the_network_are_refused_where_no_packet_is_sent() {
     let refused = trine(&["sim", "--transport", "udp"], "", b"");
     refused.expect_error(2, &["trine sim sends no packets", "--transport"]);
-    let refused = trine(&["--device", "mlx5_0", "doctor"], "", b"");
-    refused.expect_error(2, &["trine doctor sends no packets", "--device"]);
+    let refused = trine(&["--device", "mlx5_0", "config", "default"], "", b"");
+    refused.expect_error(2, &["trine config sends no packets", "--device"]);
     // Environment variables for other commands do not concern it.
     let line = ["config", "default"];
     with_env(&line, &[("TRINE_TRANSPORT", "verbs")]).expect_status(0);

@@ -102,6 +102,12 @@ impl Replicas {
         trine(&all, &self.peers, b"")
     }
 
+    /// What a command prints.
+    fn text(&self, key: Option<&str>, args: &[&str]) -> String {
+        let ran = self.client(key, args);
+        String::from_utf8_lossy(&ran.stdout).into_owned()
+    }
+
     /// A write and a read, as soon as the group can do them.
     pub(crate) fn works(&self, key: Option<&str>, value: &str) {
         let put = ["put", "k", value, "--timeout", "20s"];
@@ -168,6 +174,19 @@ fn a_group_with_a_key_serves_only_those_who_hold_one() {
     alice.expect_error(1, &["user alice", "does not count any more"]);
     let quick = |key: Option<&str>| replicas.client(key, &["get", "k", "--timeout", "3s"]);
     quick(None).expect_error(2, &["takes only callers with a key", "--key PATH"]);
+    // Nothing is told of the group either, and not to a user who is not in its table.
+    let asked = |key: Option<&str>| replicas.client(key, &["status", "--timeout", "3s"]);
+    asked(None).expect_error(3, &["takes only callers with a key", "--key PATH"]);
+    let alice = keys.text("alice");
+    asked(Some(&alice)).expect_error(3, &["no key that counts in this group"]);
+    for key in [None, Some(alice.as_str())] {
+        let refused = replicas.client(key, &["status", "--json", "--timeout", "3s"]);
+        let told = refused.expect_status(3).json();
+        assert!(
+            told["error"].is_object() && told["replicas"].is_null(),
+            "{told}"
+        );
+    }
     quick(Some(&keys.text("others")))
         .expect_error(2, &["does not know this key", "trine key show"]);
     // Nobody else may read a key file.
@@ -281,4 +300,85 @@ fn a_group_without_keys_gets_them_one_replica_at_a_time() {
     }
     let refused = replicas.client(None, &["get", "k", "--timeout", "3s"]);
     refused.expect_error(2, &["takes only callers with a key"]);
+}
+
+/// Two of three replicas have the key and accept callers without one. Then all have it, and a user comes.
+#[test]
+fn status_and_doctor_tell_who_is_let_in_and_who_has_come() {
+    let keys = Keys::new("half-keyed");
+    let ours = keys.text("ours");
+    let mut replicas = Replicas::new(&keys.directory);
+    let accept = ["--key", &ours, "--keys", "accept"];
+    replicas.start(0, &[&accept[..], &["--bootstrap"]].concat());
+    replicas.start(1, &accept);
+    replicas.start(2, &[]);
+    replicas.works(None, "half");
+    replicas.are_whole(None);
+    let third = replicas.peers.split(',').nth(2).expect("three").to_owned();
+    let named = format!("none: replica 3 ({third}); accept: replica 1");
+    for key in [None, Some(ours.as_str())] {
+        for command in ["status", "doctor"] {
+            let told = replicas.text(key, &[command]);
+            assert!(told.contains(&named), "{command}: {told}");
+        }
+    }
+    assert!(
+        replicas
+            .text(None, &["doctor"])
+            .contains("--keys accept    # start again: replica 3")
+    );
+    let all = replicas.client(None, &["status", "--json"]).json();
+    let stages = [0, 1, 2].map(|index| all["replicas"][index]["status"]["keys"]["stage"].clone());
+    assert_eq!(stages, ["accept", "accept", "none"]);
+    replicas.stop(2);
+    replicas.start(2, &accept);
+    replicas.are_whole(None);
+    let doctor = replicas.text(Some(&ours), &["doctor"]);
+    for part in [
+        "callers without a key are let in",
+        "--keys require",
+        "its owner's alone",
+    ] {
+        assert!(doctor.contains(part), "{part}: {doctor}");
+    }
+
+    let bob = keys.text("bob");
+    let add = ["user", "add", "bob", "--role", "read", "--out", &bob];
+    replicas.client(Some(&ours), &add).expect_status(0);
+    let mut shell = command(&["shell", "--key", &bob], &replicas.peers)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let mut lines = shell.stdin.take().expect("a pipe");
+    std::io::Write::write_all(&mut lines, b"get k\n").expect("written");
+    wait_for("bob among the callers", || {
+        let statuses = replicas.statuses(&ours);
+        let is_bob = |status: &&serde_json::Value| status["keys"]["users"][0]["name"] == "bob";
+        let status = statuses.iter().find(is_bob)?;
+        let sessions = &status["keys"]["sessions"];
+        assert!(sessions["user"].as_u64() >= Some(1), "{sessions}");
+        assert!(sessions["admin"].as_u64() >= Some(1), "{sessions}");
+        Some(())
+    });
+    let told = replicas.text(Some(&ours), &["status"]);
+    assert!(told.contains("bob 1"), "{told}");
+    // Who may not list the users sees how many they are, and no names.
+    let all = replicas.statuses(&bob);
+    let shows = |status: &serde_json::Value| status["keys"]["users"].as_array().map(Vec::len);
+    assert!(all.iter().all(|status| shows(status) == Some(0)), "{all:?}");
+    let counts = |status: &serde_json::Value| status["keys"]["sessions"]["user"].as_u64();
+    assert!(
+        all.iter().any(|status| counts(status) >= Some(1)),
+        "{all:?}"
+    );
+    drop(lines);
+    finish_quiet(shell);
+
+    let open = keys.path("bob");
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o644)).expect("chmod");
+    let doctor = replicas.client(Some(&bob), &["doctor"]);
+    assert_eq!(doctor.status, Some(1));
+    let told = String::from_utf8_lossy(&doctor.stdout);
+    assert!(told.contains(&format!("$ chmod 600 {bob}")), "{told}");
 }

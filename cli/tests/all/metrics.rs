@@ -178,6 +178,27 @@ fn a_group_tells_its_numbers_and_that_it_is_ready() {
     assert_eq!(get(at(third), "/livez").0, 200);
 }
 
+/// Whoever starts a replica that lets callers without a key in is told so, and so is who scrapes it.
+#[test]
+fn a_replica_that_accepts_callers_without_a_key_says_so() {
+    let keys = crate::keys::Keys::new("metrics-accept");
+    let ours = keys.text("ours");
+    let peers = free_addresses(1).expect("a free port")[0].to_string();
+    for (stage, number) in [("accept", 1), ("require", 2)] {
+        let args = ["--id", "1", "--bootstrap", "--key", &ours, "--keys", stage];
+        let watched = Watched::start(&args, &peers);
+        let line = format!("trine_key_stage {number}.0");
+        let text = wait_for("the stage", || {
+            let (_, text) = get(watched.endpoint, "/metrics");
+            text.lines().any(|found| found == line).then_some(text)
+        });
+        assert!(text.contains("trine_sessions_by_role{role=\"member\"} 0.0"));
+        let log = watched.stop();
+        let warns = log.contains("callers without a key are served, with all rights");
+        assert_eq!(warns, stage == "accept", "{log}");
+    }
+}
+
 #[test]
 fn a_replica_without_a_group_is_alive_and_not_ready() {
     let peers: Vec<String> = free_addresses(3)

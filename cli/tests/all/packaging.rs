@@ -38,7 +38,7 @@ fn every_shell_gets_a_script_that_knows_every_command() {
 #[test]
 fn pages_and_help_of_commands_without_a_network_do_not_name_its_options() {
     let text = |arguments: &[&str]| String::from_utf8(run(arguments).stdout).expect("text");
-    for command in ["sim", "config", "log-level", "doctor", "recover"] {
+    for command in ["sim", "config", "log-level", "recover"] {
         assert!(
             !text(&[command, "--help"]).contains("--transport"),
             "{command}"

@@ -1,7 +1,7 @@
 //! The rights of callers at a group at work: commands, client sessions, users that come and go.
 
 use trine_keys::{Credential, Fingerprint, GroupId as KeyGroup, Issuer, Role, UserName};
-use trine_kvstore::{Command, Response, Rights};
+use trine_kvstore::{Command, Condition, ExecuteMode, List, Response, Rights};
 use trine_protocol::message::{
     AdminCommand, AdminStatus, ClientReply, ClientRequest, ClientStatus, ClusterId, Encode,
     ForUser, GroupId, Operation,
@@ -97,10 +97,20 @@ fn register(
 }
 
 fn put_request(for_user: Option<ForUser>, session: Session, sequence: u64, key: &str) -> Vec<u8> {
-    let command = encoded(&Command::Put {
+    let put = Command::Put {
         key: key.as_bytes(),
         value: b"v",
-    });
+    };
+    write_request(for_user, session, sequence, &put)
+}
+
+fn write_request(
+    for_user: Option<ForUser>,
+    session: Session,
+    sequence: u64,
+    command: &Command<'_>,
+) -> Vec<u8> {
+    let command = encoded(command);
     let request = ClientRequest {
         operation: Operation::Apply,
         timed: false,
@@ -220,6 +230,61 @@ fn another_users_session_is_answered_as_expired() {
         digests.iter().all(|digest| *digest == digests[0]),
         "{digests:?}"
     );
+}
+
+/// A key outside the prefix among others: the error names it and the user, and nothing of the command is applied.
+#[test]
+fn a_key_outside_the_prefix_inside_a_list_denies_the_whole_command() {
+    let mut world = group();
+    let alice = user("alice", 1);
+    let session = register(&mut world, alice, 77, 0).expect("a session");
+    let outside = "user alice may not touch key \"b/1\": its keys begin with \"a/\"";
+    let keys: [&[u8]; 3] = [b"a/1", b"b/1", b"a/2"];
+    let get_all = encoded(&Command::MultiGet {
+        keys: List::from(&keys),
+    });
+    let request = ClientRequest {
+        command: &get_all,
+        ..ClientRequest::bare(Operation::ReadLinearizable)
+    };
+    assert_eq!(said(&mut world, alice, &request.encode_to_vec()), outside);
+    let value = b"v".as_slice();
+    let put = |key| Command::Put { key, value };
+    let operations = [put(b"a/1"), put(b"b/1"), put(b"a/2")];
+    let inside = [put(b"a/1"), put(b"a/2")];
+    let execute = |mode, absent, operations| Command::Execute {
+        mode,
+        conditions: absent,
+        operations,
+    };
+    let (here, there) = (
+        [Condition::Absent { key: b"a/1" }],
+        [Condition::Absent { key: b"b/1" }],
+    );
+    for mode in [ExecuteMode::AllOrNothing, ExecuteMode::Independent] {
+        for (conditions, operations) in [
+            (List::from(&here), List::from(&operations)),
+            (List::from(&there), List::from(&inside)),
+        ] {
+            let command = execute(mode, conditions, operations);
+            let request = write_request(None, session, 1, &command);
+            assert_eq!(said(&mut world, alice, &request), outside);
+        }
+    }
+    for key in ["a/1", "a/2", "b/1"] {
+        assert_eq!(get(&mut world, user("bob", 2), 0, key), "NotFound", "{key}");
+    }
+    // The session goes on, and what is hers alone is done.
+    let command = execute(
+        ExecuteMode::AllOrNothing,
+        List::from(&here),
+        List::from(&inside),
+    );
+    let request = write_request(None, session, 1, &command);
+    let done = said(&mut world, alice, &request);
+    assert!(!done.contains("alice"), "{done}");
+    let found = get(&mut world, user("bob", 2), 0, "a/2");
+    assert!(found.starts_with("Value"), "{found}");
 }
 
 #[test]

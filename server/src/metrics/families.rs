@@ -1,7 +1,7 @@
 //! Which metrics are there, and what are their values in a snapshot? This file alone holds the name, the help and the
 //! value of each.
 
-use trine_protocol::node_status::LinkStatus;
+use trine_protocol::node_status::{KeysStatus, LinkStatus};
 use trine_protocol::status::{MemberStatus, Role};
 use trine_replica::disk::Fsync;
 use trine_transport::CongestionControl;
@@ -81,6 +81,7 @@ pub(super) fn families(snapshot: &Snapshot) -> Vec<Family> {
     all.extend(counters(snapshot));
     all.extend(transport(snapshot));
     all.extend(links(&snapshot.status.links));
+    all.extend(snapshot.status.keys.iter().flat_map(keys));
     all.extend(machine(snapshot));
     all.extend(snapshot.resp.iter().flat_map(redis));
     all
@@ -577,6 +578,31 @@ fn transport(snapshot: &Snapshot) -> Vec<Family> {
         ),
         drops,
     ]
+}
+
+/// Which callers are taken, and who is connected in which role.
+fn keys(keys: &KeysStatus) -> [Family; 2] {
+    let stage = match keys.stage.as_str() {
+        "require" => 2,
+        "accept" => 1,
+        _ => 0_u64,
+    };
+    let sessions = &keys.sessions;
+    let roles = [
+        ("member", sessions.member),
+        ("admin", sessions.admin),
+        ("user", sessions.user),
+        ("none", sessions.none),
+    ];
+    let samples = roles.map(|(role, count)| (vec![("role", role.to_owned())], count.number()));
+    let by_role = Family {
+        name: "sessions_by_role",
+        help: "Established sessions that others have opened, by what their keys prove; none is without a key.",
+        kind: Kind::Gauge,
+        samples: samples.into(),
+    };
+    let help = "Which callers are taken: 0 all, no key is used; 1 those with a key and those without; 2 those with a key.";
+    [gauge("key_stage", help, stage), by_role]
 }
 
 /// The known facts about the sessions to each peer.

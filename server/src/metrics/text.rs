@@ -105,6 +105,9 @@ pub(super) mod tests {
                 "rto_ns": 1_000_000, "rate_bytes_per_second": 1_000,
             }],
             "transport": to_value::<trine_protocol::node_status::TransportStatus>(),
+            "keys": {
+                "stage": "accept", "sessions": { "member": 4, "admin": 1, "user": 2, "none": 3 },
+            },
         });
         Snapshot {
             taken: Instant::now(),
@@ -192,6 +195,23 @@ pub(super) mod tests {
         }
         // Before the replica's first turn there are fewer metrics, and the text is valid as well.
         check(&encode(None, None));
+    }
+
+    #[test]
+    fn the_stage_and_the_roles_of_callers_are_told() {
+        let mut snapshot = snapshot();
+        for (stage, number) in [("none", 0), ("accept", 1), ("require", 2)] {
+            snapshot.status.keys.as_mut().expect("keys").stage = stage.to_owned();
+            let text = encode(Some(&snapshot), None);
+            check(&text);
+            for line in [
+                format!("trine_key_stage {number}.0"),
+                "trine_sessions_by_role{role=\"member\"} 4.0".to_owned(),
+                "trine_sessions_by_role{role=\"none\"} 3.0".to_owned(),
+            ] {
+                assert!(text.lines().any(|found| found == line), "{line}: {text}");
+            }
+        }
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! `trine doctor`: is this machine fit for trine, and which changes would make it fitter?
 //!
-//! Every check only reads files below `/proc`, `/sys` and `/dev`, so a test can give it a separate directory tree.
+//! Every check of the machine only reads files below `/proc`, `/sys` and `/dev`, so a test can give it a separate directory
+//! tree. With `--peers` it also asks a group.
 
 mod args;
 mod cpu;
+mod keys;
 mod machine;
 mod memory;
 mod network;
@@ -15,14 +17,47 @@ use serde::Serialize;
 pub(crate) use self::args::DoctorArguments;
 
 use trine_base::failure::Failure;
+use trine_base::network::{KeyChoice, Network};
 use trine_base::output::Output;
+use trine_base::peers;
+use trine_base::survey::{SURVEY_TIMEOUT, ask_everybody};
 use trine_base::units::plural;
 
 use self::machine::Machine;
 
-pub(crate) fn run(arguments: &DoctorArguments, output: Output) -> Result<(), Failure> {
+/// Looks at the group, too.
+pub(crate) fn run_with_group<N: Network>(
+    network: &N,
+    arguments: &DoctorArguments,
+    key: &KeyChoice,
+    output: Output,
+) -> Result<(), Failure> {
+    let addresses = peers::resolve(arguments.peers.as_deref().unwrap_or_default())?;
+    let has_key = network.settings().file_towards(&addresses).is_some();
+    let reports = ask_everybody(network, &addresses, SURVEY_TIMEOUT.into());
+    tell(arguments, key, keys::group(reports, has_key), output)
+}
+
+pub(crate) fn run(
+    arguments: &DoctorArguments,
+    key: &KeyChoice,
+    output: Output,
+) -> Result<(), Failure> {
+    tell(arguments, key, Vec::new(), output)
+}
+
+fn tell(
+    arguments: &DoctorArguments,
+    key: &KeyChoice,
+    of_group: Vec<Finding>,
+    output: Output,
+) -> Result<(), Failure> {
     let machine = Machine::at(Path::new("/"));
     let mut findings = examine(&machine);
+    if let KeyChoice::File(path) = key {
+        findings.push(keys::file(path));
+    }
+    findings.extend(of_group);
     if let Some(directory) = &arguments.data_dir {
         findings.push(memory::data_directory(directory)?);
         findings.push(memory::set_aside(directory)?);
@@ -33,7 +68,7 @@ pub(crate) fn run(arguments: &DoctorArguments, output: Output) -> Result<(), Fai
     let better = count(&findings, Verdict::Better);
     output.line("");
     output.line(format!(
-        "{}; {} would make it faster or steadier.",
+        "{}; {} would make it faster, steadier or safer.",
         plural(wrong, "obstacle"),
         plural(better, "change")
     ));

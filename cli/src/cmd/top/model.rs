@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 
 use trine_client::{Report, leader_of};
-use trine_protocol::node_status::LinkStatus;
-use trine_protocol::node_status::NodeStatus;
+use trine_protocol::node_status::{KeysStatus, LinkStatus, NodeStatus, SessionsByRole};
 use trine_protocol::status::Status;
 
 use crate::cmd::status::{link_state, node_id_at, role_word, summary};
@@ -60,6 +59,8 @@ pub(super) enum Dialog {
 #[derive(Debug)]
 pub(super) struct Model {
     pub(super) summary: String,
+    /// Which callers the replicas take, and the sessions by role; empty if none tells.
+    pub(super) keys: String,
     pub(super) replicas: Vec<ReplicaRow>,
     pub(super) links: Vec<[String; 8]>,
     pub(super) interval: Option<Interval>,
@@ -80,6 +81,7 @@ impl Model {
     pub(super) fn new() -> Self {
         Self {
             summary: "asking the replicas".to_owned(),
+            keys: String::new(),
             replicas: Vec::new(),
             links: Vec::new(),
             interval: None,
@@ -111,6 +113,7 @@ impl Model {
             true => "no replica answers".to_owned(),
             false => summary(&sample.reports),
         };
+        self.keys = keys_in_short(&sample.reports);
         let last = self.last.as_ref();
         let row = |report| replica_row(report, &sample, last);
         self.replicas = sample.reports.iter().map(row).collect();
@@ -198,6 +201,31 @@ fn begun(action: Action) -> String {
         Action::Heal => "healing".to_owned(),
         Action::None | Action::Quit => String::new(),
     }
+}
+
+/// The stages, and the sessions that others have opened at all replicas together.
+fn keys_in_short(reports: &[Report]) -> String {
+    let nodes = reports
+        .iter()
+        .filter_map(|report| report.answer.as_deref().ok());
+    let known: Vec<&KeysStatus> = nodes.filter_map(|node| node.keys.as_ref()).collect();
+    let mut stages: Vec<&str> = known.iter().map(|keys| keys.stage.as_str()).collect();
+    stages.sort_unstable();
+    stages.dedup();
+    if stages.is_empty() || stages == ["none"] {
+        return stages.concat();
+    }
+    let sum = |of: fn(&SessionsByRole) -> u64| {
+        show_count_within(known.iter().map(|keys| of(&keys.sessions)).sum(), 6)
+    };
+    format!(
+        "{}: {} member, {} admin, {} user, {} no key",
+        stages.join("/"),
+        sum(|sessions| sessions.member),
+        sum(|sessions| sessions.admin),
+        sum(|sessions| sessions.user),
+        sum(|sessions| sessions.none),
+    )
 }
 
 fn dash<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {

@@ -80,6 +80,7 @@ fn node(node_id: u16, writes: u64) -> Box<NodeStatus> {
             "sessions_server": 2, "sessions_client": 2, "packets_sent": 10, "packets_received": 10,
             "retransmissions": writes / 100_000, "packets_dropped": 0,
         },
+        "keys": { "stage": "require", "sessions": { "member": 4, "admin": 1, "user": 12_000, "none": 0 } },
     });
     Box::new(serde_json::from_value(status).expect("a status"))
 }

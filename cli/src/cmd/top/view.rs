@@ -32,6 +32,7 @@ const HELP: &str = " up, down   select a replica
  stages     where a write's time goes at the leader, of a sample;
             each figure is the upper end of a power of two
  credits    in use, of those agreed on
+ keys       which callers are taken; the sessions of others, by role
  pacing     the rate that congestion control allows
 
  Any key closes this.";
@@ -149,9 +150,13 @@ fn draw_replicas(frame: &mut Frame<'_>, model: &Model, area: Rect) {
         row(replica.cells.iter().map(String::as_str), 3).style(style)
     });
     let widths = [3, 20, 9, 5, 11, 6, 8, 7, 6].map(Constraint::Fill);
+    let title = match model.keys.as_str() {
+        "" => " replicas ".to_owned(),
+        keys => format!(" replicas, keys {keys} "),
+    };
     let table = Table::new(rows, widths)
         .header(row(header, 3).style(bold()))
-        .block(section(" replicas "));
+        .block(section(&title));
     frame.render_widget(table, area);
 }
 
