@@ -55,7 +55,7 @@ pub struct IndexServeArguments {
     /// packets to the index can then read, change and delete everything.
     #[arg(long)]
     pub insecure: bool,
-    /// What users with a key of their own may do: lines of NAME ROLE [GENERATION], with the role read or write. Needs
+    /// What users with a key of their own may do: lines of a name, a role (read or write) and a generation (1 if absent). Needs
     /// --key. Nobody but holders of the key file gets in without it.
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
