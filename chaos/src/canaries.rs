@@ -91,8 +91,11 @@ pub const CANARIES: &[Canary] = &[
         &["gone before its time", "outlived its time"],
     ),
     group("lease ignores a pause", ORDER).from(80),
-    group("a revoked user keeps its session", &["keeps its session"]),
-    group("a session answers another user", &["answers another user"]),
+    group(
+        "a revoked user keeps its session",
+        &["session of a removed user"],
+    ),
+    group("a session answers another user", &["of somebody else"]),
     transport("credits off by one", &["credits", "add with overflow"]),
     transport(
         "response to a reused slot",

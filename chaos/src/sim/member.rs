@@ -71,7 +71,7 @@ impl Revocations {
                 {
                     let incarnation = replica.incarnation().0;
                     self.ledger.borrow_mut().blame(format!(
-                        "trust: a revoked user keeps its session: replica {incarnation:x} has applied that generation {generation} of user {name} is void"
+                        "trust: replica {incarnation:x} serves a session of a removed user: it has applied that generation {generation} of {name} is void"
                     ));
                 }
             }

@@ -193,7 +193,7 @@ impl User {
                 let name = ledger.grant(self.grant).name;
                 let session = theft.session.0;
                 ledger.blame(format!(
-                    "trust: a session answers another user: call {number} of user {name} in session {session}"
+                    "trust: call {number} of user {name} was answered in session {session} of somebody else"
                 ));
             }
             self.clients.close(theft.client);
