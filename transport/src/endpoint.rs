@@ -158,6 +158,11 @@ impl<R: Route> Endpoint<R> {
         }
     }
 
+    /// Packets that were dropped, by cause.
+    pub(crate) fn drops(&self) -> &crate::stats::Drops {
+        &self.counters.stats.drops
+    }
+
     /// Round-trip times of all client ends since the endpoint's creation, server times taken out.
     #[must_use]
     pub fn rtts(&self) -> RttHistogram {

@@ -27,6 +27,12 @@ const BURSTS_BEFORE_TIMERS_MAX: usize = 64;
 /// time is then at most this many empty polls old.
 const EMPTY_POLLS_MAX: u32 = 16;
 
+/// Packets come, and all of them are dropped: after this time without a useful one the loop no longer polls for the next.
+const FLOOD_AFTER: Duration = Duration::from_millis(1);
+/// How long it sleeps instead. The packets of a flood then come many at a time, and cost half as much. A useful packet waits
+/// this long at most, and the timer's slack (50 us on Linux).
+const FLOOD_SLEEP: Duration = Duration::from_micros(50);
+
 /// An endpoint, its backend, its application and a clock, run by one thread.
 pub struct EventLoop<B: Backend, C, A> {
     backend: B,
@@ -38,6 +44,10 @@ pub struct EventLoop<B: Backend, C, A> {
     now: Instant,
     /// When packets last came or went; decides between polling on and sleeping.
     active_at: Instant,
+    /// The same without turns in which all packets were dropped. Only kept where `watches_drops`.
+    useful_at: Instant,
+    /// See [`Caps::packet_is_dear`](crate::backend::Caps): counting drops is cheap beside such a packet.
+    watches_drops: bool,
     spin: Duration,
     /// See [`EMPTY_POLLS_MAX`].
     polls: u32,
@@ -88,6 +98,8 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
             tx: TxBatch::with_capacity(BURST_PACKETS),
             now,
             active_at: now,
+            useful_at: now,
+            watches_drops: caps.packet_is_dear,
             spin,
             polls: if caps.packet_is_dear {
                 1
@@ -110,7 +122,7 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
         let now = self.clock.now();
         self.now = now;
         self.courtesy.on_turn(now);
-        let received = self.receive(now)?;
+        let (received, useful) = self.receive_useful(now)?;
         self.endpoint.on_timeout(now, &mut self.app);
         for _ in 0..EVENTS_PER_TURN_MAX {
             let Some(event) = self.endpoint.poll_event() else {
@@ -125,6 +137,9 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
         if busy {
             self.active_at = now;
             self.stats.turns_busy += 1;
+        }
+        if useful || sent {
+            self.useful_at = now;
         }
         self.stats.turns += 1;
         Ok(busy)
@@ -163,6 +178,11 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
     /// [`BackendError`] if the backend became unusable.
     pub fn pause(&mut self, deadline: Option<Instant>) -> Result<(), BackendError> {
         if self.now.saturating_since(self.active_at) < self.spin {
+            if self.is_flooded() {
+                self.stats.sleeps += 1;
+                std::thread::sleep(FLOOD_SLEEP.into());
+                return Ok(());
+            }
             if self.courtesy.should_yield(self.now) {
                 self.stats.yields += 1;
                 std::thread::yield_now();
@@ -192,6 +212,7 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
         self.now = self.clock.now();
         // There is work: polling pays.
         self.active_at = self.now;
+        self.useful_at = self.now;
         let result = act(&mut self.app, &mut Cx::new(&mut self.endpoint, self.now));
         // A poll before the send would only delay it. A failure shows itself again in the next turn.
         let _sent = self.transmit(self.now);
@@ -265,6 +286,23 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
     #[must_use]
     pub fn into_app(self) -> A {
         self.app
+    }
+
+    /// Packets come, and none has been useful for a while.
+    fn is_flooded(&self) -> bool {
+        self.active_at > self.useful_at && self.now.saturating_since(self.useful_at) > FLOOD_AFTER
+    }
+
+    /// How many packets came, and whether one of them was not dropped.
+    fn receive_useful(&mut self, now: Instant) -> Result<(usize, bool), BackendError> {
+        if !self.watches_drops {
+            let received = self.receive(now)?;
+            return Ok((received, received > 0));
+        }
+        let before = self.endpoint.drops().total();
+        let received = self.receive(now)?;
+        let dropped = self.endpoint.drops().total() - before;
+        Ok((received, received as u64 > dropped))
     }
 
     /// Takes in a burst, and more of them while a request seems overdue. After a pause of this process its answer may

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::backend::{
-    BackendStats, Caps, MonotonicClock, RingBackend, RingConfig, RingRoute, RxSlot,
+    BackendStats, Caps, MonotonicClock, RingBackend, RingConfig, RingRoute, Route, RxSlot,
+    UdpBackend, UdpConfig,
 };
 use crate::buf::Pool;
 use crate::exchange::{Completion, Reply, Request};
@@ -15,14 +16,14 @@ struct Counter {
     due: Option<Instant>,
 }
 
-impl App<RingRoute> for Counter {
-    fn on_request(&mut self, _cx: &mut Cx<'_, RingRoute>, _request: Request<'_>) -> Reply {
+impl<R: Route> App<R> for Counter {
+    fn on_request(&mut self, _cx: &mut Cx<'_, R>, _request: Request<'_>) -> Reply {
         Reply::Later
     }
 
-    fn on_completion(&mut self, _cx: &mut Cx<'_, RingRoute>, _tag: u64, _completion: Completion) {}
+    fn on_completion(&mut self, _cx: &mut Cx<'_, R>, _tag: u64, _completion: Completion) {}
 
-    fn on_turn(&mut self, cx: &mut Cx<'_, RingRoute>) {
+    fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
         self.turns += 1;
         if self.due.is_some_and(|due| cx.now() >= due) {
             self.due = None;
@@ -35,7 +36,17 @@ impl App<RingRoute> for Counter {
 }
 
 fn event_loop(spin: Duration) -> EventLoop<RingBackend, MonotonicClock, Counter> {
-    let (backend, _) = RingBackend::pair(RingConfig::default());
+    event_loop_over(RingBackend::pair(RingConfig::default()).0, spin)
+}
+
+fn udp() -> UdpBackend {
+    UdpBackend::bind("127.0.0.1:0".parse().unwrap(), &UdpConfig::default()).unwrap()
+}
+
+fn event_loop_over<B: Backend>(
+    backend: B,
+    spin: Duration,
+) -> EventLoop<B, MonotonicClock, Counter> {
     let config = Config {
         spin,
         ..Config::default()
@@ -286,4 +297,30 @@ fn after_a_pause_what_has_arrived_comes_before_the_timers() {
     client.turn().unwrap();
     let stats = client.endpoint().stats();
     assert_eq!((stats.requests_completed, stats.timeouts), (8, 0));
+}
+
+/// Packets that are all dropped do not keep a loop polling that has nothing else to do.
+#[test]
+fn a_flood_of_worthless_packets_is_taken_in_batches() {
+    let backend = udp();
+    let address = backend.local_addr();
+    let mut flooded = event_loop_over(backend, Duration::from_secs(60));
+    let stranger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let end = MonotonicClock.now() + Duration::from_millis(20);
+    while MonotonicClock.now() < end {
+        stranger.send_to(&[0xff; 64], address).unwrap();
+        while flooded.turn().unwrap() {}
+        flooded.pause(None).unwrap();
+    }
+    assert!(flooded.endpoint().stats().drops.total() > 0);
+    assert!(flooded.stats().sleeps > 0, "{:?}", flooded.stats());
+}
+
+#[test]
+fn a_loop_that_nobody_floods_polls_for_as_long_as_it_is_told() {
+    let backend = udp();
+    let mut idle = event_loop_over(backend, Duration::from_secs(60));
+    let end = MonotonicClock.now() + Duration::from_millis(5);
+    assert!(!idle.run_until(Some(end), |_| false).unwrap());
+    assert_eq!(idle.stats().sleeps, 0);
 }
