@@ -126,11 +126,23 @@ impl Outbox {
 
     /// Answers a request with a message.
     pub(crate) fn reply(&mut self, token: ReplyToken, message: &impl Encode) {
-        let Some(mut bytes) = self.alloc(message.encoded_len()) else {
-            return self.owed.push(token);
-        };
+        let bytes = self.message(message);
+        self.reply_or_owe(token, bytes);
+    }
+
+    /// Answers a request with a message that is written already, or owes an answer for want of memory.
+    pub(crate) fn reply_or_owe(&mut self, token: ReplyToken, bytes: Option<MsgBuf>) {
+        match bytes {
+            Some(bytes) => self.reply_bytes(token, bytes),
+            None => self.owed.push(token),
+        }
+    }
+
+    /// A message that answers a request later.
+    pub(crate) fn message(&mut self, message: &impl Encode) -> Option<MsgBuf> {
+        let mut bytes = self.alloc(message.encoded_len())?;
         message.encode_to_slice(&mut bytes);
-        self.outputs.push_back(Output::Reply { token, bytes });
+        Some(bytes)
     }
 
     /// Answers a request with nothing: it was taken, or it was not worth an answer.
@@ -162,10 +174,8 @@ impl Outbox {
         position: u64,
         response: &Response<'_>,
     ) {
-        match self.response(cluster, position, response) {
-            Some(bytes) => self.reply_bytes(token, bytes),
-            None => self.owed.push(token),
-        }
+        let bytes = self.response(cluster, position, response);
+        self.reply_or_owe(token, bytes);
     }
 
     /// A response of the store, written straight into the message that answers with it.

@@ -20,18 +20,33 @@ use trine_transport::time::Instant;
 
 use crate::config::READ_ROUNDS_MAX;
 
-/// A read that waits; its command is one of the store's read-only ones.
+/// A read that waits, or a denial: this replica may have been deposed without knowing it, and may not know who was added
+/// since. So a denial waits for the same confirmation as a value does.
 pub(crate) struct Read {
     pub(crate) token: ReplyToken,
+    pub(crate) answer: AnswerWith,
+    /// A read-only command of the store, or the reason of a denial.
     pub(crate) command: Vec<u8>,
     /// When it came.
     pub(crate) since: Instant,
-    /// Where the users were changed last when it was allowed, if it is a user's: it is not answered behind the next change.
+    /// Where the users were changed last when it was allowed or denied, if it is a user's: it is not answered behind the
+    /// next change.
     pub(crate) users: Option<Position>,
 }
 
+/// What a read is answered with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AnswerWith {
+    /// What the command reads.
+    Value,
+    /// The denial of a command.
+    Denial,
+    /// The denial of a registration.
+    RegistrationDenial,
+}
+
 impl Read {
-    /// Whether it is still allowed where the users were changed last at `changed_at`. If not, its client asks again.
+    /// Whether it is still allowed, or denied, where the users were changed last at `changed_at`. If not, its client asks again.
     pub(crate) fn is_allowed_at(&self, changed_at: Position) -> bool {
         self.users.is_none_or(|users| users == changed_at)
     }
@@ -93,6 +108,7 @@ impl Reads {
         &mut self,
         now: Instant,
         token: ReplyToken,
+        answer: AnswerWith,
         command: &[u8],
         users: Option<Position>,
     ) {
@@ -100,6 +116,7 @@ impl Reads {
         buffer.extend_from_slice(command);
         self.waiting.push(Read {
             token,
+            answer,
             command: buffer,
             since: now,
             users,
@@ -322,7 +339,13 @@ mod tests {
     use super::*;
 
     fn push(reads: &mut Reads, token: u64) {
-        reads.push(Instant::ZERO, ReplyToken(token), &[], None);
+        reads.push(
+            Instant::ZERO,
+            ReplyToken(token),
+            AnswerWith::Value,
+            &[],
+            None,
+        );
     }
 
     fn tokens(reads: &[Read]) -> Vec<u64> {
@@ -456,7 +479,7 @@ mod tests {
         let at = |ns| Instant::from_nanos(ns);
         let mut reads = Reads::default();
         for turn in 0..100 {
-            reads.push(at(turn), ReplyToken(turn), b"a", None);
+            reads.push(at(turn), ReplyToken(turn), AnswerWith::Value, b"a", None);
             let context = reads.next_round().unwrap();
             reads.on_begun(at(turn), context);
             reads.ask_again(at(turn + 1));
@@ -468,8 +491,20 @@ mod tests {
     #[test]
     fn reads_that_nobody_confirms_are_given_back() {
         let mut reads = Reads::default();
-        reads.push(Instant::from_nanos(5), ReplyToken(1), b"abc", None);
-        reads.push(Instant::from_nanos(6), ReplyToken(2), b"de", None);
+        reads.push(
+            Instant::from_nanos(5),
+            ReplyToken(1),
+            AnswerWith::Value,
+            b"abc",
+            None,
+        );
+        reads.push(
+            Instant::from_nanos(6),
+            ReplyToken(2),
+            AnswerWith::Value,
+            b"de",
+            None,
+        );
         assert_eq!(tokens(&reads.take_older(Instant::from_nanos(6))), [1]);
         assert_eq!((reads.count(), reads.bytes()), (1, 2));
     }

@@ -159,7 +159,13 @@ mod tests {
         for seed in 0..32 {
             let asked = |group: &mut Group| {
                 let reads = group.service.reads_mut();
-                reads.push(Instant::ZERO, ReplyToken(1), &[], None);
+                reads.push(
+                    Instant::ZERO,
+                    ReplyToken(1),
+                    crate::reads::AnswerWith::Value,
+                    &[],
+                    None,
+                );
                 let context = reads.next_round().unwrap();
                 reads.on_begun(Instant::ZERO, context);
                 context

@@ -203,8 +203,14 @@ fn refuse(cx: &mut Cx<'_>, token: ReplyToken, status: ClientStatus) {
         ClientStatus::NotLeader => cx.out.counters.redirected += 1,
         _ => {}
     }
+    let refusal = refusal(cx, status);
+    cx.out.reply(token, &refusal);
+}
+
+fn refusal(cx: &Cx<'_>, status: ClientStatus) -> ClientReply<'static> {
     let own = cx.local.own.address;
-    let leader = cx.leader_address().filter(|&leader| leader != own);
-    let refusal = ClientReply::refusal(status, cx.local.cluster);
-    cx.out.reply(token, &ClientReply { leader, ..refusal });
+    ClientReply {
+        leader: cx.leader_address().filter(|&leader| leader != own),
+        ..ClientReply::refusal(status, cx.local.cluster)
+    }
 }

@@ -530,6 +530,50 @@ fn a_leader_that_does_not_know_all_changes_of_users_yet_lets_them_wait() {
     assert_eq!(put(&mut world, alice, session, 1, "a/1"), void);
 }
 
+/// A leader had been cut off and did not know it yet. It told a user that had been added since that its key does not count
+/// any more (seed 655 of sealed groups). A denial now waits for the confirmation that a read waits for.
+#[test]
+fn a_deposed_leader_denies_nothing() {
+    let mut world = group();
+    let mut leader = world.leader().expect("a leader");
+    let dave = user("dave", 4);
+    let command = encoded(&Command::Get { key: b"a/1" });
+    for request in [
+        ClientRequest {
+            command: &command,
+            ..ClientRequest::bare(Operation::ReadLinearizable)
+        },
+        ClientRequest {
+            client: 77,
+            ..ClientRequest::bare(Operation::Register)
+        },
+    ] {
+        // It still leads in its own eyes.
+        world.isolate(leader);
+        assert!(world.replica(leader).leads_in().is_some());
+        let bytes = world.say_at_as(leader, dave, &request.encode_to_vec());
+        let status = ClientReply::decode(&bytes).expect("a reply").status;
+        let is_refused_for_now = matches!(
+            status,
+            ClientStatus::NotLeader | ClientStatus::NoQuorum | ClientStatus::Busy
+        );
+        assert!(is_refused_for_now, "{status:?}");
+        world.heal();
+        world.run_for(Duration::from_millis(500));
+        leader = world.leader().expect("a leader");
+        let bytes = world.say_at_as(leader, dave, &request.encode_to_vec());
+        let reply = ClientReply::decode(&bytes).expect("a reply");
+        let is_denial = match request.operation {
+            Operation::Register => reply.status == ClientStatus::Denied,
+            _ => matches!(
+                Response::decode(reply.response).expect("a response"),
+                Response::Denied { .. }
+            ),
+        };
+        assert!(is_denial, "{reply:?}");
+    }
+}
+
 /// Whoever had just been added read at a follower that had not heard of it, and was told that its key does not count any
 /// more. The leader is asked instead.
 #[test]

@@ -1,13 +1,14 @@
 //! Linearizable reads: by ReadIndex rounds, or on the leader under a lease that such a round has given.
 
-use trine_kvstore::Command;
+use trine_kvstore::{Command, Response};
 use trine_protocol::message::{ClientStatus, ReplyToken};
+use trine_transport::buf::MsgBuf;
 use trine_transport::time::Instant;
 
-use super::{Service, refuse};
+use super::{Service, refusal, refuse};
 use crate::config::{READ_ANSWER_BYTES_PER_TURN, ReadMode};
 use crate::group::cx::Cx;
-use crate::reads::Read;
+use crate::reads::{AnswerWith, Read};
 use crate::state_machine::StateMachine;
 
 impl Service {
@@ -71,10 +72,13 @@ impl Service {
                 self.reads.give_up(read);
                 continue;
             }
-            let answer = Command::decode(&read.command).ok().and_then(|command| {
-                let response = state.store().read_at(&command, group_time_ns);
-                cx.out.response(cx.local.cluster, position, &response)
-            });
+            let answer = match read.answer {
+                AnswerWith::Value => Command::decode(&read.command).ok().and_then(|command| {
+                    let response = state.store().read_at(&command, group_time_ns);
+                    cx.out.response(cx.local.cluster, position, &response)
+                }),
+                denied => denial(cx, denied, &String::from_utf8_lossy(&read.command)),
+            };
             match answer {
                 Some(answer) => {
                     bytes += answer.len();
@@ -130,8 +134,9 @@ impl Service {
         while bytes < READ_ANSWER_BYTES_PER_TURN
             && let Some(read) = ready.next()
         {
-            cx.out.counters.reads_linearizable += 1;
-            cx.out.counters.reads_following += u64::from(!leads);
+            let is_read = read.answer == AnswerWith::Value;
+            cx.out.counters.reads_linearizable += u64::from(is_read);
+            cx.out.counters.reads_following += u64::from(is_read && !leads);
             bytes += answer_allowed(cx, &read);
             self.reads.recycle(read);
         }
@@ -164,7 +169,23 @@ fn answer_allowed(cx: &mut Cx<'_>, read: &Read) -> usize {
         refuse(cx, read.token, ClientStatus::Busy);
         return 0;
     }
+    if read.answer != AnswerWith::Value {
+        let bytes = denial(cx, read.answer, &String::from_utf8_lossy(&read.command));
+        cx.out.reply_or_owe(read.token, bytes);
+        return read.command.len();
+    }
     answer_read(cx, read.token, &read.command)
+}
+
+/// A request that its sender has no right to.
+pub(super) fn denial(cx: &mut Cx<'_>, answer: AnswerWith, reason: &str) -> Option<MsgBuf> {
+    cx.out.counters.denied += 1;
+    if answer == AnswerWith::RegistrationDenial {
+        let refusal = refusal(cx, ClientStatus::Denied);
+        return cx.out.message(&refusal);
+    }
+    cx.out
+        .response(cx.local.cluster, 0, &Response::Denied { reason })
 }
 
 /// Returns the bytes of the store's response.

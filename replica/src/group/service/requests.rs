@@ -12,6 +12,7 @@ use trine_transport::Holder;
 use super::{Service, refuse};
 use crate::config::SESSION_WINDOW;
 use crate::group::cx::Cx;
+use crate::reads::AnswerWith;
 use crate::rights::{Caller, Denied, Missing, Subject, What};
 use crate::state_machine::entry::EntryBuilder;
 
@@ -37,7 +38,7 @@ impl Service {
             Err(denied) if may_be_late(cx, request.operation, &denied) => {
                 return refuse(cx, token, ClientStatus::NotLeader);
             }
-            Err(denied) => return deny(cx, token, request.operation, &denied),
+            Err(denied) => return self.deny(cx, token, caller, request.operation, &denied),
         };
         match request.operation {
             Operation::ReadStale => self.read_now(cx, token, request.command),
@@ -46,7 +47,9 @@ impl Service {
             }
             Operation::ReadLinearizable | Operation::ReadHere => {
                 let users = users_asked(cx, caller);
-                self.reads.push(cx.now, token, request.command, users);
+                let answer = AnswerWith::Value;
+                self.reads
+                    .push(cx.now, token, answer, request.command, users);
             }
             Operation::Register => match self.may_register(cx, request, holder()) {
                 true => self.write_if_active(cx, token, request, command.as_ref()),
@@ -60,6 +63,30 @@ impl Service {
                 Err(status) => refuse(cx, token, status),
             },
         }
+    }
+
+    /// Answers a request that its sender has no right to. What is asked of the leader is denied once a quorum has
+    /// confirmed the leadership: a deposed leader may lack the change that gave the right.
+    fn deny(
+        &mut self,
+        cx: &mut Cx<'_>,
+        token: ReplyToken,
+        caller: Caller,
+        operation: Operation,
+        denied: &Denied,
+    ) {
+        let answer = match operation {
+            Operation::Register => AnswerWith::RegistrationDenial,
+            _ => AnswerWith::Denial,
+        };
+        let reason = denied.to_string();
+        if operation == Operation::ReadStale {
+            let bytes = super::reads::denial(cx, answer, &reason);
+            return cx.out.reply_or_owe(token, bytes);
+        }
+        let users = users_asked(cx, caller);
+        self.reads
+            .push(cx.now, token, answer, reason.as_bytes(), users);
     }
 
     /// Whether the caller of a registration has not got more than its share of the group's session entries.
@@ -246,17 +273,6 @@ fn users_asked(cx: &Cx<'_>, caller: Caller) -> Option<Position> {
         Caller::Unkeyed(_) | Caller::Proven(Credential::Admin) => None,
         Caller::Proven(_) => cx.state.map(|state| state.store().users().changed_at()),
     }
-}
-
-/// Answers a request that its sender has no right to.
-fn deny(cx: &mut Cx<'_>, token: ReplyToken, operation: Operation, denied: &Denied) {
-    cx.out.counters.denied += 1;
-    if operation == Operation::Register {
-        return refuse(cx, token, ClientStatus::Denied);
-    }
-    let reason = denied.to_string();
-    let response = Response::Denied { reason: &reason };
-    cx.out.reply_response(token, cx.local.cluster, 0, &response);
 }
 
 /// The answer to a command that needs no state.
