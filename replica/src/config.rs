@@ -74,6 +74,18 @@ pub const OWN_SNAPSHOT_BYTES_PER_TURN: usize = 1 << 20;
 /// Bytes of snapshots that may wait for the disk. A snapshot of its own is made no faster then, and the sender of one
 /// that is received has to wait then.
 pub const SNAPSHOT_BYTES_WAITING_MAX: usize = 8 << 20;
+/// An image for a backup of which no piece was asked for in this time goes. Its caller can go on with it until then.
+pub const BACKUP_IDLE_MAX: Duration = Duration::from_secs(60);
+/// Requests for pieces of that image that may wait for a turn.
+pub const BACKUP_PIECES_WAITING_MAX: usize = 16;
+/// Bytes of that image that one turn hands out, that of the last piece not counted, before other work gets its turn.
+pub const BACKUP_BYTES_PER_TURN: usize = 1 << 20;
+/// In disk mode a snapshot waits for a backup until this many times the log has piled up that begins one. Then the
+/// image of the backup is given up.
+pub const BACKUP_LOG_SHARE_MAX: u64 = 8;
+/// A restored group begins so many entries after its backup: no position that the old group has given out since can
+/// come again.
+pub const RESTORE_INDEX_GAP: u64 = 1 << 32;
 /// Version of the replicated state machine: the meaning of entries. A replica that knows less refuses to apply.
 pub const STATE_MACHINE_VERSION: u16 = 1;
 

@@ -5,6 +5,7 @@
 //! get their turn, and carries the results of one to the next.
 
 mod agreement;
+mod backups;
 mod clock;
 mod consensus;
 mod cx;
@@ -28,7 +29,8 @@ use std::net::SocketAddr;
 use raft::eraftpb::{Entry, EntryType, Message, MessageType};
 use trine_canary as canary;
 use trine_protocol::message::{
-    AdminRequest, ClientRequest, ClusterId, JoinReply, JoinRequest, Member, MemberRole, ReplyToken,
+    AdminRequest, BackupReply, BackupRequest, ClientRequest, ClusterId, JoinReply, JoinRequest,
+    Member, MemberRole, ReplyToken,
 };
 use trine_transport::Holder;
 use trine_transport::time::Instant;
@@ -47,6 +49,7 @@ use crate::state_machine::StateMachine;
 use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
 use crate::timing::Stopwatch;
 use agreement::Agreement;
+use backups::{BackupCx, Backups};
 use clock::GroupClock;
 use consensus::Consensus;
 use cx::Cx;
@@ -71,6 +74,7 @@ pub(crate) struct Group {
     agreement: Agreement,
     sending: Sending,
     receiving: Receiving,
+    backups: Backups,
     /// Some exactly in disk mode.
     disk: Option<Box<Durability>>,
     /// Whether raft wanted nothing more when its ready loop ended last.
@@ -109,7 +113,7 @@ impl Group {
             raft,
             Some(state),
             Some(origin),
-            now,
+            (seed, now),
         )
     }
 
@@ -134,7 +138,7 @@ impl Group {
             now,
             votes_from,
         );
-        Self::with(config, own, cluster, raft, None, None, now)
+        Self::with(config, own, cluster, raft, None, None, (seed, now))
     }
 
     fn with(
@@ -144,7 +148,7 @@ impl Group {
         raft: RaftGroup<MemoryLog>,
         state: Option<StateMachine>,
         origin: Option<Origin>,
-        now: Instant,
+        (seed, now): (u64, Instant),
     ) -> Self {
         Self {
             local: Local {
@@ -161,6 +165,7 @@ impl Group {
             agreement: Agreement::default(),
             sending: Sending::starting_at(1),
             receiving: Receiving::default(),
+            backups: Backups::new(seed ^ own.incarnation.0.rotate_left(17)),
             disk: None,
             pumped_to_the_end: true,
         }
@@ -201,7 +206,8 @@ impl Group {
             if self.consensus.stop_leading() {
                 self.abandon_clients(now, out);
             }
-            return;
+            let state = self.state.as_mut();
+            return self.backups.give_up(state, "the replica has halted", out);
         }
         // Arrived requests go in first, so that the ready loop below sends them together with the tick's messages.
         self.propose(now, out);
@@ -237,6 +243,7 @@ impl Group {
         if let (Some(disk), Some(state)) = (&mut self.disk, &mut self.state) {
             disk.write_own_snapshot(state, out);
         }
+        self.backups.serve(self.state.as_mut(), out);
     }
 
     /// Hands raft the requests that have arrived since the last turn.
@@ -259,6 +266,7 @@ impl Group {
         if !self.pumped_to_the_end
             || self.service.holds_answers()
             || self.service.has_ready_reads(self.state.as_ref())
+            || self.backups.has_waiting()
         {
             return Some(Instant::ZERO);
         }
@@ -513,6 +521,34 @@ impl Group {
         let (mut cx, service, membership) = self.lend(now, out);
         let next_round = service.next_round();
         membership.on_admin_command(&mut cx, token, (by, request), known, next_round);
+    }
+
+    /// A request about a backup has arrived, from a caller that may ask.
+    pub(crate) fn on_backup(
+        &mut self,
+        now: Instant,
+        token: ReplyToken,
+        caller: Caller,
+        request: &BackupRequest,
+        out: &mut Outbox,
+    ) {
+        if self.life.is_halted() || self.life.is_stopping() {
+            return out.reply(token, &BackupReply::Gone("this replica is about to end"));
+        }
+        let by = By::caller(caller, self.users());
+        let writes = self
+            .disk
+            .as_ref()
+            .is_some_and(|disk| disk.writes_own_snapshot());
+        let cx = BackupCx {
+            now,
+            local: &self.local,
+            state: self.state.as_mut(),
+            consensus: &self.consensus,
+            store_is_taken: writes || self.sending.has_image() || self.receiving.is_installing(),
+            out,
+        };
+        self.backups.on_request(cx, token, by, request);
     }
 
     /// Begins a graceful stop.

@@ -2,6 +2,7 @@
 
 mod addresses;
 pub mod audit;
+pub mod backup;
 mod bootstrap;
 mod client_sessions;
 pub mod config;

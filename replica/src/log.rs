@@ -32,6 +32,9 @@ pub(crate) trait Log: raft::Storage {
     /// Hands raft the snapshot that it may send to a follower that the log can no longer help, or takes it back.
     fn offer_snapshot(&mut self, snapshot: Option<Snapshot>);
 
+    /// What [`Log::take_snapshot_wanted`] is going to answer.
+    fn wants_snapshot(&self) -> bool;
+
     /// Whether raft has asked for a snapshot that was not on offer since the last call.
     fn take_snapshot_wanted(&mut self) -> bool;
 

@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 use trine_keys::UserName;
 use trine_kvstore::{User, Users};
 use trine_protocol::message::{
-    AdminReply, AdminRequest, AdminStatus, AppendFrame, BeginRefusal, BootstrapReply,
-    BootstrapRequest, ClientReply, ClientRequest, ClientStatus, ClusterId, DecodeError,
-    Incarnation, JoinRefusal, JoinReply, JoinRequest, Member, MemberRole, NodeId, PeerHeader,
-    RaftFrame, ReplyToken, SnapshotChunk, StateReport, StatusForm, StatusReply, StatusRequest,
-    kind,
+    AdminReply, AdminRequest, AdminStatus, AppendFrame, BackupReply, BackupRequest, BeginRefusal,
+    BootstrapReply, BootstrapRequest, ClientReply, ClientRequest, ClientStatus, ClusterId,
+    DecodeError, Incarnation, JoinRefusal, JoinReply, JoinRequest, Member, MemberRole, NodeId,
+    PeerHeader, RaftFrame, ReplyToken, SnapshotChunk, StateReport, StatusForm, StatusReply,
+    StatusRequest, kind,
 };
 use trine_transport::Holder;
 use trine_transport::buf::Pool;
@@ -149,6 +149,20 @@ impl Replica {
     #[must_use]
     pub fn with_peers_anywhere(mut self) -> Self {
         self.addresses = self.addresses.without_node_ids();
+        self
+    }
+
+    /// The first member of a new group with the state of a backup, before the first turn. Its log is in memory.
+    #[must_use]
+    pub fn begun_from_backup(mut self, restored: Restored, now: Instant) -> Self {
+        assert_eq!(
+            restored.incarnation(),
+            self.own.incarnation,
+            "the state was prepared for this replica"
+        );
+        let mut group = Group::begun_from_backup(self.config, self.own, restored, self.seed, now);
+        group.lend_stopwatch(self.stopwatch);
+        self.life = Life::Attached(Box::new(group));
         self
     }
 
@@ -493,6 +507,24 @@ impl Replica {
         match AdminRequest::decode(request) {
             Ok(request) => self.on_admin_command(now, token, caller, &request),
             Err(_) => {
+                self.out.counters.messages_refused += 1;
+                self.out.reply_empty(token);
+            }
+        }
+    }
+
+    /// A request about a backup, from a session that has proven this and may send it. It is answered through
+    /// [`Output::Reply`], exactly once.
+    pub fn on_backup(&mut self, now: Instant, token: ReplyToken, caller: Caller, request: &[u8]) {
+        match (BackupRequest::decode(request), self.life.group_mut()) {
+            (Ok(request), Some(group)) => {
+                group.on_backup(now, token, caller, &request, &mut self.out)
+            }
+            (Ok(_), None) => {
+                let text = "this replica belongs to no group yet";
+                self.out.reply(token, &BackupReply::Later(text));
+            }
+            (Err(_), _) => {
                 self.out.counters.messages_refused += 1;
                 self.out.reply_empty(token);
             }

@@ -59,6 +59,8 @@ pub enum What<'a> {
     Command(&'a Command<'a>),
     /// A change of the members, or of who leads.
     Admin,
+    /// An image of all keys and users.
+    Backup,
     /// A message between members.
     Peer,
 }
@@ -72,6 +74,8 @@ pub enum MessageClass {
     Status,
     /// An admin command.
     Admin,
+    /// A request about a backup.
+    Backup,
     /// Between members.
     Peer,
 }
@@ -84,6 +88,7 @@ impl MessageClass {
             kind::CLIENT | kind::CLIENT_BATCH => Self::Client,
             kind::STATUS => Self::Status,
             kind::ADMIN => Self::Admin,
+            kind::BACKUP => Self::Backup,
             _ => Self::Peer,
         }
     }
@@ -184,6 +189,10 @@ impl<'a> Subject<'a> {
             What::Discovery => Ok(()),
             What::Status | What::Session => self.needs(Role::Read),
             What::Admin => self.needs(Role::Admin),
+            What::Backup => {
+                self.needs(Role::Admin)?;
+                self.may_all_keys()
+            }
             What::Peer => self.needs(Role::Member),
             What::Command(command) => self.may_command(command),
         }
@@ -197,15 +206,19 @@ impl<'a> Subject<'a> {
             }
             Need::WholeSpace(role) => {
                 self.needs(role)?;
-                match self.prefix() {
-                    [] => Ok(()),
-                    prefix => Err(self.denied(Missing::AllKeys {
-                        prefix: short(prefix),
-                    })),
-                }
+                self.may_all_keys()
             }
             Need::Admin => self.needs(Role::Admin),
             Need::Operations => self.may_operations(command),
+        }
+    }
+
+    fn may_all_keys(&self) -> Result<(), Denied> {
+        match self.prefix() {
+            [] => Ok(()),
+            prefix => Err(self.denied(Missing::AllKeys {
+                prefix: short(prefix),
+            })),
         }
     }
 

@@ -119,6 +119,20 @@ impl StateMachine {
         }
     }
 
+    /// The state of a backup as the beginning of a new group: the sessions of the old group's clients mean nothing
+    /// there, and the log goes on after `index`. Time stood still between backup and restore but for `passed_ns`.
+    #[must_use]
+    pub(crate) fn restored_at(mut self, index: u64, passed_ns: u64) -> Self {
+        self.sessions = ClientSessions::new(self.genesis.session_limits);
+        self.applied_index = index;
+        self.applied_position = Position::new(index, 0);
+        if passed_ns > 0 {
+            self.group_time_ns = self.group_time_ns.saturating_add(passed_ns);
+            self.store.set_group_time(self.group_time_ns);
+        }
+        self
+    }
+
     /// Applies the entry at `index` and hands each command's answer to `answers`, in the order of the commands.
     ///
     /// # Errors

@@ -5,9 +5,9 @@ use std::fmt::Debug;
 use prost::Message as _;
 use raft::eraftpb::{ConfState, Entry, Message, MessageType, Snapshot};
 use trine_protocol::message::{
-    AdminReply, AdminRequest, AppendFrame, BATCH_ITEMS_MAX, BatchItems, BootstrapReply,
-    BootstrapRequest, ChunkAck, ClientReply, ClientRequest, ClusterId, DecodeError, Encode,
-    GroupId, JoinReply, JoinRequest, PeerHeader, RaftFrame, SnapshotChunk, StateReport,
+    AdminReply, AdminRequest, AppendFrame, BATCH_ITEMS_MAX, BackupReply, BackupRequest, BatchItems,
+    BootstrapReply, BootstrapRequest, ChunkAck, ClientReply, ClientRequest, ClusterId, DecodeError,
+    Encode, GroupId, JoinReply, JoinRequest, PeerHeader, RaftFrame, SnapshotChunk, StateReport,
     StatusReply, StatusRequest, kind, stream_position,
 };
 use trine_replica_harness::{World, small};
@@ -16,6 +16,12 @@ use trine_transport::time::Duration;
 /// A data directory whose files are cut out of the bytes.
 pub fn directory(bytes: &[u8]) {
     trine_replica::disk::fuzz_open(bytes);
+}
+
+/// A backup file of the bytes, read in portions and restored. Every other input is the content of frames whose checksums
+/// are right.
+pub fn backup(bytes: &[u8]) {
+    trine_replica::backup::fuzz_restore(bytes);
 }
 
 /// Every decoder over the same bytes. If one of them reads a value, it writes it, and the written
@@ -33,6 +39,8 @@ pub fn messages(bytes: &[u8]) {
         AdminReply,
         AdminRequest,
         AppendFrame,
+        BackupReply,
+        BackupRequest,
         BootstrapReply,
         BootstrapRequest,
         ChunkAck,

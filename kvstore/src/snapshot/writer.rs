@@ -126,6 +126,13 @@ impl Store {
         Ok(SnapshotStep::Last)
     }
 
+    /// Whether a snapshot is being written that was not given up.
+    #[must_use]
+    pub fn writes_snapshot(&self) -> bool {
+        let progress = self.items.snapshot.as_ref();
+        progress.is_some_and(|progress| !progress.is_clearing())
+    }
+
     /// Gives the running snapshot up. The following commands clear its shadows away.
     pub fn abandon_snapshot(&mut self) {
         if let Some(progress) = &mut self.items.snapshot {

@@ -655,6 +655,7 @@ impl World {
                 replica.on_client_from(now, token, self.caller, bytes, &|| Holder::Shared);
             }
             kind::ADMIN => replica.on_admin(now, token, self.caller, bytes),
+            kind::BACKUP => replica.on_backup(now, token, self.caller, bytes),
             kind => replica.on_peer(now, token, kind, bytes, comes_from),
         }
     }
@@ -755,9 +756,23 @@ impl World {
     /// # Panics
     /// When it does not answer.
     pub fn say_at_as(&mut self, node_id: u32, caller: Caller, request: &[u8]) -> Vec<u8> {
+        self.say_kind_as(node_id, kind::CLIENT, caller, request)
+    }
+
+    /// The same with a message of any kind.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    pub fn say_kind_as(
+        &mut self,
+        node_id: u32,
+        kind: u8,
+        caller: Caller,
+        request: &[u8],
+    ) -> Vec<u8> {
         self.heard_from_replicas.clear();
         let before = std::mem::replace(&mut self.caller, caller);
-        self.inject(node_id, kind::CLIENT, request);
+        self.inject(node_id, kind, request);
         self.caller = before;
         self.expect("an answer", Duration::from_secs(1), |world| {
             !world.heard_from_replicas.is_empty()

@@ -176,6 +176,23 @@ pub struct Counters {
     pub snapshots_written: u64,
     /// Snapshot transfers that failed.
     pub snapshots_failed: u64,
+    /// Images that were begun for backups.
+    #[serde(default)]
+    pub backups_begun: u64,
+    /// Those of them that were read to their end.
+    #[serde(default)]
+    pub backups_read: u64,
+}
+
+/// An image of the answering replica's state that a backup reads.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct BackupStatus {
+    /// The last entry that it holds.
+    pub index: u64,
+    /// Bytes of it that were handed out.
+    pub bytes: u64,
+    /// Logical bytes of its keys and values.
+    pub bytes_total: u64,
 }
 
 /// A snapshot on its way to the answering replica.
@@ -226,6 +243,9 @@ pub struct Status {
     /// How much of the group's state has arrived, while its leader sends it.
     #[serde(default)]
     pub receiving: Option<ReceivingStatus>,
+    /// The image of its state that a backup reads.
+    #[serde(default)]
+    pub backup: Option<BackupStatus>,
     /// Its term.
     pub term: u64,
     /// The leader, as far as it knows.

@@ -44,8 +44,10 @@ pub use trine_protocol::status::Fsync;
 pub(crate) use identity::Identity;
 #[cfg(test)]
 pub(crate) use memory::MemoryDisk;
+pub(crate) use names::first_file;
 pub(crate) use record::Record;
-pub(crate) use snapshot_file::{SnapshotHead, begin_piece, end_piece, middle_piece};
+pub(crate) use recover::begin_group;
+pub(crate) use snapshot_file::{Loaded, SnapshotHead, begin_piece, end_piece, middle_piece};
 
 /// The stage of long work on a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,4 +133,4 @@ pub trait Disk {
 #[cfg(test)]
 mod mark_tests;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -11,6 +11,12 @@ pub(crate) const LOCK: &str = "lock";
 /// The mark of a recovery that is under way.
 pub(super) const RECOVERING: &str = "recovering";
 
+/// A file of the directory, if it holds any. The lock is the present process's own.
+pub(crate) fn first_file(disk: &mut impl Disk) -> Result<Option<String>, DiskError> {
+    let names = disk.names()?;
+    Ok(names.into_iter().find(|name| name != LOCK))
+}
+
 /// Nothing is thrown away: an operator may still want to inspect it. The identity goes first, so that an interrupted
 /// attempt never leaves one beside files that are gone.
 pub(super) fn set_aside(disk: &mut impl Disk, stamp: Incarnation) -> Result<(), DiskError> {

@@ -61,14 +61,14 @@ pub struct Opened<D> {
 pub fn open<D: Disk>(mut disk: D, options: OpenOptions) -> Result<Opened<D>, OpenError> {
     match inspect(&mut disk, options) {
         Ok(Some(found)) => resume(disk, options, found),
-        Ok(None) => begin(disk, options, None),
+        Ok(None) => Ok(begin(disk, options, None)?),
         Err(OpenError::Lost(lost)) if options.rejoin => {
             set_aside(&mut disk, options.incarnation)?;
-            begin(disk, options, Some(lost))
+            Ok(begin(disk, options, Some(lost))?)
         }
         Err(OpenError::Quarantined { file, why }) if options.rejoin => {
             set_aside(&mut disk, options.incarnation)?;
-            begin(disk, options, Some(LostMemory { file, what: why }))
+            Ok(begin(disk, options, Some(LostMemory { file, what: why }))?)
         }
         Err(error) => Err(error),
     }
@@ -86,7 +86,7 @@ pub fn open_without_memory<D: Disk>(
 ) -> Result<Opened<D>, OpenError> {
     present(&mut disk)?;
     set_aside(&mut disk, options.incarnation)?;
-    begin(disk, options, Some(why))
+    Ok(begin(disk, options, Some(why))?)
 }
 
 /// Lifts the quarantine of a directory: the replica goes on as who it was, with its state as it is. Returns why the
@@ -414,7 +414,7 @@ pub(super) fn begin<D: Disk>(
     mut disk: D,
     options: OpenOptions,
     lost: Option<LostMemory>,
-) -> Result<Opened<D>, OpenError> {
+) -> Result<Opened<D>, DiskError> {
     let sectors = options.segment_sectors();
     disk.create(SYNCED, 2 * SECTOR as u64)?;
     disk.sync(SYNCED)?;

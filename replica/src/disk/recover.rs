@@ -82,12 +82,10 @@ pub fn recover<D: Disk>(
         ..member
     };
     let mut state = state_of(&mut disk, restored)?.begin_again(cluster, &member);
-    recovering::begin(&mut disk, options.incarnation)?;
     let options = OpenOptions {
         fsync: Fsync::Batch,
         ..options
     };
-    let mut writer = begin(disk, options, None)?.writer;
     let conf = ConfState {
         voters: vec![member.incarnation.0],
         ..ConfState::default()
@@ -98,20 +96,38 @@ pub fn recover<D: Disk>(
         term,
         conf,
     };
-    write_state(&mut writer, &head, &mut state)?;
-    let identity = Identity {
-        node_id: member.node_id,
-        incarnation: member.incarnation,
-        cluster,
-        origin: None,
-    };
-    replace_identity(writer.disk_mut(), &identity.encode(), true)?;
-    recovering::end(writer.disk_mut())?;
+    begin_group(disk, options, &head, &mut state, &member)?;
     Ok(Recovered {
         old,
         committed,
         last,
     })
+}
+
+/// Sets the files of the directory aside, and makes it that of the one member of a new group. No process opens it until
+/// that has come to its end.
+pub(crate) fn begin_group<D: Disk>(
+    mut disk: D,
+    options: OpenOptions,
+    head: &SnapshotHead,
+    state: &mut StateMachine,
+    member: &Member,
+) -> Result<(), DiskError> {
+    recovering::begin(&mut disk, options.incarnation)?;
+    let mut writer = start_writer(disk, options)?;
+    write_state(&mut writer, head, state)?;
+    let identity = Identity {
+        node_id: member.node_id,
+        incarnation: member.incarnation,
+        cluster: head.cluster,
+        origin: None,
+    };
+    replace_identity(writer.disk_mut(), &identity.encode(), true)?;
+    recovering::end(writer.disk_mut())
+}
+
+fn start_writer<D: Disk>(disk: D, options: OpenOptions) -> Result<Writer<D>, DiskError> {
+    begin(disk, options, None).map(|opened| opened.writer)
 }
 
 /// The state after the last entry of the log.

@@ -551,7 +551,7 @@ fn a_name_that_is_seen_after_a_restart_outlives_the_power() {
 
 /// A disk that can still be inspected after it was given away.
 #[derive(Clone)]
-pub(super) struct SharedDisk<D>(pub(super) std::rc::Rc<std::cell::RefCell<D>>);
+pub(crate) struct SharedDisk<D>(pub(crate) std::rc::Rc<std::cell::RefCell<D>>);
 
 impl<D: Disk> Disk for SharedDisk<D> {
     fn names(&mut self) -> Result<Vec<String>, DiskError> {

@@ -141,6 +141,11 @@ impl Consensus {
         self.raft.report_unreachable(to.0);
     }
 
+    /// The same as [`Self::take_snapshot_wanted`], which answers once more.
+    pub(super) fn wants_snapshot(&self) -> bool {
+        self.raft.log().wants_snapshot()
+    }
+
     /// Whether raft has looked for a snapshot since it was asked last.
     pub(super) fn take_snapshot_wanted(&mut self) -> bool {
         self.raft.log_mut().take_snapshot_wanted()

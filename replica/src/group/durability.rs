@@ -12,7 +12,9 @@ use trine_transport::time::Instant;
 use super::consensus::Consensus;
 use super::local::Local;
 use crate::bootstrap::Origin;
-use crate::config::{OWN_SNAPSHOT_BYTES_PER_TURN, SNAPSHOT_BYTES_WAITING_MAX};
+use crate::config::{
+    BACKUP_LOG_SHARE_MAX, OWN_SNAPSHOT_BYTES_PER_TURN, SNAPSHOT_BYTES_WAITING_MAX,
+};
 use crate::disk::{Identity, Record, SnapshotHead, Write, begin_piece, end_piece, middle_piece};
 use crate::outbox::Outbox;
 use crate::snapshot_transfer::{Image, Piece, ended};
@@ -229,6 +231,14 @@ impl Durability {
     /// Whether the store makes an image for this member's own snapshot.
     pub(super) fn writes_own_snapshot(&self) -> bool {
         self.own.is_some()
+    }
+
+    /// Whether far more log has piled up than a snapshot begins with.
+    pub(super) fn own_snapshot_is_overdue(&self, local: &Local) -> bool {
+        let enough = local.config.disk_log_bytes_max.max(self.snapshot_bytes);
+        // After a snapshot that was given up the count says "at once", and is no measure.
+        let known = self.log_bytes < u64::MAX / 2;
+        known && self.log_bytes / BACKUP_LOG_SHARE_MAX >= enough
     }
 
     /// Begins a snapshot of the own state if enough log has piled up. `busy`: another snapshot is under way.

@@ -40,7 +40,9 @@ impl Group {
     /// The oldest audit line that was not read yet, and how many were lost before it.
     pub(crate) fn next_audit(&mut self) -> Option<(Audit, u64)> {
         let applied = self.state.as_mut().and_then(|state| state.next_audit());
-        applied.or_else(|| self.membership.next_audit())
+        applied
+            .or_else(|| self.membership.next_audit())
+            .or_else(|| self.backups.next_audit())
     }
 
     /// The group that this replica belongs to.
@@ -168,6 +170,7 @@ impl Group {
         status.role = self.role();
         status.not_serving = self.why_not_serving(now);
         status.receiving = self.receiving();
+        status.backup = self.backups.status();
         status.term = self.consensus.raft().term();
         status.leader = self.leader_address();
         status.committed = self.consensus.raft().committed();

@@ -64,13 +64,26 @@ impl Group {
         let votes_from = now + election_timeout(&config);
         let id = own.incarnation.0;
         let raft = RaftGroup::new(&config, id, log, base.0, seed, now, votes_from);
-        let mut group = Self::with(config, own, cluster, raft, state, origin, now);
+        let mut group = Self::with(config, own, cluster, raft, state, origin, (seed, now));
         // The identity stays the same over a restart, and answers to earlier questions may still be on their way. None
         // of them may confirm a read of now, and no chunk of an old transfer may pass for one of a new.
         let first = Prng::new(seed).next_u64() >> 2;
         group.service = Service::starting_at(first);
         group.sending = Sending::starting_at(first);
         group.disk = Some(Box::new(Durability::with_log(log_bytes)));
+        group
+    }
+
+    /// The first member of a group that begins with the state of a backup, with its log in memory.
+    pub(crate) fn begun_from_backup(
+        config: ReplicaConfig,
+        own: Member,
+        restored: Restored,
+        seed: u64,
+        now: Instant,
+    ) -> Self {
+        let mut group = Self::restored(config, own, restored, seed, now);
+        group.disk = None;
         group
     }
 

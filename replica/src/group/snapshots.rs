@@ -14,9 +14,11 @@ use crate::state_machine::StateMachine;
 impl Group {
     /// The work of one tick: an image for raft, and in disk mode a snapshot of this member's own.
     pub(super) fn maintain_snapshots(&mut self, now: Instant, out: &mut Outbox) {
+        self.make_way(now, out);
         // Raft's image first: a follower waits for it, and the store makes one image at a time.
         let disk = self.disk.as_ref();
-        let store_is_taken = disk.is_some_and(|disk| disk.writes_own_snapshot());
+        let store_is_taken =
+            disk.is_some_and(|disk| disk.writes_own_snapshot()) || self.backups.has_image();
         self.sending.offer(
             now,
             &self.local,
@@ -25,7 +27,9 @@ impl Group {
             &mut self.consensus,
         );
         if let Some(disk) = &mut self.disk {
-            let busy = self.sending.has_image() || self.receiving.is_installing();
+            let busy = self.sending.has_image()
+                || self.receiving.is_installing()
+                || self.backups.has_image();
             disk.begin_own_snapshot(
                 now,
                 &self.local,
@@ -36,6 +40,21 @@ impl Group {
             );
             disk.adopt_late(&self.local, &mut self.consensus);
         }
+    }
+
+    /// The store makes one image at a time: that of a backup gives way to what the group needs.
+    fn make_way(&mut self, now: Instant, out: &mut Outbox) {
+        let disk = self.disk.as_deref();
+        let overdue = disk.is_some_and(|disk| disk.own_snapshot_is_overdue(&self.local));
+        let in_the_way = if self.consensus.raft().is_leader() && self.consensus.wants_snapshot() {
+            Some("another member needed the state")
+        } else if overdue {
+            Some("the replica's own snapshot could not wait any longer")
+        } else {
+            None
+        };
+        self.backups
+            .maintain(now, self.state.as_mut(), in_the_way, out);
     }
 
     /// A chunk was answered, or was not.
@@ -138,6 +157,9 @@ impl Group {
                 "raft has taken a snapshot whose state is not here",
             ));
         };
+        // It reads from the store that goes.
+        let why = "the replica was sent a later state";
+        self.backups.give_up(self.state.as_mut(), why, out);
         self.consensus.applied_to(index);
         self.adapt_to(&state);
         let state = state.understanding(self.local.config.state_version);

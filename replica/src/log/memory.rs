@@ -290,6 +290,10 @@ impl Log for MemoryLog {
         self.offered = snapshot;
     }
 
+    fn wants_snapshot(&self) -> bool {
+        self.snapshot_wanted.get()
+    }
+
     fn take_snapshot_wanted(&mut self) -> bool {
         self.snapshot_wanted.replace(false)
     }

@@ -3,7 +3,7 @@
 use trine_canary as canary;
 use trine_keys::Credential;
 use trine_protocol::message::kind;
-use trine_protocol::message::{AdminReply, AdminStatus};
+use trine_protocol::message::{AdminReply, AdminStatus, BackupReply};
 use trine_protocol::node_status::NodeStatus;
 use trine_transport::backend::Route;
 use trine_transport::keys::KeyId;
@@ -44,14 +44,16 @@ impl<R: Route> Node<R> {
         }
         let what = match MessageClass::of(message_kind) {
             MessageClass::Admin => What::Admin,
+            MessageClass::Backup => What::Backup,
             MessageClass::Peer => What::Peer,
             MessageClass::Client | MessageClass::Status => return None,
         };
         let denied = self.replica.denies(caller, what)?;
-        if message_kind != kind::ADMIN {
-            return Some(reply_empty(cx));
-        }
-        Some(refuse_admin(cx, &denied))
+        Some(match message_kind {
+            kind::ADMIN => refuse_admin(cx, &denied),
+            kind::BACKUP => reply_with(cx, &BackupReply::Refused(&denied.to_string())),
+            _ => reply_empty(cx),
+        })
     }
 
     /// The status, as far as the caller in this session may know it. `None` if it may know nothing.

@@ -116,6 +116,7 @@ impl Replica {
             role: Role::Unattached,
             not_serving: None,
             receiving: None,
+            backup: None,
             term: 0,
             leader: None,
             committed: 0,

@@ -240,6 +240,7 @@ fn every_message_has_its_class_and_its_rights() {
             1 | 9 => MessageClass::Client,
             7 => MessageClass::Status,
             8 => MessageClass::Admin,
+            12 => MessageClass::Backup,
             _ => MessageClass::Peer,
         };
         assert_eq!(MessageClass::of(message), expected, "{message}");
@@ -248,15 +249,15 @@ fn every_message_has_its_class_and_its_rights() {
     let users = store.users();
     let of = |who| subject(users, who);
     let cases = [
-        (Subject::Stranger, [true, false, false, false, false]),
-        (of("reader"), [true, true, true, false, false]),
-        (of("front"), [true, true, true, false, false]),
-        (of("writer"), [true, true, true, false, false]),
-        (of("prefixed"), [true, true, true, false, false]),
-        (of("boss"), [true, true, true, true, false]),
-        (Subject::Holder, [true, true, true, true, false]),
-        (Subject::Member, [true; 5]),
-        (Subject::Anybody, [true; 5]),
+        (Subject::Stranger, [true, false, false, false, false, false]),
+        (of("reader"), [true, true, true, false, false, false]),
+        (of("front"), [true, true, true, false, false, false]),
+        (of("writer"), [true, true, true, false, false, false]),
+        (of("prefixed"), [true, true, true, false, false, false]),
+        (of("boss"), [true, true, true, true, true, false]),
+        (Subject::Holder, [true, true, true, true, true, false]),
+        (Subject::Member, [true; 6]),
+        (Subject::Anybody, [true; 6]),
     ];
     for (subject, expected) in cases {
         let may = [
@@ -264,6 +265,7 @@ fn every_message_has_its_class_and_its_rights() {
             What::Status,
             What::Session,
             What::Admin,
+            What::Backup,
             What::Peer,
         ]
         .map(|what| subject.may(what).is_ok());
@@ -281,6 +283,30 @@ fn every_message_has_its_class_and_its_rights() {
     assert_eq!(
         denied(Subject::Holder, What::Peer),
         "the holder of the cluster key file has role admin, and role member is needed"
+    );
+}
+
+/// A backup has the keys of everybody: an administrator of a part gets none.
+#[test]
+fn a_backup_takes_an_administrator_of_all_keys() {
+    let store = table();
+    // The store makes no such user; a later one might.
+    let Subject::User(boss) = subject(store.users(), "boss") else {
+        panic!("a user");
+    };
+    let half = Subject::User(User {
+        prefix: b"a/",
+        ..boss
+    });
+    let half = half.may(What::Backup);
+    assert_eq!(
+        half.expect_err("denied").to_string(),
+        "user boss may not ask about all keys: its keys begin with \"a/\""
+    );
+    let reader = subject(store.users(), "reader").may(What::Backup);
+    assert_eq!(
+        reader.expect_err("denied").to_string(),
+        "user reader has role read, and role admin is needed"
     );
 }
 

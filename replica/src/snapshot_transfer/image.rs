@@ -66,16 +66,28 @@ impl Image {
     ) -> Option<Self> {
         state.store_mut().clear_snapshot();
         state.store_mut().begin_snapshot().ok()?;
-        let mut chunks = VecDeque::from([seal(PART_HEAD, &head(state))]);
+        let mut chunks = VecDeque::from([seal(PART_HEAD, &head(state, true))]);
         let sessions = state.sessions().to_pieces(piece_bytes);
         chunks.extend(sessions.iter().map(|piece| seal(PART_SESSIONS, piece)));
-        Some(Self {
+        Some(Self::with_chunks(now, state, chunks))
+    }
+
+    /// The same without the client sessions: they are of no use in another group, and their numbers are secrets.
+    pub(crate) fn begin_without_sessions(now: Instant, state: &mut StateMachine) -> Option<Self> {
+        state.store_mut().clear_snapshot();
+        state.store_mut().begin_snapshot().ok()?;
+        let chunks = VecDeque::from([seal(PART_HEAD, &head(state, false))]);
+        Some(Self::with_chunks(now, state, chunks))
+    }
+
+    fn with_chunks(now: Instant, state: &StateMachine, chunks: VecDeque<Vec<u8>>) -> Self {
+        Self {
             index: state.applied_index(),
             begun: now,
             first: 0,
             chunks,
             complete: false,
-        })
+        }
     }
 
     /// The last entry that the state holds.
@@ -93,6 +105,17 @@ impl Image {
         if !self.complete {
             store.abandon_snapshot();
         }
+    }
+
+    /// The number of chunks, once all are written.
+    pub(crate) fn end(&self) -> Option<u32> {
+        let count = self.first + u32::try_from(self.chunks.len()).unwrap_or(u32::MAX);
+        self.complete.then_some(count)
+    }
+
+    /// Whether the store writes no further chunk of it, although there are some.
+    pub(crate) fn is_given_up(&self, store: &Store) -> bool {
+        !self.complete && !store.writes_snapshot()
     }
 
     /// Whether a transfer can still begin.
@@ -140,14 +163,18 @@ impl Image {
     }
 }
 
-fn head(state: &StateMachine) -> Vec<u8> {
+fn head(state: &StateMachine, with_sessions: bool) -> Vec<u8> {
     let mut out = Vec::new();
     put_u64(&mut out, state.cluster().0);
     put_bytes(&mut out, &state.genesis().encode());
     put_u64(&mut out, state.group_time_ns());
     put_u64(&mut out, state.applied_index());
     put_u64(&mut out, state.applied_position().as_u64());
-    put_u64(&mut out, session_count(state.sessions()));
+    let sessions = match with_sessions {
+        true => session_count(state.sessions()),
+        false => 0,
+    };
+    put_u64(&mut out, sessions);
     state.members().write(&mut out);
     out
 }

@@ -1,6 +1,7 @@
 //! The tests of replicas and of their clients from outside, as one program: each further one is linked, and waits for the
 //! one before it.
 
+mod backup;
 mod catch_up;
 mod client;
 mod departure;

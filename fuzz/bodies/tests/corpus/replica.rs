@@ -9,6 +9,11 @@ fn directories() {
 }
 
 #[test]
+fn backups() {
+    trine_corpus::replay("replica-backup", 300, bodies::backup);
+}
+
+#[test]
 fn messages() {
     trine_corpus::replay("replica-messages", 300, bodies::messages);
 }

@@ -7,6 +7,7 @@ mod address;
 mod admin;
 mod agree;
 mod append;
+mod backup;
 mod batch;
 mod bootstrap;
 mod client;
@@ -25,6 +26,9 @@ pub use address::ADDRESS_SIZE;
 pub use admin::{AdminCommand, AdminReply, AdminRequest, AdminStatus};
 pub use agree::StateReport;
 pub use append::{APPEND_HEADER_SIZE, AppendFrame, set_stream_position, stream_position};
+pub use backup::{
+    BACKUP_PIECE_HEADER_SIZE, BACKUP_WINDOW, BackupHead, BackupReply, BackupRequest, BackupStep,
+};
 pub use batch::{
     BATCH_HEADER_SIZE, BATCH_ITEM_HEADER_SIZE, BATCH_ITEMS_MAX, BatchItems, BatchWriter,
 };
@@ -68,4 +72,6 @@ pub mod kind {
     pub const AGREE: u8 = 10;
     /// Several clients' commands: a batch of [`super::ClientRequest`] answered by a batch of [`super::ClientReply`].
     pub const CLIENT_BATCH: u8 = 9;
+    /// An image for a backup: [`super::BackupRequest`] answered by [`super::BackupReply`].
+    pub const BACKUP: u8 = 12;
 }

@@ -57,6 +57,8 @@ fn decode_all(bytes: &[u8]) {
     let _ = BootstrapReply::decode(bytes);
     let _ = JoinRequest::decode(bytes);
     let _ = JoinReply::decode(bytes);
+    let _ = BackupRequest::decode(bytes);
+    let _ = BackupReply::decode(bytes);
     let _ = StatusRequest::decode(bytes);
     let _ = StatusReply::decode(bytes);
     let _ = stream_position(bytes);
