@@ -7,6 +7,7 @@
 mod admin_client;
 mod admission;
 mod asynchronous;
+mod backup_reader;
 mod batch;
 mod belief;
 mod blocking;
@@ -30,6 +31,7 @@ mod window;
 
 pub use admin_client::{AdminClient, AdminDone, AdminError, run_admin};
 pub use asynchronous::{AsyncCall, AsyncClient, AsyncClients};
+pub use backup_reader::{BackupError, BackupReader, Piece};
 pub use blocking::{BlockingClient, CallError, OpenError};
 pub use config::{
     ClientConfig, ClientConfigError, IN_FLIGHT_MAX, LOGICAL_CLIENTS_MAX, OPERATIONS_MAX, PEERS_MAX,
