@@ -27,6 +27,11 @@ pub fn start_server() -> Result<(), Failure> {
     watch(&[SIGINT, SIGTERM, SIGHUP, SIGXFSZ])
 }
 
+/// The same for a command that writes a file. A limit to the size of files is then an error like a full disk.
+pub fn start_writer() -> Result<(), Failure> {
+    watch(&[SIGINT, SIGTERM, SIGXFSZ])
+}
+
 fn watch(signals: &[i32]) -> Result<(), Failure> {
     catch(signals).map_err(|error| Failure::usage(format!("cannot watch for Ctrl-C: {error}"), ""))
 }

@@ -8,6 +8,7 @@ pub(crate) use self::parse::parse;
 
 use clap::{Parser, Subcommand};
 
+use crate::cmd::backup::BackupArguments;
 use crate::cmd::completions::CompletionsArguments;
 use crate::cmd::debug::DebugCommand;
 use crate::cmd::del::DelArguments;
@@ -23,6 +24,7 @@ use crate::cmd::member::MemberCommand;
 use crate::cmd::net::NetCommand;
 use crate::cmd::put::PutArguments;
 use crate::cmd::recover::RecoverArguments;
+use crate::cmd::restore::RestoreArguments;
 use crate::cmd::shell::ShellArguments;
 use crate::cmd::sim::SimArguments;
 use crate::cmd::stat::StatArguments;
@@ -103,6 +105,10 @@ pub(crate) enum Command {
     /// Show or change the faults that replicas inject into their network, by link and direction.
     #[command(subcommand)]
     Net(NetCommand),
+    /// Write all keys and users of a serving group, as of one position, into a file; or verify such a file.
+    Backup(BackupArguments),
+    /// Make the data directory of the first replica of a new group out of a backup.
+    Restore(RestoreArguments),
     /// Make a new group out of one replica's data directory, after the loss of a majority.
     Recover(RecoverArguments),
     /// Measure throughput and latency of a running group.

@@ -14,6 +14,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use crate::args::{Arguments, Command, command_line};
+use crate::cmd::backup::{BackupArguments, BackupCommand};
 use crate::cmd::key::KeyCommand;
 use crate::settings::{ConfigCommand, Stop};
 use trine_base::announce;
@@ -73,6 +74,11 @@ fn main() -> ExitCode {
 fn run(command: &Command, network: &NetworkArguments, output: Output) -> Result<(), Failure> {
     match command {
         Command::Recover(arguments) => cmd::recover::run(arguments, output),
+        Command::Restore(arguments) => cmd::restore::run(arguments, output),
+        Command::Backup(BackupArguments {
+            command: Some(BackupCommand::Verify { file }),
+            ..
+        }) => cmd::backup::verify::run(file, output),
         Command::Sim(arguments) => cmd::sim::run(arguments, output),
         Command::Config(ConfigCommand::Files(command)) => cmd::config::run(command, output),
         Command::Key(KeyCommand::Files(command)) => cmd::key::run(command, output),
@@ -163,6 +169,7 @@ impl OnNetwork for Run<'_> {
             }
             Command::Put(arguments) => cmd::put::run(network, arguments, output),
             Command::Get(arguments) => cmd::get::run(network, arguments, output),
+            Command::Backup(arguments) => cmd::backup::run(network, arguments, output),
             Command::Del(arguments) => cmd::del::run(network, arguments, output),
             Command::Top(arguments) => cmd::top::run(network, arguments, output),
             Command::Stat(arguments) => cmd::stat::run(network, arguments, output),
@@ -192,6 +199,7 @@ impl OnNetwork for Run<'_> {
                 cmd::config::set(network, command, output)
             }
             Command::Recover(_)
+            | Command::Restore(_)
             | Command::Sim(_)
             | Command::Config(ConfigCommand::Files(_))
             | Command::Key(KeyCommand::Files(_))

@@ -173,7 +173,8 @@ pub fn failure(path: &Path, error: &OpenError) -> Failure {
         ),
         OpenError::Recovering { .. } => (
             format!("{shown}/{error}"),
-            "give the same trine recover once more: it begins with the old files, which are all there",
+            "give the same trine recover once more: it begins with the old files, which are all there; after trine restore, \
+             empty the directory and restore again",
         ),
         OpenError::Foreign { .. } => (
             format!("{shown}/{error}: a data directory has to be empty at first"),

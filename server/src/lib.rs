@@ -5,6 +5,7 @@
 // These macros panic where the stream cannot be written. A server prints through `announce` and its log.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+pub mod backup_file;
 mod cluster_check;
 pub mod data;
 pub mod exposure;

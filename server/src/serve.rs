@@ -10,9 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::json;
 use trine_kvstore::Limits;
-use trine_protocol::message::{Discovery, Incarnation, NodeId, RoleCode};
+use trine_protocol::message::{
+    ClusterId, Discovery, Incarnation, Member, MemberRole, NodeId, RoleCode,
+};
 use trine_protocol::status::ReceivingStatus;
-use trine_replica::config::ReplicaConfig;
+use trine_replica::backup::restore_in_memory;
 use trine_replica::disk::WriterThread;
 use trine_replica::node::Node;
 use trine_replica::{Halt, Replica};
@@ -25,6 +27,7 @@ pub use self::check::{check, check_common};
 use self::check::{own_of, replica_config};
 use trine_base::announce::Announcer;
 
+use crate::backup_file;
 use crate::cluster_check::{self, ClusterCheck};
 use crate::data;
 use crate::from_file::FromFile;
@@ -42,6 +45,7 @@ use trine_base::interrupt;
 use trine_base::network::{Network, Opened};
 use trine_base::output::Output;
 use trine_base::restoring::Restoring;
+use trine_base::units::plural;
 use trine_base::{peers, placement};
 
 /// The start of the line that says where the metrics are.
@@ -429,11 +433,8 @@ fn assemble<B: Backend>(
         memory_bytes: arguments.limits.memory,
         ..Limits::default()
     };
-    let replica_config = ReplicaConfig {
-        bootstrap: startup.bootstrap,
-        store_limits,
-        ..replica_config(&arguments.reading, &arguments.timing)
-    };
+    let mut config = replica_config(&arguments.reading, &arguments.timing);
+    (config.bootstrap, config.store_limits) = (startup.bootstrap, store_limits);
     let fresh = Incarnation(random_seed()?.max(1));
     let seed = random_seed()?;
     let data = data::open(arguments, fresh, startup.lost_memory.as_deref(), announcer)?;
@@ -442,7 +443,7 @@ fn assemble<B: Backend>(
     let node_id = NodeId(arguments.id);
     let now = MonotonicClock.now();
     let mut replica = Replica::new(
-        replica_config,
+        config,
         incarnation,
         node_id,
         startup.own,
@@ -457,7 +458,10 @@ fn assemble<B: Backend>(
     }
     replica.lend_stopwatch(|| MonotonicClock.now());
     let node = match data {
-        None => Node::new(replica, route_of, is_at, seed).with_holders(holder_of),
+        None => {
+            let replica = begun_from_backup(replica, startup, arguments, announcer)?;
+            Node::new(replica, route_of, is_at, seed).with_holders(holder_of)
+        }
         Some(data) => {
             let fsync = arguments.log.fsync.into();
             let replica = replica.on_disk(data.restored, now).synced(fsync);
@@ -478,6 +482,44 @@ fn assemble<B: Backend>(
     };
     EventLoop::new(backend, MonotonicClock, node, config, identity, seed)
         .map_err(|error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""))
+}
+
+/// In memory mode: the replica with the state of a backup, if it is to begin with one. An incarnation that replaces
+/// another one joins the group that this one has begun.
+fn begun_from_backup(
+    replica: Replica,
+    startup: &Startup,
+    arguments: &ServeArguments,
+    announcer: Announcer,
+) -> Result<Replica, Failure> {
+    let Some(file) = &arguments.restore else {
+        return Ok(replica);
+    };
+    if startup.lost_memory.is_some() {
+        return Ok(replica);
+    }
+    let content = backup_file::read(file)?;
+    let member = Member {
+        node_id: NodeId(arguments.id),
+        role: MemberRole::Voter,
+        incarnation: replica.incarnation(),
+        address: startup.own,
+    };
+    let cluster = ClusterId(random_seed()?.max(1));
+    let ttl = arguments.ttl.by_now();
+    let (begun, restored) = restore_in_memory(content, cluster, member, ttl)
+        .map_err(|error| backup_file::failure(file, &error))?;
+    announcer.json_line(&json!({
+        "begun_from": file, "cluster": cluster.to_string(), "old_cluster": begun.old.to_string(),
+        "old_index": begun.old_index, "index": begun.index, "items": begun.items,
+    }));
+    announcer.line(format_args!(
+        "begins cluster {cluster} with {} of cluster {} as of entry {}; what was acknowledged there behind it is lost",
+        plural(begun.items, "key"),
+        begun.old,
+        begun.old_index
+    ));
+    Ok(replica.begun_from_backup(restored, MonotonicClock.now()))
 }
 
 /// Transfers leadership, if this replica is the leader, and ends.

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub(crate) mod backup;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod debug;
@@ -16,6 +17,7 @@ pub(crate) mod member;
 pub(crate) mod net;
 pub(crate) mod put;
 pub(crate) mod recover;
+pub(crate) mod restore;
 pub(crate) mod shell;
 pub(crate) mod sim;
 pub(crate) mod stat;

@@ -6,15 +6,17 @@ use clap::{Arg, ArgAction, Command};
 use super::Configured;
 use super::configurable::command_line;
 
-/// Options that are no settings, because they say where settings come from or which form one answer has. The last one is
-/// gone, and is known only to say so.
-const NO_SETTINGS: [&str; 6] = [
+/// Options that are no settings, because they say where settings come from, which form one answer has, or how a group
+/// begins. `allow-remote` is gone, and is known only to say so.
+const NO_SETTINGS: [&str; 8] = [
     "config",
     "json",
     "output",
     "help",
     "version",
     "allow-remote",
+    "restore",
+    "ttl",
 ];
 
 /// One setting.

@@ -2,6 +2,7 @@
 //! the previous one. `tidy` has a separate step in the gate, and so has `redis` (`--test tidy`, `redis::`). `dpdk`
 //! needs its feature.
 
+mod backup;
 mod bench;
 mod cache;
 mod capture;

@@ -58,6 +58,7 @@ documents! {
     guarantees "docs/guarantees.md",
     failure_modes "docs/failure-modes.md",
     operations "docs/operations.md",
+    backup "docs/backup.md",
     configuration "docs/configuration.md",
     monitoring "docs/monitoring.md",
     redis "docs/redis.md",

@@ -108,6 +108,16 @@ impl Group {
     /// As [`start`](Self::start), but another program starts each replica, such as `ip netns exec replica{node_id}`. That
     /// program has to become the replica: its process id and its end are the replica's.
     pub fn start_by(config: GroupConfig, launcher: Vec<OsString>) -> Result<Self, LiveError> {
+        Self::start_as(config, launcher, vec!["--bootstrap".into()])
+    }
+
+    /// As [`start_by`](Self::start_by), where the first replica begins the group with these arguments instead of
+    /// `--bootstrap`. It has them at its first start alone.
+    pub fn start_as(
+        config: GroupConfig,
+        launcher: Vec<OsString>,
+        begin: Vec<OsString>,
+    ) -> Result<Self, LiveError> {
         let count = config.addresses.len();
         let mut group = Self {
             config,
@@ -116,7 +126,8 @@ impl Group {
         };
         group.processes.resize_with(count, || None);
         for node_id in 1..=count {
-            group.launch(node_id, node_id == 1)?;
+            let begin = if node_id == 1 { &begin[..] } else { &[] };
+            group.launch(node_id, begin)?;
         }
         Ok(group)
     }
@@ -171,7 +182,7 @@ impl Group {
     /// Starts the replica at `node_id` again, empty: it re-joins under a new identity.
     pub fn restart(&mut self, node_id: usize) -> Result<(), LiveError> {
         self.kill(node_id)?;
-        self.launch(node_id, false)
+        self.launch(node_id, &[])
     }
 
     /// The replicas that ended by themselves since the last call; they are then down.
@@ -248,7 +259,7 @@ impl Group {
     }
 
     /// Starts the process of `node_id`.
-    fn launch(&mut self, node_id: usize, bootstrap: bool) -> Result<(), LiveError> {
+    fn launch(&mut self, node_id: usize, begin: &[OsString]) -> Result<(), LiveError> {
         let mut args: Vec<OsString> = vec![
             "serve".into(),
             "--id".into(),
@@ -256,9 +267,7 @@ impl Group {
             "--peers".into(),
             self.peers().into(),
         ];
-        if bootstrap {
-            args.push("--bootstrap".into());
-        }
+        args.extend_from_slice(begin);
         args.extend(
             self.config
                 .serve_args

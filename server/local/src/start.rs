@@ -39,10 +39,42 @@ pub fn start<N: Network>(
 pub fn start_by<N: Network>(
     network: &N,
     addresses: Vec<SocketAddr>,
-    mut serve_args: Vec<OsString>,
+    serve_args: Vec<OsString>,
     sink: Option<LineSink>,
     launcher: Vec<OsString>,
     limit: Duration,
+) -> Result<Group, Failure> {
+    let count = addresses.len();
+    let begin = vec!["--bootstrap".into()];
+    let mut group = launch(network, addresses, serve_args, sink, launcher, begin)?;
+    wait_for_voters(network, &mut group, count, limit)?;
+    Ok(group)
+}
+
+/// Starts `trine serve` for every address, the first one with the arguments `begin`, which have it begin a group of its
+/// own. Waits until that one leads. The others wait to be taken in.
+pub fn start_alone<N: Network>(
+    network: &N,
+    addresses: Vec<SocketAddr>,
+    serve_args: Vec<OsString>,
+    sink: Option<LineSink>,
+    begin: Vec<OsString>,
+    limit: Duration,
+) -> Result<Group, Failure> {
+    let mut group = launch(network, addresses, serve_args, sink, Vec::new(), begin)?;
+    wait_for(network, &mut group, "a leader", limit, |reports| {
+        leader_of(reports).is_some()
+    })?;
+    Ok(group)
+}
+
+fn launch<N: Network>(
+    network: &N,
+    addresses: Vec<SocketAddr>,
+    mut serve_args: Vec<OsString>,
+    sink: Option<LineSink>,
+    launcher: Vec<OsString>,
+    begin: Vec<OsString>,
 ) -> Result<Group, Failure> {
     let program = std::env::current_exe().map_err(|error| {
         Failure::usage(format!("cannot find the path of this program: {error}"), "")
@@ -51,16 +83,13 @@ pub fn start_by<N: Network>(
     if !network.chooses_addresses() {
         ports_are_free(&addresses)?;
     }
-    let count = addresses.len();
     let config = GroupConfig {
         program,
         addresses,
         serve_args,
         sink,
     };
-    let mut group = Group::start_by(config, launcher).map_err(live_failure)?;
-    wait_for_voters(network, &mut group, count, limit)?;
-    Ok(group)
+    Group::start_as(config, launcher, begin).map_err(live_failure)
 }
 
 /// Refuses addresses that another process has. A whole group that runs there already would answer instead of the one that

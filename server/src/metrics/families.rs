@@ -76,6 +76,7 @@ impl Number for bool {
 pub(super) fn families(snapshot: &Snapshot) -> Vec<Family> {
     let mut all = raft(snapshot);
     all.extend(receiving(snapshot));
+    all.extend(backup(snapshot));
     all.extend(members(&snapshot.status.replica.members));
     all.extend(store_and_sessions(snapshot));
     all.extend(counters(snapshot));
@@ -137,6 +138,23 @@ fn receiving(snapshot: &Snapshot) -> [Family; 2] {
             "snapshot_receiving_total_bytes",
             "Bytes of keys and values of the whole snapshot that is being received; 0 while there is none.",
             state.bytes_total,
+        ),
+    ]
+}
+
+/// How far a backup has read this replica's image.
+fn backup(snapshot: &Snapshot) -> [Family; 2] {
+    let image = snapshot.status.replica.backup.unwrap_or_default();
+    [
+        gauge(
+            "backup_read_bytes",
+            "Bytes that a backup has read of an image of this replica; 0 while there is none.",
+            image.bytes,
+        ),
+        gauge(
+            "backup_total_bytes",
+            "Bytes of keys and values of that image; 0 while there is none.",
+            image.bytes_total,
         ),
     ]
 }
@@ -347,6 +365,16 @@ fn counters(snapshot: &Snapshot) -> Vec<Family> {
             "snapshots_written",
             "Snapshots of the own state that were written to disk.",
             count.snapshots_written,
+        ),
+        counter(
+            "backups_begun",
+            "Images of the own state that were begun for backups.",
+            count.backups_begun,
+        ),
+        counter(
+            "backups_read",
+            "Those of them that were read to their end.",
+            count.backups_read,
         ),
         counter(
             "reads_under_lease",

@@ -1,9 +1,12 @@
 //! The options of `trine serve`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use trine_replica::config::SEGMENT_BYTES;
 use trine_transport::backend::Faults;
 
+use crate::backup_file::Ttl;
 use crate::options::FileArguments;
 use crate::options::LimitArguments;
 use crate::options::LogArguments;
@@ -33,6 +36,13 @@ pub struct ServeArguments {
     /// Begin a new group; needs every peer reachable and in no group. Give it to one replica, once.
     #[arg(long)]
     pub bootstrap: bool,
+    /// Begin a new group with the state of this backup, in memory. Only `trine up` gives it, and only once: a second start
+    /// with it would begin a second group.
+    #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = ["bootstrap", "data_dir"])]
+    pub restore: Option<PathBuf>,
+    /// What the time since that backup does to times to live.
+    #[arg(long, value_enum, default_value_t, hide = true, requires = "restore")]
+    pub ttl: Ttl,
     /// Where further settings are.
     #[command(flatten)]
     pub file: FileArguments,

@@ -1,9 +1,12 @@
 //! The options of `trine up`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use crate::config::BASE_PORT;
 use trine_base::network::KeyStage;
+use trine_server::backup_file::Ttl;
 use trine_server::options::FileArguments;
 use trine_server::options::LimitArguments;
 use trine_server::options::LogArguments;
@@ -25,6 +28,12 @@ pub(crate) struct UpArguments {
     /// How many replicas.
     #[arg(long, default_value = "3", value_name = "N", value_parser = ["1", "3", "5", "7"])]
     pub(crate) replicas: String,
+    /// Begin with the state of this backup: a new group, in memory or in an empty --data-dir.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) restore: Option<PathBuf>,
+    /// With --restore: what the time since the backup does to times to live.
+    #[arg(long, value_enum, default_value_t, requires = "restore")]
+    pub(crate) ttl: Ttl,
     #[command(flatten)]
     pub(crate) limits: LimitArguments,
     #[command(flatten)]

@@ -54,7 +54,7 @@ fn other_group(directory: &Path, begun: &[SocketAddr], addresses: &[SocketAddr])
 
 /// The directories of replicas in that of a group, in the order of their node ids. There may be more than this command
 /// starts. Other contents of the directory are ignored.
-fn replicas_in(directory: &Path) -> Vec<PathBuf> {
+pub(super) fn replicas_in(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let node_id = |name: &OsStr| name.to_str()?.strip_prefix("replica-")?.parse::<u32>().ok();
     let node_ids = entries.filter_map(|entry| Some((node_id(&entry.file_name())?, entry.path())));

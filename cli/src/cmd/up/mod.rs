@@ -3,8 +3,10 @@
 mod args;
 mod kept;
 mod key;
+mod restored;
 mod supervisor;
 
+use std::ffi::OsString;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,7 +17,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use trine_base::ports::addresses_from;
 use trine_client::leader_of;
-use trine_local::{LineSink, Stream};
+use trine_local::{Group, LineSink, Stream};
 
 pub(crate) use self::args::UpArguments;
 use self::key::GroupKey;
@@ -57,6 +59,9 @@ pub(crate) fn run<N: Network>(
     let kept = arguments.log.directory();
     if let Some(directory) = kept {
         kept::require_same_group(directory, &addresses)?;
+        if arguments.restore.is_some() {
+            restored::require_new(directory)?;
+        }
         data::make(directory)?;
     }
     if !network.chooses_addresses() {
@@ -81,17 +86,7 @@ pub(crate) fn run<N: Network>(
     serve_args.extend(arguments.tls.as_serve_args());
     serve_args.push("--fault-injection".into());
     let sink = sink(announcer, count);
-    let limit = start_limit(kept.map(PathBuf::as_path));
-    let launcher = Vec::new();
-    let started_group = group::start_by(
-        network,
-        addresses.clone(),
-        serve_args,
-        Some(sink),
-        launcher,
-        limit,
-    );
-    let group = match started_group {
+    let group = match start(network, arguments, &addresses, serve_args, sink, announcer) {
         Err(_) if interrupt::interrupted() => return Ok(()),
         other => other?,
     };
@@ -105,6 +100,28 @@ pub(crate) fn run<N: Network>(
         announcer,
     )?;
     supervisor::supervise(network, group, kept.is_some(), announcer)
+}
+
+/// Starts the replicas, and waits until all of them vote.
+fn start<N: Network>(
+    network: &N,
+    arguments: &UpArguments,
+    addresses: &[SocketAddr],
+    serve_args: Vec<OsString>,
+    sink: LineSink,
+    announcer: Announcer,
+) -> Result<Group, Failure> {
+    let kept = arguments.log.directory();
+    let limit = start_limit(kept.map(PathBuf::as_path));
+    let Some(file) = &arguments.restore else {
+        let (all, sink) = (addresses.to_vec(), Some(sink));
+        return group::start_by(network, all, serve_args, sink, Vec::new(), limit);
+    };
+    let begin = restored::prepare(file, kept, addresses[0], arguments.ttl, announcer)?;
+    // Each replica reads it, or gets as much over the network.
+    let bytes = std::fs::metadata(file).map_or(0, |about| about.len());
+    let limit = limit + Duration::from_secs(bytes / READ_BYTES_PER_SECOND);
+    restored::start(network, addresses, serve_args, sink, begin, limit)
 }
 
 /// Where the replicas will be.

@@ -1,0 +1,87 @@
+//! Which replicas can a backup be read from, and in which order?
+
+use std::net::SocketAddr;
+
+use trine_base::client::advice;
+use trine_base::failure::Failure;
+use trine_client::{Obstacle, Report, leader_of};
+use trine_protocol::message::{ClusterId, Incarnation};
+use trine_protocol::status::{Role, Status};
+
+/// Which one the user wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Followers first.
+    Any,
+    /// The leader.
+    Leader,
+    /// The one with this node id.
+    Node(u32),
+}
+
+/// A replica that has the group's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Candidate {
+    pub(super) node_id: u32,
+    pub(super) address: SocketAddr,
+    pub(super) incarnation: Incarnation,
+    pub(super) cluster: ClusterId,
+}
+
+/// The replicas to ask, in order: those that have applied most come first, and the leader comes last.
+pub(super) fn choose(reports: &[Report], wanted: Wanted) -> Result<Vec<Candidate>, Failure> {
+    let leader = leader_of(reports).map(|status| status.address);
+    let has_state =
+        |status: &&Status| matches!(status.role, Role::Leader | Role::Follower | Role::Learner);
+    let is_wanted = |status: &&Status| match wanted {
+        Wanted::Any => true,
+        Wanted::Leader => leader == Some(status.address),
+        Wanted::Node(node_id) => status.node_id == node_id,
+    };
+    let known = reports.iter().filter_map(Report::status);
+    let mut known: Vec<&Status> = known.filter(has_state).filter(is_wanted).collect();
+    known.sort_by_key(|status| {
+        let rank = match status.role {
+            _ if leader == Some(status.address) => 2,
+            Role::Learner => 1,
+            _ => 0,
+        };
+        (rank, u64::MAX - status.applied, status.node_id)
+    });
+    let found: Vec<Candidate> = known.into_iter().filter_map(candidate).collect();
+    match found.is_empty() {
+        true => Err(none(reports, wanted)),
+        false => Ok(found),
+    }
+}
+
+fn candidate(status: &Status) -> Option<Candidate> {
+    let number = |text: &str| u64::from_str_radix(text, 16).ok();
+    Some(Candidate {
+        node_id: status.node_id,
+        address: status.address,
+        incarnation: Incarnation(number(&status.incarnation)?),
+        cluster: ClusterId(number(status.cluster.as_deref()?)?),
+    })
+}
+
+fn none(reports: &[Report], wanted: Wanted) -> Failure {
+    let what = match wanted {
+        Wanted::Any => "no replica that has the group's state answers".to_owned(),
+        Wanted::Leader => "no leader answers".to_owned(),
+        Wanted::Node(node_id) => format!("no replica {node_id} with the group's state answers"),
+    };
+    let obstacles = || {
+        reports
+            .iter()
+            .filter_map(|report| report.answer.as_ref().err())
+    };
+    let obstacle = obstacles().find(|obstacle| !matches!(obstacle, Obstacle::NoConnection));
+    let obstacle = obstacle.or_else(|| obstacles().next()).copied();
+    let because = obstacle.map_or(String::new(), |obstacle| format!(" ({obstacle})"));
+    let hint = match obstacle.map(advice) {
+        Some(hint) if !hint.is_empty() => hint,
+        _ => "`trine status` shows the replicas and their roles",
+    };
+    Failure::not_reachable(format!("{what}{because}; nothing was backed up"), hint)
+}

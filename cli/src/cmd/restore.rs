@@ -1,0 +1,171 @@
+//! `trine restore` makes the data directory of the first member of a new group out of a backup.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+use trine_base::endpoint::random_seed;
+use trine_base::failure::Failure;
+use trine_base::output::Output;
+use trine_base::units::{plural, show_ns};
+use trine_base::{interrupt, peers};
+use trine_protocol::message::{ClusterId, Incarnation, Member, MemberRole, NodeId};
+use trine_replica::backup::{Begun, Content, RestoreError, restore};
+use trine_replica::config::SEGMENT_BYTES;
+use trine_replica::disk::{DiskCause, Fsync, OpenOptions};
+use trine_server::backup_file::{self, Ttl};
+use trine_server::data;
+
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArguments {
+    /// The backup.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The data directory to make, for the first replica of the new group; it has to be empty, or not there yet.
+    #[arg(long, visible_alias = "dir", value_name = "DIR")]
+    pub(crate) data_dir: PathBuf,
+    /// The node id of that replica.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) id: u32,
+    /// The address of that replica, host:port, as the others will reach it.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) address: String,
+    /// What the time since the backup does to times to live.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) ttl: Ttl,
+}
+
+pub(crate) fn run(arguments: &RestoreArguments, output: Output) -> Result<(), Failure> {
+    let directory = &arguments.data_dir;
+    let address = peers::resolve_server(&arguments.address)?;
+    interrupt::start_writer()?;
+    // Before a large file is read.
+    require_empty(directory)?;
+    let content = backup_file::read(&arguments.file)?;
+    let incarnation = Incarnation(random_seed()?.max(1));
+    let member = Member {
+        node_id: NodeId(arguments.id),
+        role: MemberRole::Voter,
+        incarnation,
+        address,
+    };
+    let made_at_ms = content.header().made_at_ms;
+    let (cluster, begun) =
+        into_directory(content, (&arguments.file, directory), member, arguments.ttl)?;
+    tell(arguments, cluster, &begun, made_at_ms, output);
+    Ok(())
+}
+
+/// Makes `directory`, which is empty or not there, that of `member` in a new group. After a failure it is again.
+pub(crate) fn into_directory(
+    content: Content,
+    (file, directory): (&Path, &Path),
+    member: Member,
+    ttl: Ttl,
+) -> Result<(ClusterId, Begun), Failure> {
+    require_empty(directory)?;
+    let was_there = directory.is_dir();
+    let disk = data::lock(directory)?;
+    let options = OpenOptions {
+        node_id: member.node_id,
+        fsync: Fsync::Batch,
+        segment_bytes: SEGMENT_BYTES,
+        incarnation: member.incarnation,
+        rejoin: false,
+    };
+    let cluster = ClusterId(random_seed()?.max(1));
+    match restore(disk, options, content, cluster, member, ttl.by_now()) {
+        Ok(begun) => Ok((cluster, begun)),
+        Err(error) => {
+            clear(directory, was_there);
+            Err(failure(file, directory, &error))
+        }
+    }
+}
+
+/// Nothing was in it before, so all in it is this command's.
+fn clear(directory: &Path, was_there: bool) {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    for entry in entries {
+        let _ = std::fs::remove_file(entry.path());
+    }
+    if !was_there {
+        let _ = std::fs::remove_dir(directory);
+    }
+}
+
+fn require_empty(directory: &Path) -> Result<(), Failure> {
+    let Some(entry) = std::fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .next()
+    else {
+        return Ok(());
+    };
+    Err(not_empty(directory, &entry.file_name().to_string_lossy()))
+}
+
+fn not_empty(directory: &Path, file: &str) -> Failure {
+    Failure::usage(
+        format!(
+            "{} is not empty: {file} is in it; nothing was changed",
+            directory.display()
+        ),
+        "give an empty directory, or one that does not exist yet, with --data-dir",
+    )
+}
+
+fn failure(file: &Path, directory: &Path, error: &RestoreError) -> Failure {
+    match error {
+        RestoreError::Disk(error) if error.cause == DiskCause::Ended => {
+            Failure::interrupted_after("nothing was restored", "give the same command once more")
+        }
+        RestoreError::Disk(error) => Failure::usage(
+            format!("{error}; nothing was restored"),
+            "the directory needs room for the whole backup and a log; give another one with --data-dir",
+        ),
+        RestoreError::NotEmpty { file } => not_empty(directory, file),
+        error => backup_file::failure(file, error),
+    }
+}
+
+fn tell(
+    arguments: &RestoreArguments,
+    cluster: ClusterId,
+    begun: &Begun,
+    made_at_ms: u64,
+    output: Output,
+) {
+    let Begun {
+        old,
+        old_index,
+        index,
+        items,
+        passed_ns,
+    } = *begun;
+    output.document(&json!({
+        "cluster": cluster.to_string(), "old_cluster": old.to_string(), "old_index": old_index, "index": index,
+        "items": items, "made_at_ms": made_at_ms, "ttl_passed_ns": passed_ns, "directory": arguments.data_dir,
+    }));
+    output.line(format_args!(
+        "cluster {cluster} begins with replica {} alone, and with {} of cluster {old} as of entry {old_index}",
+        arguments.id,
+        plural(items, "key"),
+    ));
+    output.line(format_args!(
+        "whatever cluster {old} has acknowledged behind entry {old_index} is lost here; the log goes on behind entry {index}"
+    ));
+    if passed_ns > 0 {
+        output.line(format_args!(
+            "{} passed for times to live",
+            show_ns(passed_ns)
+        ));
+    }
+    output.line(format_args!(
+        "start it: trine serve --id {} --log disk --data-dir {} with the usual options; then take in others: trine member add",
+        arguments.id,
+        arguments.data_dir.display()
+    ));
+    output.line("clients of the old cluster have to start again; a group with users needs the key that it had");
+}
