@@ -13,10 +13,10 @@ use trine_replica::backup::{Content, Damage, RestoreError, Restorer, TimeToLive,
 /// Bytes that one read takes, or one write.
 pub const PORTION: usize = 1 << 20;
 
-/// What the time since the backup does to times to live.
+/// Whether the time since the backup counts for times to live.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Ttl {
-    /// Nothing: a key lives as long from now on as it would have lived when the backup was made.
+    /// It does not: a key lives as long from now on as it would have lived when the backup was made.
     #[default]
     Keep,
     /// It counts, by the clocks of the two machines: what would have expired by now is gone.
@@ -79,7 +79,7 @@ pub fn not_read(path: &Path, error: &io::Error) -> Failure {
     )
 }
 
-/// What is wrong with a file.
+/// The damage of a file, and the way out.
 #[must_use]
 pub fn damaged(path: &Path, damage: &Damage) -> Failure {
     let hint = match damage.what {

@@ -30,7 +30,7 @@ pub(crate) struct RestoreArguments {
     /// The address of that replica, host:port, as the others will reach it.
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) address: String,
-    /// What the time since the backup does to times to live.
+    /// Whether the time since the backup counts for times to live.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) ttl: Ttl,
 }

@@ -239,12 +239,13 @@ fn replica_row(node: &NodeStatus) -> [String; 8] {
     ]
 }
 
-/// The role of a replica. While the group's state is on its way to it, also the progress of that.
+/// The role of a replica. While the group's state is on its way to it, or from it into a backup, also the progress of that.
 fn role_and_restoring(replica: &Status) -> String {
     let role = role_word(replica.role);
-    match replica.receiving {
-        None => role.to_owned(),
-        Some(state) => format!("{role}, receiving snapshot, {} %", state.percent()),
+    match (replica.receiving, replica.backup) {
+        (Some(state), _) => format!("{role}, receiving snapshot, {} %", state.percent()),
+        (None, Some(image)) => format!("{role}, read by a backup, {} %", image.percent()),
+        (None, None) => role.to_owned(),
     }
 }
 

@@ -156,7 +156,7 @@ fn a_backup_under_load_is_the_state_after_one_write() {
     });
     let before = acknowledged.load(Ordering::SeqCst);
     let ran = cluster
-        .run(&["backup", &file, "--rate", "2MiB", "--json"])
+        .run(&["backup", &file, "--rate", "500KiB", "--json"])
         .expect_status(0);
     let after = acknowledged.load(Ordering::SeqCst);
     stop.store(true, Ordering::SeqCst);
@@ -186,8 +186,10 @@ fn a_replica_that_dies_during_the_backup_is_followed_by_another() {
     let place = Scratch::new("killed");
     let file = place.path("file");
     let mut cluster = filled(&[], 40_000);
-    let child = start(&cluster, &[&file, "--rate", "500KiB"]);
+    let child = start(&cluster, &[&file, "--rate", "200KiB"]);
     let reading = wait_for("a source", || source(&cluster.survey()));
+    let shown = String::from_utf8_lossy(&cluster.ok(&["status"])).into_owned();
+    assert!(shown.contains("read by a backup, "), "{shown}");
     cluster.group.kill(reading as usize).expect("killed");
     // The rest goes faster than the test's patience.
     signal(child.id(), "INT");
@@ -202,7 +204,7 @@ fn a_replica_that_dies_during_the_backup_is_followed_by_another() {
     let file = place.path("second");
     cluster.group.restart(reading as usize).expect("restarted");
     cluster.wait_for_voters(3);
-    let child = start(&cluster, &[&file, "--rate", "1MiB"]);
+    let child = start(&cluster, &[&file, "--rate", "400KiB"]);
     let reading = wait_for("a source", || source(&cluster.survey()));
     cluster.group.kill(reading as usize).expect("killed");
     let ran = finish(child).expect_status(0);
@@ -220,7 +222,7 @@ fn an_interrupted_backup_goes_on() {
     let file = place.path("file");
     let partial = format!("{file}.partial");
     let cluster = filled(&[], 40_000);
-    let child = start(&cluster, &[&file, "--rate", "500KiB"]);
+    let child = start(&cluster, &[&file, "--rate", "200KiB"]);
     wait_for("a source", || source(&cluster.survey()));
     signal(child.id(), "INT");
     let ran = finish(child);

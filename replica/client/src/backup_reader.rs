@@ -21,7 +21,7 @@ use super::peers::obstacle_of;
 
 /// How long a connection, and the answer to a request, may take.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Pause before a request is sent again that the replica could not do yet.
+/// Pause before a request that the replica could not do yet is repeated.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// Room for the longest piece of an image, or for a reason.
 const RESPONSE_BYTES: usize =

@@ -208,9 +208,21 @@ impl ReceivingStatus {
     /// The share that is here.
     #[must_use]
     pub fn percent(&self) -> u64 {
-        let share = u128::from(self.bytes) * 100 / u128::from(self.bytes_total.max(1));
-        u64::try_from(share.min(100)).expect("at most 100")
+        percent(self.bytes, self.bytes_total)
     }
+}
+
+impl BackupStatus {
+    /// The share that was handed out.
+    #[must_use]
+    pub fn percent(&self) -> u64 {
+        percent(self.bytes, self.bytes_total)
+    }
+}
+
+fn percent(part: u64, whole: u64) -> u64 {
+    let share = u128::from(part) * 100 / u128::from(whole.max(1));
+    u64::try_from(share.min(100)).expect("at most 100")
 }
 
 /// The lease under which a leader answers reads by itself.

@@ -1,9 +1,9 @@
-//! What can be wrong with a backup file, and where?
+//! The damage of a backup file: what is it, and where?
 
 /// The newest format that this release reads and the one that it writes.
 pub const FORMAT: u16 = 1;
 
-/// What is wrong with a backup file.
+/// A kind of damage of a backup file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WhatIsWrong {
     /// The first bytes are other ones.

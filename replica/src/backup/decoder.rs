@@ -38,7 +38,7 @@ impl Decoder {
     /// The next part; nothing while there are too few bytes for it.
     ///
     /// # Errors
-    /// What comes next is damaged. The decoder gives nothing else from then on.
+    /// The next part is damaged. The decoder gives nothing else from then on.
     pub fn part(&mut self) -> Result<Option<Part>, Damage> {
         let offset = self.offset();
         self.next_part().map_err(|what| Damage { offset, what })

@@ -18,7 +18,7 @@ pub(super) fn may_begin(bytes: &[u8]) -> bool {
     bytes[..known] == MAGIC[..known]
 }
 
-/// What a backup is of.
+/// The subject of a backup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// The state's head, as the replica has named it.

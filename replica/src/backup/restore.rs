@@ -37,7 +37,7 @@ pub enum RestoreError {
     State {
         /// The number of the frame.
         frame: u64,
-        /// What is wrong with it.
+        /// The damage in words.
         reason: String,
     },
     /// The header does not say what the frames do.
@@ -66,7 +66,7 @@ pub enum RestoreError {
     Disk(#[from] DiskError),
 }
 
-/// What the time between backup and restore does to times to live.
+/// The effect of the time between backup and restore on times to live.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimeToLive {
     /// Nothing: an item has as much left as it had.
@@ -172,7 +172,7 @@ pub struct Begun {
 }
 
 impl Content {
-    /// What it is of.
+    /// The subject of the backup.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header

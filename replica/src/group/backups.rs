@@ -43,7 +43,7 @@ struct Reading {
     waiting: VecDeque<(ReplyToken, u32)>,
 }
 
-/// What a request for a backup may look at.
+/// The parts of a member that a request for a backup may look at.
 pub(super) struct BackupCx<'a> {
     pub(super) now: Instant,
     pub(super) local: &'a Local,
@@ -79,7 +79,7 @@ impl Backups {
             .is_some_and(|reading| !reading.waiting.is_empty())
     }
 
-    /// What is being read.
+    /// The image that is being read.
     pub(super) fn status(&self) -> Option<BackupStatus> {
         self.reading.as_ref().map(|reading| BackupStatus {
             index: reading.head.index,
@@ -199,7 +199,7 @@ impl Backups {
                 .out
                 .reply(token, &BackupReply::Gone(&self.why_gone(image, cluster)));
         };
-        // What is held grows only with what the caller says that it still needs.
+        // The image holds no more pieces than the caller says that it needs.
         if number < needed_from || number - needed_from > BACKUP_WINDOW {
             let text = format!(
                 "a piece has to be at most {BACKUP_WINDOW} behind the first one that is needed"
@@ -283,7 +283,7 @@ impl Backups {
         }
     }
 
-    /// The work of one tick: an image that nobody reads goes, and one that is in the way of other work.
+    /// The work of one tick: an idle image goes, and one that is in the way of other work.
     pub(super) fn maintain(
         &mut self,
         now: Instant,

@@ -40,7 +40,7 @@ pub struct ServeArguments {
     /// with it would begin a second group.
     #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = ["bootstrap", "data_dir"])]
     pub restore: Option<PathBuf>,
-    /// What the time since that backup does to times to live.
+    /// Whether the time since that backup counts for times to live.
     #[arg(long, value_enum, default_value_t, hide = true, requires = "restore")]
     pub ttl: Ttl,
     /// Where further settings are.

@@ -11,7 +11,7 @@ use trine_base::failure::Failure;
 use trine_replica::backup::{Decoder, Encoder, Header, Part};
 use trine_server::backup_file::PORTION;
 
-/// Nobody else reads keys, values and users.
+/// Only the user reads keys, values and users.
 const MODE: u32 = 0o600;
 
 /// A backup that is being written. One that was not begun goes with the value.
@@ -37,7 +37,7 @@ impl Partial {
             .create(true)
             .truncate(false)
             .mode(MODE)
-            // Nobody leads it elsewhere.
+            // A link could lead elsewhere.
             .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
             .open(&path)
             .map_err(|error| not_made(&path, &error))?;
@@ -78,7 +78,7 @@ impl Partial {
         })
     }
 
-    /// What it is of, if it was begun.
+    /// The subject of the backup, if it was begun.
     pub(super) fn header(&self) -> Option<&Header> {
         self.begun.as_ref().map(|(header, _)| header)
     }
@@ -211,7 +211,7 @@ impl Drop for Partial {
     }
 }
 
-/// What a partial file holds.
+/// The content of a partial file.
 enum Found {
     /// Nothing of which anything could be used.
     Nothing,
@@ -223,7 +223,7 @@ enum Found {
     Other,
 }
 
-/// Looks at a file. What is behind its last whole frame is cut off.
+/// Looks at a file, and cuts off the rest behind its last whole frame.
 fn look(file: &mut File) -> io::Result<Found> {
     let (mut decoder, mut header) = (Decoder::default(), None);
     let mut portion = vec![0; PORTION];

@@ -29,7 +29,7 @@ pub(crate) fn run(file: &Path, output: Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What programs are told about a backup.
+/// The facts about a backup, for programs.
 pub(super) fn document(file: &Path, header: &Header, bytes: u64) -> Value {
     let head = &header.head;
     json!({

@@ -31,7 +31,7 @@ pub(crate) struct UpArguments {
     /// Begin with the state of this backup: a new group, in memory or in an empty --data-dir.
     #[arg(long, value_name = "FILE")]
     pub(crate) restore: Option<PathBuf>,
-    /// With --restore: what the time since the backup does to times to live.
+    /// With --restore: whether the time since the backup counts for times to live.
     #[arg(long, value_enum, default_value_t, requires = "restore")]
     pub(crate) ttl: Ttl,
     #[command(flatten)]

@@ -13,7 +13,7 @@ const BEGIN: u8 = 1;
 const PIECE: u8 = 2;
 const END: u8 = 3;
 
-/// What the caller of a backup wants.
+/// The wish of a backup's caller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum BackupStep {
     /// An image of the state after at least this entry.
