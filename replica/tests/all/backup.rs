@@ -7,6 +7,7 @@ use trine_protocol::message::{
     AdminCommand, BACKUP_WINDOW, BackupHead, BackupReply, BackupRequest, BackupStep, ClusterId,
     Encode, Incarnation, Member, MemberRole, NodeId, kind,
 };
+use trine_protocol::status::MemberStatus;
 use trine_replica::Replica;
 use trine_replica::backup::{Encoder, Header, Restorer, TimeToLive, restore_in_memory};
 use trine_replica::config::{BACKUP_IDLE_MAX, RESTORE_INDEX_GAP};
@@ -14,6 +15,7 @@ use trine_replica::rights::Caller;
 use trine_replica_harness::client::Wish;
 use trine_replica_harness::{World, address, small};
 use trine_transport::buf::{Pool, PoolConfig};
+use trine_transport::prng::Prng;
 use trine_transport::time::Duration;
 
 /// What a replica said.
@@ -392,4 +394,115 @@ fn an_image_that_costs_too_much_is_given_up() {
     world.run_for(Duration::from_secs(1));
     assert_eq!(world.status(1).backup, None);
     begin(&mut world, 1);
+}
+
+/// Takes one backup after the other while replicas die, join, are cut off, and send each other snapshots. Returns how many
+/// were read to their end, and how many were given up.
+fn backups_under_faults(seed: u64) -> (u64, u64) {
+    let mut world = World::serving(3, small(), seed);
+    let mut draw = Prng::new(seed ^ 0x5eed);
+    let client = world.registered_client(1);
+    let mut hashes = Hashes::new();
+    let (mut whole, mut given_up) = (0, 0);
+    let mut reading: Option<(u32, BackupHead, Vec<Vec<u8>>)> = None;
+    for step in 0..400_u32 {
+        put(&mut world, client, draw.below(60) as u32, 3_000);
+        note_present(&world, &mut hashes);
+        let at = draw.in_range(1..=3) as u32;
+        match draw.below(60) {
+            0 if world.running().len() == 3 && is_whole(&world) => {
+                world.heal();
+                world.kill(at);
+                world.start(at, false);
+                // Until the others have noticed.
+                world.run_for(Duration::from_secs(1));
+                if reading.as_ref().is_some_and(|&(from, ..)| from == at) {
+                    reading = None;
+                    given_up += 1;
+                }
+            }
+            1 => {
+                world.heal();
+                world.isolate(at);
+            }
+            2..8 => world.heal(),
+            _ => {}
+        }
+        let Some((from, head, mut pieces)) = reading.take() else {
+            let cluster = world
+                .replica(world.leader().unwrap_or(at))
+                .discovery()
+                .cluster;
+            let said = ask(&mut world, at, cluster, BackupStep::Begin { at_least: 0 });
+            if let Said::Begun(head) = said {
+                note_present(&world, &mut hashes);
+                reading = Some((at, head, Vec::new()));
+            }
+            continue;
+        };
+        let piece = BackupStep::Piece {
+            image: head.image,
+            number: pieces.len() as u32,
+            needed_from: pieces.len() as u32,
+        };
+        match ask(&mut world, from, head.cluster, piece) {
+            Said::Piece(last, bytes) => {
+                pieces.push(bytes);
+                if !last {
+                    reading = Some((from, head, pieces));
+                    continue;
+                }
+                let (_, begins_with) = begun(&file(head, &pieces), &world);
+                let expected = (head.index + RESTORE_INDEX_GAP, hashes[&head.index]);
+                assert_eq!(begins_with, expected, "seed {seed}, step {step}");
+                let end = BackupStep::End { image: head.image };
+                assert_eq!(ask(&mut world, from, head.cluster, end), Said::Ended);
+                whole += 1;
+            }
+            Said::Gone(_) | Said::Refused(_) => given_up += 1,
+            other => panic!("seed {seed}, step {step}: {other:?}"),
+        }
+    }
+    (whole, given_up)
+}
+
+/// As [`note`], where a replica may have no state yet.
+fn note_present(world: &World, hashes: &mut Hashes) {
+    for node_id in world.running() {
+        let Some((index, hash)) = world.replica(node_id).applied_state() else {
+            continue;
+        };
+        let known = hashes.insert(index, hash);
+        assert!(
+            known.is_none_or(|known| known == hash),
+            "replicas are alike"
+        );
+    }
+}
+
+/// Whether every replica votes, so that one of them may die.
+fn is_whole(world: &World) -> bool {
+    let leader = world.leader().map(|leader| world.status(leader));
+    leader.is_some_and(|leader| {
+        let caught_up = |member: &MemberStatus| {
+            let is_heard = member.silent_ns.is_some_and(|silent| silent < 500_000_000);
+            member.voter
+                && (member.this || is_heard && member.behind.is_some_and(|behind| behind < 50))
+        };
+        leader.members.len() == 3 && leader.members.iter().all(caught_up)
+    })
+}
+
+#[test]
+fn every_image_is_the_state_of_its_index_whatever_fails_meanwhile() {
+    let (mut whole, mut given_up) = (0, 0);
+    for seed in 1..=12 {
+        let (these, others) = backups_under_faults(seed);
+        whole += these;
+        given_up += others;
+    }
+    assert!(
+        whole > 30 && given_up > 3,
+        "{whole} read, {given_up} given up"
+    );
 }
