@@ -6,6 +6,8 @@
 
 mod agreement;
 mod backups;
+#[cfg(test)]
+mod backups_tests;
 mod clock;
 mod consensus;
 mod cx;

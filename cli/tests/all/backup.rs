@@ -249,6 +249,32 @@ fn an_interrupted_backup_goes_on() {
     up.stop();
 }
 
+/// The process was killed, and what it had told the replica to drop did not reach the file.
+#[test]
+fn a_partial_file_that_lost_its_end_begins_again() {
+    let place = Scratch::new("lost-end");
+    let file = place.path("file");
+    let cluster = filled(&[], 40_000);
+    let child = start(&cluster, &[&file, "--rate", "200KiB"]);
+    let reading = wait_for("a source", || source(&cluster.survey())).to_string();
+    signal(child.id(), "INT");
+    assert_eq!(finish(child).status, Some(130));
+    let partial = std::fs::OpenOptions::new()
+        .write(true)
+        .open(format!("{file}.partial"));
+    partial.expect("kept").set_len(100).expect("cut");
+    // The old image does not keep the replica from making another one.
+    let ran = cluster
+        .run(&["backup", &file, "--replica", &reading])
+        .expect_status(0);
+    assert!(
+        ran.stderr.contains("no such piece any more; begins again"),
+        "{}",
+        ran.stderr
+    );
+    trine(&["backup", "verify", &file], "", b"").expect_status(0);
+}
+
 #[test]
 fn damage_is_named_by_its_byte_and_nothing_is_made_of_it() {
     let place = Scratch::new("damage");

@@ -51,6 +51,12 @@ pub enum BackupError {
         /// The replica's reason.
         why: String,
     },
+    /// The caller has no right to it, at no replica.
+    #[error("{why}")]
+    Denied {
+        /// What is missing.
+        why: String,
+    },
     /// The replica's answer is none: it is of a release without backups, or has no memory left to answer.
     #[error("the replica gives no readable answer: it may run a release without backups")]
     Unreadable,
@@ -356,6 +362,9 @@ impl<R: Route> Reader<R> {
                 why: (*why).to_owned(),
             },
             BackupReply::Refused(why) => BackupError::Refused {
+                why: (*why).to_owned(),
+            },
+            BackupReply::Denied(why) => BackupError::Denied {
                 why: (*why).to_owned(),
             },
             _ => BackupError::Unreadable,

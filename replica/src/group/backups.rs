@@ -134,7 +134,10 @@ impl Backups {
             return later(cx.out, "this replica has no state yet");
         };
         if self.reading.is_some() {
-            return later(cx.out, "another backup reads an image of this replica");
+            return later(
+                cx.out,
+                "another backup reads an image of this replica; one that was broken off goes after a minute",
+            );
         }
         if state.applied_index() < at_least {
             return later(

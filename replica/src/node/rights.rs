@@ -51,7 +51,7 @@ impl<R: Route> Node<R> {
         let denied = self.replica.denies(caller, what)?;
         Some(match message_kind {
             kind::ADMIN => refuse_admin(cx, &denied),
-            kind::BACKUP => reply_with(cx, &BackupReply::Refused(&denied.to_string())),
+            kind::BACKUP => reply_with(cx, &BackupReply::Denied(&denied.to_string())),
             _ => reply_empty(cx),
         })
     }

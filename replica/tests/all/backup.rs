@@ -37,7 +37,7 @@ fn ask(world: &mut World, at: u32, cluster: ClusterId, step: BackupStep) -> Said
         BackupReply::Later(why) => Said::Later(why.to_owned()),
         BackupReply::Piece { last, bytes } => Said::Piece(last, bytes.to_vec()),
         BackupReply::Gone(why) => Said::Gone(why.to_owned()),
-        BackupReply::Refused(why) => Said::Refused(why.to_owned()),
+        BackupReply::Refused(why) | BackupReply::Denied(why) => Said::Refused(why.to_owned()),
         BackupReply::Ended => Said::Ended,
     }
 }

@@ -273,7 +273,7 @@ impl<N: Network> Work<'_, N> {
         match stop {
             Stop::Interrupted => Err(self.interrupted()?),
             Stop::Failed(failure) => Err(failure),
-            Stop::Refused(why) => Err(refused(&why)),
+            Stop::Denied(why) => Err(refused(&why)),
             Stop::Lost => Ok(Err("it does not answer any more".to_owned())),
             Stop::Elsewhere(why) => Ok(Err(why)),
         }

@@ -32,8 +32,8 @@ pub(super) enum Stop {
     Lost,
     /// Another replica, or another image, may do.
     Elsewhere(String),
-    /// No replica will do it.
-    Refused(String),
+    /// The caller has no right to it.
+    Denied(String),
     /// This machine cannot.
     Failed(Failure),
 }
@@ -42,13 +42,14 @@ impl From<BackupError> for Stop {
     fn from(error: BackupError) -> Self {
         match error {
             BackupError::Lost => Self::Lost,
-            BackupError::Refused { why } => Self::Refused(why),
+            BackupError::Denied { why } => Self::Denied(why),
             BackupError::Transport(_) | BackupError::Backend(_) => {
                 Self::Failed(Failure::usage(error.to_string(), ""))
             }
-            BackupError::NotReached(_) | BackupError::Gone { .. } | BackupError::Unreadable => {
-                Self::Elsewhere(error.to_string())
-            }
+            BackupError::NotReached(_)
+            | BackupError::Gone { .. }
+            | BackupError::Refused { .. }
+            | BackupError::Unreadable => Self::Elsewhere(error.to_string()),
         }
     }
 }
@@ -223,7 +224,8 @@ impl Reading {
         self.0.go_on(header.head.image, number);
         let copied = self.copy_pieces(partial, pace, progress);
         match &copied {
-            Ok(()) => self.0.end(),
+            // No run goes on with it: the replica is free for another one.
+            Ok(()) | Err(Stop::Elsewhere(_)) => self.0.end(),
             Err(_) => self.0.leave(),
         }
         copied

@@ -142,6 +142,8 @@ pub enum BackupReply<'a> {
     Gone(&'a str),
     /// This will not be. The text says why.
     Refused(&'a str),
+    /// The caller has no right to it. The text says what is missing.
+    Denied(&'a str),
     /// The image was given up as the caller wished.
     Ended,
 }
@@ -184,6 +186,7 @@ impl<'a> BackupReply<'a> {
             },
             3 => Self::Gone(text(reader)?),
             4 => Self::Refused(text(reader)?),
+            6 => Self::Denied(text(reader)?),
             5 => {
                 reader.finish()?;
                 Self::Ended
@@ -197,7 +200,9 @@ impl Encode for BackupReply<'_> {
     fn encoded_len(&self) -> usize {
         match self {
             Self::Begun(_) => HEAD_SIZE,
-            Self::Later(text) | Self::Gone(text) | Self::Refused(text) => 4 + text.len(),
+            Self::Later(text) | Self::Gone(text) | Self::Refused(text) | Self::Denied(text) => {
+                4 + text.len()
+            }
             Self::Piece { bytes, .. } => BACKUP_PIECE_HEADER_SIZE + bytes.len(),
             Self::Ended => 4,
         }
@@ -210,6 +215,7 @@ impl Encode for BackupReply<'_> {
             Self::Piece { last, bytes } => (2, u8::from(*last), bytes),
             Self::Gone(text) => (3, 0, text.as_bytes()),
             Self::Refused(text) => (4, 0, text.as_bytes()),
+            Self::Denied(text) => (6, 0, text.as_bytes()),
             Self::Ended => (5, 0, &[]),
         };
         out.u8(MESSAGE_VERSION);
@@ -298,6 +304,7 @@ mod tests {
             BackupReply::Later("not yet"),
             BackupReply::Gone("why"),
             BackupReply::Refused("no"),
+            BackupReply::Denied("not you"),
             BackupReply::Ended,
             BackupReply::Piece {
                 last: false,
@@ -307,7 +314,7 @@ mod tests {
             let bytes = reply.encode_to_vec();
             assert_eq!(BackupReply::decode(&bytes), Ok(reply));
         }
-        for bytes in [&[1, 6, 0, 0][..], &[1, 2, 2, 0], &[1, 5, 0, 0, 0], &[1, 4]] {
+        for bytes in [&[1, 7, 0, 0][..], &[1, 2, 2, 0], &[1, 5, 0, 0, 0], &[1, 4]] {
             assert!(BackupReply::decode(bytes).is_err(), "{bytes:?}");
         }
     }
