@@ -88,8 +88,8 @@ pub(super) struct Server {
     free: Vec<usize>,
     /// Slots with something to do.
     dirty: Vec<usize>,
-    /// Filled while `dirty` is processed.
-    later: Vec<usize>,
+    /// Empty: the memory of the list that takes the place of `dirty` while that is processed.
+    spare: Vec<usize>,
     scratch: Box<[u8]>,
     /// As of the last poll.
     now: Instant,
@@ -204,7 +204,7 @@ impl Server {
             slots: Vec::new(),
             free: Vec::new(),
             dirty: Vec::new(),
-            later: Vec::new(),
+            spare: Vec::new(),
             scratch: vec![0; READ_BYTES].into(),
             now: Instant::ZERO,
             check_at: Instant::ZERO,
@@ -409,7 +409,7 @@ impl Server {
         let (unix_ms, ring) = (unix_ms(), Arc::clone(&self.options.ring));
         let mut checker = self.checker.take();
         let mut handshakes = HANDSHAKES_PER_TURN;
-        let mut dirty = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.later));
+        let mut dirty = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.spare));
         for index in dirty.drain(..) {
             let tag = u64::from(self.slots[index].generation) << GENERATION_SHIFT | index as u64;
             // The client leaves its slot for the turn, so that it can ask about the others.
@@ -418,9 +418,9 @@ impl Server {
             };
             if client.stream.is_handshaking() {
                 if handshakes == 0 {
-                    // Clients that are known go on meanwhile.
+                    // Clients that are known go on meanwhile. It stays marked as queued.
                     self.slots[index].client = Some(client);
-                    self.later.push(index);
+                    self.dirty.push(index);
                     continue;
                 }
                 handshakes -= 1;
@@ -462,7 +462,7 @@ impl Server {
                 }
             }
         }
-        self.later = dirty;
+        self.spare = dirty;
         self.checker = checker;
         if self.held > self.options.memory {
             self.relieve(now);
@@ -758,3 +758,6 @@ fn unix_ms() -> i64 {
         i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
     })
 }
+
+#[cfg(test)]
+mod tests;
