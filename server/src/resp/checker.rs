@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use mio::Waker;
+use trine_base::failure::Failure;
 use trine_keys::UserName;
 use trine_resp::NotKnown;
 use zeroize::Zeroizing;
@@ -83,13 +84,13 @@ impl Checker {
         if secret.len() > PASSWORD_BYTES_MAX {
             return Err(NotKnown::Wrong);
         }
-        let (verifier, is_real) = self.passwords.verifier_of(name).ok_or(NotKnown::Wrong)?;
+        let (verifier, password) = self.passwords.verifier_of(name).ok_or(NotKnown::Wrong)?;
         if self.waiting >= WAITING_MAX {
             return Err(NotKnown::Busy);
         }
         let job = Job {
             tag,
-            claim: is_real.then(|| Claim::with_password(name)),
+            claim: password.map(|password| Claim::with_password(name, password)),
             verifier,
             secret: Zeroizing::new(secret.to_vec()),
         };
@@ -99,11 +100,27 @@ impl Checker {
         Ok(())
     }
 
-    /// A password that was compared since.
+    /// A password that was compared since. It is no user's any more if the file was read again meanwhile, without it.
     pub(super) fn take(&mut self) -> Option<Checked> {
-        let checked = self.done.try_recv().ok()?;
+        let Checked { tag, claim } = self.done.try_recv().ok()?;
         self.waiting -= 1;
-        Some(checked)
+        let claim = claim.filter(|claim| self.counts(claim));
+        Some(Checked { tag, claim })
+    }
+
+    /// Whether the password of a claim, if it has one, is in the file.
+    pub(super) fn counts(&self, claim: &Claim) -> bool {
+        let password = claim.password();
+        password.is_none_or(|(name, verifier)| self.passwords.has(name, verifier))
+    }
+
+    /// Reads the file of the passwords again. Returns how many users have one.
+    ///
+    /// # Errors
+    /// It cannot be used. The passwords from before stay in force.
+    pub(super) fn read_again(&mut self) -> Result<usize, Failure> {
+        self.passwords = self.passwords.read_again()?;
+        Ok(self.passwords.count())
     }
 }
 

@@ -104,6 +104,8 @@ pub(super) struct Server {
     report_attack_at: Instant,
     /// No earlier than this is another wrong password written to the log.
     report_auth_at: Instant,
+    /// No earlier than this is another void password written to the log.
+    report_void_at: Instant,
     /// No earlier than this is another failure of TLS written to the log.
     report_tls_at: Instant,
     stats: Stats,
@@ -134,6 +136,8 @@ pub(super) struct Client {
     claim: Option<Claim>,
     /// The user whose password the client has given, before the group is asked.
     verified: Option<Claim>,
+    /// As which user the client has come last.
+    came_as: Option<Claim>,
     /// Bytes of the connection that [`Server::held`] includes.
     held: usize,
     /// The time since which the client has read none of its waiting replies.
@@ -213,6 +217,7 @@ impl Server {
             report_memory_at: Instant::ZERO,
             report_attack_at: Instant::ZERO,
             report_auth_at: Instant::ZERO,
+            report_void_at: Instant::ZERO,
             report_tls_at: Instant::ZERO,
             stats: Stats::new(unix_ms()),
             rates: Rates::default(),
@@ -374,6 +379,7 @@ impl Server {
             auth_failures_counted: 0,
             claim: None,
             verified: None,
+            came_as: None,
             held: 0,
             blocked_since: None,
             handshake_until,
@@ -393,7 +399,21 @@ impl Server {
         }
         if let Some(client) = &mut slot.client {
             match client.claim.take_if(|_| tag & ASKS_USERS != 0) {
-                Some(claim) => client.connection.on_known(claim.check(result)),
+                Some(claim) => {
+                    if let Some(why) = claim.void_password(&result)
+                        && self.now >= self.report_void_at
+                    {
+                        self.report_void_at = self.now + REPORT_PAUSE;
+                        tracing::warn!(why, "a Redis client has given a password that is void");
+                    }
+                    // The file may have been read again meanwhile.
+                    let known = match self.checker.as_ref().is_none_or(|all| all.counts(&claim)) {
+                        true => claim.check(result),
+                        false => Err(NotKnown::Wrong),
+                    };
+                    client.came_as = known.is_ok().then_some(claim);
+                    client.connection.on_known(known);
+                }
                 None => client.connection.on_answer(result),
             }
             memory::count(client, &mut self.held);
@@ -469,6 +489,41 @@ impl Server {
         }
         self.stats.held = self.held;
         self.shared.set(self.stats);
+    }
+
+    /// Reads the passwords of users again. Who has come by one that is not in the file any more is disconnected.
+    pub(super) fn read_passwords_again(&mut self) {
+        let Some(mut checker) = self.checker.take() else {
+            return;
+        };
+        match checker.read_again() {
+            Ok(users) => {
+                let is_void = |client: &mut Client| {
+                    let came_as = client.came_as.as_ref();
+                    came_as.is_some_and(|claim| !checker.counts(claim))
+                };
+                let disconnected = self.close_all(is_void);
+                tracing::warn!(users, disconnected, "read the passwords of users again");
+            }
+            Err(failure) => {
+                let why = failure.in_one_line();
+                tracing::error!(why, "the passwords of users stay as they were");
+            }
+        }
+        self.checker = Some(checker);
+    }
+
+    /// Closes the connections that `are_meant`. Returns how many these are.
+    fn close_all(&mut self, are_meant: impl Fn(&mut Client) -> bool) -> usize {
+        let mut closed = 0;
+        for index in 0..self.slots.len() {
+            if let Some(client) = self.slots[index].client.take_if(|client| are_meant(client)) {
+                self.dirty.retain(|dirty| *dirty != index);
+                self.close(index, client);
+                closed += 1;
+            }
+        }
+        closed
     }
 
     /// The counters for other threads.
