@@ -7,7 +7,7 @@ mod memory;
 mod tagged;
 
 use std::io::{self, ErrorKind, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -123,6 +123,7 @@ struct Slot {
 pub(super) struct Client {
     pub(super) stream: Stream,
     pub(super) connection: Connection,
+    peer: IpAddr,
     readable: bool,
     writable: bool,
     /// The peer's end was reported, so a short read may not be the last one.
@@ -278,7 +279,7 @@ impl Server {
 
     /// Passwords were compared. Connections that have gone meanwhile are not told.
     fn take_checked(&mut self) {
-        while let Some(Checked { tag, claim }) = self.checker.as_mut().and_then(Checker::take) {
+        while let Some(Checked { tag, claim, .. }) = self.checker.as_mut().and_then(Checker::take) {
             let index = tag as u32 as usize;
             let slot = &mut self.slots[index];
             if slot.generation != (tag >> GENERATION_SHIFT) as u32 {
@@ -371,6 +372,7 @@ impl Server {
         self.slots[index].client = Some(Client {
             stream,
             connection,
+            peer: peer.ip(),
             readable: true,
             writable: true,
             peer_ended: false,
@@ -448,6 +450,7 @@ impl Server {
             client.queued = false;
             let mut submit = Tagged {
                 tag,
+                peer: client.peer,
                 begin,
                 ring: &ring,
                 checker: checker.as_mut(),

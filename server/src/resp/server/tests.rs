@@ -1,5 +1,7 @@
-//! Handshakes of TLS: how long a client may take, and how many go on in one turn. The time is the tests' own.
+//! Handshakes of TLS: how long a client may take, and how many go on in one turn. What is under way to the group, too: each
+//! connection has its part. The time is the tests' own.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::net::TcpStream as Socket;
@@ -9,6 +11,7 @@ use rcgen::{CertificateParams, KeyPair};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use trine_kvstore::{Command, Limits as StoreLimits, Position, Store};
 
 use super::*;
 use crate::tls::TlsArguments;
@@ -26,13 +29,17 @@ struct Front {
 impl Front {
     fn start(name: &str) -> Self {
         let (tls, certificate) = tls(name);
+        Self::with(Some(tls), certificate)
+    }
+
+    fn with(tls: Option<Tls>, certificate: CertificateDer<'static>) -> Self {
         let options = Options {
             limits: Limits::default(),
             password: None,
             requires_auth: false,
             ring: Arc::default(),
             passwords: None,
-            tls: Some(tls),
+            tls,
             clients_max: 100,
             slow_reader: Duration::from_secs(30),
             memory: 64 << 20,
@@ -227,4 +234,56 @@ fn four_handshakes_go_on_in_a_turn_and_the_others_in_the_next() {
         callers.iter().all(|caller| caller.heard == "+PONG\r\n")
     });
     assert_eq!(front.server.stats.tls_failures, 0);
+}
+
+/// A pipeline of one connection has no more under way to the group than a single command of another one. So what the group
+/// grants this front is divided among its connections, however much each of them asks for.
+#[test]
+fn each_connection_has_one_call_under_way() {
+    let (_, certificate) = tls("calls");
+    let mut front = Front::with(None, certificate);
+    let mut greedy: Vec<Socket> = (0..3).map(|_| front.connect()).collect();
+    let mut modest = front.connect();
+    let value = "x".repeat(200);
+    for (number, socket) in greedy.iter_mut().enumerate() {
+        let pipeline = format!("SET {number} {value}\r\n").repeat(2_000);
+        socket.set_nonblocking(true).expect("set");
+        // As much as the kernel takes.
+        let _ = socket.write(pipeline.as_bytes()).expect("written");
+    }
+    modest.write_all(b"GET k\r\n").expect("written");
+    front.takes(4);
+    let mut store = Store::new(StoreLimits::default(), [1, 2]);
+    let mut rounds = 0;
+    let mut answered = None;
+    while answered.is_none() {
+        rounds += 1;
+        let mut begun: Vec<(u64, Vec<u8>)> = Vec::new();
+        front.server.poll(front.now);
+        front.server.work(front.now, &mut |tag, call| {
+            let mut bytes = Vec::new();
+            call.command.encode(&mut bytes);
+            begun.push((tag, bytes));
+            Ok(())
+        });
+        let tags: BTreeSet<u64> = begun.iter().map(|(tag, _)| *tag).collect();
+        assert_eq!(tags.len(), begun.len(), "one call each");
+        assert!(begun.iter().all(|(_, bytes)| bytes.len() < 300 * 1024));
+        for (at, (tag, bytes)) in (1..).zip(&begun) {
+            let command = Command::decode(bytes).expect("a command");
+            let position = Position::new(rounds * 10 + at, 0);
+            let response = store.apply(position, &command);
+            if matches!(command, Command::Get { .. }) {
+                answered = Some(rounds);
+            }
+            front.server.on_answer(*tag, Ok(response));
+        }
+        assert!(rounds < 100, "the modest client waits for {rounds} rounds");
+    }
+    // It waits for nobody's pipeline.
+    assert!(answered <= Some(2), "{answered:?}");
+    front.turn();
+    let mut reply = [0; 5];
+    modest.read_exact(&mut reply).expect("a reply");
+    assert_eq!(&reply, b"$-1\r\n");
 }
