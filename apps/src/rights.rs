@@ -3,11 +3,15 @@
 mod denied;
 mod list;
 
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
 
+use serde_json::json;
+use trine_base::announce::Announcer;
 use trine_base::failure::Failure;
+use trine_base::interrupt;
 use trine_base::network::Network;
+use trine_base::units::plural;
 use trine_keys::{Credential, Role};
 use trine_transport::backend::Route;
 use trine_transport::{Cx, SessionId};
@@ -18,7 +22,8 @@ use self::list::Users;
 /// What callers may do. Without keys that is everything.
 #[derive(Clone, Default)]
 pub(crate) struct Rights {
-    users: Arc<Users>,
+    /// The list in force, which all threads share. It is looked at for users alone.
+    users: Arc<RwLock<Users>>,
 }
 
 impl Rights {
@@ -36,8 +41,41 @@ impl Rights {
                 "name its file with --key PATH; `trine key new` makes one",
             ));
         }
-        let users = Arc::new(Users::read(path)?);
+        let users = Arc::new(RwLock::new(Users::read(path)?));
         Ok(Self { users })
+    }
+
+    /// From now on SIGHUP makes this process read the list at `path` again. It counts from the next request on. A list that
+    /// cannot be used leaves the one before in force.
+    ///
+    /// # Errors
+    /// The system does not let this process watch for the signal.
+    pub(crate) fn read_at_hangups(
+        &self,
+        path: Option<PathBuf>,
+        announcer: Announcer,
+    ) -> Result<(), Failure> {
+        let Some(path) = path else { return Ok(()) };
+        let rights = self.clone();
+        interrupt::at_hangups("users-reload", move || match rights.read_again(&path) {
+            Ok(count) => {
+                announcer.json_line(&json!({ "users": count }));
+                announcer.line(format_args!("users read again: {}", plural(count, "user")));
+            }
+            Err(failure) => {
+                let why = failure.in_one_line();
+                announcer.json_line(&json!({ "users_not_taken": why }));
+                announcer.line(format_args!("the users stay as they were: {why}"));
+            }
+        })
+    }
+
+    /// Takes what the list says now, and returns how many users it has.
+    fn read_again(&self, path: &Path) -> Result<u64, Failure> {
+        let found = Users::read(path)?;
+        let count = found.count();
+        *self.users.write().unwrap_or_else(PoisonError::into_inner) = found;
+        Ok(count)
     }
 
     /// Whether the caller has a role. The transport lets a session without a key in only where none is required.
@@ -58,7 +96,8 @@ impl Rights {
         match Credential::parse(key_id) {
             Some(Credential::Member | Credential::Admin) => Ok(()),
             Some(Credential::User { name, generation }) => {
-                self.users.check(name, generation, needed)
+                let users = self.users.read().unwrap_or_else(PoisonError::into_inner);
+                users.check(name, generation, needed)
             }
             // The key ring finds no such key.
             None => Err(Denied::nobody(needed)),
@@ -76,7 +115,7 @@ mod tests {
     fn holders_may_do_everything_and_users_what_the_list_says() {
         let users = Users::parse("alice write\nbob read 2\n", Path::new("users")).expect("a list");
         let listed = Rights {
-            users: Arc::new(users),
+            users: Arc::new(RwLock::new(users)),
         };
         let file = ClusterKey::new(GroupId([1; 8]), [2; 32], [3; 32]);
         let may = |rights: &Rights, presented: &Presented, needed| {
@@ -119,5 +158,30 @@ mod tests {
         }
         assert!(may(&Rights::default(), &user("alice", 1), Role::Read).is_err());
         assert!(listed.check_key(b"?", Role::Read).is_err());
+    }
+
+    #[test]
+    fn a_list_is_read_again_and_a_bad_one_changes_nothing() {
+        let path = std::env::temp_dir().join(format!("trine-users-{}", std::process::id()));
+        let rights = Rights::default();
+        let file = ClusterKey::new(GroupId([1; 8]), [2; 32], [3; 32]);
+        let alice = "alice".parse().expect("a name");
+        let key = Presented::user(&file.user_key(alice, 1)).key_id().encode();
+        // Another thread has the same list.
+        let thread = rights.clone();
+        let after = |text: &str| {
+            std::fs::write(&path, text).expect("written");
+            let read = rights.read_again(&path);
+            (read, thread.check_key(&key, Role::Write).is_ok())
+        };
+        assert!(matches!(after("alice write\nbob read\n"), (Ok(2), true)));
+        let (read, may) = after("alice write\nbob\n");
+        let said = read.expect_err("bob has no role").in_one_line();
+        assert!(said.contains("line 2") && may, "{said}");
+        assert!(matches!(after("bob read\n"), (Ok(1), false)));
+        assert!(matches!(after("alice write\n"), (Ok(1), true)));
+        std::fs::remove_file(&path).expect("removed");
+        assert!(rights.read_again(&path).is_err());
+        assert!(rights.check_key(&key, Role::Write).is_ok());
     }
 }

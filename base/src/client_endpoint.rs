@@ -97,6 +97,11 @@ impl<B: Backend> ClientEndpoint<B> {
         ran.map(|_| ()).map_err(backend_failure)
     }
 
+    /// Whether the present sessions are sealed, all of them. Nothing while there is none.
+    pub fn is_sealed(&mut self) -> Option<bool> {
+        self.event_loop.with(|clients, cx| clients.is_sealed(cx))
+    }
+
     /// Whether `client` may begin another operation.
     pub fn has_room(&self, client: ClientId) -> bool {
         self.event_loop.app().in_flight_of(client) < IN_FLIGHT_MAX

@@ -118,6 +118,20 @@ pub fn hangups() -> u64 {
     HANGUPS.load(Ordering::SeqCst)
 }
 
+/// Calls `read` at each SIGHUP from now on, in a thread of this name: a file may take its time.
+///
+/// # Errors
+/// The system does not let this process watch for the signal.
+pub fn at_hangups(name: &'static str, read: impl Fn() + Send + 'static) -> Result<(), Failure> {
+    let cannot = |error: io::Error| Failure::usage(format!("cannot watch for SIGHUP: {error}"), "");
+    let mut signals = Signals::new([SIGHUP]).map_err(cannot)?;
+    std::thread::Builder::new()
+        .name(name.into())
+        .spawn(move || signals.forever().for_each(|_| read()))
+        .map(drop)
+        .map_err(cannot)
+}
+
 /// Whether there was a SIGTERM.
 pub fn terminated() -> bool {
     TERMINATED.load(Ordering::SeqCst)

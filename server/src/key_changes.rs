@@ -9,7 +9,7 @@ use serde_json::json;
 use trine_base::announce::Announcer;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
-use trine_base::network::{EndpointSettings, KeyStage, ServerKeys};
+use trine_base::network::{EndpointSettings, KeyStage, ServerKeys, replicas_client};
 use trine_protocol::node_status::MemberRoots;
 use trine_replica::node::{Node, UnsealedMember};
 use trine_transport::EventLoop;
@@ -18,6 +18,7 @@ use trine_transport::keys::Keys;
 use trine_transport::time::{Clock, Duration, Instant};
 
 use crate::from_file::FromFile;
+use crate::resp::Teller;
 
 /// The part of the log that tells of keys.
 const KEYS: &str = "keys";
@@ -32,6 +33,8 @@ pub(crate) struct KeyChanges {
     stage_at_start: KeyStage,
     settings_file: Option<PathBuf>,
     from_file: FromFile,
+    /// The thread that serves Redis clients, if there is one.
+    front: Option<Teller>,
     /// Whether this replica may serve callers without keys at its address.
     may_accept: Result<(), Failure>,
     hangups: u64,
@@ -51,6 +54,7 @@ impl KeyChanges {
         settings: &EndpointSettings,
         settings_file: Option<PathBuf>,
         from_file: FromFile,
+        front: Option<Teller>,
         may_accept: Result<(), Failure>,
     ) -> Result<Self, Failure> {
         let key = settings.server_key();
@@ -66,6 +70,7 @@ impl KeyChanges {
             stage_at_start: key.map_or(KeyStage::None, |(_, stage)| stage),
             settings_file,
             from_file,
+            front,
             may_accept,
             hangups: interrupt::hangups(),
             waiting: None,
@@ -96,6 +101,9 @@ impl KeyChanges {
         if self.hangups != interrupt::hangups() {
             self.hangups = interrupt::hangups();
             self.waiting = None;
+            if let Some(front) = &self.front {
+                front.hang_up();
+            }
             match self.read_again() {
                 Ok(None) => {
                     tracing::info!(target: KEYS, "SIGHUP: this replica has no key to read again")
@@ -171,6 +179,9 @@ impl KeyChanges {
             Ok(given) => given,
             Err(failure) => return self.refuse(&failure, node, announcer),
         };
+        if let Some(front) = &self.front {
+            front.change_keys(replicas_client(given.clone()));
+        }
         let roots = keys.member_roots();
         let ended = node.change_keys(cx, given, roots.clone());
         self.not_taken = None;

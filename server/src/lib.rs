@@ -15,7 +15,7 @@ mod key_changes;
 pub mod logs;
 pub mod metrics;
 pub mod options;
-mod private;
+pub mod private;
 pub mod resp;
 pub mod serve;
 pub mod tls;

@@ -38,7 +38,7 @@ pub(crate) fn read(path: &Path, what: &str) -> Result<String, Unread> {
 ///
 /// # Errors
 /// A file that others can read, or that has none.
-pub(crate) fn first_line(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
+pub fn first_line(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
     let cannot = |why: String| {
         Failure::usage(
             format!("cannot take {what} from {}: {why}", path.display()),

@@ -99,7 +99,9 @@ pub fn run<N: Network>(
         false => Ok(()),
     };
     let settings_file = arguments.file.config.clone();
-    let keys = KeyChanges::start(network.settings(), settings_file, from_file, may_accept)?;
+    let front = resp.as_ref().map(resp::Resp::teller);
+    let settings = network.settings();
+    let keys = KeyChanges::start(settings, settings_file, from_file, front, may_accept)?;
     let mut startup = Startup {
         own,
         ask_peers: cluster_check::asker(network, own, &addresses),

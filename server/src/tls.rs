@@ -1,5 +1,7 @@
 //! TLS of the services over TCP: Redis clients and scrapers. The files are read at the start, and again at SIGHUP.
 
+mod caller;
+
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -11,9 +13,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{InconsistentKeys, RootCertStore, ServerConfig, ServerConnection};
-use signal_hook::consts::SIGHUP;
-use signal_hook::iterator::Signals;
 use trine_base::failure::Failure;
+use trine_base::interrupt;
+
+pub use self::caller::Caller;
 
 /// The certificate with which Redis clients and scrapers are served, and who may connect.
 #[derive(Clone, Debug, Default, Args)]
@@ -115,25 +118,14 @@ impl Tls {
     /// # Errors
     /// The system does not let it watch for the signal.
     pub fn reload_at_signal(&self) -> Result<(), Failure> {
-        let cannot =
-            |error: std::io::Error| Failure::usage(format!("cannot watch for SIGHUP: {error}"), "");
-        let (tls, mut signals) = (self.clone(), Signals::new([SIGHUP]).map_err(cannot)?);
-        let watch = move || {
-            for _ in signals.forever() {
-                match tls.reload() {
-                    Ok(()) => tracing::warn!("read the certificate of TLS again"),
-                    Err(failure) => {
-                        let why = failure.message();
-                        tracing::error!(why, "the certificate of TLS stays as it was");
-                    }
-                }
+        let tls = self.clone();
+        interrupt::at_hangups("tls-reload", move || match tls.reload() {
+            Ok(()) => tracing::warn!("read the certificate of TLS again"),
+            Err(failure) => {
+                let why = failure.message();
+                tracing::error!(why, "the certificate of TLS stays as it was");
             }
-        };
-        std::thread::Builder::new()
-            .name("tls-reload".into())
-            .spawn(watch)
-            .map(drop)
-            .map_err(cannot)
+        })
     }
 }
 

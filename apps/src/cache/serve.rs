@@ -39,6 +39,7 @@ pub(super) fn run<N: Network>(
     let announcer = Announcer::start(output.json)?;
     interrupt::start_server()?;
     let rights = Rights::read(network, arguments.users.as_deref())?;
+    rights.read_at_hangups(arguments.users.clone(), announcer)?;
     placement::require_memory(arguments.memory, 1)?;
     let memory = shard_memory(arguments.memory, arguments.threads)?;
     let listen = peers::resolve_server(&arguments.listen)?;

@@ -56,7 +56,7 @@ pub struct IndexServeArguments {
     #[arg(long)]
     pub insecure: bool,
     /// What users with a key of their own may do: lines of a name, a role (read or write) and a generation (1 if absent). Needs
-    /// --key. Nobody but holders of the key file gets in without it.
+    /// --key. Nobody but holders of the key file gets in without it. SIGHUP makes the server read it again.
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
     /// Dispatch threads. All serve the same keys, each at a port of its own.

@@ -37,6 +37,7 @@ pub(super) fn run<N: Network>(
         placement::require_loopback("the address of --listen", listen, arguments.insecure)?;
     }
     let rights = Rights::read(network, arguments.users.as_deref())?;
+    rights.read_at_hangups(arguments.users.clone(), announcer)?;
     let addresses = addresses_from(listen, arguments.threads)?;
     let map = Arc::new(ConcurrentMap::new(arguments.keys_max));
     let mut loops = Vec::new();

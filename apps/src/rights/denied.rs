@@ -116,7 +116,7 @@ impl Denied {
 
     /// The failure of the command that was denied.
     pub(crate) fn failure(&self) -> Failure {
-        let hint = "use a key that may (--key), or have the server's --users FILE changed and the server started again";
+        let hint = "use a key that may (--key), or have the server's --users FILE changed and SIGHUP sent to the server";
         Failure::negative(format!("denied: {self}; nothing was done"), hint)
     }
 }

@@ -65,6 +65,11 @@ impl Users {
         Ok(Self { listed })
     }
 
+    /// How many users it names.
+    pub(super) fn count(&self) -> u64 {
+        self.listed.len() as u64
+    }
+
     /// Whether a user with this key has a role.
     pub(super) fn check(
         &self,

@@ -19,7 +19,9 @@ use trine_transport::backend::{Backend, CaptureAddress};
 use trine_transport::{Config, CongestionControl, Holder};
 
 pub use self::dpdk::DpdkArguments;
-pub use self::settings::{EndpointSettings, KeyArguments, KeyChoice, KeyStage, ServerKeys};
+pub use self::settings::{
+    EndpointSettings, KeyArguments, KeyChoice, KeyStage, ServerKeys, replicas_client,
+};
 pub use self::udp::Udp;
 pub use self::verbs::VerbsArguments;
 use crate::failure::Failure;

@@ -214,9 +214,7 @@ impl EndpointSettings {
     /// # Errors
     /// A key file that cannot be used, or a stage without one.
     pub fn of_replicas_client(&self) -> Result<Option<Keys>, Failure> {
-        let keys = self.of_server()?.keys;
-        let ring: Arc<dyn keys::KeyRing> = Arc::new(NoKeys);
-        Ok(keys.map(|keys| Keys { ring, ..keys }))
+        Ok(self.of_server()?.keys.map(replicas_client))
     }
 
     fn endpoint(&self) -> Config {
@@ -273,6 +271,13 @@ impl EndpointSettings {
             key_log: self.key_log.as_deref().map(key_log::open).transpose()?,
         })
     }
+}
+
+/// The same keys for a client that is a part of the replica: nobody opens a session to it.
+#[must_use]
+pub fn replicas_client(keys: Keys) -> Keys {
+    let ring: Arc<dyn keys::KeyRing> = Arc::new(NoKeys);
+    Keys { ring, ..keys }
 }
 
 fn own_key(presented: &Presented) -> Result<OwnKey, Failure> {

@@ -72,18 +72,27 @@ pub(super) fn obstacles(then: &[RunResult], now: &[RunResult]) -> Vec<String> {
 }
 
 fn setting_differences(then: &RunResult, now: &RunResult) -> Vec<String> {
+    // A file of a former release does not say it.
+    let sealed = match (then.sealed, now.sealed) {
+        (Some(then), Some(now)) if then != now => Some(format!("sealed: {then} then, {now} now")),
+        _ => None,
+    };
     let value = |run: &RunResult| serde_json::to_value(&run.settings).expect("plain data");
     let (then, now) = (value(then), value(now));
     let names = now.as_object().into_iter().flat_map(|now| now.keys());
-    names
-        .filter(|name| then[name.as_str()] != now[name.as_str()])
-        .map(|name| {
-            format!(
-                "{name}: {} then, {} now",
-                then[name.as_str()],
-                now[name.as_str()]
-            )
-        })
+    sealed
+        .into_iter()
+        .chain(
+            names
+                .filter(|name| then[name.as_str()] != now[name.as_str()])
+                .map(|name| {
+                    format!(
+                        "{name}: {} then, {} now",
+                        then[name.as_str()],
+                        now[name.as_str()]
+                    )
+                }),
+        )
         .collect()
 }
 

@@ -341,14 +341,9 @@ impl<'a> Plan<'a> {
         let took = MonotonicClock.now().saturating_since(begun);
         drop(traffic.progress);
         let (settings, host) = (self.settings.clone(), self.host.clone());
-        Ok(RunResult::new(
-            named,
-            settings,
-            host,
-            took,
-            ended,
-            &mut traffic.recorder,
-        ))
+        let mut result = RunResult::new(named, settings, host, took, ended, &mut traffic.recorder);
+        result.sealed = target.is_sealed();
+        Ok(result)
     }
 
     /// Writes every key once, so that reads find something.
@@ -621,6 +616,18 @@ pub(crate) mod tests {
             "{why}"
         );
         assert!(!compare::obstacles(&[], &now).is_empty());
+        // Figures with and without a seal are of different things, if both files say what they are of.
+        let of = |sealed| {
+            [RunResult {
+                sealed,
+                ..result("trine://")
+            }]
+        };
+        assert!(compare::obstacles(&of(None), &of(Some(true))).is_empty());
+        let why = compare::obstacles(&of(Some(false)), &of(Some(true))).join("; ");
+        assert_eq!(why, "sealed: false then, true now");
+        assert!(of(Some(true))[0].what().ends_with("50% reads, sealed"));
+        assert!(of(None)[0].what().ends_with("50% reads"));
     }
 
     #[test]

@@ -44,6 +44,9 @@ pub(super) struct RunResult {
     pub(super) store: String,
     pub(super) settings: Settings,
     pub(super) host: Host,
+    /// Whether a key sealed the sessions with a group. Nothing for other stores, and in files of former releases.
+    #[serde(default)]
+    pub(super) sealed: Option<bool>,
     pub(super) seconds: f64,
     pub(super) interrupted: bool,
     pub(super) operations: u64,
@@ -91,6 +94,7 @@ impl RunResult {
             store,
             settings,
             host,
+            sealed: None,
             seconds,
             interrupted: ended.interrupted,
             operations,
@@ -196,15 +200,20 @@ impl RunResult {
         });
     }
 
-    /// Values, keys and operations in words.
+    /// Values, keys, operations and whether they were sealed, in words.
     pub(super) fn what(&self) -> String {
         let settings = &self.settings;
         let workload = match &settings.workload {
             Some(name) => format!("YCSB {name}, "),
             None => String::new(),
         };
+        let sealed = match self.sealed {
+            Some(true) => ", sealed",
+            Some(false) => ", not sealed",
+            None => "",
+        };
         format!(
-            "{workload}{} values, {} keys ({}), {} reads",
+            "{workload}{} values, {} keys ({}), {} reads{sealed}",
             show_bytes(settings.value_bytes),
             show_count(settings.keys),
             settings.distribution,

@@ -7,6 +7,7 @@ pub(crate) mod debug;
 pub(crate) mod del;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod endpoint;
 pub(crate) mod get;
 pub(crate) mod key;
 pub(crate) mod latency;

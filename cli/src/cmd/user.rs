@@ -31,7 +31,8 @@ pub(crate) enum UserCommand {
     List(ListArguments),
     /// Remove a user, whose sessions end.
     Remove(RemoveArguments),
-    /// Make a new key for a user and print it, once. Sessions of the old key end.
+    /// Make a new key for a user and print it, once. Sessions of the old key end, and passwords that stand in for it are
+    /// void.
     Rotate(RotateArguments),
     /// Read a password from standard input and print its line for --resp-users, from which nobody gets it back.
     Password(PasswordArguments),
@@ -129,7 +130,7 @@ pub(crate) fn run<N: Network>(
         UserCommand::List(arguments) => list(network, arguments, output),
         UserCommand::Remove(arguments) => remove(network, arguments, output),
         UserCommand::Rotate(arguments) => rotate(network, arguments, output),
-        UserCommand::Password(arguments) => password::run(arguments, output),
+        UserCommand::Password(arguments) => password::run(network, arguments, output),
     }
 }
 
@@ -185,7 +186,12 @@ fn rotate<N: Network>(
         &command,
         output,
     )?;
-    hand_out(of_user(name, &answer)?, &cluster, &arguments.key, output)
+    hand_out(of_user(name, &answer)?, &cluster, &arguments.key, output)?;
+    output.line(format_args!(
+        "the old key is void, and so is a password that stood in for it, unless it was made with --generation any: \
+         `trine user password {name}` makes the line of another"
+    ));
+    Ok(())
 }
 
 fn remove<N: Network>(

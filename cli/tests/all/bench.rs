@@ -117,6 +117,7 @@ fn every_workload_runs_and_results_are_compared() {
             (&Value::from(0), &Value::from(0)),
             "{document}"
         );
+        assert_eq!(document["sealed"], false);
         let count = |name: &str| document[name]["count"].as_u64().expect("a count");
         assert!(count("read") > 0, "{document}");
         assert_eq!(

@@ -3,8 +3,9 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 
-use crate::common::{Cluster, Ran, command, finish, signal, trine};
+use crate::common::{Cluster, LIMIT, Ran, command, finish, signal, trine};
 use crate::keys::Keys;
 use trine_base::ports::free_addresses;
 use trine_keys::{ClusterKey, Existing};
@@ -382,7 +383,7 @@ fn ask_at_once(address: SocketAddr, requests: Vec<(u8, Vec<u8>)>) -> Vec<Vec<u8>
         seed,
     )
     .expect("an endpoint");
-    let limit = MonotonicClock.now() + Duration::from(crate::common::LIMIT);
+    let limit = MonotonicClock.now() + Duration::from(LIMIT);
     event_loop
         .with(|_, cx| cx.connect(address, ConnectParams::default()))
         .expect("begins");
@@ -447,7 +448,7 @@ fn users_may_do_what_the_list_of_a_sealed_server_says() {
     std::fs::write(keys.path("list"), list).expect("written");
     let key = keys.text("ours");
     let options = ["--memory", "64MiB", "--key", &key, "--users", &users];
-    let server = Server::start(2, &options);
+    let mut server = Server::start(2, &options);
     let run =
         |name: &str, args: &[&str]| server.run(&[args, &["--key", &keys.text(name)]].concat());
 
@@ -472,6 +473,36 @@ fn users_may_do_what_the_list_of_a_sealed_server_says() {
     server.run(&["get", "k", "--key", ""]).expect_status(2);
     let read = run("ours", &["get", "k"]).expect_status(0);
     assert_eq!(read.stdout, b"writer");
+
+    // Another list counts from SIGHUP on, and one with a mistake does not.
+    let child = server.child.as_mut().expect("running");
+    let (pid, said) = (child.id(), lines_of(child));
+    let read_again = |list: &str, says: &str| {
+        std::fs::write(keys.path("list"), list).expect("written");
+        signal(pid, "HUP");
+        let line = said.recv_timeout(LIMIT).expect("a line");
+        assert!(line.contains(says), "{line}");
+    };
+    let may = |name: &str, args: &[&str]| {
+        let ran = server.run(&[args, &["--key", &keys.text(name)]].concat());
+        ran.status == Some(0)
+    };
+    read_again("carol write\ndora read 2\n", "users read again: 2 users");
+    assert!(may("carol", &["put", "k", "x"]));
+    assert!(!may("bob", &["get", "k"]) && !may("alice", &["get", "k"]));
+    read_again("bob write\ncarol\n", "line 2: \"carol\" has no role");
+    assert!(may("carol", &["put", "k", "y"]) && !may("bob", &["get", "k"]));
+}
+
+/// What a server says from now on.
+fn lines_of(child: &mut Child) -> Receiver<String> {
+    let said = BufReader::new(child.stdout.take().expect("piped"));
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        let mut said = said.lines().map_while(Result::ok);
+        said.all(|line| sender.send(line).is_ok())
+    });
+    lines
 }
 
 #[test]

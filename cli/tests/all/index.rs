@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::process::{Child, Stdio};
 
-use crate::common::{Cluster, Ran, command, finish, signal, trine};
+use crate::common::{Cluster, Ran, command, finish, signal, trine, wait_for};
 use crate::keys::Keys;
 use trine_base::ports::free_addresses;
 
@@ -261,6 +261,15 @@ fn users_may_do_what_the_list_of_a_sealed_server_says() {
         run(&alice, &short).expect_error(1, &[denied]);
         let read = run(&key, &["get", "7"]).expect_status(0);
         assert_eq!(read.stdout, b"70\n");
+
+        // SIGHUP makes the server read the list again.
+        std::fs::write(keys.path("list"), "alice write\n").expect("written");
+        signal(server.child.as_ref().expect("running").id(), "HUP");
+        wait_for("the right to write", || {
+            let ran = run(&alice, &["put", "7", "70"]);
+            (ran.status == Some(0)).then_some(())
+        });
+        std::fs::write(keys.path("list"), "alice read\n").expect("written");
 
         // Worker threads run scans: they are denied before.
         let unlisted = Server::start(1, &["--scans", scans, "--key", &key]);

@@ -339,3 +339,44 @@ fn a_group_without_keys_gets_them_under_load() {
     load.stop();
     assert_eq!(replicas.term(&ours), term, "leadership was lost");
 }
+
+/// What docs/security.md tells the owner of a stolen key file. The data stay, and no key of before counts.
+#[test]
+fn after_a_theft_of_the_key_file_a_group_on_disk_goes_on_with_another() {
+    let keys = Keys::new("stolen-file");
+    let (stolen, fresh) = (keys.text("ours"), keys.text("others"));
+    let mut replicas = Replicas::new(&keys.directory);
+    for index in 0..3 {
+        let first: &[&str] = if index == 0 { &["--bootstrap"] } else { &[] };
+        replicas.start(index, &[&["--key", &stolen][..], first].concat());
+    }
+    replicas.works(Some(&stolen), "kept");
+    let bob = keys.text("bob");
+    let add = ["user", "add", "bob", "--role", "write"];
+    let add_to = |out| [&add[..], &["--out", out]].concat();
+    replicas
+        .client(Some(&stolen), &add_to(&bob))
+        .expect_status(0);
+    replicas
+        .client(Some(&stolen), &["user", "remove", "bob"])
+        .expect_status(0);
+    for index in 0..3 {
+        replicas.stop(index);
+    }
+    for index in 0..3 {
+        replicas.start(index, &["--key", &fresh]);
+    }
+    replicas.are_whole(Some(&fresh));
+    let get = ["get", "k", "--timeout", "3s"];
+    let kept = replicas.client(Some(&fresh), &get).expect_status(0).stdout;
+    assert_eq!(String::from_utf8_lossy(&kept).trim(), "kept");
+    for void in [&stolen, &bob] {
+        let refused = replicas.client(Some(void), &get);
+        refused.expect_error(2, &["it does not know this key"]);
+    }
+    let again = keys.text("bob-again");
+    replicas
+        .client(Some(&fresh), &add_to(&again))
+        .expect_status(0);
+    replicas.client(Some(&again), &get).expect_status(0);
+}

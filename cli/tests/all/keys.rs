@@ -170,6 +170,11 @@ fn a_group_with_a_key_serves_only_those_who_hold_one() {
         replicas.start(index, &[&["--key", &ours][..], first].concat());
     }
     replicas.works(Some(&ours), "sealed");
+    let bench = ["bench", "--for", "100ms", "--warmup", "0s", "--keys", "50"];
+    let measured = replicas.client(Some(&ours), &[&bench[..], &["--json"]].concat());
+    assert_eq!(measured.expect_status(0).json()["sealed"], true);
+    let told = replicas.text(Some(&ours), &bench);
+    assert!(told.contains("reads, sealed\n"), "{told}");
     let alice = replicas.client(Some(&keys.text("alice")), &["get", "k", "--timeout", "3s"]);
     alice.expect_error(1, &["user alice", "does not count any more"]);
     let quick = |key: Option<&str>| replicas.client(key, &["get", "k", "--timeout", "3s"]);

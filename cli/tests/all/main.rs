@@ -3,6 +3,7 @@
 //! needs its feature.
 
 mod backup;
+mod bad_keys;
 mod bench;
 mod cache;
 mod capture;

@@ -106,8 +106,24 @@ fn a_password_is_asked_for_before_anything_is_told() {
         &["log-level", "--at", &at][..],
         &["log-level", "--at", &at, "debug"],
     ] {
-        trine(args, "", b"").expect_error(2, &["asks for a password", "curl --user"]);
+        trine(args, "", b"")
+            .expect_error(2, &["asks for a password", "--metrics-password-file FILE"]);
     }
+    let given = ["--metrics-password-file", &file];
+    for (password, status, part) in [
+        ("secret", 0, ""),
+        ("guessed", 2, "does not take this password"),
+    ] {
+        std::fs::write(&path, password).expect("written");
+        mode(0o600);
+        let ask = [&["log-level", "--at", &at, "debug"], &given[..]].concat();
+        let said = trine(&ask, "", b"").expect_status(status).stderr;
+        assert!(said.contains(part), "{said}");
+    }
+    mode(0o644);
+    let ask = [&["log-level", "--at", &at], &given[..]].concat();
+    trine(&ask, "", b"").expect_error(2, &["can be read by others (mode 0644)", &chmod]);
+    std::fs::remove_file(&path).expect("removed");
     assert_eq!(with("Bearer guessed"), 401);
     assert_eq!(with("Bearer secret"), 200);
     assert_eq!(with("Basic eDpzZWNyZXQ="), 200);

@@ -84,7 +84,7 @@ fn every_mistake_is_named_with_its_line() {
     );
     assert_eq!(
         error("-----BEGIN PRIVATE KEY-----"),
-        "line 1 is not `name = value`: is it a cluster key file of `trine key new`?"
+        "line 1 is not `name = value`: was the file cut off, or is it none of `trine key new`?"
     );
     assert_eq!(
         with("group =", "grope ="),

@@ -144,6 +144,13 @@ impl<R: Route> Clients<R> {
         self.awaits_pin
     }
 
+    /// Whether the present sessions with replicas are sealed, all of them. Nothing while there is none.
+    #[must_use]
+    pub fn is_sealed(&self, cx: &Cx<'_, R>) -> Option<bool> {
+        let sealed = self.peers.sessions().map(|session| cx.key(session).is_some());
+        sealed.reduce(|all, one| all && one)
+    }
+
     /// Talks to this cluster alone from now on. Returns whether it talked to another one before. The logical clients
     /// of that one have no session with this one: the caller opens new ones.
     pub fn pin(&mut self, cluster: ClusterId) -> bool {

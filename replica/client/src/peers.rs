@@ -156,6 +156,11 @@ impl<R: Route> Peers<R> {
             })
     }
 
+    /// The established sessions.
+    pub(super) fn sessions(&self) -> impl Iterator<Item = SessionId> + '_ {
+        self.list.iter().filter_map(Peer::session)
+    }
+
     /// Starts every connection attempt that is due.
     pub(super) fn connect(&mut self, cx: &mut Cx<'_, R>, rng: &mut Prng) {
         let now = cx.now();

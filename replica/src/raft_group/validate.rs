@@ -4,7 +4,7 @@
 //! not defend against that.
 
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType};
-use raft::{Raft, StateRole, Storage};
+use raft::{INVALID_ID, Raft, StateRole, Storage};
 
 use super::READ_CONTEXT_BYTES;
 
@@ -188,9 +188,12 @@ fn check_heartbeat<L: Storage>(raft: &Raft<L>, message: &Message) -> Result<(), 
     if commit <= last {
         return Ok(());
     }
-    // It proves a loss only if it comes from a member, and from a term that can still be led.
-    let is_proof = check_member(raft, message.from).is_ok() && message.term >= raft.term;
-    match is_proof {
+    // It proves a loss only if it comes from a member, and from a term that can still be led. While this replica follows a
+    // leader, or leads, no other member's word counts: one that is mistaken must not end the others. A new leader counts on
+    // nothing before this replica has answered it.
+    let follows_another = raft.leader_id != INVALID_ID && raft.leader_id != message.from;
+    let can_lead = check_member(raft, message.from).is_ok() && message.term >= raft.term;
+    match can_lead && !follows_another {
         true => Err(Refusal::LogTooShort { commit, last }),
         false => Err(Refusal::Index),
     }
@@ -291,4 +294,74 @@ pub(crate) fn is_sane(conf: &ConfState) -> bool {
             .iter()
             .all(|id| conf.voters_outgoing.contains(id) && !conf.voters.contains(id))
         && (joint || (conf.learners_next.is_empty() && !conf.auto_leave))
+}
+
+#[cfg(test)]
+mod tests {
+    use raft::storage::MemStorage;
+    use raft::{Config, Raft};
+
+    use super::*;
+
+    /// Replica 1 of three, with an empty log.
+    fn replica() -> Raft<MemStorage> {
+        let config = Config {
+            election_tick: 10,
+            heartbeat_tick: 1,
+            ..Config::new(1)
+        };
+        let storage = MemStorage::new_with_conf_state((vec![1, 2, 3], vec![]));
+        let logger = slog::Logger::root(slog::Discard, slog::o!());
+        Raft::new(&config, storage, &logger).expect("a replica")
+    }
+
+    fn heartbeat(from: u64, term: u64, commit: u64) -> Message {
+        let mut message = Message {
+            from,
+            to: 1,
+            term,
+            commit,
+            ..Message::default()
+        };
+        message.set_msg_type(MessageType::MsgHeartbeat);
+        message
+    }
+
+    /// Whoever sent this halted a replica with its log on disk for good: any member could end all others, one message each.
+    #[test]
+    fn only_the_leader_that_is_followed_can_tell_that_entries_were_lost() {
+        let mut raft = replica();
+        let lost = |raft: &Raft<MemStorage>, from, term| {
+            let told = validate(raft, from, &heartbeat(from, term, 100));
+            let proof = Refusal::LogTooShort {
+                commit: 100,
+                last: 0,
+            };
+            assert!(
+                told == Err(proof) || told == Err(Refusal::Index),
+                "{told:?}"
+            );
+            told == Err(proof)
+        };
+        // It has just been started, perhaps on an old copy of its directory.
+        assert!(lost(&raft, 2, 5));
+        raft.step(heartbeat(2, 5, 0)).expect("stepped");
+        assert_eq!(raft.leader_id, 2);
+        for (from, term, is_proof) in [
+            (2, 5, true),
+            (2, 4, false),
+            (3, 5, false),
+            (3, 6, false),
+            (9, 5, false),
+        ] {
+            assert_eq!(lost(&raft, from, term), is_proof, "{from} in term {term}");
+        }
+        // Another leader is followed before it counts on anything.
+        raft.step(heartbeat(3, 6, 0)).expect("stepped");
+        assert!(lost(&raft, 3, 6) && !lost(&raft, 2, 6));
+        // A leader hears it from nobody.
+        raft.become_candidate();
+        raft.become_leader();
+        assert!(!lost(&raft, 2, raft.term) && !lost(&raft, 3, raft.term + 1));
+    }
 }

@@ -4,7 +4,7 @@ use trine_keys::{Credential, Fingerprint, GroupId as KeyGroup, Issuer, Role, Use
 use trine_kvstore::{Command, Condition, ExecuteMode, List, Response, Rights};
 use trine_protocol::message::{
     AdminCommand, AdminStatus, ClientReply, ClientRequest, ClientStatus, ClusterId, Encode,
-    ForUser, GroupId, Operation,
+    ForUser, GroupId, Operation, kind,
 };
 use trine_replica::rights::{Caller, KeyStage};
 use trine_replica_harness::client::Wish;
@@ -572,6 +572,35 @@ fn a_deposed_leader_denies_nothing() {
         };
         assert!(is_denial, "{reply:?}");
     }
+}
+
+/// The promise of docs/security.md: what comes after the removal was acknowledged is denied. A write that the leader had taken
+/// while the removal was on its way into the log may land behind it.
+#[test]
+fn a_removal_denies_what_comes_later_and_not_what_was_under_way() {
+    let mut world = group();
+    let alice = user("alice", 1);
+    let session = register(&mut world, alice, 77, 0).expect("a session");
+    let admin = register(&mut world, MEMBER, 78, 0).expect("a session");
+    let leader = world.leader().expect("a leader");
+    let remove = Command::RemoveUser {
+        name: name("alice"),
+    };
+    world.inject(
+        leader,
+        kind::CLIENT,
+        &write_request(None, admin, 1, &remove),
+    );
+    let late = put_request(None, session, 1, "a/late");
+    let bytes = world.say_at_as(leader, alice, &late);
+    let reply = ClientReply::decode(&bytes).expect("a reply");
+    assert_eq!(reply.status, ClientStatus::Ok);
+    world.run_for(Duration::from_millis(100));
+    let found = get(&mut world, MEMBER, 0, "a/late");
+    assert!(found.starts_with("Value"), "{found}");
+    let void = "the key of user alice, generation 1, does not count any more";
+    assert_eq!(put(&mut world, alice, session, 2, "a/later"), void);
+    assert_eq!(get(&mut world, MEMBER, 0, "a/later"), "NotFound");
 }
 
 /// Whoever had just been added read at a follower that had not heard of it, and was told that its key does not count any

@@ -34,7 +34,7 @@ pub struct RespArguments {
     #[arg(long, value_name = "FILE", conflicts_with = "resp_password")]
     pub resp_password_file: Option<PathBuf>,
     /// Take passwords of users, too: this file has a line for each, which `trine user password NAME` prints. Only its
-    /// owner may read it.
+    /// owner may read it. SIGHUP makes a replica read it again.
     #[arg(long, value_name = "FILE")]
     pub resp_users: Option<PathBuf>,
     /// Let no client do anything before AUTH: with the name and the key of a user of the group, or with a password.

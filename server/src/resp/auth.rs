@@ -5,12 +5,16 @@ use trine_keys::{KeyRing, Role, UserKey, UserName};
 use trine_kvstore::Response;
 use trine_resp::{Failure, Identity, NotKnown, OnBehalf};
 
+use super::passwords::{Generation, Password, Verifier};
+
 /// A user whose key or password was shown, before the group was asked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Claim {
     name: UserName,
-    /// Of the key; none with a password, which belongs to all keys of the user.
+    /// Of the key; none with a password that belongs to all keys of the user.
     generation: Option<u32>,
+    /// What the password was compared with, if it was one.
+    verifier: Option<Verifier>,
 }
 
 impl Claim {
@@ -19,14 +23,43 @@ impl Claim {
     pub(super) fn of(ring: &KeyRing, user: &[u8], secret: &[u8]) -> Option<Self> {
         let name = UserName::new(user).ok()?;
         let key = UserKey::parse(std::str::from_utf8(secret).ok()?).ok()?;
-        let generation = Some(key.generation());
-        (key.name() == name && ring.holds(&key)).then_some(Self { name, generation })
+        let claim = Self {
+            name,
+            generation: Some(key.generation()),
+            verifier: None,
+        };
+        (key.name() == name && ring.holds(&key)).then_some(claim)
     }
 
     /// The claim of a client whose password is that of this user.
-    pub(super) fn with_password(name: UserName) -> Self {
-        let generation = None;
-        Self { name, generation }
+    pub(super) fn with_password(name: UserName, password: &Password) -> Self {
+        Self {
+            name,
+            generation: match password.generation {
+                Generation::Only(generation) => Some(generation),
+                Generation::Any => None,
+            },
+            verifier: Some(password.verifier.clone()),
+        }
+    }
+
+    /// The user and what the password was compared with, if it was one.
+    pub(super) fn password(&self) -> Option<(UserName, &Verifier)> {
+        Some((self.name, self.verifier.as_ref()?))
+    }
+
+    /// What is to be told the operator if the password was right, and stands in for a key that does not count any more.
+    pub(super) fn void_password(&self, users: &Result<Response<'_>, Failure>) -> Option<String> {
+        let (Ok(Response::Users(users)), Some(_)) = (users, &self.verifier) else {
+            return None;
+        };
+        let user = users.iter().find(|user| user.name == self.name)?;
+        let stands_for = self.generation.filter(|of| *of != user.generation)?;
+        let (name, present) = (self.name, user.generation);
+        Some(format!(
+            "the password of user {name} is of generation {stands_for}, and generation {present} counts: \
+             `trine user password {name}` makes a line for it"
+        ))
     }
 
     /// Compares it with the group's users.
@@ -64,6 +97,18 @@ mod tests {
         ClusterKey::new(GroupId([root; 8]), [root; 32], [root; 32])
     }
 
+    fn add(name: UserName) -> Command<'static> {
+        Command::AddUser {
+            issuer: cluster(1).issuer(),
+            name,
+            rights: Rights {
+                role: Role::Write,
+                front: false,
+                prefix: b"a/",
+            },
+        }
+    }
+
     #[test]
     fn only_the_present_key_of_this_group_and_name_is_taken() {
         let alice = "alice".parse().expect("a name");
@@ -84,16 +129,7 @@ mod tests {
             first.check(Ok(store.read(&Command::ListUsers))),
             Err(NotKnown::Wrong)
         );
-        let add = Command::AddUser {
-            issuer: cluster(1).issuer(),
-            name: alice,
-            rights: Rights {
-                role: Role::Write,
-                front: false,
-                prefix: b"a/",
-            },
-        };
-        store.apply(Position::new(1, 0), &add);
+        store.apply(Position::new(1, 0), &add(alice));
         let users = Ok(store.read(&Command::ListUsers));
         let identity = first.check(users).expect("the present key");
         assert_eq!(
@@ -102,8 +138,23 @@ mod tests {
         );
         let users = Ok(store.read(&Command::ListUsers));
         assert_eq!(second.check(users), Err(NotKnown::Wrong));
+    }
 
-        let by_password = |name: &str| Claim::with_password(name.parse().expect("a name"));
+    #[test]
+    fn a_password_goes_with_the_key_that_it_stands_in_for() {
+        let alice: UserName = "alice".parse().expect("a name");
+        let mut store = Store::new(Limits::default(), [1, 2]);
+        store.apply(Position::new(1, 0), &add(alice));
+        let verifier = Verifier::of("correct horse battery", &[1; 16]).expect("a good one");
+        let by = |name: &str, generation| {
+            let verifier = verifier.clone();
+            let password = Password {
+                generation,
+                verifier,
+            };
+            Claim::with_password(name.parse().expect("a name"), &password)
+        };
+        let by_password = |name: &str| by(name, Generation::Only(1));
         let users = Ok(store.read(&Command::ListUsers));
         let known = by_password("alice").check(users).expect("there is alice");
         assert_eq!(
@@ -112,5 +163,25 @@ mod tests {
         );
         let users = Ok(store.read(&Command::ListUsers));
         assert_eq!(by_password("bob").check(users), Err(NotKnown::Wrong));
+
+        // The password goes with the key that it stands in for.
+        let rotate = Command::RotateUser {
+            issuer: cluster(1).issuer(),
+            name: alice,
+        };
+        store.apply(Position::new(2, 0), &rotate);
+        for (generation, known) in [
+            (Generation::Only(1), None),
+            (Generation::Only(2), Some(2)),
+            (Generation::Any, Some(2)),
+        ] {
+            let claim = by("alice", generation);
+            let users = Ok(store.read(&Command::ListUsers));
+            let told = claim.void_password(&users);
+            assert_eq!(told.is_some(), known.is_none(), "{told:?}");
+            assert!(told.is_none_or(|told| told.contains("generation 2 counts")));
+            let checked = claim.check(users).map(|known| known.on_behalf.generation);
+            assert_eq!(checked.ok(), known);
+        }
     }
 }

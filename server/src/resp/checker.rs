@@ -1,12 +1,15 @@
 //! Compares passwords in a thread of its own: a comparison takes as long as thousands of commands.
 //!
 //! A connection waits for its comparison, so it has one at most. All connections together have a few, and further ones
-//! are refused.
+//! are refused. One address has half of them: who guesses there keeps nobody else out.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use mio::Waker;
+use trine_base::failure::Failure;
 use trine_keys::UserName;
 use trine_resp::NotKnown;
 use zeroize::Zeroizing;
@@ -16,10 +19,13 @@ use super::passwords::{PASSWORD_BYTES_MAX, Passwords, Verifier};
 
 /// Passwords that wait at the same time, with the one that is being compared.
 const WAITING_MAX: usize = 16;
+/// Those of one address. Together with those of others it may have fewer, but this many while nobody else asks.
+const WAITING_OF_ADDRESS_MAX: usize = WAITING_MAX / 2;
 
 /// A password to be compared.
 struct Job {
     tag: u64,
+    peer: IpAddr,
     /// The user, if the password is right. `None` for a user without a password.
     claim: Option<Claim>,
     verifier: Verifier,
@@ -30,6 +36,7 @@ struct Job {
 pub(super) struct Checked {
     /// Of the connection.
     pub(super) tag: u64,
+    peer: IpAddr,
     /// The user, if the password is right.
     pub(super) claim: Option<Claim>,
 }
@@ -40,6 +47,7 @@ pub(super) struct Checker {
     jobs: Sender<Job>,
     done: Receiver<Checked>,
     waiting: usize,
+    waiting_of: HashMap<IpAddr, usize>,
 }
 
 impl Checker {
@@ -51,13 +59,8 @@ impl Checker {
             for job in to_do {
                 let is_right = job.verifier.accepts(&job.secret);
                 let claim = job.claim.filter(|_| is_right);
-                let (tag, checked) = (
-                    job.tag,
-                    finished.send(Checked {
-                        tag: job.tag,
-                        claim,
-                    }),
-                );
+                let (tag, peer) = (job.tag, job.peer);
+                let checked = finished.send(Checked { tag, peer, claim });
                 if checked.is_err() {
                     return;
                 }
@@ -74,36 +77,68 @@ impl Checker {
             jobs,
             done,
             waiting: 0,
+            waiting_of: HashMap::new(),
         })
     }
 
-    /// Begins to compare a user's password for the connection of this tag.
-    pub(super) fn begin(&mut self, tag: u64, user: &[u8], secret: &[u8]) -> Result<(), NotKnown> {
+    /// Begins to compare a user's password for the connection of this tag, whose client is at `peer`.
+    pub(super) fn begin(
+        &mut self,
+        tag: u64,
+        peer: IpAddr,
+        user: &[u8],
+        secret: &[u8],
+    ) -> Result<(), NotKnown> {
         let name = UserName::new(user).map_err(|_| NotKnown::Wrong)?;
         if secret.len() > PASSWORD_BYTES_MAX {
             return Err(NotKnown::Wrong);
         }
-        let (verifier, is_real) = self.passwords.verifier_of(name).ok_or(NotKnown::Wrong)?;
-        if self.waiting >= WAITING_MAX {
+        let (verifier, password) = self.passwords.verifier_of(name).ok_or(NotKnown::Wrong)?;
+        let of_peer = self.waiting_of.get(&peer).copied().unwrap_or_default();
+        if self.waiting >= WAITING_MAX || of_peer >= WAITING_OF_ADDRESS_MAX {
             return Err(NotKnown::Busy);
         }
         let job = Job {
             tag,
-            claim: is_real.then(|| Claim::with_password(name)),
+            peer,
+            claim: password.map(|password| Claim::with_password(name, password)),
             verifier,
             secret: Zeroizing::new(secret.to_vec()),
         };
         // The thread ends with this value alone, or by a panic.
         self.jobs.send(job).map_err(|_| NotKnown::Busy)?;
         self.waiting += 1;
+        *self.waiting_of.entry(peer).or_default() += 1;
         Ok(())
     }
 
-    /// A password that was compared since.
+    /// A password that was compared since. It is no user's any more if the file was read again meanwhile, without it.
     pub(super) fn take(&mut self) -> Option<Checked> {
-        let checked = self.done.try_recv().ok()?;
+        let Checked { tag, peer, claim } = self.done.try_recv().ok()?;
         self.waiting -= 1;
-        Some(checked)
+        if let Some(count) = self.waiting_of.get_mut(&peer) {
+            *count -= 1;
+            if *count == 0 {
+                self.waiting_of.remove(&peer);
+            }
+        }
+        let claim = claim.filter(|claim| self.counts(claim));
+        Some(Checked { tag, peer, claim })
+    }
+
+    /// Whether the password of a claim, if it has one, is in the file.
+    pub(super) fn counts(&self, claim: &Claim) -> bool {
+        let password = claim.password();
+        password.is_none_or(|(name, verifier)| self.passwords.has(name, verifier))
+    }
+
+    /// Reads the file of the passwords again. Returns how many users have one.
+    ///
+    /// # Errors
+    /// It cannot be used. The passwords from before stay in force.
+    pub(super) fn read_again(&mut self) -> Result<usize, Failure> {
+        self.passwords = self.passwords.read_again()?;
+        Ok(self.passwords.count())
     }
 }
 
@@ -126,15 +161,24 @@ mod tests {
         let waker = Waker::new(poll.registry(), Token(1)).expect("a waker");
         let mut checker = Checker::start(passwords, waker).expect("a thread");
         let secrets = [&b"correct horse battery"[..], b"wrong"];
+        let [one, other, third] = [1, 2, 3].map(|last| IpAddr::from([10, 0, 0, last]));
         for tag in 0..WAITING_MAX as u64 {
+            // An address that has its half leaves the others theirs.
+            let of_address = WAITING_OF_ADDRESS_MAX as u64;
+            let peer = if tag < of_address { one } else { other };
             let secret = secrets[tag as usize % 2];
-            checker.begin(tag, b"alice", secret).expect("room");
+            checker.begin(tag, peer, b"alice", secret).expect("room");
+            if tag + 1 >= of_address {
+                let more = checker.begin(99, one, b"alice", secret);
+                assert_eq!(more, Err(NotKnown::Busy), "{tag}");
+            }
         }
-        let busy = checker.begin(99, b"alice", secrets[0]);
+        let busy = checker.begin(99, third, b"alice", secrets[0]);
         assert_eq!(busy, Err(NotKnown::Busy));
-        assert_eq!(checker.begin(99, b"Bad Name", b"x"), Err(NotKnown::Wrong));
+        let wrong = Err(NotKnown::Wrong);
+        assert_eq!(checker.begin(99, third, b"Bad Name", b"x"), wrong);
         let long = [b'x'; PASSWORD_BYTES_MAX + 1];
-        assert_eq!(checker.begin(99, b"alice", &long), Err(NotKnown::Wrong));
+        assert_eq!(checker.begin(99, third, b"alice", &long), wrong);
 
         let mut right = Vec::new();
         let mut count = 0;
@@ -150,7 +194,9 @@ mod tests {
         }
         assert_eq!(right, [0, 2, 4, 6, 8, 10, 12, 14]);
         // Somebody without a password is compared, too, and never right.
-        checker.begin(1, b"bob", secrets[0]).expect("room again");
+        checker
+            .begin(1, one, b"bob", secrets[0])
+            .expect("room again");
         poll.poll(&mut events, Some(Duration::from_secs(60)))
             .expect("polls");
         let checked = checker.take().expect("compared");

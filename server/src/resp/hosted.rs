@@ -15,6 +15,7 @@ use trine_transport::time::{Duration, Instant};
 use trine_transport::{App, Completion, Cx, Event, Reply, Request};
 
 use super::info::SharedStats;
+use super::news::News;
 use super::server::Server;
 
 /// The poll interval of sockets where they cannot wake the backend.
@@ -28,6 +29,7 @@ pub(super) struct Hosted<R: Route> {
     pool: Pool,
     server: Server,
     shared: SharedStats,
+    news: News,
     stopping: Arc<AtomicBool>,
     poll_often: bool,
     now: Instant,
@@ -77,6 +79,7 @@ impl<R: Route> Hosted<R> {
         pool: Pool,
         server: Server,
         shared: SharedStats,
+        news: News,
         stopping: Arc<AtomicBool>,
     ) -> Self {
         Self {
@@ -85,6 +88,7 @@ impl<R: Route> Hosted<R> {
             pool,
             server,
             shared,
+            news,
             stopping,
             poll_often: false,
             now: Instant::ZERO,
@@ -109,6 +113,20 @@ impl<R: Route> Hosted<R> {
             for client in std::mem::take(&mut self.sessions).open {
                 self.clients.close(client);
             }
+        }
+    }
+
+    /// The replica's keys are those of its calls for Redis clients, too. Sessions that they would not allow end, and what was
+    /// under way there is asked for again.
+    fn hear_news(&mut self, cx: &mut Cx<'_, R>) {
+        let Some(unread) = self.news.take() else {
+            return;
+        };
+        if let Some(keys) = unread.keys {
+            cx.change_keys(keys);
+        }
+        if unread.hung_up {
+            self.server.read_passwords_again();
         }
     }
 
@@ -216,6 +234,7 @@ impl<R: Route> App<R> for Hosted<R> {
     fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
         self.now = cx.now();
         self.follow_the_replica();
+        self.hear_news(cx);
         // Answers go first, because their connections then continue with later commands.
         self.give_answers();
         self.server.poll(self.now);

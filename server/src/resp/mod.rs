@@ -8,6 +8,7 @@ mod auth;
 mod checker;
 mod hosted;
 mod info;
+mod news;
 mod passwords;
 mod server;
 mod stream;
@@ -18,16 +19,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use trine_client::{ClientConfig, Clients};
-use trine_transport::backend::{MonotonicClock, Waker};
+use trine_protocol::route::RouteOf;
+use trine_transport::backend::{MonotonicClock, Route};
+use trine_transport::buf::Pool;
 use trine_transport::{Config, EventLoop, Identity};
 
 pub use args::{HiddenPassword, RespArguments, needless_password};
 pub use info::{SharedStats, Stats};
-pub use passwords::{PASSWORD_BYTES_MAX, SALT_BYTES, Verifier};
+pub use passwords::{Generation, PASSWORD_BYTES_MAX, Password, SALT_BYTES, Verifier};
+
+pub(crate) use news::Teller;
 
 use crate::serve::ServeArguments;
 use crate::tls::Tls;
 use hosted::Hosted;
+use news::News;
 use passwords::Passwords;
 use server::{Options, Server};
 use trine_base::announce::{Announcer, note};
@@ -42,7 +48,7 @@ const BATCH_BYTES: usize = 32 * 1024;
 /// The thread that serves Redis clients. Dropping it ends the connections.
 pub struct Resp {
     stopping: Arc<AtomicBool>,
-    waker: Waker,
+    teller: Teller,
     thread: Option<JoinHandle<()>>,
     stats: SharedStats,
 }
@@ -51,6 +57,11 @@ impl Resp {
     /// Counters for other threads.
     pub fn stats(&self) -> SharedStats {
         self.stats.clone()
+    }
+
+    /// What tells the thread that something has changed.
+    pub(crate) fn teller(&self) -> Teller {
+        self.teller.clone()
     }
 }
 
@@ -76,17 +87,20 @@ pub fn start<N: Network>(
         keep,
         ..
     } = network.call_as_replica(replicas)?;
-    let mut config = ClientConfig::new(replicas.to_vec());
-    config.operation_timeout = arguments.resp.resp_timeout.into();
-    config.batch_bytes = BATCH_BYTES;
     let pool = trine_transport::backend::Backend::pool(&backend).clone();
     let seed = random_seed()?;
-    let clients = Clients::new(config, route_of, pool.clone(), seed)
-        .map_err(|error| Failure::usage(error.to_string(), ""))?
-        .awaiting_pin();
+    let clients = clients(arguments, replicas, route_of, &pool, seed)?;
     let stopping = Arc::new(AtomicBool::new(false));
     let watched = server.descriptor()?;
-    let hosted = Hosted::new(clients, pool, server, stats.clone(), Arc::clone(&stopping));
+    let news = News::default();
+    let hosted = Hosted::new(
+        clients,
+        pool,
+        server,
+        stats.clone(),
+        news.clone(),
+        Arc::clone(&stopping),
+    );
     let identity = Identity {
         cluster: 0,
         incarnation: random_seed()?.max(1),
@@ -100,7 +114,10 @@ pub fn start<N: Network>(
     if !event_loop.watch(watched) {
         event_loop.app_mut().poll_often();
     }
-    let waker = event_loop.waker();
+    let teller = Teller {
+        news,
+        waker: event_loop.waker(),
+    };
     let drive = move || {
         let done = |hosted: &mut Hosted<_>| hosted.is_stopping();
         if let Err(error) = event_loop.run_until(None, done) {
@@ -108,17 +125,38 @@ pub fn start<N: Network>(
         }
         drop(keep);
     };
-    let thread = std::thread::Builder::new()
-        .name("trine-resp".to_owned())
-        .spawn(drive)
-        .map_err(|error| Failure::usage(format!("cannot start a thread: {error}"), ""))?;
+    let thread = in_thread(drive)?;
     announcer.line(format_args!("serves Redis clients at {address}"));
     Ok(Some(Resp {
         stopping,
-        waker,
+        teller,
         thread: Some(thread),
         stats,
     }))
+}
+
+/// The group's client, which waits until its replica has a cluster.
+fn clients<R: Route>(
+    arguments: &ServeArguments,
+    replicas: &[SocketAddr],
+    route_of: RouteOf<R>,
+    pool: &Pool,
+    seed: u64,
+) -> Result<Clients<R>, Failure> {
+    let mut config = ClientConfig::new(replicas.to_vec());
+    config.operation_timeout = arguments.resp.resp_timeout.into();
+    config.batch_bytes = BATCH_BYTES;
+    let clients = Clients::new(config, route_of, pool.clone(), seed);
+    clients
+        .map(Clients::awaiting_pin)
+        .map_err(|error| Failure::usage(error.to_string(), ""))
+}
+
+fn in_thread(drive: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Failure> {
+    std::thread::Builder::new()
+        .name("trine-resp".to_owned())
+        .spawn(drive)
+        .map_err(|error| Failure::usage(format!("cannot start a thread: {error}"), ""))
 }
 
 /// The sockets, if the address may be reached by whom it is reached.
@@ -189,7 +227,7 @@ fn passwords(arguments: &RespArguments, ring: &KeyRing) -> Result<Option<Passwor
 impl Drop for Resp {
     fn drop(&mut self) {
         self.stopping.store(true, Ordering::SeqCst);
-        self.waker.wake();
+        self.teller.waker.wake();
         if let Some(thread) = self.thread.take() {
             // The thread has already printed its panic.
             drop(thread.join());

@@ -1,11 +1,14 @@
 //! Which passwords do users have? The file of `--resp-users` has a verifier of each: a salted hash (argon2id), from which
 //! nobody gets the password back.
 //!
-//! A line is `NAME:VERIFIER`, as `trine user password NAME` prints it. A line that begins with `#` is a comment.
+//! A line is `NAME:GENERATION:VERIFIER`, as `trine user password NAME` prints it. The password stands in for the user's key of
+//! this generation, and is void with it. One without a generation, `NAME:VERIFIER`, counts whatever the key is. A line that
+//! begins with `#` is a comment.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
@@ -25,10 +28,10 @@ pub const SALT_BYTES: usize = 16;
 const MEMORY_KIB_MAX: u32 = 256 * 1024;
 const PASSES_MAX: u32 = 16;
 
-const LINE: &str = "a line is NAME:VERIFIER; `trine user password NAME` prints it";
+const LINE: &str = "a line is NAME:GENERATION:VERIFIER; `trine user password NAME` prints it";
 
 /// What tells whether a text is somebody's password.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Verifier(Arc<str>);
 
 impl Verifier {
@@ -93,10 +96,71 @@ impl fmt::Debug for Verifier {
     }
 }
 
-/// The verifiers of a file.
+/// The key that a user's password stands in for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Generation {
+    /// That of this generation alone.
+    Only(u32),
+    /// Whichever the user has.
+    Any,
+}
+
+impl Generation {
+    const ANY: &str = "any";
+}
+
+impl FromStr for Generation {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == Self::ANY {
+            return Ok(Self::Any);
+        }
+        let number = text.parse().ok().filter(|number| *number > 0);
+        number.map(Self::Only).ok_or_else(|| {
+            format!("{text:?} is neither a generation, which counts from 1, nor any")
+        })
+    }
+}
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Only(number) => write!(f, "{number}"),
+            Self::Any => f.write_str(Self::ANY),
+        }
+    }
+}
+
+/// A user's password.
+#[derive(Clone, Debug)]
+pub struct Password {
+    /// The key that it stands in for.
+    pub generation: Generation,
+    /// What tells it.
+    pub verifier: Verifier,
+}
+
+impl Password {
+    /// The line of this user in the file.
+    #[must_use]
+    pub fn line_of(&self, name: UserName) -> String {
+        let Self {
+            generation,
+            verifier,
+        } = self;
+        match *generation {
+            Generation::Any => format!("{name}:{verifier}"),
+            Generation::Only(number) => format!("{name}:{number}:{verifier}"),
+        }
+    }
+}
+
+/// The passwords of a file.
 #[derive(Debug)]
 pub(super) struct Passwords {
-    verifiers: HashMap<UserName, Verifier>,
+    path: PathBuf,
+    of: HashMap<UserName, Password>,
     /// What the passwords of others are compared with, so that the time tells no names.
     another: Option<Verifier>,
 }
@@ -117,8 +181,16 @@ impl Passwords {
         Self::parse(&text, path)
     }
 
+    /// What the same file says now.
+    ///
+    /// # Errors
+    /// As [`Passwords::read`].
+    pub(super) fn read_again(&self) -> Result<Self, Failure> {
+        Self::read(&self.path)
+    }
+
     pub(super) fn parse(text: &str, path: &Path) -> Result<Self, Failure> {
-        let mut verifiers = HashMap::new();
+        let mut of = HashMap::new();
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
@@ -127,34 +199,66 @@ impl Passwords {
             let wrong = |what: String| {
                 Failure::usage(format!("{}: line {number}: {what}", path.display()), LINE)
             };
-            let (name, verifier) = user_of(line).map_err(wrong)?;
-            if verifiers.insert(name, verifier).is_some() {
+            let (name, password) = user_of(line).map_err(wrong)?;
+            if of.insert(name, password).is_some() {
                 return Err(wrong(format!("user {name} is on another line, too")));
             }
         }
-        let another = verifiers.values().next().cloned();
-        Ok(Self { verifiers, another })
+        let another = of.values().next().map(|first| first.verifier.clone());
+        Ok(Self {
+            path: path.to_owned(),
+            of,
+            another,
+        })
     }
 
-    /// What a user's password is compared with, and whether the user has one at all. `None` if nobody has.
-    pub(super) fn verifier_of(&self, name: UserName) -> Option<(Verifier, bool)> {
-        match self.verifiers.get(&name) {
-            Some(verifier) => Some((verifier.clone(), true)),
-            None => self.another.clone().map(|another| (another, false)),
+    /// How many users have one.
+    pub(super) fn count(&self) -> usize {
+        self.of.len()
+    }
+
+    /// What a user's password is compared with, and the password if the user has one at all. `None` if nobody has.
+    pub(super) fn verifier_of(&self, name: UserName) -> Option<(Verifier, Option<&Password>)> {
+        match self.of.get(&name) {
+            Some(password) => Some((password.verifier.clone(), Some(password))),
+            None => self.another.clone().map(|another| (another, None)),
         }
+    }
+
+    /// Whether this is what the user's password is compared with.
+    pub(super) fn has(&self, name: UserName, verifier: &Verifier) -> bool {
+        self.of
+            .get(&name)
+            .is_some_and(|password| password.verifier == *verifier)
     }
 }
 
 /// The user of a line, or what is wrong with the line. No error repeats a verifier.
-fn user_of(line: &str) -> Result<(UserName, Verifier), String> {
-    let (name, verifier) = line.split_once(':').ok_or("it has no colon")?;
+fn user_of(line: &str) -> Result<(UserName, Password), String> {
+    let (name, rest) = line.split_once(':').ok_or("it has no colon")?;
     if name == "default" {
         return Err("the user default has the password of --resp-password-file".to_owned());
     }
     let name = name
         .parse()
         .map_err(|error| format!("no user's name is before the colon: {error}"))?;
-    Ok((name, Verifier::parse(verifier)?))
+    let (generation, verifier) = match rest.split_once(':') {
+        // Another text may be the password itself.
+        Some((generation, verifier)) => {
+            let number = generation.parse().ok().filter(|number| *number > 0);
+            let number = number.ok_or("no generation is between the colons")?;
+            (Generation::Only(number), verifier)
+        }
+        None => (Generation::Any, rest),
+    };
+    let verifier = Verifier::parse(verifier)?;
+    Ok((
+        name,
+        Password {
+            generation,
+            verifier,
+        },
+    ))
 }
 
 #[cfg(test)]
@@ -204,9 +308,25 @@ mod tests {
         let text = format!("# users\n\nalice:{good}\n");
         let passwords = parse(&text).expect("a file");
         let alice = "alice".parse().expect("a name");
-        assert!(passwords.verifier_of(alice).is_some_and(|(_, real)| real));
+        let of = |passwords: &Passwords, name| {
+            let (_, password) = passwords.verifier_of(name)?;
+            password.map(|password| password.generation)
+        };
+        assert_eq!(of(&passwords, alice), Some(Generation::Any));
         let bob = "bob".parse().expect("a name");
-        assert!(passwords.verifier_of(bob).is_some_and(|(_, real)| !real));
+        assert!(passwords.verifier_of(bob).is_some());
+        assert_eq!(of(&passwords, bob), None);
+        for (between, generation) in [("7:", Generation::Only(7)), ("", Generation::Any)] {
+            let line = format!("bob:{between}{good}");
+            let passwords = parse(&line).expect("a file");
+            assert_eq!(of(&passwords, bob), Some(generation));
+            let (verifier, _) = passwords.verifier_of(bob).expect("bob's");
+            let password = Password {
+                generation,
+                verifier,
+            };
+            assert_eq!(password.line_of(bob), line);
+        }
         assert!(parse("").expect("nobody").verifier_of(bob).is_none());
         let costly = good.replace("m=19456", "m=999999");
         let other = good.replace("argon2id", "argon2i");
@@ -215,6 +335,8 @@ mod tests {
             (&format!("Alice:{good}"), "no user's name"),
             (&format!("default:{good}"), "--resp-password-file"),
             ("bob:secret", "there is no verifier"),
+            (&format!("bob:0:{good}"), "no generation is between"),
+            (&format!("bob:secret:{good}"), "no generation is between"),
             ("bob:$argon2id$v=19$m=19456,t=2,p=1", "ends early"),
             (&format!("bob:{costly}"), "more work"),
             (&format!("bob:{other}"), "not one of argon2id"),

@@ -7,7 +7,7 @@ mod memory;
 mod tagged;
 
 use std::io::{self, ErrorKind, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -88,8 +88,8 @@ pub(super) struct Server {
     free: Vec<usize>,
     /// Slots with something to do.
     dirty: Vec<usize>,
-    /// Filled while `dirty` is processed.
-    later: Vec<usize>,
+    /// Empty: the memory of the list that takes the place of `dirty` while that is processed.
+    spare: Vec<usize>,
     scratch: Box<[u8]>,
     /// As of the last poll.
     now: Instant,
@@ -104,6 +104,8 @@ pub(super) struct Server {
     report_attack_at: Instant,
     /// No earlier than this is another wrong password written to the log.
     report_auth_at: Instant,
+    /// No earlier than this is another void password written to the log.
+    report_void_at: Instant,
     /// No earlier than this is another failure of TLS written to the log.
     report_tls_at: Instant,
     stats: Stats,
@@ -121,6 +123,7 @@ struct Slot {
 pub(super) struct Client {
     pub(super) stream: Stream,
     pub(super) connection: Connection,
+    peer: IpAddr,
     readable: bool,
     writable: bool,
     /// The peer's end was reported, so a short read may not be the last one.
@@ -134,6 +137,8 @@ pub(super) struct Client {
     claim: Option<Claim>,
     /// The user whose password the client has given, before the group is asked.
     verified: Option<Claim>,
+    /// As which user the client has come last.
+    came_as: Option<Claim>,
     /// Bytes of the connection that [`Server::held`] includes.
     held: usize,
     /// The time since which the client has read none of its waiting replies.
@@ -204,7 +209,7 @@ impl Server {
             slots: Vec::new(),
             free: Vec::new(),
             dirty: Vec::new(),
-            later: Vec::new(),
+            spare: Vec::new(),
             scratch: vec![0; READ_BYTES].into(),
             now: Instant::ZERO,
             check_at: Instant::ZERO,
@@ -213,6 +218,7 @@ impl Server {
             report_memory_at: Instant::ZERO,
             report_attack_at: Instant::ZERO,
             report_auth_at: Instant::ZERO,
+            report_void_at: Instant::ZERO,
             report_tls_at: Instant::ZERO,
             stats: Stats::new(unix_ms()),
             rates: Rates::default(),
@@ -273,7 +279,7 @@ impl Server {
 
     /// Passwords were compared. Connections that have gone meanwhile are not told.
     fn take_checked(&mut self) {
-        while let Some(Checked { tag, claim }) = self.checker.as_mut().and_then(Checker::take) {
+        while let Some(Checked { tag, claim, .. }) = self.checker.as_mut().and_then(Checker::take) {
             let index = tag as u32 as usize;
             let slot = &mut self.slots[index];
             if slot.generation != (tag >> GENERATION_SHIFT) as u32 {
@@ -366,6 +372,7 @@ impl Server {
         self.slots[index].client = Some(Client {
             stream,
             connection,
+            peer: peer.ip(),
             readable: true,
             writable: true,
             peer_ended: false,
@@ -374,6 +381,7 @@ impl Server {
             auth_failures_counted: 0,
             claim: None,
             verified: None,
+            came_as: None,
             held: 0,
             blocked_since: None,
             handshake_until,
@@ -393,7 +401,21 @@ impl Server {
         }
         if let Some(client) = &mut slot.client {
             match client.claim.take_if(|_| tag & ASKS_USERS != 0) {
-                Some(claim) => client.connection.on_known(claim.check(result)),
+                Some(claim) => {
+                    if let Some(why) = claim.void_password(&result)
+                        && self.now >= self.report_void_at
+                    {
+                        self.report_void_at = self.now + REPORT_PAUSE;
+                        tracing::warn!(why, "a Redis client has given a password that is void");
+                    }
+                    // The file may have been read again meanwhile.
+                    let known = match self.checker.as_ref().is_none_or(|all| all.counts(&claim)) {
+                        true => claim.check(result),
+                        false => Err(NotKnown::Wrong),
+                    };
+                    client.came_as = known.is_ok().then_some(claim);
+                    client.connection.on_known(known);
+                }
                 None => client.connection.on_answer(result),
             }
             memory::count(client, &mut self.held);
@@ -409,7 +431,7 @@ impl Server {
         let (unix_ms, ring) = (unix_ms(), Arc::clone(&self.options.ring));
         let mut checker = self.checker.take();
         let mut handshakes = HANDSHAKES_PER_TURN;
-        let mut dirty = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.later));
+        let mut dirty = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.spare));
         for index in dirty.drain(..) {
             let tag = u64::from(self.slots[index].generation) << GENERATION_SHIFT | index as u64;
             // The client leaves its slot for the turn, so that it can ask about the others.
@@ -418,9 +440,9 @@ impl Server {
             };
             if client.stream.is_handshaking() {
                 if handshakes == 0 {
-                    // Clients that are known go on meanwhile.
+                    // Clients that are known go on meanwhile. It stays marked as queued.
                     self.slots[index].client = Some(client);
-                    self.later.push(index);
+                    self.dirty.push(index);
                     continue;
                 }
                 handshakes -= 1;
@@ -428,6 +450,7 @@ impl Server {
             client.queued = false;
             let mut submit = Tagged {
                 tag,
+                peer: client.peer,
                 begin,
                 ring: &ring,
                 checker: checker.as_mut(),
@@ -462,13 +485,48 @@ impl Server {
                 }
             }
         }
-        self.later = dirty;
+        self.spare = dirty;
         self.checker = checker;
         if self.held > self.options.memory {
             self.relieve(now);
         }
         self.stats.held = self.held;
         self.shared.set(self.stats);
+    }
+
+    /// Reads the passwords of users again. Who has come by one that is not in the file any more is disconnected.
+    pub(super) fn read_passwords_again(&mut self) {
+        let Some(mut checker) = self.checker.take() else {
+            return;
+        };
+        match checker.read_again() {
+            Ok(users) => {
+                let is_void = |client: &mut Client| {
+                    let came_as = client.came_as.as_ref();
+                    came_as.is_some_and(|claim| !checker.counts(claim))
+                };
+                let disconnected = self.close_all(is_void);
+                tracing::warn!(users, disconnected, "read the passwords of users again");
+            }
+            Err(failure) => {
+                let why = failure.in_one_line();
+                tracing::error!(why, "the passwords of users stay as they were");
+            }
+        }
+        self.checker = Some(checker);
+    }
+
+    /// Closes the connections that `are_meant`. Returns how many these are.
+    fn close_all(&mut self, are_meant: impl Fn(&mut Client) -> bool) -> usize {
+        let mut closed = 0;
+        for index in 0..self.slots.len() {
+            if let Some(client) = self.slots[index].client.take_if(|client| are_meant(client)) {
+                self.dirty.retain(|dirty| *dirty != index);
+                self.close(index, client);
+                closed += 1;
+            }
+        }
+        closed
     }
 
     /// The counters for other threads.
@@ -758,3 +816,6 @@ fn unix_ms() -> i64 {
         i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -65,7 +65,8 @@ pub struct ServeArguments {
     #[command(flatten)]
     pub log: LogArguments,
     /// Which callers a replica takes: all, both with and without a key, or only those with one [default: require with a
-    /// key, none without].
+    /// key, none without]. At SIGHUP a replica with a key reads its key file again, and the stage, if the file of --config
+    /// has it (keys = "require"). It begins to require keys once all members have come with one.
     #[arg(long, env = "TRINE_KEYS", value_enum, value_name = "STAGE")]
     pub keys: Option<KeyStage>,
     /// Join the group as a new replica, instead of ending, when this one was removed or its state differs from the

@@ -44,6 +44,11 @@ pub(super) type Finished = (u64, Outcome);
 pub(super) trait Target: load::Target<Outcome = Outcome> {
     /// Begins an operation of a client.
     fn submit(&mut self, client: usize, tag: u64, request: Request<'_>) -> Result<(), Failure>;
+
+    /// Whether a key seals what is sent, where that can be.
+    fn is_sealed(&mut self) -> Option<bool> {
+        None
+    }
 }
 
 /// The kind of a store and its address.

@@ -38,6 +38,10 @@ impl<B: Backend> Target for Trine<B> {
                 Failure::usage(format!("an operation could not be begun: {error}"), "")
             })
     }
+
+    fn is_sealed(&mut self) -> Option<bool> {
+        self.endpoint.is_sealed()
+    }
 }
 
 impl<B: Backend> load::Target for Trine<B> {

@@ -6,6 +6,8 @@ use clap::{Args, Subcommand};
 
 use trine_base::arguments::GroupArguments;
 
+use crate::cmd::endpoint::EndpointArguments;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum DebugCommand {
     /// Write one archive with status, rates, settings without secrets, the doctor's findings, metrics and logs; no keys, no
@@ -21,6 +23,8 @@ pub(crate) struct BundleArguments {
     /// The metrics endpoint of a replica, as its --metrics says; may be given several times.
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) metrics: Vec<String>,
+    #[command(flatten)]
+    pub(crate) endpoint: EndpointArguments,
     /// A log, of which the last MiB is taken; may be given several times.
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Vec<PathBuf>,

@@ -10,8 +10,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::args::BundleArguments;
+use crate::cmd::doctor;
+use crate::cmd::endpoint::Asker;
 use crate::cmd::status::document;
-use crate::cmd::{doctor, log_level};
 use crate::observe::{Sample, between};
 use crate::settings::{
     Configured, Secrets, Stop, document as settings_document, keys, resolve_for_show,
@@ -47,6 +48,7 @@ pub(super) fn gather<N: Network>(
     network: &N,
     addresses: &[SocketAddr],
     arguments: &BundleArguments,
+    asker: &Asker,
     output: Output,
 ) -> Vec<Part> {
     let steps = 4 + arguments.metrics.len() + arguments.log.len();
@@ -95,12 +97,11 @@ pub(super) fn gather<N: Network>(
         ),
     ];
     for (number, at) in (1..).zip(&arguments.metrics) {
-        let what = "metrics of a replica";
         progress.set(3 + number, || format!("asking {at} for metrics"));
         parts.push(Part::new(
             format!("metrics-{number}.txt"),
-            what,
-            metrics(at),
+            "metrics of a replica",
+            metrics(asker, at),
         ));
     }
     for (number, path) in (1..).zip(&arguments.log) {
@@ -161,14 +162,10 @@ fn settings(arguments: &BundleArguments) -> Result<Value, String> {
     Ok(settings_document(&shown))
 }
 
-fn metrics(at: &str) -> Result<Vec<u8>, String> {
-    let answer = log_level::request(at, "GET", "/metrics", "");
-    let answer = answer.map_err(|error| format!("no answer from {at}: {error}"))?;
-    if let Some(failure) = log_level::guarded(at, &answer) {
-        return Err(failure.to_string());
-    }
-    match answer.split_once("\r\n\r\n") {
-        Some((head, body)) if head.split(' ').nth(1) == Some("200") => Ok(body.as_bytes().to_vec()),
+fn metrics(asker: &Asker, at: &str) -> Result<Vec<u8>, String> {
+    let answer = asker.ask(at, "GET", "/metrics", "");
+    match answer.map_err(|failure| failure.in_one_line())? {
+        answer if answer.is_ok => Ok(answer.body.into_bytes()),
         _ => Err(format!("{at} is no endpoint of metrics")),
     }
 }

@@ -43,6 +43,7 @@ fn bundle<N: Network>(
     interrupt::start()?;
     // An unreadable argument is a mistake of the command line, not a finding.
     let addresses = peers::resolve(&arguments.group.peers)?;
+    let asker = arguments.endpoint.asker()?;
     let seconds = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
@@ -52,7 +53,7 @@ fn bundle<N: Network>(
         None => PathBuf::from(format!("{name}.tar.gz")),
     };
     let file = archive::create(&path)?;
-    let parts = gather(network, &addresses, arguments, output);
+    let parts = gather(network, &addresses, arguments, &asker, output);
     let contents = contents(&parts);
     archive::write(file, &path, &name, seconds, &contents, &parts)?;
     tell(&path, &parts, output);

@@ -1,16 +1,23 @@
-//! `trine user password` makes the line of a user's password for `--resp-users`. It asks no group.
+//! `trine user password` makes the line of a user's password for `--resp-users`. It asks the group which key of the user
+//! counts, and does not tell it the password.
 
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 
 use clap::Args;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use serde_json::json;
+use trine_base::answers::{response_of, unexpected};
+use trine_base::arguments::ClientArguments;
+use trine_base::client::call;
 use trine_base::endpoint::random_seed;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
+use trine_base::network::Network;
 use trine_base::output::Output;
+use trine_client::Mode;
 use trine_keys::UserName;
-use trine_server::resp::{PASSWORD_BYTES_MAX, SALT_BYTES, Verifier};
+use trine_kvstore::{Command, Response};
+use trine_server::resp::{Generation, PASSWORD_BYTES_MAX, Password, SALT_BYTES, Verifier};
 use zeroize::Zeroizing;
 
 #[derive(Debug, Args)]
@@ -18,9 +25,20 @@ pub(crate) struct PasswordArguments {
     /// The user's name.
     #[arg(value_name = "NAME")]
     name: UserName,
+    /// The generation of the user's key that the password stands in for; the group is asked if this is absent. The password is
+    /// void once `trine user rotate` has made another key. With `any` it counts until its line is removed.
+    #[arg(long, value_name = "N|any")]
+    generation: Option<Generation>,
+    /// Where the group is.
+    #[command(flatten)]
+    client: ClientArguments,
 }
 
-pub(super) fn run(arguments: &PasswordArguments, output: Output) -> Result<(), Failure> {
+pub(super) fn run<N: Network>(
+    network: &N,
+    arguments: &PasswordArguments,
+    output: Output,
+) -> Result<(), Failure> {
     let name = arguments.name;
     if name.as_str() == "default" {
         return Err(Failure::usage(
@@ -28,15 +46,46 @@ pub(super) fn run(arguments: &PasswordArguments, output: Output) -> Result<(), F
             "its password is the first line of --resp-password-file FILE",
         ));
     }
+    let generation = match arguments.generation {
+        Some(generation) => generation,
+        None => Generation::Only(present(network, arguments, output)?),
+    };
     let password = match io::stdin().is_terminal() {
         true => typed()?,
         false => piped()?,
     };
-    let verifier = Verifier::of(&password, &salt()?)?;
-    let line = format!("{name}:{verifier}");
-    output.document(&json!({ "name": name.as_str(), "line": line }));
+    let made = Password {
+        generation,
+        verifier: Verifier::of(&password, &salt()?)?,
+    };
+    let line = made.line_of(name);
+    let shown =
+        json!({ "name": name.as_str(), "generation": generation.to_string(), "line": line });
+    output.document(&shown);
     output.line(line);
     Ok(())
+}
+
+/// The generation of the user's key, by the group.
+fn present<N: Network>(
+    network: &N,
+    arguments: &PasswordArguments,
+    output: Output,
+) -> Result<u32, Failure> {
+    let PasswordArguments { name, client, .. } = arguments;
+    let answer = call(network, client, Mode::Read, &Command::ListUsers, output)
+        .map_err(|failure| failure.because("the group could not be asked for the user's key"))?;
+    let users = match response_of(&answer)? {
+        Response::Users(users) => users,
+        other => return Err(unexpected(&other)),
+    };
+    let user = users.iter().find(|user| user.name == *name);
+    user.map(|user| user.generation).ok_or_else(|| {
+        Failure::negative(
+            format!("the group has no user {name}"),
+            "`trine user add NAME --role ROLE` adds one; with --generation any no group is asked",
+        )
+    })
 }
 
 fn salt() -> Result<[u8; SALT_BYTES], Failure> {

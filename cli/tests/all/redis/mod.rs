@@ -9,6 +9,7 @@ mod documented;
 mod hostile;
 mod large;
 mod outages;
+mod stages;
 mod tls;
 mod users;
 mod wire;

@@ -160,9 +160,35 @@ fn only_clients_of_the_authority_are_served_and_a_new_certificate_is_taken_at_si
     let ok = Ok("HTTP/1.1 200 OK".to_owned());
     assert_eq!(files.ask(scraped, Some("client"), get), ok);
     assert!(files.ask(scraped, None, get).is_err());
-    let at = scraped.to_string();
-    trine(&["log-level", "--at", &at], "", b"")
-        .expect_error(2, &["an endpoint with TLS", "curl --cacert"]);
+    let at = format!("localhost:{}", scraped.port());
+    let log_level = |more: &[&str]| trine(&[&["log-level", "--at", &at], more].concat(), "", b"");
+    log_level(&[]).expect_error(2, &["an endpoint with TLS", "--metrics-ca FILE"]);
+    let trusting = ["--metrics-ca", &ca];
+    log_level(&trusting).expect_error(2, &["TLS with it has failed", "--metrics-cert"]);
+    let [own, own_key] = ["client.pem", "client.key"].map(|name| files.text(name));
+    let shown = [
+        &trusting[..],
+        &["--metrics-cert", &own, "--metrics-key", &own_key],
+    ]
+    .concat();
+    let told = log_level(&shown).expect_status(0);
+    assert!(String::from_utf8_lossy(&told.stdout).contains("warn"));
+    let other = files.text("other-ca.pem");
+    log_level(&["--metrics-ca", &other]).expect_error(2, &["UnknownIssuer", "--metrics-ca"]);
+    // A certificate is for a name.
+    let at = ["log-level", "--at", &scraped.to_string()];
+    trine(&[&at[..], &shown].concat(), "", b"").expect_error(2, &["not valid for name"]);
+    let directory = files.text("bundle.tar.gz");
+    let bundle = ["debug", "bundle", "--out", &directory, "--json"];
+    let at = format!("localhost:{}", scraped.port());
+    let bundle = [&bundle[..], &["--metrics", &at], &shown].concat();
+    let made = group.cluster.run(&bundle).expect_status(0).json();
+    let parts = made["parts"].as_array().expect("parts");
+    let metrics = parts.iter().find(|part| part["file"] == "metrics-1.txt");
+    assert!(
+        metrics.expect("a part")["bytes"].as_u64() > Some(1000),
+        "{made}"
+    );
     // Without TLS nothing is answered but the alert.
     let mut plain = TcpStream::connect(address).expect("a connection");
     plain.write_all(set).expect("written");

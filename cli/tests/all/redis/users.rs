@@ -1,6 +1,7 @@
 //! Redis clients as users of a group that requires keys: their rights, and what those without them are told.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, Mutex};
@@ -12,7 +13,7 @@ use trine_local::{Group, GroupConfig};
 use super::tls::Certificates;
 use super::wire::Wire;
 use crate::common::terminal::AtTerminal;
-use crate::common::{command, program, trine, wait_for};
+use crate::common::{command, program, signal, trine, wait_for};
 
 const WRONGPASS: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
 
@@ -158,7 +159,8 @@ fn users_have_their_rights_and_lose_them_at_once() {
 fn users_with_a_password_come_in_by_it() {
     let password = "correct-horse-battery";
     let line_of = |name: &str| {
-        let ran = trine(&["user", "password", name], "", password.as_bytes());
+        let line = ["user", "password", name, "--generation", "any"];
+        let ran = trine(&line, "", password.as_bytes());
         String::from_utf8(ran.expect_status(0).stdout).expect("text")
     };
     let lines = ["alice", "ghost"].map(line_of).concat();
@@ -190,18 +192,62 @@ fn users_with_a_password_come_in_by_it() {
     assert_eq!(wire.ask("SET a/1 x"), "+OK");
     assert!(wire.ask("SET b/1 x").starts_with("-NOPERM user alice"));
 
-    // The key counts as before, and the password also after the key was changed.
+    // SIGHUP makes each replica read the file again. Who has come by a password that is not in it any more has to go.
+    let key_file = group.files.text("group.key");
+    let path = group.files.text("passwords");
+    let read_again = |lines: &str| {
+        std::fs::write(&path, lines).expect("written");
+        for pid in group.group.pids() {
+            signal(pid, "HUP");
+        }
+    };
+    let line_for = |more: &[&str]| {
+        let line = [&["user", "password", "alice", "--key", &key_file], more].concat();
+        let ran = trine(&line, &group.group.peers(), password.as_bytes());
+        String::from_utf8(ran.expect_status(0).stdout).expect("text")
+    };
+    let comes = |node_id| {
+        let mut wire = group.connect(node_id);
+        (wire.ask(&auth("alice")) == "+OK").then_some(wire)
+    };
+    let come = || [1, 2, 3].map(|node_id| wait_for("the password", || comes(node_id)));
+    let has_ended = |wire: &Wire| {
+        let read = wire.stream().read(&mut [0]);
+        assert_eq!(read.expect("an end"), 0);
+    };
+    let tied = line_for(&[]);
+    assert!(tied.starts_with("alice:1:$argon2id$"), "{tied}");
+    read_again(&tied);
+    has_ended(&wire);
+    let mut wires = come();
+    // The key counts as before. Both are void once there is another key.
     let mut other = group.connect(2);
     assert_eq!(other.ask(&format!("AUTH alice {key}")), "+OK");
+    assert_eq!(other.ask("GET a/1"), "\"x\"");
     group.user(&["rotate", "alice"]);
-    assert!(
-        other
-            .ask("GET a/1")
-            .starts_with("-NOPERM the key of user alice")
-    );
+    for came in wires.iter_mut().chain([&mut other]) {
+        let void = "-NOPERM the key of user alice, generation 1";
+        assert!(came.ask("GET a/1").starts_with(void));
+        assert_eq!(came.ask(&auth("alice")), WRONGPASS);
+    }
+    // Bob had the second generation of keys in this group.
+    let tied = line_for(&[]);
+    assert!(tied.starts_with("alice:3:$argon2id$"), "{tied}");
+    read_again(&tied);
+    let mut wires = come();
+    // A file with a mistake changes nothing.
+    read_again("alice:nothing\n");
+    for wire in &mut wires {
+        assert_eq!(wire.ask("GET a/1"), "\"x\"");
+    }
+    // A password that is tied to no key outlives a change of it.
+    read_again(&line_for(&["--generation", "any"]));
+    wires.iter().for_each(has_ended);
+    group.user(&["rotate", "alice"]);
     let hello = format!("HELLO 3 AUTH alice {password}");
     assert!(other.ask(&hello).starts_with('%'));
     assert_eq!(other.ask("GET a/1"), "\"x\"");
+    let [mut wire, ..] = come();
 
     // Wrong passwords end a connection, as wrong keys do.
     let mut guesser = group.connect(3);
@@ -211,17 +257,26 @@ fn users_with_a_password_come_in_by_it() {
     assert_eq!(guesser.try_reply(), None, "the connection is over");
     group.user(&["remove", "alice"]);
     assert_eq!(wire.ask(&auth("alice")), WRONGPASS);
+    let line = ["user", "password", "alice", "--key", &key_file];
+    let peers = group.group.peers();
+    trine(&line, &peers, password.as_bytes())
+        .expect_error(1, &["no user alice", "--generation any"]);
 }
 
 #[test]
 fn mistakes_with_passwords_are_named() {
     let files = Certificates::new("password-mistakes");
-    let made = |name: &str, input: &str| trine(&["user", "password", name], "", input.as_bytes());
+    let made = |name: &str, input: &str| {
+        let line = ["user", "password", name, "--generation", "any"];
+        trine(&line, "", input.as_bytes())
+    };
     made("alice", "too short\n").expect_error(2, &["9 characters", "at least 12"]);
     made("alice", &"x".repeat(2000)).expect_error(2, &["at most 1024 bytes"]);
     made("alice", "two lines of\na password\n").expect_error(2, &["more than one line"]);
     made("default", "correct horse battery").expect_error(2, &["--resp-password-file"]);
     made("Alice", "correct horse battery").expect_error(2, &["character 1"]);
+    let line = ["user", "password", "alice", "--generation", "0"];
+    trine(&line, "", b"correct horse battery").expect_error(2, &["counts from 1, nor any"]);
     let first = made("alice", "correct horse battery\n").expect_status(0);
     let second = made("alice", "correct horse battery").expect_status(0);
     assert_ne!(first.stdout, second.stdout, "each has a salt of its own");
@@ -258,7 +313,8 @@ fn mistakes_with_passwords_are_named() {
 #[test]
 fn a_typed_password_stays_hidden() {
     let password = "correct horse battery";
-    let start = || AtTerminal::start(command(&["user", "password", "alice"], ""));
+    let line = ["user", "password", "alice", "--generation", "any"];
+    let start = || AtTerminal::start(command(&line, ""));
     let mut good = start();
     good.expect("not shown: ");
     good.press(&format!("{password}\n"));

@@ -1,5 +1,7 @@
 //! Takes the calls of one connection, and finds out which user of the group it is.
 
+use std::net::IpAddr;
+
 use trine_keys::KeyRing;
 use trine_kvstore::Command;
 use trine_resp::{Call, Failure as CallFailure, NotKnown, Submit};
@@ -14,6 +16,8 @@ pub(crate) type Begin<'a> = dyn FnMut(u64, &Call<'_>) -> Result<(), CallFailure>
 /// One connection's turn.
 pub(super) struct Tagged<'a, 'b> {
     pub(super) tag: u64,
+    /// Where the client is.
+    pub(super) peer: IpAddr,
     pub(super) begin: &'a mut Begin<'b>,
     pub(super) ring: &'a KeyRing,
     /// Compares passwords, if users have any.
@@ -54,7 +58,7 @@ impl Submit for Tagged<'_, '_> {
     fn authenticate(&mut self, user: &[u8], secret: &[u8]) -> Result<(), NotKnown> {
         match (Claim::of(self.ring, user, secret), &mut self.checker) {
             (Some(claim), _) => self.ask(claim),
-            (None, Some(checker)) => checker.begin(self.tag, user, secret),
+            (None, Some(checker)) => checker.begin(self.tag, self.peer, user, secret),
             (None, None) => Err(NotKnown::Wrong),
         }
     }

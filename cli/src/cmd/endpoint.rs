@@ -1,0 +1,206 @@
+//! Asks the HTTP endpoint of a replica, which `--metrics` opens. It may want a password, and it may speak TLS.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use trine_base::failure::Failure;
+use trine_server::private::first_line;
+use trine_server::tls::Caller;
+
+/// The time limit for the replica's endpoint.
+const LIMIT: Duration = Duration::from_secs(5);
+/// Metrics take tens of KiB, a level a line or two.
+const ANSWER_BYTES_MAX: u64 = 4 << 20;
+
+/// How a protected endpoint is asked.
+#[derive(Debug, Default, Args)]
+pub(crate) struct EndpointArguments {
+    /// Give the metrics endpoint the password in the first line of this file. Without --metrics-ca it travels readable.
+    #[arg(long, env = "TRINE_METRICS_PASSWORD_FILE", value_name = "FILE")]
+    metrics_password_file: Option<PathBuf>,
+    /// Ask over TLS, and only an endpoint whose certificate this CA has signed: a PEM file.
+    #[arg(long, env = "TRINE_METRICS_CA", value_name = "FILE")]
+    metrics_ca: Option<PathBuf>,
+    /// Show this certificate, for an endpoint with --tls-client-ca: a PEM file.
+    #[arg(long, env = "TRINE_METRICS_CERT", value_name = "FILE", requires_all = ["metrics_ca", "metrics_key"])]
+    metrics_cert: Option<PathBuf>,
+    /// The key of that certificate: a PEM file that only its owner may read.
+    #[arg(
+        long,
+        env = "TRINE_METRICS_KEY",
+        value_name = "FILE",
+        requires = "metrics_cert"
+    )]
+    metrics_key: Option<PathBuf>,
+}
+
+/// Asks endpoints, with what they want to see.
+pub(super) struct Asker {
+    password: Option<Vec<u8>>,
+    caller: Option<Caller>,
+}
+
+/// What an endpoint said.
+pub(super) struct Answer {
+    pub(super) is_ok: bool,
+    pub(super) body: String,
+}
+
+impl EndpointArguments {
+    /// Reads the files.
+    pub(super) fn asker(&self) -> Result<Asker, Failure> {
+        let file = self.metrics_password_file.as_deref();
+        let password = file.map(|path| first_line(path, "the password of the metrics"));
+        let own = self
+            .metrics_cert
+            .as_deref()
+            .zip(self.metrics_key.as_deref());
+        let ca = self.metrics_ca.as_deref();
+        Ok(Asker {
+            password: password.transpose()?,
+            caller: ca.map(|ca| Caller::open(ca, own)).transpose()?,
+        })
+    }
+}
+
+impl Asker {
+    /// Sends a request, and returns what the endpoint said.
+    pub(super) fn ask(
+        &self,
+        at: &str,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> Result<Answer, Failure> {
+        let answer = self
+            .request(at, method, path, body)
+            .map_err(|error| self.no_answer(at, &error))?;
+        if let Some(failure) = self.guarded(at, &answer) {
+            return Err(failure);
+        }
+        let (head, body) = answer
+            .split_once("\r\n\r\n")
+            .unwrap_or((answer.as_str(), ""));
+        Ok(Answer {
+            is_ok: head.split(' ').nth(1) == Some("200"),
+            body: body.to_owned(),
+        })
+    }
+
+    fn request(&self, at: &str, method: &str, path: &str, body: &str) -> io::Result<String> {
+        let socket = connect(at)?;
+        socket.set_read_timeout(Some(LIMIT))?;
+        socket.set_write_timeout(Some(LIMIT))?;
+        let length = body.len();
+        let mut request =
+            format!("{method} {path} HTTP/1.1\r\nHost: {at}\r\nContent-Length: {length}\r\n")
+                .into_bytes();
+        if let Some(password) = &self.password {
+            request.extend_from_slice(b"Authorization: Bearer ");
+            request.extend_from_slice(password);
+            request.extend_from_slice(b"\r\n");
+        }
+        request.extend_from_slice(b"\r\n");
+        request.extend_from_slice(body.as_bytes());
+        match &self.caller {
+            // An endpoint with TLS may end the connection before it has read the request.
+            None => match exchange(socket, &request) {
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(String::new()),
+                other => other,
+            },
+            Some(caller) => exchange(caller.encrypt(host_of(at), socket)?, &request),
+        }
+    }
+
+    fn no_answer(&self, at: &str, error: &io::Error) -> Failure {
+        // rustls calls all data that is wrong with the other end invalid. Or that end has hung up.
+        let of_tls = [
+            ErrorKind::InvalidData,
+            ErrorKind::ConnectionReset,
+            ErrorKind::BrokenPipe,
+            ErrorKind::UnexpectedEof,
+        ];
+        if self.caller.is_some() && of_tls.contains(&error.kind()) {
+            return Failure::usage(
+                format!(
+                    "the metrics endpoint at {at} was not asked: TLS with it has failed: {error}"
+                ),
+                "the CA of --metrics-ca has to have signed its certificate, which has to be for the host of the address; \
+                 an endpoint without TLS is asked without --metrics-ca, and one with --tls-client-ca wants --metrics-cert",
+            );
+        }
+        Failure::not_reachable(
+            format!("no answer from the metrics endpoint at {at}: {error}"),
+            "start the replica with --metrics HOST:PORT, and name that address",
+        )
+    }
+
+    /// Why the endpoint tells nothing, if it is protected by something that was not given.
+    fn guarded(&self, at: &str, answer: &str) -> Option<Failure> {
+        // An endpoint with TLS answers a request in clear with an alert, or not at all.
+        if answer.is_empty() || answer.starts_with("\u{15}\u{3}") {
+            return Some(Failure::usage(
+                format!(
+                    "{at} ends the connection without an answer: an endpoint with TLS does that when it is asked in clear"
+                ),
+                "name the CA of its certificate with --metrics-ca FILE, or with TRINE_METRICS_CA",
+            ));
+        }
+        let is_refused = answer.split(' ').nth(1) == Some("401");
+        is_refused.then(|| match self.password {
+            None => Failure::usage(
+                format!("the metrics endpoint at {at} asks for a password"),
+                "name the file that has it with --metrics-password-file FILE, or with TRINE_METRICS_PASSWORD_FILE",
+            ),
+            Some(_) => Failure::usage(
+                format!("the metrics endpoint at {at} does not take this password"),
+                "its replica has another one in the first line of its --metrics-password-file",
+            ),
+        })
+    }
+}
+
+/// The host in `HOST:PORT`, without the brackets of an IPv6 address.
+fn host_of(at: &str) -> &str {
+    let host = at.rsplit_once(':').map_or(at, |(host, _)| host);
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+/// Connects to the first address of the host that answers.
+fn connect(at: &str) -> io::Result<TcpStream> {
+    let mut failed = ErrorKind::NotFound.into();
+    for address in at.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, LIMIT) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
+fn exchange(mut stream: impl Read + Write, request: &[u8]) -> io::Result<String> {
+    stream.write_all(request)?;
+    stream.flush()?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_is_what_a_certificate_is_for() {
+        for (at, host) in [
+            ("localhost:9471", "localhost"),
+            ("127.0.0.1:9471", "127.0.0.1"),
+            ("[::1]:9471", "::1"),
+        ] {
+            assert_eq!(host_of(at), host);
+        }
+    }
+}
