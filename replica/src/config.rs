@@ -1,7 +1,7 @@
 //! The settings of a replica, and every limit that bounds its memory.
 
 use trine_kvstore::Limits;
-use trine_kvstore::command::{STATE_VERSION, STATE_VERSION_FIRST};
+use trine_kvstore::command::{ORDERED_VERSION, STATE_VERSION, STATE_VERSION_FIRST};
 use trine_transport::time::Duration;
 
 /// Most commands that one log entry packs; the place inside an entry has 16 bits.
@@ -154,6 +154,8 @@ pub struct ReplicaConfig {
     pub attach_retry: Duration,
     /// The store's limits for a new group.
     pub store_limits: Limits,
+    /// Whether a new group keeps an ordered index from the beginning.
+    pub ordered: bool,
     /// The session limits for a new group.
     pub session_limits: SessionLimits,
     /// The log is compacted when it holds more bytes than this.
@@ -192,6 +194,7 @@ impl Default for ReplicaConfig {
             lease_drift: Duration::from_millis(10),
             attach_retry: Duration::from_millis(50),
             store_limits: Limits::default(),
+            ordered: false,
             session_limits: SessionLimits::default(),
             log_bytes_max: 64 << 20,
             log_entries_max: 65_536,
@@ -249,6 +252,14 @@ pub enum ConfigError {
         /// The requested settings.
         version: u8,
     },
+    /// A group of this version cannot have an ordered index.
+    #[error(
+        "`ordered` needs `state_version` {ORDERED_VERSION} or a later one, and it is set to {version}"
+    )]
+    Ordered {
+        /// The requested version.
+        version: u8,
+    },
     /// raft ids are never zero.
     #[error("the incarnation must not be zero")]
     Incarnation,
@@ -273,6 +284,10 @@ impl ReplicaConfig {
         if !(STATE_VERSION_FIRST..=STATE_VERSION).contains(&self.state_version) {
             let version = self.state_version;
             return Err(ConfigError::StateVersion { version });
+        }
+        if self.ordered && self.state_version < ORDERED_VERSION {
+            let version = self.state_version;
+            return Err(ConfigError::Ordered { version });
         }
         let floors = [
             ("tick", self.tick.as_nanos() as usize, 100_000),
