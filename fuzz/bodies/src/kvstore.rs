@@ -141,7 +141,7 @@ fn range_command(key: &[u8], first: u8, second: u8) -> Command<'_> {
     };
     match first % 8 {
         0..=2 => Command::SetOrdered {
-            on: first % 32 != 0,
+            on: !first.is_multiple_of(32),
         },
         3 | 4 => Command::Scan {
             range,
