@@ -37,7 +37,7 @@ pub use error::StoreError;
 pub use limits::{Limits, LimitsError};
 pub use ordered::Ordered;
 pub use position::Position;
-pub use response::{AbortCause, PageItem, Response, Versioned};
+pub use response::{AbortCause, RangeItem, Response, Versioned};
 pub use snapshot::{RestoreError, SnapshotError, SnapshotReader, SnapshotStep, SnapshotSummary};
 pub use store::{Stats, Store, integer};
 pub use users::{Rights, User, Users};

@@ -126,7 +126,7 @@ impl RangeCall {
 
     fn answer_about(&self, key: &[u8], response: &Response<'_>) -> Answer {
         match (self.kind, response) {
-            (Kind::Scan(options), Response::Page { items, next }) => {
+            (Kind::Scan(options), Response::Items { items, next }) => {
                 let reached = match (next, options.reverse) {
                     (None, _) => true,
                     (Some(next), false) => key < &**next,
@@ -163,7 +163,7 @@ impl RangeCall {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trine_kvstore::{List, PageItem, Position, Versioned};
+    use trine_kvstore::{List, Position, RangeItem, Versioned};
 
     fn wish(kind: Kind) -> Wish {
         Wish {
@@ -192,7 +192,7 @@ mod tests {
             value: b"v".as_slice(),
             version: Position::from_u64(5),
         };
-        let items = [PageItem {
+        let items = [RangeItem {
             key: b"d1",
             item: Some(found),
         }];
@@ -200,7 +200,7 @@ mod tests {
             value: b"v".to_vec(),
             version: Some(5),
         };
-        let page = |next: Option<&'static [u8]>| Response::Page {
+        let page = |next: Option<&'static [u8]>| Response::Items {
             items: List::from(&items),
             next: next.map(Into::into),
         };

@@ -12,7 +12,7 @@ use trine_base::network::Network;
 use trine_base::output::{Output, insert_bytes, print_all};
 use trine_base::words::show;
 use trine_client::RangeWalk;
-use trine_kvstore::{KeyRange, PageItem};
+use trine_kvstore::{KeyRange, RangeItem};
 
 use super::range::{RangeArguments, ReplicaArguments};
 
@@ -85,7 +85,7 @@ fn walk(arguments: &ScanArguments) -> Result<RangeWalk, Failure> {
     Ok(walk.limit(arguments.limit.unwrap_or(u64::MAX)))
 }
 
-fn line(item: &PageItem<'_>, output: Output) -> String {
+fn line(item: &RangeItem<'_>, output: Output) -> String {
     if !output.json {
         return match &item.item {
             Some(value) => format!("{}\t{}", show(item.key), show(value.value)),
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_line_can_be_taken_apart_whatever_is_in_the_item() {
-        let item = PageItem {
+        let item = RangeItem {
             key: b"a\tb",
             item: Some(Versioned {
                 value: b"two\nlines",
@@ -122,7 +122,7 @@ mod tests {
             line(&item, json),
             r#"{"key":"a\tb","value":"two\nlines","version":7}"#
         );
-        let key = PageItem {
+        let key = RangeItem {
             key: b"plain",
             item: None,
         };

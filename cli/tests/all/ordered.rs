@@ -56,10 +56,10 @@ fn ranges_are_scanned_counted_and_deleted() {
     let shell = trine(
         &[],
         &cluster.group.peers(),
-        b"keys b/ 2\ncount b/\nscan a/0001\n",
+        b"range b/ 2\ncount b/\nrange a/0001\n",
     );
     let shell = shell.expect_status(0);
-    assert_eq!(shell.stdout, b"b/0000\nb/0001\n1000\na/0001\t1\n");
+    assert_eq!(shell.stdout, b"b/0000\t0\nb/0001\t1\n1000\na/0001\t1\n");
     assert!(shell.stderr.contains("more keys follow, from b/0002 on"));
     cluster
         .run(&["rm", "--prefix", "a/"])

@@ -1,6 +1,6 @@
 //! Responses to bytes and back: version, kind, then the fields in the order of the enum.
 
-use super::{AbortCause, PageItem, Response, Versioned};
+use super::{AbortCause, RangeItem, Response, Versioned};
 use crate::codec::{BufferTooSmall, Counter, DecodeError, Field, List, Reader, Sink, fill};
 use crate::error::StoreError;
 use crate::position::Position;
@@ -27,7 +27,7 @@ mod kind {
     pub(crate) const USER: u8 = 15;
     pub(crate) const USERS: u8 = 16;
     pub(crate) const DENIED: u8 = 17;
-    pub(crate) const PAGE: u8 = 18;
+    pub(crate) const ITEMS: u8 = 18;
     pub(crate) const RANGE_DELETED: u8 = 19;
 }
 
@@ -130,8 +130,8 @@ impl<'a> Response<'a> {
                 sink.put_u8(kind::USERS);
                 users.write(sink);
             }
-            Self::Page { items, next } => {
-                sink.put_u8(kind::PAGE);
+            Self::Items { items, next } => {
+                sink.put_u8(kind::ITEMS);
                 put_next(sink, next.as_deref());
                 items.write(sink);
             }
@@ -199,10 +199,10 @@ impl<'a> Response<'a> {
             kind::DONE => Self::Done,
             // Neither commands about users or ranges nor a denial are about an operation.
             kind::USER..=kind::RANGE_DELETED if nested => return Err(DecodeError::Nested),
-            kind::PAGE => {
+            kind::ITEMS => {
                 let next = read_next(reader)?;
                 let items = List::read(reader)?;
-                Self::Page { items, next }
+                Self::Items { items, next }
             }
             kind::RANGE_DELETED => {
                 let next = read_next(reader)?;
@@ -245,7 +245,7 @@ impl<'a> Field<'a> for Response<'a> {
     }
 }
 
-impl<'a> Field<'a> for PageItem<'a> {
+impl<'a> Field<'a> for RangeItem<'a> {
     fn write_field(&self, sink: &mut impl Sink) {
         sink.put_bytes(self.key);
         sink.put_u8(u8::from(self.item.is_some()));

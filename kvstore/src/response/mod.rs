@@ -67,9 +67,9 @@ pub enum Response<'a> {
         items: u64,
     },
     /// A page of a scan.
-    Page {
+    Items {
         /// The items, in the order that was asked for.
-        items: List<'a, PageItem<'a>>,
+        items: List<'a, RangeItem<'a>>,
         /// Where to go on, if anything may be left: the start of what is left, or its end if the scan is in reverse.
         next: Option<Cow<'a, [u8]>>,
     },
@@ -104,7 +104,7 @@ pub enum Response<'a> {
 
 /// An item of a scan.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
-pub struct PageItem<'a> {
+pub struct RangeItem<'a> {
     /// The key.
     pub key: &'a [u8],
     /// Its value with the version, unless keys alone were asked for.

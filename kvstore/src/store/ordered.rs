@@ -9,7 +9,7 @@ use crate::config::{
 use crate::error::StoreError;
 use crate::interleave::LANES;
 use crate::ordered::{Index, Ordered};
-use crate::response::{PageItem, Response, Versioned};
+use crate::response::{RangeItem, Response, Versioned};
 use std::borrow::Cow;
 use std::ops::Bound;
 use trine_canary as canary;
@@ -79,7 +79,7 @@ impl Store {
 
     pub(super) fn scan(&self, range: &KeyRange<'_>, options: ScanOptions) -> Response<'_> {
         match self.try_scan(range, options) {
-            Ok((page, next)) => Response::Page {
+            Ok((page, next)) => Response::Items {
                 items: List::from_encoded(page.count, Cow::Owned(page.items)),
                 next: next.map(Cow::Owned),
             },
@@ -281,7 +281,7 @@ impl Page {
             return Err(Full);
         }
         self.pass(key)?;
-        PageItem { key, item }.write_field(&mut self.items);
+        RangeItem { key, item }.write_field(&mut self.items);
         self.count += 1;
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! pages may be seen in either state.
 
 use trine_kvstore::config::{SCAN_KEYS_MAX, SCAN_PAGE_BYTES};
-use trine_kvstore::{Command, KeyRange, PageItem, Response, ScanOptions};
+use trine_kvstore::{Command, KeyRange, RangeItem, Response, ScanOptions};
 
 /// A walk over the keys of a range. It says which command follows and is told the answer.
 ///
@@ -133,8 +133,8 @@ impl RangeWalk {
     }
 
     /// Hands out the items of a page. False if the response is none: the walk is where it was.
-    pub fn take(&mut self, response: &Response<'_>, mut each: impl FnMut(PageItem<'_>)) -> bool {
-        let Response::Page { items, next } = response else {
+    pub fn take(&mut self, response: &Response<'_>, mut each: impl FnMut(RangeItem<'_>)) -> bool {
+        let Response::Items { items, next } = response else {
             return false;
         };
         items.iter().for_each(&mut each);

@@ -47,7 +47,7 @@ fn keys(world: &mut World, node_id: u32, operation: Operation, prefix: &[u8]) ->
     };
     let response = read(world, node_id, operation, &scan);
     match Response::decode(&response).unwrap() {
-        Response::Page { items, next: None } => items
+        Response::Items { items, next: None } => items
             .iter()
             .map(|item| String::from_utf8_lossy(item.key).into_owned())
             .collect(),

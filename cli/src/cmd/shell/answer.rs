@@ -1,7 +1,7 @@
 //! How does the shell print an answer: for people, raw for pipes, or as a JSON line?
 
 use serde_json::{Map, Value, json};
-use trine_kvstore::{AbortCause, List, PageItem, Position, Response, Versioned};
+use trine_kvstore::{AbortCause, List, Position, RangeItem, Response, Versioned};
 use trine_resp::Meaning;
 
 use super::parse::{Shape, StoreRequest};
@@ -122,14 +122,14 @@ fn for_people(shape: Shape, response: &Response<'_>) -> String {
             let rows: Vec<String> = list.iter().enumerate().map(row).collect();
             rows.join("\n")
         }
-        Response::Page { items, .. } => page(items),
+        Response::Items { items, .. } => page(items),
         other => format!("{other:?}"),
     }
 }
 
 /// A line for each item. What is no plain text is quoted, for pipes as well: so lines and columns can be told apart.
-fn page(items: &List<'_, PageItem<'_>>) -> String {
-    let line = |item: PageItem<'_>| match item.item {
+fn page(items: &List<'_, RangeItem<'_>>) -> String {
+    let line = |item: RangeItem<'_>| match item.item {
         Some(found) => format!("{}\t{}", show(item.key), show(found.value)),
         None => show(item.key),
     };
@@ -162,8 +162,8 @@ fn raw(shape: Shape, response: &Response<'_>) -> Option<Vec<u8>> {
                 .collect();
             Some(rows.join(&b'\n'))
         }
-        Response::Page { items, .. } if items.is_empty() => None,
-        Response::Page { items, .. } => Some(page(items).into_bytes()),
+        Response::Items { items, .. } if items.is_empty() => None,
+        Response::Items { items, .. } => Some(page(items).into_bytes()),
         _ => None,
     }
 }
@@ -201,7 +201,7 @@ fn document(response: &Response<'_>) -> Value {
         Response::List(list) => {
             return list.iter().map(|item| document(&item)).collect();
         }
-        Response::Page { items, next } => {
+        Response::Items { items, next } => {
             let items: Vec<Value> = items
                 .iter()
                 .map(|item| {
@@ -286,16 +286,16 @@ mod tests {
         let version = Position::from_u64(7);
         let value = b"two\nlines".as_slice();
         let items = [
-            PageItem {
+            RangeItem {
                 key: b"a",
                 item: Some(Versioned { value, version }),
             },
-            PageItem {
+            RangeItem {
                 key: b"b",
                 item: None,
             },
         ];
-        let page = Response::Page {
+        let page = Response::Items {
             items: items.as_slice().into(),
             next: Some(b"c".as_slice().into()),
         };

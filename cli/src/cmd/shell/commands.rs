@@ -67,16 +67,10 @@ const OF_STORE: &[Own] = &[
         "count user/",
     ],
     [
-        "keys",
-        "[PREFIX [LIMIT]]",
-        "shows keys in their order, at most LIMIT (1000); needs the ordered index",
-        "keys user/",
-    ],
-    [
-        "scan",
+        "range",
         "[PREFIX [LIMIT]]",
         "shows keys with values in their order, at most LIMIT (100); needs the ordered index",
-        "scan user/ 10",
+        "range user/ 10",
     ],
 ];
 

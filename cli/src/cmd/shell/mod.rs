@@ -232,7 +232,7 @@ impl<N: Network> Shell<'_, N> {
             above_bars(|| print_all(&[text, &b"\n"[..]].concat()));
         }
         if let (
-            Response::Page {
+            Response::Items {
                 next: Some(next), ..
             },
             Form::People | Form::Raw,

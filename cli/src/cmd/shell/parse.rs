@@ -15,6 +15,9 @@ use clap::Parser;
 use super::commands::{Entry, find, nearest};
 use trine_base::words::{WordError, show, split};
 
+/// Keys that `range` shows if the line names no number.
+const PAGE_KEYS: u32 = 100;
+
 const WATCH_SECONDS_MAX: f64 = 86_400.0;
 
 /// The request of a line.
@@ -272,8 +275,7 @@ fn store(entry: &'static Entry, arguments: &[&[u8]]) -> Result<StoreRequest, Par
         ("count", &[prefix]) => Command::CountRange {
             range: KeyRange::Prefix(prefix),
         },
-        ("keys", page) => page_of(entry, page, 1_000)?,
-        ("scan", page) => page_of(entry, page, 100)?,
+        ("range", page) => page_of(entry, page)?,
         _ => return Err(form(entry)),
     };
     let shape = match entry.name {
@@ -283,15 +285,11 @@ fn store(entry: &'static Entry, arguments: &[&[u8]]) -> Result<StoreRequest, Par
     Ok(encoded(&command, shape))
 }
 
-/// One page of `keys` or `scan`.
-fn page_of<'a>(
-    entry: &'static Entry,
-    arguments: &[&'a [u8]],
-    usual: u32,
-) -> Result<Command<'a>, ParseError> {
+/// One page of `range`.
+fn page_of<'a>(entry: &'static Entry, arguments: &[&'a [u8]]) -> Result<Command<'a>, ParseError> {
     let (prefix, limit) = match *arguments {
-        [] => (&[][..], usual),
-        [prefix] => (prefix, usual),
+        [] => (&[][..], PAGE_KEYS),
+        [prefix] => (prefix, PAGE_KEYS),
         [prefix, limit] => {
             let number = text(limit).parse().ok();
             let number = number.filter(|number| (1..=SCAN_KEYS_MAX).contains(number));
@@ -304,8 +302,7 @@ fn page_of<'a>(
         range: KeyRange::Prefix(prefix),
         options: ScanOptions {
             limit,
-            reverse: false,
-            keys_only: entry.name == "keys",
+            ..ScanOptions::default()
         },
     })
 }
@@ -421,11 +418,10 @@ mod tests {
         );
         let options = ScanOptions {
             limit: 7,
-            keys_only: true,
-            reverse: false,
+            ..ScanOptions::default()
         };
         assert_eq!(
-            decoded("keys 'v w' 7"),
+            decoded("range 'v w' 7"),
             encode(Command::Scan { range, options })
         );
         assert!(command("ttl k").read_only && !command("incr k").read_only);
@@ -453,9 +449,9 @@ mod tests {
         says("\\watch NaN get k", "seconds from 0.01");
         says("\\watch 1 \\watch 1 get k", "write: \\watch");
         says("cas k old new", "a version");
-        says("keys a 0", "a number of keys from 1");
-        says("scan a 16385", "a number of keys from 1");
-        says("scan a 1 2", "write: scan [PREFIX [LIMIT]]");
+        says("range a 0", "a number of keys from 1");
+        says("range a 16385", "a number of keys from 1");
+        says("range a 1 2", "write: range [PREFIX [LIMIT]]");
         says("\\net", "write: \\net show");
         says("\\net set 1 gremlins=1%", "known are loss");
     }

@@ -8,8 +8,8 @@ use std::fs;
 use trine_fuzz_bodies::kvstore as bodies;
 use trine_keys::{Fingerprint, GroupId, Issuer, Role};
 use trine_kvstore::{
-    AbortCause, Command, Condition, ExecuteMode, ExpireCondition, KeyRange, Limits, List, PageItem,
-    Pair, Position, Response, Rights, ScanOptions, SetCondition, SetExpiry, SetOptions,
+    AbortCause, Command, Condition, ExecuteMode, ExpireCondition, KeyRange, Limits, List, Pair,
+    Position, RangeItem, Response, Rights, ScanOptions, SetCondition, SetExpiry, SetOptions,
     SnapshotStep, Store, StoreError, User, Versioned,
 };
 
@@ -254,17 +254,17 @@ fn response_seeds() -> Vec<Vec<u8>> {
         }),
     ];
     let page = [
-        PageItem {
+        RangeItem {
             key: b"a",
             item: Some(Versioned { value, version }),
         },
-        PageItem {
+        RangeItem {
             key: b"b",
             item: None,
         },
     ];
     let ranges = [
-        Response::Page {
+        Response::Items {
             items: List::from(&page),
             next: Some(Cow::Borrowed(b"c")),
         },

@@ -47,7 +47,7 @@ impl Log {
         options: ScanOptions,
     ) -> (Vec<Vec<u8>>, usize, Option<Vec<u8>>) {
         match self.store.read(&Command::Scan { range, options }) {
-            Response::Page { items, next } => {
+            Response::Items { items, next } => {
                 let keys = items.iter().map(|item| item.key.to_vec()).collect();
                 let values = items.iter().filter_map(|item| item.item);
                 let bytes = values.map(|item| item.value.len()).sum();

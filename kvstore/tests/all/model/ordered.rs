@@ -3,7 +3,7 @@
 use super::{Answer, Item, Model, answer};
 use std::borrow::Cow;
 use trine_kvstore::{
-    Command, KeyRange, List, PageItem, Response, ScanOptions, StoreError, Versioned,
+    Command, KeyRange, List, RangeItem, Response, ScanOptions, StoreError, Versioned,
 };
 
 /// The index of the model: it has none, it only knows whether the group has one.
@@ -90,7 +90,7 @@ impl Model {
         let page: Vec<_> = keys
             .iter()
             .take(limit)
-            .map(|&(key, item)| PageItem {
+            .map(|&(key, item)| RangeItem {
                 key,
                 item: (!options.keys_only).then_some(Versioned {
                     value: &item.value,
@@ -98,7 +98,7 @@ impl Model {
                 }),
             })
             .collect();
-        Ok(answer(Response::Page {
+        Ok(answer(Response::Items {
             items: List::from(page.as_slice()),
             next: next.map(Cow::Borrowed),
         }))
