@@ -18,11 +18,14 @@ pub const ORDERED_CHARGE_BYTES: u64 = 32;
 /// Keys and values in a page of a scan, in bytes, unless a single item has more.
 pub const SCAN_PAGE_BYTES: usize = 256 * 1024;
 
-/// The most keys that a page of a scan can have, and the most that it looks at.
+/// The most keys that a page of a scan can have.
 pub const SCAN_KEYS_MAX: u32 = LIST_ITEMS_MAX;
 
-/// The most expired keys that are looked at to count a range.
-pub const COUNT_EXPIRED_MAX: usize = 16 * 1024;
+/// The most expired keys that a page of a scan passes by.
+pub const SCAN_EXPIRED_MAX: u32 = 1_024;
+
+/// The most keys that are looked at one by one to count a range in which some have expired.
+pub const COUNT_EXPIRED_MAX: usize = 4 * 1024;
 
 /// The most keys that one DELETE of a range looks at.
 pub const DELETE_RANGE_KEYS_MAX: u32 = 1_024;

@@ -28,6 +28,8 @@ pub const READ_ROUNDS_MAX: usize = 4;
 /// Bytes of answers to reads in one turn, that of the last one not counted. Raft's messages and the clock wait for a
 /// turn: with more, large reads of many clients would make a leader look dead.
 pub const READ_ANSWER_BYTES_PER_TURN: usize = 4 << 20;
+/// A read of a range counts as so many of these bytes at least: it may look at many keys, and answer with a few bytes.
+pub const RANGE_READ_BYTES_MIN: usize = 64 << 10;
 /// Bytes of appends under way to one member, that of the last one not counted. Raft counts them, whatever they weigh.
 /// It starts the count again whenever it has lost track of the member, while the session still carries the earlier
 /// ones.

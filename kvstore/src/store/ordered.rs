@@ -4,7 +4,8 @@ use super::Store;
 use crate::codec::{Field, List};
 use crate::command::{KeyRange, ScanOptions, after_prefix};
 use crate::config::{
-    COUNT_EXPIRED_MAX, DELETE_RANGE_KEYS_MAX, KEY_BYTES_MAX, SCAN_KEYS_MAX, SCAN_PAGE_BYTES,
+    COUNT_EXPIRED_MAX, DELETE_RANGE_KEYS_MAX, KEY_BYTES_MAX, SCAN_EXPIRED_MAX, SCAN_KEYS_MAX,
+    SCAN_PAGE_BYTES,
 };
 use crate::error::StoreError;
 use crate::interleave::LANES;
@@ -42,7 +43,8 @@ struct Page {
     count: u32,
     /// The last key that was looked at, in the page or expired.
     last: Vec<u8>,
-    looked_at: u32,
+    /// Keys that were passed by.
+    expired: u32,
 }
 
 /// Why a page takes no further key.
@@ -280,21 +282,25 @@ impl Page {
         if self.count == limit || is_too_large {
             return Err(Full);
         }
-        self.pass(key)?;
+        self.note(key);
         RangeItem { key, item }.write_field(&mut self.items);
         self.count += 1;
         Ok(())
     }
 
-    /// Passes a key by, unless enough were looked at.
+    /// Passes an expired key by, unless enough were.
     fn pass(&mut self, key: &[u8]) -> Result<(), Full> {
-        if self.looked_at == SCAN_KEYS_MAX {
+        if self.expired == SCAN_EXPIRED_MAX {
             return Err(Full);
         }
-        self.looked_at += 1;
+        self.expired += 1;
+        self.note(key);
+        Ok(())
+    }
+
+    fn note(&mut self, key: &[u8]) {
         self.last.clear();
         self.last.extend_from_slice(key);
-        Ok(())
     }
 }
 
