@@ -36,6 +36,9 @@ pub fn refusal(error: StoreError, message: String) -> Failure {
             message,
             "delete keys, or raise the limit with `trine config set memory SIZE`",
         ),
+        StoreError::VersionNotActive { .. } => {
+            Failure::negative(message, "`trine status` shows each member's version")
+        }
         StoreError::MemoryInUse { .. } => {
             Failure::negative(message, "delete keys, or ask for a higher limit")
         }

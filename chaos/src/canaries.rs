@@ -2,7 +2,7 @@
 
 use crate::checker::Verdict;
 use crate::seeds::for_each_seed;
-use crate::sim::{self, SimConfig, Trace, rpc};
+use crate::sim::{self, OrderedFrom, SimConfig, Trace, rpc};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -91,6 +91,19 @@ pub const CANARIES: &[Canary] = &[
         &["gone before its time", "outlived its time"],
     ),
     group("lease ignores a pause", ORDER).from(80),
+    group(
+        "index missed an undo",
+        &["not linearizable", "not the state of one position"],
+    ),
+    group(
+        "range delete before the index is whole",
+        &[
+            "not linearizable",
+            "no agreement",
+            "not the state of one position",
+        ],
+    )
+    .from(30),
     group(
         "a revoked user keeps its session",
         &["session of a removed user"],
@@ -213,13 +226,15 @@ pub fn seeds_run(searches: &[Search], subject: Subject) -> BTreeSet<u64> {
         .collect()
 }
 
-/// A seed without leases cannot find a bug of leases, one without disks none of disks, and one without keys none of keys:
-/// it counts, and need not run.
+/// A seed without leases cannot find a bug of leases. It is the same with disks, keys and ordered indexes. Such a seed
+/// counts, and need not run.
 fn may_find(canary: Canary, seed: u64) -> bool {
     let config = SimConfig::from_seed(seed);
     match canary.name {
         name if name.starts_with("lease") => config.replica.reads == ReadMode::Lease,
         "ack before fsync" => config.disk.is_some(),
+        "index missed an undo" => config.ordered.is_some(),
+        "range delete before the index is whole" => config.ordered == Some(OrderedFrom::Clients),
         "a revoked user keeps its session"
         | "a session answers another user"
         | "window ignores replays" => config.sealed,

@@ -79,6 +79,8 @@ pub enum Answer {
         /// Whether there was an item to remove.
         existed: bool,
     },
+    /// A DELETE of a range took effect on this key, if the key was there.
+    RangeDeleted,
     /// A CAS met another version and changed nothing.
     Mismatch {
         /// The version it met; `None` means that the key was absent.
@@ -191,6 +193,7 @@ impl fmt::Display for Answer {
             Answer::Written { .. } => f.write_str("written"),
             Answer::Deleted { existed: true } => f.write_str("deleted"),
             Answer::Deleted { existed: false } => f.write_str("nothing to delete"),
+            Answer::RangeDeleted => f.write_str("deleted with its range"),
             Answer::Mismatch {
                 version: Some(version),
             } => write!(f, "mismatch, version {version}"),

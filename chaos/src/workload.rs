@@ -128,6 +128,7 @@ pub struct Workload {
     client: u64,
     prng: Prng,
     values_made: u64,
+    keys: Vec<Vec<u8>>,
     /// The version last seen of each CAS key; `None` means that it was absent.
     versions: BTreeMap<Vec<u8>, Option<u64>>,
 }
@@ -142,6 +143,7 @@ impl Workload {
         assert!(config.keys > 0, "a workload has keys");
         let prng = Prng::new(seed ^ client.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         Self {
+            keys: Self::keys(&config),
             config,
             client,
             prng,
@@ -221,13 +223,18 @@ impl Workload {
             Answer::Value { version, .. }
             | Answer::Written { version }
             | Answer::Mismatch { version } => *version,
-            Answer::NotFound | Answer::Deleted { .. } => None,
+            Answer::NotFound | Answer::Deleted { .. } | Answer::RangeDeleted => None,
             Answer::Number { .. } | Answer::Refused => return,
         };
         self.versions.insert(request.key.clone(), version);
     }
 
-    /// All keys that this workload may touch, for the reading at the end of a run.
+    /// All keys that this stream may touch.
+    pub fn all_keys(&self) -> &[Vec<u8>] {
+        &self.keys
+    }
+
+    /// All keys that a workload may touch, for the reading at the end of a run.
     pub fn keys(config: &WorkloadConfig) -> Vec<Vec<u8>> {
         let families = ['r', 'd', 'c', 'n', 't', 'u']
             .into_iter()

@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 
 use crate::cmd::backup::BackupArguments;
 use crate::cmd::completions::CompletionsArguments;
+use crate::cmd::count::CountArguments;
 use crate::cmd::debug::DebugCommand;
 use crate::cmd::del::DelArguments;
 use crate::cmd::demo::DemoArguments;
@@ -25,6 +26,8 @@ use crate::cmd::net::NetCommand;
 use crate::cmd::put::PutArguments;
 use crate::cmd::recover::RecoverArguments;
 use crate::cmd::restore::RestoreArguments;
+use crate::cmd::rm::RmArguments;
+use crate::cmd::scan::ScanArguments;
 use crate::cmd::shell::ShellArguments;
 use crate::cmd::sim::SimArguments;
 use crate::cmd::stat::StatArguments;
@@ -80,6 +83,12 @@ pub(crate) enum Command {
     Get(GetArguments),
     /// Delete a key; exit status 1 if there was none.
     Del(DelArguments),
+    /// Print the keys of a prefix or a range in their order, with their values.
+    Scan(ScanArguments),
+    /// Count the keys, all of them or those of a prefix or a range.
+    Count(CountArguments),
+    /// Delete all keys that begin with a prefix.
+    Rm(RmArguments),
     /// Type commands one after the other, or read them from standard input; what `trine` alone does.
     Shell(ShellArguments),
     /// Show every replica: role, term, log, round-trip times, retransmissions.

@@ -153,6 +153,24 @@ impl Field<'_> for u8 {
     }
 }
 
+impl Field<'_> for u32 {
+    fn write_field(&self, sink: &mut impl Sink) {
+        sink.put_u32(*self);
+    }
+    fn read_field(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        reader.u32()
+    }
+}
+
+impl Field<'_> for bool {
+    fn write_field(&self, sink: &mut impl Sink) {
+        sink.put_u8(u8::from(*self));
+    }
+    fn read_field(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        reader.flag("flag")
+    }
+}
+
 impl Field<'_> for u64 {
     fn write_field(&self, sink: &mut impl Sink) {
         sink.put_u64(*self);

@@ -12,6 +12,27 @@ pub const VALUE_BYTES_MAX: u32 = 1024 * 1024;
 /// Bytes that an item counts beside its key and value: its index entry and its header.
 pub const ITEM_CHARGE_BYTES: u64 = 32;
 
+/// Bytes that an item counts beyond that while the group keeps an ordered index.
+pub const ORDERED_CHARGE_BYTES: u64 = 32;
+
+/// Keys and values in a page of a scan, in bytes, unless a single item has more.
+pub const SCAN_PAGE_BYTES: usize = 256 * 1024;
+
+/// The most keys that a page of a scan can have.
+pub const SCAN_KEYS_MAX: u32 = LIST_ITEMS_MAX;
+
+/// The most expired keys that a page of a scan passes by.
+pub const SCAN_EXPIRED_MAX: u32 = 1_024;
+
+/// The most keys that are looked at one by one to count a range in which some have expired.
+pub const COUNT_EXPIRED_MAX: usize = 4 * 1024;
+
+/// The most keys that one DELETE of a range looks at.
+pub const DELETE_RANGE_KEYS_MAX: u32 = 1_024;
+
+/// Items that one log entry adds to an ordered index that is being built, about.
+pub const INDEX_STEP_KEYS: u64 = 256;
+
 /// The most elements in a list of keys, pairs, conditions or operations.
 pub const LIST_ITEMS_MAX: u32 = 16 * 1024;
 
@@ -42,6 +63,7 @@ pub const USER_PREFIX_BYTES_MAX: usize = 128;
 
 const _: () = assert!(VALUE_BYTES_MAX >= KEY_BYTES_MAX);
 const _: () = assert!(LIST_RESPONSE_BYTES_MAX > VALUE_BYTES_MAX as usize);
+const _: () = assert!(SCAN_PAGE_BYTES < LIST_RESPONSE_BYTES_MAX);
 const _: () = assert!(CHUNK_BODY_BYTES <= CHUNK_BYTES_MAX);
 // All users fit into one answer: 64 bytes are more than a user has beside the prefix.
 const _: () = assert!(USERS_MAX * (USER_PREFIX_BYTES_MAX + 64) < LIST_RESPONSE_BYTES_MAX);

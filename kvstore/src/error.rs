@@ -1,6 +1,7 @@
 //! Why a command was refused. Every replica refuses alike.
 
 use crate::codec::{DecodeError, Reader, Sink};
+use crate::config::{COUNT_EXPIRED_MAX, SCAN_KEYS_MAX};
 use std::fmt;
 use trine_keys::Fingerprint;
 
@@ -82,6 +83,25 @@ pub enum StoreError {
     },
     /// Every number and generation was given.
     NumbersUsed,
+    /// The command needs the ordered index.
+    NotOrdered {
+        /// Whether one is being built.
+        building: bool,
+    },
+    /// The range ends before it begins.
+    RangeReversed,
+    /// A page cannot have this many keys, or a range is to lose none.
+    BadKeyCount {
+        /// The number that was asked for.
+        asked: u32,
+    },
+    /// With an ordered index the items would take more logical bytes than the limit.
+    NoRoomForIndex {
+        /// What they would take.
+        needed: u64,
+    },
+    /// Too many keys have expired and are not swept yet: the range cannot be counted now.
+    SweepBehind,
 }
 
 impl StoreError {
@@ -110,6 +130,11 @@ impl StoreError {
             Self::BadRole => (21, 0, 0),
             Self::OtherClusterKey { root } => (22, u64::from(u32::from_le_bytes(root.0)), 0),
             Self::NumbersUsed => (23, 0, 0),
+            Self::NotOrdered { building } => (24, u64::from(building), 0),
+            Self::RangeReversed => (25, 0, 0),
+            Self::BadKeyCount { asked } => (26, u64::from(asked), 0),
+            Self::NoRoomForIndex { needed } => (27, needed, 0),
+            Self::SweepBehind => (28, 0, 0),
         };
         sink.put_u8(kind);
         sink.put_u64(first);
@@ -121,7 +146,7 @@ impl StoreError {
         let short = || u32::try_from(first).map_err(|_| DecodeError::BadField { field: "limit" });
         let byte = || u8::try_from(first).map_err(|_| DecodeError::BadField { field: "version" });
         if (second != 0 && kind != 11)
-            || (first != 0 && !matches!(kind, 1..=3 | 11 | 12 | 16 | 19 | 20 | 22))
+            || (first != 0 && !matches!(kind, 1..=3 | 11 | 12 | 16 | 19 | 20 | 22 | 24 | 26 | 27))
         {
             return Err(DecodeError::BadField { field: "error" });
         }
@@ -154,12 +179,24 @@ impl StoreError {
                 root: Fingerprint(short()?.to_le_bytes()),
             },
             23 => Self::NumbersUsed,
+            24 => Self::NotOrdered {
+                building: match first {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(DecodeError::BadField { field: "building" }),
+                },
+            },
+            25 => Self::RangeReversed,
+            26 => Self::BadKeyCount { asked: short()? },
+            27 => Self::NoRoomForIndex { needed: first },
+            28 => Self::SweepBehind,
             kind => return Err(DecodeError::UnknownKind { kind }),
         })
     }
 }
 
 impl fmt::Display for StoreError {
+    // Long because each error has an arm.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::KeyTooLong { limit } => write!(
@@ -217,6 +254,28 @@ impl fmt::Display for StoreError {
                 "this is not the cluster key file of the group: its users have keys of user root {root}"
             ),
             Self::NumbersUsed => write!(formatter, "the group has no further number for users"),
+            Self::NotOrdered { building: false } => write!(
+                formatter,
+                "the group keeps no ordered index: `trine config set ordered on` builds one"
+            ),
+            Self::NotOrdered { building: true } => write!(
+                formatter,
+                "the ordered index is being built: `trine status` shows how far it is"
+            ),
+            Self::RangeReversed => write!(formatter, "the range ends before it begins"),
+            Self::BadKeyCount { asked } => write!(
+                formatter,
+                "{asked} is no number of keys from 1 to {SCAN_KEYS_MAX}"
+            ),
+            Self::NoRoomForIndex { needed } => write!(
+                formatter,
+                "with an ordered index the items count {needed} bytes, which is above the limit: raise it with \
+                 `trine config set memory`"
+            ),
+            Self::SweepBehind => write!(
+                formatter,
+                "more than {COUNT_EXPIRED_MAX} keys have expired and are still being removed: try again in a moment"
+            ),
             Self::NotInCache => write!(formatter, "a cache does not know this command"),
             Self::ExecuteTooLarge => write!(
                 formatter,

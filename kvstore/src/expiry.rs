@@ -38,6 +38,12 @@ impl Expiries {
         self.due.len() as u64
     }
 
+    /// Those that are due at `now_ns`, each once, however many keys share it.
+    pub(crate) fn due(&self, now_ns: u64) -> impl Iterator<Item = (u64, KeyHash)> {
+        let due = self.due.keys().copied();
+        due.take_while(move |(expiry_ns, _)| *expiry_ns <= now_ns)
+    }
+
     /// The soonest expiry.
     pub(crate) fn first(&self) -> Option<(u64, KeyHash)> {
         self.due.keys().next().copied()

@@ -2,11 +2,14 @@
 //! that the state hash is made of.
 
 use crate::arena::{Arena, Item, Location, Stamp, Usage};
+use crate::config::ORDERED_CHARGE_BYTES;
 use crate::expiry::Expiries;
 use crate::hash::{Hasher, KeyHash};
 use crate::limits::item_charge;
+use crate::ordered::{Index, Ordered};
 use crate::snapshot::Progress;
 use crate::table::{Slot, Table};
+use trine_canary as canary;
 
 /// How many defragmentation steps a change may make.
 const DEFRAGMENT_STEPS_MAX: u32 = 4;
@@ -23,6 +26,8 @@ pub(crate) struct Items {
     pub(crate) expiries: Expiries,
     /// Some exactly while a snapshot is written or what it kept is cleared away.
     pub(crate) snapshot: Option<Progress>,
+    /// The keys in their order, if the group keeps an index of them. Boxed: without one a change tests a pointer.
+    index: Option<Box<Index>>,
     count: u64,
     logical_bytes: u64,
     sum: u128,
@@ -52,6 +57,7 @@ impl Items {
             hasher: Hasher::new(hash_seed),
             expiries: Expiries::default(),
             snapshot: None,
+            index: None,
             count: 0,
             logical_bytes: 0,
             sum: 0,
@@ -71,6 +77,79 @@ impl Items {
     /// The sum of the items' hashes.
     pub(crate) fn sum(&self) -> u128 {
         self.sum
+    }
+
+    /// The logical bytes of an item.
+    #[inline]
+    pub(crate) fn charge(&self, key_bytes: usize, value_bytes: usize) -> u64 {
+        let for_index = match self.index {
+            None => 0,
+            Some(_) => ORDERED_CHARGE_BYTES,
+        };
+        item_charge(key_bytes, value_bytes) + for_index
+    }
+
+    /// The ordered index, whole or not.
+    pub(crate) fn index(&self) -> Option<&Index> {
+        self.index.as_deref()
+    }
+
+    pub(crate) fn ordered(&self) -> Ordered {
+        self.index
+            .as_ref()
+            .map_or(Ordered::Off, |index| index.state())
+    }
+
+    /// The index of a store that has no items yet, or none any more.
+    pub(crate) fn begin_with_index(&mut self, state: Ordered) {
+        debug_assert_eq!(self.count, 0);
+        self.index = Index::of_empty(state);
+    }
+
+    /// Logical bytes that the items count more with an index than without one.
+    pub(crate) fn index_charge(&self) -> u64 {
+        self.count * ORDERED_CHARGE_BYTES
+    }
+
+    /// From here on every new key gets into an index; those that are there do so with [`Items::build_index`].
+    pub(crate) fn begin_index(&mut self) {
+        debug_assert!(self.index.is_none());
+        self.index = Some(Box::new(Index::over(self.count)));
+        self.logical_bytes += self.index_charge();
+    }
+
+    /// The index is gone.
+    pub(crate) fn drop_index(&mut self) {
+        if self.index.take().is_some() {
+            self.logical_bytes -= self.index_charge();
+        }
+    }
+
+    /// Adds a slice of the items to an index that is not whole.
+    pub(crate) fn build_index(&mut self) {
+        let Some(index) = &mut self.index else { return };
+        let Some((first, last)) = index.next_slice() else {
+            return;
+        };
+        let mut order = first;
+        loop {
+            let hash = KeyHash::from_order(order);
+            self.table
+                .for_each_in_chain(self.table.home(hash), |location| {
+                    if self.arena.is_shadowed(location) {
+                        return;
+                    }
+                    let key = self.arena.item(location).key;
+                    if (first..=last).contains(&self.hasher.key(key).order()) {
+                        index.add(key);
+                    }
+                });
+            let size = 1_u64 << (64 - self.table.home_bits(hash));
+            match (order & !(size - 1)).checked_add(size) {
+                Some(next) if next <= last => order = next,
+                _ => return,
+            }
+        }
     }
 
     pub(crate) fn usage(&self) -> (Usage, u64) {
@@ -109,6 +188,9 @@ impl Items {
             return;
         };
         self.count_out(found.hash, location);
+        if let Some(index) = &mut self.index {
+            index.remove(self.arena.item(location).key);
+        }
         if !self.keep_for_snapshot(found.hash, location) {
             self.table.remove(found.hash, slot);
             self.arena.remove(location);
@@ -132,6 +214,18 @@ impl Items {
 
     /// Puts an item back as it was before the command that is being undone.
     pub(crate) fn restore(&mut self, key: &[u8], value: &[u8], stamp: Stamp) {
+        let is_back = self.find(key).slot.is_none();
+        self.put_back(key, value, stamp);
+        if let Some(index) = &mut self.index {
+            match is_back && canary::planted("index missed an undo") {
+                true => index.remove(key),
+                // A shadow that is an item again is not written, and comes into the index here.
+                false => index.add(key),
+            }
+        }
+    }
+
+    fn put_back(&mut self, key: &[u8], value: &[u8], stamp: Stamp) {
         let found = self.find(key);
         let shadow = self.table.find(found.hash, |location| {
             self.arena.is_shadow(location, key)
@@ -161,6 +255,9 @@ impl Items {
         let (arena, hasher) = (&self.arena, &self.hasher);
         self.table
             .grow(|location| hasher.key(arena.item(location).key));
+        if let Some(index) = &mut self.index {
+            index.add(key);
+        }
     }
 
     fn replace(
@@ -205,7 +302,7 @@ impl Items {
 
     fn count_in(&mut self, hash: KeyHash, key: &[u8], value: &[u8], stamp: Stamp) {
         self.count += 1;
-        self.logical_bytes += item_charge(key.len(), value.len());
+        self.logical_bytes += self.charge(key.len(), value.len());
         self.sum =
             self.sum.wrapping_add(
                 self.hasher
@@ -217,7 +314,7 @@ impl Items {
     fn count_out(&mut self, hash: KeyHash, location: Location) {
         let Item { key, value, stamp } = self.arena.item(location);
         self.count -= 1;
-        self.logical_bytes -= item_charge(key.len(), value.len());
+        self.logical_bytes -= self.charge(key.len(), value.len());
         self.sum =
             self.sum.wrapping_sub(
                 self.hasher

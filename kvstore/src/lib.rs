@@ -19,6 +19,7 @@ mod items;
 pub mod limits;
 mod machine;
 pub mod memory;
+pub mod ordered;
 pub mod position;
 pub mod response;
 pub mod snapshot;
@@ -29,13 +30,14 @@ pub mod users;
 pub use cache::{Cache, CacheConfig, CacheConfigError};
 pub use codec::{BufferTooSmall, DecodeError, List};
 pub use command::{
-    Access, Command, Condition, ExecuteMode, ExpireCondition, Kind, Pair, SetCondition, SetExpiry,
-    SetOptions,
+    Access, Command, Condition, ExecuteMode, ExpireCondition, KeyRange, Kind, Pair, ScanOptions,
+    SetCondition, SetExpiry, SetOptions, after_prefix,
 };
 pub use error::StoreError;
 pub use limits::{Limits, LimitsError};
+pub use ordered::Ordered;
 pub use position::Position;
-pub use response::{AbortCause, Response, Versioned};
+pub use response::{AbortCause, RangeItem, Response, Versioned};
 pub use snapshot::{RestoreError, SnapshotError, SnapshotReader, SnapshotStep, SnapshotSummary};
 pub use store::{Stats, Store, integer};
 pub use users::{Rights, User, Users};

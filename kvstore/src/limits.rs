@@ -71,7 +71,8 @@ impl Limits {
     }
 }
 
-/// The logical size of an item, which is what the memory limit counts.
+/// The logical size of an item, which is what the memory limit counts. While the group keeps an ordered index, an item
+/// counts [`crate::config::ORDERED_CHARGE_BYTES`] more.
 #[must_use]
 pub const fn item_charge(key_bytes: usize, value_bytes: usize) -> u64 {
     key_bytes as u64 + value_bytes as u64 + ITEM_CHARGE_BYTES

@@ -83,6 +83,8 @@ pub(crate) fn words_of(command: &Command<'_>) -> Option<String> {
             limits.memory_bytes, limits.key_bytes, limits.value_bytes
         ),
         Command::SetMemory { memory_bytes } => format!("set memory to {memory_bytes} bytes"),
+        Command::SetOrdered { on: true } => "set ordered on".to_owned(),
+        Command::SetOrdered { on: false } => "set ordered off".to_owned(),
         Command::RaiseVersion { version } => format!("raise state-machine version to {version}"),
         Command::AddUser { name, rights, .. } => format!(
             "add user {name}, role {}{}, prefix \"{}\"",
@@ -231,6 +233,7 @@ mod tests {
                 limits: Limits::default(),
             },
             Command::SetMemory { memory_bytes: 1 },
+            Command::SetOrdered { on: true },
             Command::RaiseVersion { version: 5 },
             Command::AddUser {
                 issuer: ISSUER,

@@ -17,7 +17,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use trine_kvstore::command::STATE_VERSION_FIRST;
+use trine_kvstore::command::{ORDERED_VERSION, STATE_VERSION_FIRST};
 use trine_protocol::message::{
     BeginRefusal, BootstrapReply, BootstrapRequest, ClusterId, Encode, Incarnation, Member,
     MemberRole, Members, NodeId, kind,
@@ -299,8 +299,27 @@ impl Bootstrap {
         if found.len() < self.peers.len() {
             return Progress::Waiting;
         }
+        if let Some(older) = self.first_without_index() {
+            let name = self.name(older);
+            self.problem = format!(
+                "{name} runs a release without ordered indexes: upgrade it, or start without --ordered"
+            );
+            // It is asked again at the next attempt.
+            self.stage = Stage::Probing(BTreeMap::new());
+            return Progress::Waiting;
+        }
         self.begin();
         self.act(out)
+    }
+
+    /// A peer that keeps a group with an ordered index from beginning.
+    fn first_without_index(&self) -> Option<NodeId> {
+        let Stage::Probing(found) = &self.stage else {
+            return None;
+        };
+        let mut found = found.iter().filter(|_| self.config.ordered);
+        let older = found.find(|(_, (_, version))| *version < ORDERED_VERSION)?;
+        Some(*older.0)
     }
 
     /// Every peer is there and free: fixes the incarnations, and draws the group's id.

@@ -1,7 +1,7 @@
 //! The settings of a replica, and every limit that bounds its memory.
 
 use trine_kvstore::Limits;
-use trine_kvstore::command::{STATE_VERSION, STATE_VERSION_FIRST};
+use trine_kvstore::command::{ORDERED_VERSION, STATE_VERSION, STATE_VERSION_FIRST};
 use trine_transport::time::Duration;
 
 /// Most commands that one log entry packs; the place inside an entry has 16 bits.
@@ -28,6 +28,8 @@ pub const READ_ROUNDS_MAX: usize = 4;
 /// Bytes of answers to reads in one turn, that of the last one not counted. Raft's messages and the clock wait for a
 /// turn: with more, large reads of many clients would make a leader look dead.
 pub const READ_ANSWER_BYTES_PER_TURN: usize = 4 << 20;
+/// A read of a range counts as so many of these bytes at least: it may look at many keys, and answer with a few bytes.
+pub const RANGE_READ_BYTES_MIN: usize = 64 << 10;
 /// Bytes of appends under way to one member, that of the last one not counted. Raft counts them, whatever they weigh.
 /// It starts the count again whenever it has lost track of the member, while the session still carries the earlier
 /// ones.
@@ -154,6 +156,8 @@ pub struct ReplicaConfig {
     pub attach_retry: Duration,
     /// The store's limits for a new group.
     pub store_limits: Limits,
+    /// Whether a new group keeps an ordered index from the beginning.
+    pub ordered: bool,
     /// The session limits for a new group.
     pub session_limits: SessionLimits,
     /// The log is compacted when it holds more bytes than this.
@@ -192,6 +196,7 @@ impl Default for ReplicaConfig {
             lease_drift: Duration::from_millis(10),
             attach_retry: Duration::from_millis(50),
             store_limits: Limits::default(),
+            ordered: false,
             session_limits: SessionLimits::default(),
             log_bytes_max: 64 << 20,
             log_entries_max: 65_536,
@@ -249,6 +254,14 @@ pub enum ConfigError {
         /// The requested settings.
         version: u8,
     },
+    /// A group of this version cannot have an ordered index.
+    #[error(
+        "`ordered` needs `state_version` {ORDERED_VERSION} or a later one, and it is set to {version}"
+    )]
+    Ordered {
+        /// The requested version.
+        version: u8,
+    },
     /// raft ids are never zero.
     #[error("the incarnation must not be zero")]
     Incarnation,
@@ -273,6 +286,10 @@ impl ReplicaConfig {
         if !(STATE_VERSION_FIRST..=STATE_VERSION).contains(&self.state_version) {
             let version = self.state_version;
             return Err(ConfigError::StateVersion { version });
+        }
+        if self.ordered && self.state_version < ORDERED_VERSION {
+            let version = self.state_version;
+            return Err(ConfigError::Ordered { version });
         }
         let floors = [
             ("tick", self.tick.as_nanos() as usize, 100_000),

@@ -250,12 +250,16 @@ impl Group {
 
     /// Hands raft the requests that have arrived since the last turn.
     fn propose(&mut self, now: Instant, out: &mut Outbox) {
-        let (mut cx, service, membership) = self.lend(now, out);
+        let (mut cx, service, _) = self.lend(now, out);
         // First: `now` is the second reading of the clock, which the answers of the last turn wait
         // for.
         service.release_reads(&mut cx);
         // Anywhere ahead of the ready loop would do for the writes.
         service.propose_waiting(&mut cx);
+        // Behind the writes: an entry of theirs moves an index on as well.
+        let (state, consensus) = (self.state.as_ref(), &mut self.consensus);
+        self.clock.propose_building(now, state, consensus, out);
+        let (mut cx, service, membership) = self.lend(now, out);
         // After the release: a read whose lease has ended rides in the round that begins now.
         service.begin_read_round(&mut cx, membership.has_unconfirmed());
     }

@@ -204,6 +204,10 @@ impl<'a> Subject<'a> {
                 self.needs(role)?;
                 self.may_keys(command)
             }
+            Need::Range(role) => {
+                self.needs(role)?;
+                self.may_range(command)
+            }
             Need::WholeSpace(role) => {
                 self.needs(role)?;
                 self.may_all_keys()
@@ -217,6 +221,16 @@ impl<'a> Subject<'a> {
         match self.prefix() {
             [] => Ok(()),
             prefix => Err(self.denied(Missing::AllKeys {
+                prefix: short(prefix),
+            })),
+        }
+    }
+
+    fn may_range(&self, command: &Command<'_>) -> Result<(), Denied> {
+        let prefix = self.prefix();
+        match command.range() {
+            Some(range) if range.is_within(prefix) => Ok(()),
+            _ => Err(self.denied(Missing::RangeOutside {
                 prefix: short(prefix),
             })),
         }
@@ -283,6 +297,8 @@ impl<'a> Subject<'a> {
 enum Need {
     /// The role, and each key.
     Keys(Role),
+    /// The role, and every key of a range, whether it is there or not.
+    Range(Role),
     /// The role, and all keys at once.
     WholeSpace(Role),
     /// To administrate.
@@ -308,9 +324,12 @@ fn need(kind: Kind) -> Need {
         | Kind::ExpireIfBeyond
         | Kind::Persist => Need::Keys(Role::Write),
         Kind::Count => Need::WholeSpace(Role::Read),
+        Kind::Scan | Kind::CountRange => Need::Range(Role::Read),
+        Kind::DeleteRange => Need::Range(Role::Write),
         Kind::Execute => Need::Operations,
         Kind::SetLimits
         | Kind::SetMemory
+        | Kind::SetOrdered
         | Kind::RaiseVersion
         | Kind::AddUser
         | Kind::RemoveUser
@@ -362,6 +381,11 @@ pub enum Missing {
     KeyOutside {
         /// The key; the first part of a long one.
         key: Box<[u8]>,
+        /// What the caller's keys begin with.
+        prefix: Box<[u8]>,
+    },
+    /// The right to every key of a range.
+    RangeOutside {
         /// What the caller's keys begin with.
         prefix: Box<[u8]>,
     },
@@ -434,6 +458,12 @@ impl fmt::Display for Denied {
                 formatter,
                 "{who} may not touch key \"{}\": its keys begin with \"{}\"",
                 key.escape_ascii(),
+                prefix.escape_ascii()
+            ),
+            Missing::RangeOutside { prefix } => write!(
+                formatter,
+                "{who} may not touch every key of that range: its keys begin with \"{}\", so name that prefix or a part \
+                 of it",
                 prefix.escape_ascii()
             ),
             Missing::AllKeys { prefix } => write!(

@@ -58,14 +58,18 @@ impl StateMachine {
         members: &[Member],
         first_index: u64,
     ) -> Self {
+        let store = Store::with_version(
+            genesis.store_limits,
+            genesis.hash_seed,
+            genesis.state_version,
+        );
         Self {
             cluster,
             genesis,
-            store: Store::with_version(
-                genesis.store_limits,
-                genesis.hash_seed,
-                genesis.state_version,
-            ),
+            store: match genesis.ordered {
+                true => store.with_ordered(),
+                false => store,
+            },
             sessions: ClientSessions::new(genesis.session_limits),
             members: MemberTable::new(members),
             group_time_ns: 0,
@@ -166,6 +170,7 @@ impl StateMachine {
         let Some(view) = view else { return Ok(()) };
         self.group_time_ns = self.group_time_ns.max(view.group_time_ns);
         self.store.set_group_time(self.group_time_ns);
+        self.store.build_index();
         if let Some(version) = view.raises_to {
             // A version that is none changes nothing, on every replica alike.
             let raise = Command::RaiseVersion { version };

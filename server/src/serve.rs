@@ -437,6 +437,7 @@ fn assemble<B: Backend>(
     };
     let mut config = replica_config(&arguments.reading, &arguments.timing);
     (config.bootstrap, config.store_limits) = (startup.bootstrap, store_limits);
+    config.ordered = arguments.limits.ordered;
     let fresh = Incarnation(random_seed()?.max(1));
     let seed = random_seed()?;
     let data = data::open(arguments, fresh, startup.lost_memory.as_deref(), announcer)?;

@@ -55,7 +55,7 @@ pub(crate) enum Kind {
     Expiry {
         of: u32,
     },
-    /// `existed` is `None` if the outcome is unknown.
+    /// `existed` is `None` if the outcome is unknown, or the key was one of a range.
     Delete {
         existed: Option<bool>,
     },
@@ -383,6 +383,7 @@ impl Digest {
             (Action::Delete, Answer::Deleted { existed }) => Kind::Delete {
                 existed: Some(*existed),
             },
+            (Action::Delete, Answer::RangeDeleted) => Kind::Delete { existed: None },
             (Action::Cas { expected, value }, Answer::Written { version }) => Kind::Cas {
                 expected: *expected,
                 expected_is_known: self.is_known(*expected),

@@ -89,6 +89,7 @@ enum Outcomes {
     NotFound,
     Written,
     Deleted,
+    RangeDeleted,
     Mismatch,
     Number,
     Refused,
@@ -197,6 +198,7 @@ impl Line {
             Outcomes::Deleted => Answer::Deleted {
                 existed: self.existed.ok_or("`existed` is missing")?,
             },
+            Outcomes::RangeDeleted => Answer::RangeDeleted,
             Outcomes::Mismatch => Answer::Mismatch { version },
             Outcomes::Number => Answer::Number {
                 value: self.number.ok_or("`number` is missing")?,
@@ -270,6 +272,7 @@ impl Line {
                 self.existed = Some(*existed);
                 Outcomes::Deleted
             }
+            Answer::RangeDeleted => Outcomes::RangeDeleted,
             Answer::Mismatch { version } => {
                 self.version = *version;
                 Outcomes::Mismatch
@@ -345,6 +348,7 @@ mod tests {
                 },
             ),
             (Action::Delete, Answer::Deleted { existed: true }),
+            (Action::Delete, Answer::RangeDeleted),
             (
                 Action::Cas {
                     expected: Some(7),

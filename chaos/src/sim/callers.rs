@@ -2,6 +2,7 @@
 //! of what they saw.
 
 use super::Host;
+use super::ranges::{self, RangeCall, Ranges};
 use crate::history::{Action, History, OperationIndex};
 use crate::translate::{answer_of, command_of};
 use crate::workload::{Request, Workload};
@@ -11,7 +12,8 @@ use std::rc::Rc;
 use trine_client::{ClientId, Clients, Finished, Mode, Submission};
 use trine_keys::{Fingerprint, GroupId, Issuer, Role, UserName};
 use trine_kvstore::{
-    Command, Condition, ExecuteMode, ExpireCondition, List, Pair, Rights, SetExpiry, SetOptions,
+    Command, Condition, ExecuteMode, ExpireCondition, List, Pair, Position, Rights, SetExpiry,
+    SetOptions,
 };
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::time::{Duration, Instant};
@@ -53,6 +55,10 @@ const READS_ANYWHERE_PERCENT: u64 = 10;
 const UNJUDGED: Ratio = Ratio::percent(8);
 /// Tags of such commands have this bit.
 const UNJUDGED_TAG: u64 = 1 << 63;
+/// Tags of calls about ranges have this bit.
+const RANGE_TAG: u64 = 1 << 62;
+/// How often a page takes the way through the log.
+const LOGGED_SCANS_PERCENT: u64 = 5;
 /// How often a write is its session's last; the caller continues with a new one.
 const LAST_WRITES: Ratio = Ratio::percent(1);
 
@@ -69,6 +75,9 @@ pub(crate) struct Callers {
     history: Rc<RefCell<History>>,
     pace: Pace,
     prng: Prng,
+    /// Calls about ranges, if the group has an ordered index at any time.
+    ranges: Option<Ranges>,
+    open_ranges: BTreeMap<u64, RangeCall>,
     /// No further calls.
     silent: bool,
     /// What keys of users are made of, in a group that has keys.
@@ -122,6 +131,8 @@ impl Callers {
             history,
             pace,
             prng,
+            ranges: None,
+            open_ranges: BTreeMap::new(),
             silent: false,
             issuer: None,
             notes: Notes::default(),
@@ -148,6 +159,11 @@ impl Callers {
         self.issuer = Some(issuer);
     }
 
+    /// Clients also scan and delete ranges.
+    pub(crate) fn call_ranges(&mut self, ranges: Ranges) {
+        self.ranges = Some(ranges);
+    }
+
     /// The calls and answers since the last time.
     pub(crate) fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes.lines)
@@ -168,7 +184,9 @@ impl Callers {
 
     /// Whether all errands were called and no operation is open.
     pub(crate) fn is_done(&self) -> bool {
-        self.open.is_empty() && self.callers.iter().all(|caller| caller.errands.is_empty())
+        self.open.is_empty()
+            && self.open_ranges.is_empty()
+            && self.callers.iter().all(|caller| caller.errands.is_empty())
     }
 
     /// From now on every operation has time: one that gives up early would prove nothing about the group.
@@ -207,6 +225,9 @@ impl Callers {
                 let rest = self.submit(now, simulated, index, request);
                 if !self.silent && self.prng.chance(UNJUDGED) {
                     self.submit_unjudged(now, index);
+                }
+                if !self.silent && self.callers[index].open < self.pace.open_max {
+                    self.submit_about_ranges(now, simulated, index);
                 }
                 let pause =
                     Duration::from_nanos(self.prng.below(self.pace.pause.as_nanos().max(1) * 2));
@@ -284,6 +305,110 @@ impl Callers {
                 });
                 REFUSED_PAUSE
             }
+        }
+    }
+
+    /// Scans or deletes a range, now and then. Around that the index comes and goes, and deletes are undone.
+    fn submit_about_ranges(&mut self, now: Instant, simulated: Instant, index: usize) {
+        let Some(ranges) = &mut self.ranges else {
+            return;
+        };
+        let toggle = ranges.toggle();
+        let wish = ranges.wish(self.callers[index].workload.all_keys());
+        if let Some(on) = toggle {
+            self.submit_without_judgement(now, index, &Command::SetOrdered { on });
+        }
+        let Some(wish) = wish else { return };
+        if let ranges::Kind::Scan(_) = wish.kind {
+            self.submit_undone(now, index, &wish.keys);
+        }
+        let command = match wish.kind {
+            ranges::Kind::Scan(options) => Command::Scan {
+                range: wish.range(),
+                options,
+            },
+            ranges::Kind::Delete(count) => Command::DeleteRange {
+                range: wish.range(),
+                count,
+            },
+        };
+        let tag = RANGE_TAG | self.history.borrow().len() as u64;
+        let submission = Submission {
+            mode: match wish.kind {
+                ranges::Kind::Scan(_) => self.range_mode(),
+                ranges::Kind::Delete(_) => Mode::Write,
+            },
+            command: &command,
+            deadline: Some(now + PATIENCE),
+            tag,
+        };
+        let caller = &mut self.callers[index];
+        let number = caller.number;
+        self.notes
+            .add(|| format!("calls client {number} {command:?}"));
+        let submitted = self.clients.submit(now, caller.id, submission);
+        let mut history = self.history.borrow_mut();
+        let now_ns = simulated.as_nanos();
+        let call = wish.called(&mut history, index, number, now_ns);
+        match submitted {
+            Ok(()) => {
+                caller.open += 1;
+                self.open_ranges.insert(tag, call);
+            }
+            Err(_) => call.failed(&mut history, now_ns),
+        }
+    }
+
+    /// Deletes a key in an EXEC that is always undone: no item has the version that its last operation expects.
+    fn submit_undone(&mut self, now: Instant, index: usize, keys: &[Vec<u8>]) {
+        let Some(key) = keys.first() else { return };
+        let operations = [
+            Command::Delete { key },
+            Command::CompareAndSwap {
+                key: b"x0",
+                expected: Position::ZERO,
+                value: b"",
+            },
+        ];
+        let command = Command::Execute {
+            mode: ExecuteMode::AllOrNothing,
+            conditions: List::default(),
+            operations: List::from(&operations),
+        };
+        self.submit_without_judgement(now, index, &command);
+    }
+
+    fn submit_without_judgement(&mut self, now: Instant, index: usize, command: &Command<'_>) {
+        let submission = Submission {
+            mode: Mode::Write,
+            command,
+            deadline: Some(now + PATIENCE),
+            tag: UNJUDGED_TAG,
+        };
+        let number = self.callers[index].number;
+        self.notes
+            .add(|| format!("calls client {number} {command:?}, not judged"));
+        // A full window refuses it; there will be others.
+        let _ = self.clients.submit(now, self.callers[index].id, submission);
+    }
+
+    fn collect_range(&mut self, simulated: Instant, finished: &Finished) {
+        let call = self.open_ranges.remove(&finished.tag);
+        let call = call.expect("each operation ends once, and is known");
+        self.callers[call.caller].open -= 1;
+        let now_ns = simulated.as_nanos();
+        let mut history = self.history.borrow_mut();
+        match &finished.result {
+            Ok(answer) => {
+                let response = answer.response();
+                let response = response.expect("the client library has decoded it once");
+                self.notes
+                    .add(|| format!("a range is answered {response:?}"));
+                let position = answer.position().as_u64();
+                call.answered(&mut history, now_ns, &response, position);
+            }
+            Err(error) if error.is_definitely_not_applied() => call.failed(&mut history, now_ns),
+            Err(_) => {}
         }
     }
 
@@ -380,18 +505,16 @@ impl Callers {
                 options,
             },
         };
-        let (mode, deadline) = (Mode::Write, Some(now + PATIENCE));
-        let submission = Submission {
-            mode,
-            command: &command,
-            deadline,
-            tag: UNJUDGED_TAG,
-        };
-        let number = self.callers[index].number;
-        self.notes
-            .add(|| format!("calls client {number} {command:?}, not judged"));
-        // A full window refuses it; there will be others.
-        let _ = self.clients.submit(now, self.callers[index].id, submission);
+        self.submit_without_judgement(now, index, &command);
+    }
+
+    /// Of a page. Its own draws: those of the other calls stay as they are.
+    fn range_mode(&mut self) -> Mode {
+        let ranges = self.ranges.as_mut().expect("a range is called");
+        match ranges.percent() {
+            0..LOGGED_SCANS_PERCENT => Mode::Write,
+            percent => read_mode_of(percent),
+        }
     }
 
     fn mode(&mut self, request: &Request) -> Mode {
@@ -405,19 +528,17 @@ impl Callers {
     }
 
     fn read_mode(&mut self) -> Mode {
-        match self.prng.below(100) {
-            0..FOLLOWER_READS_PERCENT => Mode::ReadFollower,
-            percent if percent < FOLLOWER_READS_PERCENT + READS_ANYWHERE_PERCENT => {
-                Mode::ReadAnywhere
-            }
-            _ => Mode::Read,
-        }
+        read_mode_of(self.prng.below(100))
     }
 
     /// Takes in what is over.
     pub(crate) fn collect(&mut self, simulated: Instant) {
         while let Some(finished) = self.clients.poll_finished() {
             if finished.tag & UNJUDGED_TAG != 0 {
+                continue;
+            }
+            if finished.tag & RANGE_TAG != 0 {
+                self.collect_range(simulated, &finished);
                 continue;
             }
             let open = self
@@ -442,6 +563,15 @@ impl Callers {
                 }
             });
         }
+    }
+}
+
+/// The way of a read that goes through no log, by a number below 100.
+fn read_mode_of(percent: u64) -> Mode {
+    match percent {
+        0..FOLLOWER_READS_PERCENT => Mode::ReadFollower,
+        percent if percent < FOLLOWER_READS_PERCENT + READS_ANYWHERE_PERCENT => Mode::ReadAnywhere,
+        _ => Mode::Read,
     }
 }
 

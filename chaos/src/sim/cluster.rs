@@ -5,13 +5,14 @@ mod sealed;
 use self::sealed::Trust;
 use super::Host;
 use super::callers::Callers;
-use super::config::{DiskConfig, Load, SimConfig, varied_endpoint};
+use super::config::{DiskConfig, Load, OrderedFrom, SimConfig, varied_endpoint};
 use super::disk::{CALM, Device, SimDisk, SimQueue};
 use super::keeper::USERS_MAX;
 use super::keys::{GroupKeys, KeyOf};
 use super::member::Agreement;
 use super::member::Member;
 use super::member::{Observed, Revocations};
+use super::ranges::Ranges;
 use super::trace::Trace;
 use super::world::World;
 use crate::fault::Fault;
@@ -378,6 +379,10 @@ impl Cluster {
         callers.trace(self.world.trace.is_on());
         if self.config.sealed {
             callers.issue_with(GroupKeys::issuer());
+        }
+        if let Some(from) = self.config.ordered {
+            let seed = self.config.seed ^ (self.clients_made + 1).wrapping_mul(0x5ca9_5ca9_5ca9);
+            callers.call_ranges(Ranges::new(seed, from == OrderedFrom::Clients));
         }
         for _ in 0..self.config.clients_per_machine {
             self.clients_made += 1;

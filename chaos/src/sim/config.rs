@@ -61,6 +61,8 @@ pub struct SimConfig {
     /// The state-machine version of each replica's first incarnation. Later ones have `replica`'s, so that a group
     /// whose members come back one by one is upgraded while it serves.
     pub first_state_version: u8,
+    /// How clients get an ordered index to scan, if they scan.
+    pub ordered: Option<OrderedFrom>,
     /// All packets are sealed.
     pub sealed: bool,
     /// Fewest operations that must complete, or the run proves nothing.
@@ -69,6 +71,15 @@ pub struct SimConfig {
     pub simulated_min: Duration,
     /// Limits of the linearizability check.
     pub limits: Limits,
+}
+
+/// Where the ordered index of a group comes from.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum OrderedFrom {
+    /// The group begins with it.
+    Beginning,
+    /// Clients turn it on and off.
+    Clients,
 }
 
 /// How replicas use their disks.
@@ -189,6 +200,7 @@ impl SimConfig {
                 0 => STATE_VERSION_FIRST,
                 _ => STATE_VERSION,
             },
+            ordered: draw_ordered(seed),
             sealed: keys::is_drawn(seed),
             operations_min: 2_000,
             simulated_min: Duration::from_secs(60),
@@ -198,7 +210,9 @@ impl SimConfig {
             // Requests that the old version lacks are refused until the last old member is gone: they are asked, and
             // not judged.
             config.workload.mix = Mix::BASIC;
+            config.ordered = None;
         }
+        config.replica.ordered = config.ordered == Some(OrderedFrom::Beginning);
         config
     }
 
@@ -262,6 +276,15 @@ impl SimConfig {
             });
         }
         Ok(())
+    }
+}
+
+/// In half of the seeds clients scan. Drawn separately, so that the other seeds stay the same.
+fn draw_ordered(seed: u64) -> Option<OrderedFrom> {
+    match Prng::new(seed ^ 0x0bde_0bde_0bde_0bde).below(4) {
+        0 => Some(OrderedFrom::Beginning),
+        1 => Some(OrderedFrom::Clients),
+        _ => None,
     }
 }
 

@@ -22,6 +22,7 @@ mod member;
 mod network;
 mod plan;
 mod player;
+mod ranges;
 mod report;
 pub mod rpc;
 mod run;
@@ -33,7 +34,7 @@ mod users;
 mod world;
 
 pub use callers::{LEISURE, Pace};
-pub use config::{DiskConfig, Load, QUIET_MIN, SimConfig, SimConfigError};
+pub use config::{DiskConfig, Load, OrderedFrom, QUIET_MIN, SimConfig, SimConfigError};
 pub use plan::Plan;
 pub use report::SimReport;
 pub use run::{Report, Run};

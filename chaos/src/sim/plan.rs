@@ -136,6 +136,7 @@ impl SimConfig {
         }
         if asked(Need::OldVersion).is_some() && !self.mixes_versions() {
             self.first_state_version = STATE_VERSION_FIRST;
+            (self.ordered, self.replica.ordered) = (None, false);
             self.workload.mix = crate::workload::Mix::BASIC;
         }
         if asked(Need::Sealed).is_some() {

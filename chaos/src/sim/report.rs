@@ -6,7 +6,7 @@ use super::counted::counted;
 use super::plan::Plan;
 use super::run::Report;
 use crate::checker::group_time::{GroupTime, Steady};
-use crate::checker::{Verdict, coverage, exactly_once, linearizability, liveness};
+use crate::checker::{Verdict, coverage, exactly_once, linearizability, liveness, positions};
 use crate::fault::{DRIFT_PER_MILLION_MAX, Fault, KINDS_MIN, Schedule};
 use crate::history::{History, Tally};
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,6 +82,7 @@ impl SimReport {
             .verdict
             .clone()
             .and(exactly_once::check(&history))
+            .and(positions::check(&history))
             .and(log.entries.verdict())
             .and(log.stores.verdict())
             .and(log.states.verdict())

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use trine_client::{Obstacle, Report, leader_of, majority_gone, voters_in_step};
 use trine_protocol::node_status::LinkStatus;
 use trine_protocol::node_status::NodeStatus;
-use trine_protocol::status::{Role, Status};
+use trine_protocol::status::{OrderedStatus, Role, Status};
 use trine_replica::disk::Fsync;
 
 use clap::Args;
@@ -313,8 +313,22 @@ fn link_row(name: String, link: &LinkStatus) -> [String; 5] {
 }
 
 fn store_line(leader: &Status) -> String {
+    let index = match leader.store.ordered {
+        OrderedStatus::Off => String::new(),
+        OrderedStatus::Building { permille } => {
+            format!(
+                ", ordered index {}.{} % built",
+                permille / 10,
+                permille % 10
+            )
+        }
+        OrderedStatus::On => format!(
+            ", ordered index of {}",
+            show_bytes(leader.store.ordered_bytes)
+        ),
+    };
     format!(
-        "store: {} in {} of {}; log: {} in {}, {} compacted, {}; {} open",
+        "store: {} in {} of {}{index}; log: {} in {}, {} compacted, {}; {} open",
         plural(leader.store.items, "key"),
         show_bytes(leader.store.logical_bytes),
         show_bytes(leader.store.memory_bytes),

@@ -31,6 +31,28 @@ pub(crate) enum SetCommand {
         #[command(flatten)]
         client: ClientArguments,
     },
+    /// Whether the group keeps an ordered index of its keys, which `trine scan`, `trine rm` and counts of ranges need. It
+    /// counts 32 bytes for each key. `on` builds it while the group serves, a little with each entry of the log.
+    Ordered {
+        /// on or off.
+        #[arg(value_enum)]
+        ordered: Switch,
+        /// With `on`: come back at once, and not when the index is whole.
+        #[arg(long)]
+        no_wait: bool,
+        /// Where the group is.
+        #[command(flatten)]
+        client: ClientArguments,
+    },
+}
+
+/// On or off.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    /// It is kept.
+    On,
+    /// It is given up.
+    Off,
 }
 
 /// `trine config ...` about settings files.

@@ -21,6 +21,7 @@ mod member;
 mod metrics;
 mod net;
 mod observe;
+mod ordered;
 mod output;
 mod packaging;
 mod paused;

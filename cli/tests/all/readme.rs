@@ -65,6 +65,7 @@ documents! {
     benchmarking "docs/benchmarking.md",
     tuning "docs/tuning.md",
     index "docs/index.md",
+    ordered "docs/ordered.md",
 }
 
 #[test]

@@ -27,6 +27,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "kvstore",
         &[
             "trine-canary",
+            "trine-index",
             "trine-keys",
             "trine-report",
             "trine-allocations",

@@ -2,8 +2,8 @@
 
 use trine_keys::{Fingerprint, GroupId, Issuer, Role, UserName};
 use trine_kvstore::{
-    Command, ExpireCondition, Limits, Position, Response, Rights, SetCondition, SetExpiry,
-    SetOptions, SnapshotReader, SnapshotStep, Store,
+    Command, ExpireCondition, KeyRange, Limits, Position, Response, Rights, ScanOptions,
+    SetCondition, SetExpiry, SetOptions, SnapshotReader, SnapshotStep, Store,
 };
 
 const LIMITS: Limits = Limits {
@@ -96,8 +96,10 @@ pub fn operations(bytes: &[u8]) {
         match kind % 16 {
             11 => {
                 time_ns += u64::from(first);
-                steady.set_group_time(time_ns);
-                moving.set_group_time(time_ns);
+                for store in [&mut steady, &mut moving] {
+                    store.set_group_time(time_ns);
+                    store.build_index();
+                }
             }
             12 => drop(steady.begin_snapshot()),
             13 => drop(steady.snapshot_chunk(&mut chunk)),
@@ -109,12 +111,51 @@ pub fn operations(bytes: &[u8]) {
                 assert_eq!(steady.apply(at, &command), moving.apply(at, &command));
                 assert_eq!(steady.users(), moving.users());
             }
+            // And so has GET.
+            0 if key.len() > 20 => {
+                let command = range_command(&key[..3], first, second);
+                assert_eq!(steady.apply(at, &command), moving.apply(at, &command));
+            }
             kind => {
                 let command = command_of(kind, key, &value, first, second);
                 assert_eq!(steady.apply(at, &command), moving.apply(at, &command));
             }
         }
         assert_eq!(steady.state_hash(), moving.state_hash());
+    }
+}
+
+/// About keys that begin with one byte or another, most of which are short.
+fn range_command(key: &[u8], first: u8, second: u8) -> Command<'_> {
+    let range = match second % 4 {
+        0 => KeyRange::Prefix(&[]),
+        1 => KeyRange::Prefix(&key[..1]),
+        2 => KeyRange::Between {
+            start: &[],
+            end: Some(key),
+        },
+        _ => KeyRange::Between {
+            start: key,
+            end: None,
+        },
+    };
+    match first % 8 {
+        0..=2 => Command::SetOrdered {
+            on: !first.is_multiple_of(32),
+        },
+        3 | 4 => Command::Scan {
+            range,
+            options: ScanOptions {
+                limit: u32::from(first / 8),
+                reverse: second & 8 != 0,
+                keys_only: second & 16 != 0,
+            },
+        },
+        5 => Command::CountRange { range },
+        _ => Command::DeleteRange {
+            range,
+            count: u32::from(second / 16),
+        },
     }
 }
 

@@ -1,10 +1,12 @@
 //! The state machine's whole input language.
 //!
 //! - `table` is the table of commands, and `row` is the macro that makes code of it.
+//! - `range` says which keys a scan is about.
 //! - `fields` has the types of the commands' fields with their encodings.
 //! - This file has what holds for every command.
 
 mod fields;
+mod range;
 mod row;
 mod table;
 
@@ -14,8 +16,11 @@ use fields::Keys;
 pub use fields::{
     Condition, ExecuteMode, ExpireCondition, Pair, SetCondition, SetExpiry, SetOptions,
 };
+pub use range::{KeyRange, ScanOptions, after_prefix};
 pub use row::{Access, Place, Row};
-pub use table::{Command, Kind, STATE_VERSION, STATE_VERSION_FIRST, STATE_VERSION_SECOND};
+pub use table::{
+    Command, Kind, ORDERED_VERSION, STATE_VERSION, STATE_VERSION_FIRST, STATE_VERSION_SECOND,
+};
 
 impl Command<'_> {
     /// Whether the command changes nothing, so that it can be answered by [`crate::Store::read`].
@@ -40,6 +45,17 @@ impl Command<'_> {
                 .map(|operation| operation.version())
                 .fold(own, u8::max),
             _ => own,
+        }
+    }
+
+    /// The range of keys that the command is about, if it is about one.
+    #[must_use]
+    pub fn range(&self) -> Option<KeyRange<'_>> {
+        match self {
+            Self::Scan { range, .. }
+            | Self::CountRange { range }
+            | Self::DeleteRange { range, .. } => Some(*range),
+            _ => None,
         }
     }
 

@@ -5,6 +5,7 @@
 //! older members refuses it.
 
 use super::fields::{Condition, ExecuteMode, ExpireCondition, Keys, Pair, SetOptions};
+use super::range::{KeyRange, ScanOptions};
 use super::row::{Access, Place, Row, commands};
 use crate::codec::{DecodeError, Field, List, Reader, Sink};
 use crate::limits::Limits;
@@ -13,13 +14,16 @@ use crate::users::Rights;
 use trine_keys::{Issuer, UserName};
 
 /// The newest state-machine version that this build understands.
-pub const STATE_VERSION: u8 = 5;
+pub const STATE_VERSION: u8 = 6;
 
 /// The version whose commands are GET, PUT, DELETE and the administrative ones.
 pub const STATE_VERSION_FIRST: u8 = 1;
 
 /// The version that brought all other commands, except those that came later still.
 pub const STATE_VERSION_SECOND: u8 = 2;
+
+/// The version that brought the ordered index with its commands.
+pub const ORDERED_VERSION: u8 = Kind::SetOrdered.row().version;
 
 /// Every version that a row names is known.
 const _: () = {
@@ -155,6 +159,28 @@ commands! {
         /// Reads how many keys there are; those that have expired count until they are swept.
         kind 15, version 2, Read, Anywhere, keys []:
         Count,
+        /// Reads the items of a range in the order of their keys: one page. Needs the ordered index.
+        kind 18, version 6, Read, Alone, keys []:
+        Scan {
+            /// Which keys.
+            range: KeyRange<'a>,
+            /// How many, in which order, and whether with their values.
+            options: ScanOptions,
+        },
+        /// Reads how many keys a range has; those that have expired do not count. Needs the ordered index.
+        kind 19, version 6, Read, Alone, keys []:
+        CountRange {
+            /// Which keys.
+            range: KeyRange<'a>,
+        },
+        /// Removes the first keys of a range, in their order. Needs the ordered index.
+        kind 20, version 6, Write, Alone, keys []:
+        DeleteRange {
+            /// Which keys.
+            range: KeyRange<'a>,
+            /// How many at most; more than [`crate::config::DELETE_RANGE_KEYS_MAX`] are that many.
+            count: u32,
+        },
         /// Applies operations at one position if every condition holds.
         kind 14, version 2, OfOperations, Alone, keys [conditions, operations]:
         Execute {
@@ -204,6 +230,12 @@ commands! {
         /// Reads all users.
         kind 70, version 5, Read, Alone, keys []:
         ListUsers,
+        /// Keeps an ordered index of the keys, or no more. It is built a little with each entry of the log.
+        kind 71, version 6, Write, Alone, keys []:
+        SetOrdered {
+            /// Whether there is to be one.
+            on: bool,
+        },
         /// Switches the group to a newer state-machine version, once every member understands it.
         kind 65, version 1, Write, Alone, keys []:
         RaiseVersion {

@@ -37,6 +37,69 @@ fn set_memory_has_these_bytes() {
 }
 
 #[test]
+fn commands_about_ranges_have_these_bytes() {
+    let range = KeyRange::Between {
+        start: b"a",
+        end: Some(b"bc"),
+    };
+    let open = KeyRange::Between {
+        start: b"a",
+        end: None,
+    };
+    let options = ScanOptions {
+        limit: 0x0102,
+        reverse: true,
+        keys_only: false,
+    };
+    let cases: [(Command<'_>, &[u8]); 4] = [
+        (
+            Command::Scan { range, options },
+            b"\x06\x12\x02\x01\0\0\0a\x02\0\0\0bc\x02\x01\0\0\x01\0",
+        ),
+        (
+            Command::CountRange { range: open },
+            b"\x06\x13\x01\x01\0\0\0a",
+        ),
+        (
+            Command::DeleteRange {
+                range: KeyRange::Prefix(b"p/"),
+                count: 7,
+            },
+            b"\x06\x14\0\x02\0\0\0p/\x07\0\0\0",
+        ),
+        (Command::SetOrdered { on: true }, b"\x06\x47\x01"),
+    ];
+    for (command, bytes) in cases {
+        assert_eq!(encoded(&command), bytes);
+        assert_eq!(Command::decode(bytes), Ok(command));
+    }
+    for bad in [b"\x06\x47\x02".as_slice(), b"\x06\x13\x03\0\0\0\0"] {
+        assert!(Command::decode(bad).is_err());
+    }
+}
+
+/// One that removes many keys, and pages, would make the answers and the journal of an EXEC too large.
+#[test]
+fn ranges_are_no_operations_of_execute() {
+    let range = KeyRange::Prefix(b"");
+    let options = ScanOptions::default();
+    for command in [
+        Command::Scan { range, options },
+        Command::CountRange { range },
+        Command::DeleteRange { range, count: 1 },
+    ] {
+        let operations = [command];
+        let execute = Command::Execute {
+            mode: ExecuteMode::AllOrNothing,
+            conditions: List::default(),
+            operations: List::from(&operations),
+        };
+        let bytes = encoded(&execute);
+        assert_eq!(Command::decode(&bytes), Err(DecodeError::Nested));
+    }
+}
+
+#[test]
 fn commands_about_users_have_these_bytes() {
     let issuer = Issuer {
         group: GroupId([9; 8]),

@@ -1,10 +1,11 @@
 //! Responses to bytes and back: version, kind, then the fields in the order of the enum.
 
-use super::{AbortCause, Response, Versioned};
+use super::{AbortCause, RangeItem, Response, Versioned};
 use crate::codec::{BufferTooSmall, Counter, DecodeError, Field, List, Reader, Sink, fill};
 use crate::error::StoreError;
 use crate::position::Position;
 use crate::users::User;
+use std::borrow::Cow;
 
 const RESPONSE_VERSION: u8 = 1;
 
@@ -26,6 +27,8 @@ mod kind {
     pub(crate) const USER: u8 = 15;
     pub(crate) const USERS: u8 = 16;
     pub(crate) const DENIED: u8 = 17;
+    pub(crate) const ITEMS: u8 = 18;
+    pub(crate) const RANGE_DELETED: u8 = 19;
 }
 
 impl<'a> Response<'a> {
@@ -70,6 +73,7 @@ impl<'a> Response<'a> {
         self.write_body(sink);
     }
 
+    // Long because each response has an arm.
     fn write_body(&self, sink: &mut impl Sink) {
         match self {
             Self::Value { value, version } => {
@@ -125,6 +129,16 @@ impl<'a> Response<'a> {
             Self::Users(users) => {
                 sink.put_u8(kind::USERS);
                 users.write(sink);
+            }
+            Self::Items { items, next } => {
+                sink.put_u8(kind::ITEMS);
+                put_next(sink, next.as_deref());
+                items.write(sink);
+            }
+            Self::RangeDeleted { removed, next } => {
+                sink.put_u8(kind::RANGE_DELETED);
+                put_next(sink, next.as_deref());
+                sink.put_u32(*removed);
             }
             Self::Denied { reason } => {
                 sink.put_u8(kind::DENIED);
@@ -183,8 +197,18 @@ impl<'a> Response<'a> {
                 items: reader.u64()?,
             },
             kind::DONE => Self::Done,
-            // Neither commands about users nor a denial are about an operation.
-            kind::USER | kind::USERS | kind::DENIED if nested => return Err(DecodeError::Nested),
+            // Neither commands about users or ranges nor a denial are about an operation.
+            kind::USER..=kind::RANGE_DELETED if nested => return Err(DecodeError::Nested),
+            kind::ITEMS => {
+                let next = read_next(reader)?;
+                let items = List::read(reader)?;
+                Self::Items { items, next }
+            }
+            kind::RANGE_DELETED => {
+                let next = read_next(reader)?;
+                let removed = reader.u32()?;
+                Self::RangeDeleted { removed, next }
+            }
             kind::USER => Self::User(User::read_field(reader)?),
             kind::USERS => Self::Users(List::read(reader)?),
             kind::DENIED => {
@@ -218,6 +242,29 @@ impl<'a> Field<'a> for Response<'a> {
     }
     fn read_field(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         Self::read(reader, true)
+    }
+}
+
+impl<'a> Field<'a> for RangeItem<'a> {
+    fn write_field(&self, sink: &mut impl Sink) {
+        sink.put_bytes(self.key);
+        sink.put_u8(u8::from(self.item.is_some()));
+        if let Some(Versioned { value, version }) = self.item {
+            sink.put_u64(version.as_u64());
+            sink.put_bytes(value);
+        }
+    }
+    fn read_field(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let key = reader.bytes()?;
+        let item = match reader.flag("presence")? {
+            false => None,
+            true => {
+                let version = read_version(reader)?;
+                let value = reader.bytes()?;
+                Some(Versioned { value, version })
+            }
+        };
+        Ok(Self { key, item })
     }
 }
 
@@ -256,6 +303,20 @@ fn put_kind_and_version(sink: &mut impl Sink, kind: u8, version: Position) {
 
 fn read_version(reader: &mut Reader<'_>) -> Result<Position, DecodeError> {
     Ok(Position::from_u64(reader.u64()?))
+}
+
+fn put_next(sink: &mut impl Sink, next: Option<&[u8]>) {
+    sink.put_u8(u8::from(next.is_some()));
+    if let Some(next) = next {
+        sink.put_bytes(next);
+    }
+}
+
+fn read_next<'a>(reader: &mut Reader<'a>) -> Result<Option<Cow<'a, [u8]>>, DecodeError> {
+    Ok(match reader.flag("presence")? {
+        false => None,
+        true => Some(Cow::Borrowed(reader.bytes()?)),
+    })
 }
 
 fn put_optional(sink: &mut impl Sink, value: Option<u64>) {

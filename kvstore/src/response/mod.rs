@@ -6,6 +6,7 @@ use crate::codec::List;
 use crate::error::StoreError;
 use crate::position::Position;
 use crate::users::User;
+use std::borrow::Cow;
 
 /// The answer to one command, borrowing from the store that gave it.
 #[derive(Clone, Eq, PartialEq, Debug)]
@@ -65,6 +66,20 @@ pub enum Response<'a> {
         /// Those that have expired count until they are swept.
         items: u64,
     },
+    /// A page of a scan.
+    Items {
+        /// The items, in the order that was asked for.
+        items: List<'a, RangeItem<'a>>,
+        /// Where to go on, if anything may be left: the start of what is left, or its end if the scan is in reverse.
+        next: Option<Cow<'a, [u8]>>,
+    },
+    /// The first keys of a range were removed.
+    RangeDeleted {
+        /// How many; keys that had expired do not count.
+        removed: u32,
+        /// The start of what is left of the range.
+        next: Option<Cow<'a, [u8]>>,
+    },
     /// One answer for each key or operation, in order.
     List(List<'a, Response<'a>>),
     /// An EXEC changed nothing.
@@ -85,6 +100,15 @@ pub enum Response<'a> {
     },
     /// The command was refused and changed nothing.
     Error(StoreError),
+}
+
+/// An item of a scan.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub struct RangeItem<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its value with the version, unless keys alone were asked for.
+    pub item: Option<Versioned<'a>>,
 }
 
 /// A value with the position of its last change.

@@ -21,6 +21,7 @@ use crate::checksum::crc32c;
 
 use crate::codec::{DecodeError, Reader, Sink, length_u32};
 use crate::limits::Limits;
+use crate::ordered::Ordered;
 use crate::position::Position;
 use std::fmt;
 
@@ -83,6 +84,8 @@ pub struct SnapshotSummary {
     pub logical_bytes: u64,
     /// [`crate::Store::state_hash`] at this position.
     pub state_hash: u128,
+    /// Whether the group keeps an ordered index. Its keys are those of the items.
+    pub ordered: Ordered,
 }
 
 impl SnapshotSummary {
@@ -95,6 +98,7 @@ impl SnapshotSummary {
         sink.put_u64(self.items);
         sink.put_u64(self.logical_bytes);
         sink.put(&self.state_hash.to_le_bytes());
+        self.ordered.write(sink);
     }
 
     pub(super) fn read(position: Position, body: &[u8]) -> Result<Self, DecodeError> {
@@ -108,6 +112,7 @@ impl SnapshotSummary {
             items: reader.u64()?,
             logical_bytes: reader.u64()?,
             state_hash: u128::from(reader.u64()?) | u128::from(reader.u64()?) << 64,
+            ordered: Ordered::read(&mut reader)?,
         };
         reader.finish()?;
         Ok(summary)

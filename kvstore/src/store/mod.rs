@@ -10,6 +10,7 @@ mod expire;
 mod get;
 mod list;
 mod number;
+mod ordered;
 mod remove;
 mod write;
 
@@ -20,6 +21,7 @@ use crate::command::{Command, STATE_VERSION, STATE_VERSION_FIRST};
 use crate::error::StoreError;
 use crate::items::{Found, Items};
 use crate::limits::Limits;
+use crate::ordered::{Index, Ordered};
 use crate::position::Position;
 use crate::response::{Response, Versioned};
 use crate::snapshot::SnapshotSummary;
@@ -60,6 +62,8 @@ pub struct Stats {
     pub arena_bytes: u64,
     /// Bytes that the index has from the system.
     pub index_bytes: u64,
+    /// Bytes that the ordered index has from the system.
+    pub ordered_bytes: u64,
 }
 
 impl Store {
@@ -122,6 +126,8 @@ impl Store {
             } => self.execute(at, *mode, conditions, operations),
             Command::MultiGet { keys } => self.multi_get(keys),
             Command::SetLimits { limits } => self.set_limits(*limits),
+            Command::SetOrdered { on } => self.set_ordered(*on),
+            Command::DeleteRange { range, count } => self.delete_range(range, *count),
             Command::SetMemory { memory_bytes } => self.set_memory(*memory_bytes),
             Command::RaiseVersion { version } => self.raise_version(*version),
             Command::AddUser {
@@ -144,6 +150,8 @@ impl Store {
             Command::Get { .. }
             | Command::TimeToLive { .. }
             | Command::Count
+            | Command::Scan { .. }
+            | Command::CountRange { .. }
             | Command::ListUsers => self.read(command),
             Command::Put { key, value } => self.put(at, key, value),
             Command::Delete { key } => self.delete(key),
@@ -197,6 +205,8 @@ impl Store {
             Command::Count => Response::Count {
                 items: self.items.count(),
             },
+            Command::Scan { range, options } => self.scan(range, *options),
+            Command::CountRange { range } => self.count_range(range),
             Command::ListUsers => Response::Users(self.users.to_list()),
             Command::Execute {
                 conditions,
@@ -231,6 +241,12 @@ impl Store {
         self.state_version
     }
 
+    /// Whether the group keeps an ordered index.
+    #[must_use]
+    pub fn ordered(&self) -> Ordered {
+        self.items.ordered()
+    }
+
     /// The position of the last applied command.
     #[must_use]
     pub fn applied(&self) -> Position {
@@ -248,6 +264,7 @@ impl Store {
             arena_live_bytes: arena.live_bytes,
             arena_bytes: arena.region_bytes,
             index_bytes,
+            ordered_bytes: self.items.index().map_or(0, Index::memory_bytes),
         }
     }
 
@@ -262,6 +279,7 @@ impl Store {
         rest.put_u8(self.state_version);
         rest.put_u64(self.items.count());
         rest.put_u64(self.items.logical_bytes());
+        self.items.ordered().write(&mut rest);
         self.items
             .sum()
             .wrapping_add(self.items.hasher.bytes(&rest))
@@ -279,12 +297,14 @@ impl Store {
             items: self.items.count(),
             logical_bytes: self.items.logical_bytes(),
             state_hash: self.state_hash(),
+            ordered: self.items.ordered(),
         }
     }
 
     /// The store of a summary, before its items are added.
     pub(crate) fn from_summary(summary: &SnapshotSummary) -> Self {
-        let items = Items::for_count(summary.hash_seed, summary.items);
+        let mut items = Items::for_count(summary.hash_seed, summary.items);
+        items.begin_with_index(summary.ordered);
         let mut store = Self::with_items(items, summary.limits, summary.state_version);
         store.group_time_ns = summary.group_time_ns;
         store.applied = summary.position;

@@ -6,7 +6,6 @@ use crate::codec::length_u32;
 use crate::command::{SetCondition, SetExpiry, SetOptions};
 use crate::error::StoreError;
 use crate::items::Found;
-use crate::limits::item_charge;
 use crate::position::Position;
 use crate::response::{Response, Versioned};
 
@@ -158,11 +157,10 @@ impl Store {
                 limit: self.limits.value_bytes,
             });
         }
-        let before = self
-            .items
-            .item(found)
-            .map_or(0, |item| item_charge(item.key.len(), item.value.len()));
-        let after = item_charge(key.len(), value.len());
+        let before = self.items.item(found).map_or(0, |item| {
+            self.items.charge(item.key.len(), item.value.len())
+        });
+        let after = self.items.charge(key.len(), value.len());
         let total = self.items.logical_bytes() - before + after;
         if after > before && total > self.limits.memory_bytes {
             return Err(StoreError::Full {

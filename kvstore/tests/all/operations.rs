@@ -7,9 +7,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use trine_keys::{Fingerprint, GroupId, Issuer, Role, UserName};
 use trine_kvstore::{
-    Command, Condition, ExecuteMode, ExpireCondition, Limits, List, Pair, Position, Response,
-    Rights, SetCondition, SetExpiry, SetOptions, SnapshotError, SnapshotReader, SnapshotStep,
-    Store,
+    Command, Condition, ExecuteMode, ExpireCondition, KeyRange, Limits, List, Pair, Position,
+    Response, Rights, ScanOptions, SetCondition, SetExpiry, SetOptions, SnapshotError,
+    SnapshotReader, SnapshotStep, Store,
 };
 
 const LIMITS: Limits = Limits {
@@ -36,12 +36,54 @@ enum Operation {
     /// About one of a few users, by a file that is nearly always the same.
     User(UserChange, u8, bool),
     ListUsers,
+    SetOrdered(bool),
+    Scan(Range, ScanOptions),
+    CountRange(Range),
+    DeleteRange(Range, u32),
     Advance(u64),
     BeginSnapshot,
     Chunk,
     AbandonSnapshot,
     /// The second store is thrown away and rebuilt from a snapshot of itself.
     Rebuild,
+}
+
+/// A prefix, or a start and an end.
+#[derive(Clone, Debug)]
+enum Range {
+    Prefix(Vec<u8>),
+    Between(Vec<u8>, Option<Vec<u8>>),
+}
+
+impl Range {
+    fn of_keys(&self) -> KeyRange<'_> {
+        match self {
+            Self::Prefix(prefix) => KeyRange::Prefix(prefix),
+            Self::Between(start, end) => KeyRange::Between {
+                start,
+                end: end.as_deref(),
+            },
+        }
+    }
+}
+
+fn range() -> impl Strategy<Value = Range> {
+    let prefix =
+        (0_u8..14, 0_usize..4).prop_map(|(byte, length)| Range::Prefix(vec![byte; length]));
+    let ends = (key(), prop::option::of(key()));
+    let between = ends.prop_map(|(start, end)| Range::Between(start, end));
+    let too_long = Just(Range::Prefix(vec![1; 41]));
+    prop_oneof![4 => prefix, 4 => between, 1 => too_long]
+}
+
+fn scan_options() -> impl Strategy<Value = ScanOptions> {
+    let limit = prop_oneof![6 => 1_u32..6, 2 => Just(16_384), 1 => Just(0), 1 => Just(16_385)];
+    let drawn = (limit, any::<bool>(), any::<bool>());
+    drawn.prop_map(|(limit, reverse, keys_only)| ScanOptions {
+        limit,
+        reverse,
+        keys_only,
+    })
 }
 
 #[derive(Clone, Debug)]
@@ -221,7 +263,11 @@ fn operation() -> impl Strategy<Value = Operation> {
         6 => (user_change(), 0_u8..6, prop::bool::weighted(0.1))
             .prop_map(|(change, name, other)| Operation::User(change, name, other)),
         1 => Just(Operation::ListUsers),
-        3 => (0_u64..30).prop_map(Operation::Advance),
+        3 => prop::bool::weighted(0.8).prop_map(Operation::SetOrdered),
+        6 => (range(), scan_options()).prop_map(|(range, options)| Operation::Scan(range, options)),
+        3 => range().prop_map(Operation::CountRange),
+        3 => (range(), 0_u32..5).prop_map(|(range, count)| Operation::DeleteRange(range, count)),
+        4 => (0_u64..30).prop_map(Operation::Advance),
         2 => Just(Operation::BeginSnapshot),
         3 => Just(Operation::Chunk),
         1 => Just(Operation::AbandonSnapshot),
@@ -294,11 +340,26 @@ impl Bench {
                 self.change_user(change, *name, *other_file);
             }
             Operation::ListUsers => self.apply(&Command::ListUsers),
+            Operation::SetOrdered(on) => self.apply(&Command::SetOrdered { on: *on }),
+            Operation::Scan(range, options) => self.apply(&Command::Scan {
+                range: range.of_keys(),
+                options: *options,
+            }),
+            Operation::CountRange(range) => self.apply(&Command::CountRange {
+                range: range.of_keys(),
+            }),
+            Operation::DeleteRange(range, count) => self.apply(&Command::DeleteRange {
+                range: range.of_keys(),
+                count: *count,
+            }),
             Operation::Advance(by_ns) => {
                 let to = self.model.group_time_ns + by_ns;
                 self.model.set_group_time(to);
-                self.steady.set_group_time(to);
-                self.rebuilt.set_group_time(to);
+                self.model.build_index();
+                for store in [&mut self.steady, &mut self.rebuilt] {
+                    store.set_group_time(to);
+                    store.build_index();
+                }
             }
             Operation::BeginSnapshot => self.begin_snapshot(),
             Operation::Chunk => self.chunk(),

@@ -66,7 +66,7 @@ impl EncodedCommand {
         assert!(written.is_ok(), "the buffer has the encoded length");
         Ok(Self {
             mode,
-            expected_bytes: 0,
+            expected_bytes: super::ranges::expected_bytes(command),
             request,
         })
     }

@@ -102,6 +102,22 @@ pub struct SessionStatus {
     pub duplicates: u64,
 }
 
+/// Whether the group keeps an ordered index.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OrderedStatus {
+    /// No.
+    #[default]
+    Off,
+    /// It is being built.
+    Building {
+        /// How many parts of a thousand are done.
+        permille: u64,
+    },
+    /// Yes.
+    On,
+}
+
 /// The store.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct StoreStatus {
@@ -117,6 +133,12 @@ pub struct StoreStatus {
     /// A hash of everything in it: equal on all replicas at equal applied indexes.
     #[serde(default)]
     pub hash: [u64; 2],
+    /// Whether there is an ordered index.
+    #[serde(default)]
+    pub ordered: OrderedStatus,
+    /// Bytes of memory that it takes here.
+    #[serde(default)]
+    pub ordered_bytes: u64,
 }
 
 /// Counters since the start.

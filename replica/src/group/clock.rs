@@ -2,9 +2,11 @@
 //!
 //! A stamp is the group time that was applied when this leadership began plus the monotonic time since. A wall clock
 //! that jumps therefore changes nothing, and without a leader time does not advance. Commands carry stamps anyway. When
-//! a key's expiry is due and no client writes, the leader proposes an entry that carries nothing else.
+//! a key's expiry is due and no client writes, the leader proposes an entry that carries nothing else. Such entries also
+//! move the building of an ordered index on.
 
 use trine_canary as canary;
+use trine_kvstore::Ordered;
 use trine_transport::time::{Duration, Instant};
 
 use super::consensus::Consensus;
@@ -99,6 +101,34 @@ impl GroupClock {
         {
             return;
         }
+        self.propose_time(now, stamp, consensus, out);
+    }
+
+    /// Moves the building of an ordered index on, if no entry is under way that does.
+    pub(super) fn propose_building(
+        &mut self,
+        now: Instant,
+        state: Option<&StateMachine>,
+        consensus: &mut Consensus,
+        out: &mut Outbox,
+    ) {
+        let Some(state) = state else { return };
+        let building = matches!(state.store().ordered(), Ordered::Building(_));
+        if building
+            && consensus.raft().leads_with_commit()
+            && consensus.raft().last_index() == state.applied_index()
+        {
+            self.propose_time(now, self.stamp(now), consensus, out);
+        }
+    }
+
+    fn propose_time(
+        &mut self,
+        now: Instant,
+        stamp: u64,
+        consensus: &mut Consensus,
+        out: &mut Outbox,
+    ) {
         if let Ok(entry) = consensus.propose(EntryBuilder::default().finish(stamp)) {
             self.last_tick = Some(TickEntry {
                 index: entry.index,

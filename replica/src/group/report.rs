@@ -1,15 +1,16 @@
 //! A member's report on itself.
 
 use std::net::SocketAddr;
-use trine_kvstore::Users;
 use trine_kvstore::checksum::crc32c;
+use trine_kvstore::{Ordered, Users};
 
 use raft::{GetEntriesContext, StateRole, Storage};
 use trine_protocol::message::{
     ClusterId, Discovery, Incarnation, Member, MemberRole, Members, PeerHeader, RoleCode,
 };
 use trine_protocol::status::{
-    LeaseStatus, LogStatus, MemberStatus, ReceivingStatus, Role, SessionStatus, Status, StoreStatus,
+    LeaseStatus, LogStatus, MemberStatus, OrderedStatus, ReceivingStatus, Role, SessionStatus,
+    Status, StoreStatus,
 };
 use trine_transport::time::Instant;
 
@@ -219,6 +220,14 @@ impl Group {
             logical_bytes: stats.logical_bytes,
             memory_bytes: state.store().limits().memory_bytes,
             hash: [(hash >> 64) as u64, hash as u64],
+            ordered: match state.store().ordered() {
+                Ordered::Off => OrderedStatus::Off,
+                Ordered::Building(walk) => OrderedStatus::Building {
+                    permille: walk.permille(),
+                },
+                Ordered::On => OrderedStatus::On,
+            },
+            ordered_bytes: stats.ordered_bytes,
         };
         status.counters.commands_applied = state.commands_applied();
     }

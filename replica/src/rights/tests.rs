@@ -3,8 +3,8 @@
 use super::*;
 use trine_keys::{Fingerprint, GroupId, Issuer};
 use trine_kvstore::{
-    Condition, ExecuteMode, ExpireCondition, Limits, List, Pair, Position, Response, Rights,
-    SetOptions, Store,
+    Condition, ExecuteMode, ExpireCondition, KeyRange, Limits, List, Pair, Position, Response,
+    Rights, ScanOptions, SetOptions, Store,
 };
 
 const ISSUER: Issuer = Issuer {
@@ -96,6 +96,18 @@ fn command_of<'a>(kind: Kind, key: &'a [u8], lists: &'a Lists<'a>) -> Command<'a
         Kind::SetLimits => Command::SetLimits {
             limits: Limits::default(),
         },
+        Kind::Scan => Command::Scan {
+            range: KeyRange::Prefix(key),
+            options: ScanOptions::default(),
+        },
+        Kind::CountRange => Command::CountRange {
+            range: KeyRange::Prefix(key),
+        },
+        Kind::DeleteRange => Command::DeleteRange {
+            range: KeyRange::Prefix(key),
+            count: 1,
+        },
+        Kind::SetOrdered => Command::SetOrdered { on: true },
         Kind::SetMemory => Command::SetMemory { memory_bytes: 1 },
         Kind::RaiseVersion => Command::RaiseVersion { version: 5 },
         Kind::AddUser => Command::AddUser {
@@ -146,7 +158,7 @@ fn every_kind_of_command_has_its_rights() {
         assert_eq!(command.kind(), kind);
         let may = |who| subject(users, who).may(What::Command(&command)).is_ok();
         let is_administrative = kind.row().name.contains("User")
-            || ["SetLimits", "SetMemory", "RaiseVersion"].contains(&kind.row().name);
+            || ["SetLimits", "SetMemory", "SetOrdered", "RaiseVersion"].contains(&kind.row().name);
         let writes = !command.is_read_only();
         let name = kind.row().name;
         assert!(may("boss"), "{name}");
@@ -189,6 +201,58 @@ fn every_key_of_every_command_is_checked() {
             subject(users, "writer").may(What::Command(&command)),
             Ok(())
         );
+    }
+}
+
+/// Also of a range that has no key outside at the moment.
+#[test]
+fn a_range_has_to_lie_within_the_prefix() {
+    let store = table();
+    let users = store.users();
+    let between = |start: &'static str, end: Option<&'static str>| KeyRange::Between {
+        start: start.as_bytes(),
+        end: end.map(str::as_bytes),
+    };
+    let may = |who, range| {
+        let commands = [
+            Command::Scan {
+                range,
+                options: ScanOptions::default(),
+            },
+            Command::CountRange { range },
+            Command::DeleteRange { range, count: 1 },
+        ];
+        commands.map(|command| subject(users, who).may(What::Command(&command)))
+    };
+    for range in [
+        KeyRange::Prefix(b"a/"),
+        KeyRange::Prefix(b"a/b"),
+        between("a/", Some("a0")),
+        between("a/x", Some("a/y")),
+    ] {
+        assert_eq!(may("prefixed", range), [Ok(()), Ok(()), Ok(())]);
+        let [scan, count, delete] = may("reader", range);
+        assert!(scan.is_ok() && count.is_ok());
+        let denied = delete.expect_err("it writes").to_string();
+        assert_eq!(
+            denied,
+            "user reader has role read, and role write is needed"
+        );
+    }
+    for range in [
+        KeyRange::Prefix(b""),
+        KeyRange::Prefix(b"a"),
+        between("a/", None),
+        between("a/", Some("b")),
+        between("a", Some("a/z")),
+    ] {
+        for denied in may("prefixed", range) {
+            assert_eq!(
+                denied.expect_err("it reaches outside").to_string(),
+                "user prefixed may not touch every key of that range: its keys begin with \"a/\", so name that prefix \
+                 or a part of it"
+            );
+        }
     }
 }
 

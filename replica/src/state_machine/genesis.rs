@@ -1,7 +1,7 @@
 //! The first entry: the settings that change answers and are therefore the same on every replica from the beginning.
 
 use trine_kvstore::Limits;
-use trine_kvstore::command::{STATE_VERSION, STATE_VERSION_FIRST};
+use trine_kvstore::command::{ORDERED_VERSION, STATE_VERSION, STATE_VERSION_FIRST};
 
 use super::codec::{Cursor, StateError, put_u32, put_u64};
 use crate::config::{ReplicaConfig, SessionLimits};
@@ -23,6 +23,8 @@ pub(crate) struct Genesis {
     pub(crate) state_version: u8,
     /// The store's limits.
     pub(crate) store_limits: Limits,
+    /// Whether the group keeps an ordered index from the beginning.
+    pub(crate) ordered: bool,
     /// The sessions' limits.
     pub(crate) session_limits: SessionLimits,
     /// For so long after it has heard from a leader no replica gives its vote to another one: a lease relies on this.
@@ -37,6 +39,7 @@ impl Genesis {
             hash_seed,
             state_version: config.state_version,
             store_limits: config.store_limits,
+            ordered: config.ordered,
             session_limits: config.session_limits,
             // A follower's first tick may come at once, so one of them does not count.
             vote_refusal_ns: config.tick.as_nanos() * (config.election_ticks as u64 - 1),
@@ -60,7 +63,8 @@ impl Genesis {
     /// The entry's bytes.
     #[must_use]
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![GENESIS_VERSION, self.state_version, 0, 0];
+        let ordered = u8::from(self.ordered);
+        let mut out = vec![GENESIS_VERSION, self.state_version, ordered, 0];
         put_u64(&mut out, self.hash_seed[0]);
         put_u64(&mut out, self.hash_seed[1]);
         put_u64(&mut out, self.store_limits.memory_bytes);
@@ -83,7 +87,12 @@ impl Genesis {
             return Err(cursor.error());
         }
         let state_version = cursor.u8()?;
-        cursor.take(2)?;
+        let ordered = match cursor.u8()? {
+            0 => false,
+            1 if state_version >= ORDERED_VERSION => true,
+            _ => return Err(cursor.error()),
+        };
+        cursor.take(1)?;
         let hash_seed = [cursor.u64()?, cursor.u64()?];
         let store_limits = Limits {
             memory_bytes: cursor.u64()?,
@@ -100,6 +109,7 @@ impl Genesis {
             hash_seed,
             state_version,
             store_limits,
+            ordered,
             session_limits,
             vote_refusal_ns,
         };
@@ -158,5 +168,15 @@ mod tests {
             ..genesis
         };
         assert!(Genesis::decode(&no_sessions.encode()).is_err());
+        let ordered = Genesis {
+            ordered: true,
+            ..genesis
+        };
+        assert_eq!(Genesis::decode(&ordered.encode()), Ok(ordered));
+        let older = Genesis {
+            state_version: ORDERED_VERSION - 1,
+            ..ordered
+        };
+        assert!(Genesis::decode(&older.encode()).is_err());
     }
 }

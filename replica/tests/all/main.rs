@@ -14,6 +14,7 @@ mod lease;
 mod limits;
 mod membership;
 mod narrow_session;
+mod ordered;
 mod raft_paper;
 mod rights;
 mod rights_table;

@@ -2,7 +2,7 @@
 //! value of each.
 
 use trine_protocol::node_status::{KeysStatus, LinkStatus};
-use trine_protocol::status::{MemberStatus, Role};
+use trine_protocol::status::{MemberStatus, OrderedStatus, Role};
 use trine_replica::disk::Fsync;
 use trine_transport::CongestionControl;
 
@@ -296,6 +296,16 @@ fn store_and_sessions(snapshot: &Snapshot) -> Vec<Family> {
             "store_limit_bytes",
             "The limit on logical bytes.",
             store.memory_bytes,
+        ),
+        gauge(
+            "store_ordered",
+            "1 while the group keeps an ordered index that is whole.",
+            store.ordered == OrderedStatus::On,
+        ),
+        gauge(
+            "store_ordered_bytes",
+            "Memory of the ordered index.",
+            store.ordered_bytes,
         ),
         gauge("sessions_open", "Open client sessions.", sessions.open),
         gauge(

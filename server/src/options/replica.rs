@@ -22,6 +22,10 @@ pub struct LimitArguments {
     /// changes it later).
     #[arg(long, default_value = STORE_BYTES, value_name = "SIZE", value_parser = parse_store_bytes)]
     pub memory: u64,
+    /// A new group keeps an ordered index of its keys from the beginning, for `trine scan` and other commands about ranges
+    /// (used by the replica that bootstraps; `trine config set ordered` changes it later). It counts 32 bytes for each key.
+    #[arg(long)]
+    pub ordered: bool,
     /// How long a replica polls for packets before it sleeps.
     #[arg(long, default_value = "50us", value_name = "TIME", value_parser = parse_duration)]
     pub spin: Duration,
@@ -31,13 +35,16 @@ impl LimitArguments {
     /// The same limits, as options of `trine serve`.
     pub fn as_serve_args(&self) -> Vec<OsString> {
         let spin = format!("{}ns", self.spin.as_nanos());
-        [
+        let mut arguments: Vec<OsString> = vec![
             "--memory".into(),
             self.memory.to_string().into(),
             "--spin".into(),
             spin.into(),
-        ]
-        .into()
+        ];
+        if self.ordered {
+            arguments.push("--ordered".into());
+        }
+        arguments
     }
 }
 
@@ -125,6 +132,7 @@ mod tests {
     fn the_default_starts_on_every_machine() {
         let limits = |memory| LimitArguments {
             memory,
+            ordered: false,
             spin: Duration::ZERO,
         };
         let default = parse_store_bytes(STORE_BYTES).expect("a size");

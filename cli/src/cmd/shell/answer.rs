@@ -1,7 +1,7 @@
 //! How does the shell print an answer: for people, raw for pipes, or as a JSON line?
 
 use serde_json::{Map, Value, json};
-use trine_kvstore::{AbortCause, Position, Response, Versioned};
+use trine_kvstore::{AbortCause, List, Position, RangeItem, Response, Versioned};
 use trine_resp::Meaning;
 
 use super::parse::{Shape, StoreRequest};
@@ -122,8 +122,19 @@ fn for_people(shape: Shape, response: &Response<'_>) -> String {
             let rows: Vec<String> = list.iter().enumerate().map(row).collect();
             rows.join("\n")
         }
+        Response::Items { items, .. } => page(items),
         other => format!("{other:?}"),
     }
+}
+
+/// A line for each item. What is no plain text is quoted, for pipes as well: so lines and columns can be told apart.
+fn page(items: &List<'_, RangeItem<'_>>) -> String {
+    let line = |item: RangeItem<'_>| match item.item {
+        Some(found) => format!("{}\t{}", show(item.key), show(found.value)),
+        None => show(item.key),
+    };
+    let lines: Vec<String> = items.iter().map(line).collect();
+    lines.join("\n")
 }
 
 fn seconds(ns: Option<u64>) -> String {
@@ -151,6 +162,8 @@ fn raw(shape: Shape, response: &Response<'_>) -> Option<Vec<u8>> {
                 .collect();
             Some(rows.join(&b'\n'))
         }
+        Response::Items { items, .. } if items.is_empty() => None,
+        Response::Items { items, .. } => Some(page(items).into_bytes()),
         _ => None,
     }
 }
@@ -187,6 +200,23 @@ fn document(response: &Response<'_>) -> Value {
         Response::Count { items } => return json!({ "count": items }),
         Response::List(list) => {
             return list.iter().map(|item| document(&item)).collect();
+        }
+        Response::Items { items, next } => {
+            let items: Vec<Value> = items
+                .iter()
+                .map(|item| {
+                    let mut map = Map::new();
+                    insert_bytes(&mut map, "key", item.key);
+                    if let Some(found) = &item.item {
+                        versioned(&mut map, found);
+                    }
+                    Value::Object(map)
+                })
+                .collect();
+            map.insert("items".into(), items.into());
+            if let Some(next) = next {
+                insert_bytes(&mut map, "next", &next);
+            }
         }
         Response::NotFound => return Value::Null,
         other => return json!(format!("{other:?}")),
@@ -248,6 +278,33 @@ mod tests {
         assert_eq!(
             told(&list, Form::Json),
             r#"[{"value":"one","version":7},null]"#
+        );
+    }
+
+    #[test]
+    fn a_page_has_a_line_for_each_key_and_says_where_it_ends() {
+        let version = Position::from_u64(7);
+        let value = b"two\nlines".as_slice();
+        let items = [
+            RangeItem {
+                key: b"a",
+                item: Some(Versioned { value, version }),
+            },
+            RangeItem {
+                key: b"b",
+                item: None,
+            },
+        ];
+        let page = Response::Items {
+            items: items.as_slice().into(),
+            next: Some(b"c".as_slice().into()),
+        };
+        let text = "a\t\"two\\nlines\"\nb";
+        assert_eq!(told(&page, Form::People), text);
+        assert_eq!(told(&page, Form::Raw), text);
+        assert_eq!(
+            told(&page, Form::Json),
+            r#"{"items":[{"key":"a","value":"two\nlines","version":7},{"key":"b"}],"next":"c"}"#
         );
     }
 

@@ -60,7 +60,18 @@ const OF_STORE: &[Own] = &[
         "writes several values, all or none",
         "mput a 1 b 2",
     ],
-    ["count", "", "counts the keys", "count"],
+    [
+        "count",
+        "[PREFIX]",
+        "counts the keys, or those that begin with PREFIX",
+        "count user/",
+    ],
+    [
+        "range",
+        "[PREFIX [LIMIT]]",
+        "shows keys with values in their order, at most LIMIT (100); needs the ordered index",
+        "range user/ 10",
+    ],
 ];
 
 const OF_SHELL: &[Own] = &[

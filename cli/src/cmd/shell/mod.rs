@@ -31,6 +31,8 @@ use trine_base::network::Network;
 use trine_base::output::{Output, print_all};
 use trine_base::progress::Progress;
 use trine_base::units::{plural, show_ns};
+use trine_base::words::show;
+use trine_kvstore::Response;
 
 pub(crate) fn run<N: Network>(
     network: &N,
@@ -228,6 +230,20 @@ impl<N: Network> Shell<'_, N> {
         let told = tell(request, &response, self.form);
         if let Ok(Some(text)) = &told {
             above_bars(|| print_all(&[text, &b"\n"[..]].concat()));
+        }
+        if let (
+            Response::Items {
+                next: Some(next), ..
+            },
+            Form::People | Form::Raw,
+        ) = (&response, self.form)
+        {
+            let next = show(next);
+            above_bars(|| {
+                note(format_args!(
+                    "more keys follow, from {next} on; `trine scan` shows all"
+                ))
+            });
         }
         if self.timing {
             above_bars(|| note(format_args!("({})", show_ns(took.as_nanos() as u64))));

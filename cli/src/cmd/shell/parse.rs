@@ -4,7 +4,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use trine_kvstore::{Command, Pair, Position};
+use trine_kvstore::config::SCAN_KEYS_MAX;
+use trine_kvstore::{Command, KeyRange, Pair, Position, ScanOptions};
 use trine_resp::{Reading, Refused, StoreCommand};
 
 use crate::cmd::net::NetCommand;
@@ -13,6 +14,9 @@ use clap::Parser;
 
 use super::commands::{Entry, find, nearest};
 use trine_base::words::{WordError, show, split};
+
+/// Keys that `range` shows if the line names no number.
+const PAGE_KEYS: u32 = 100;
 
 const WATCH_SECONDS_MAX: f64 = 86_400.0;
 
@@ -268,6 +272,10 @@ fn store(entry: &'static Entry, arguments: &[&[u8]]) -> Result<StoreRequest, Par
             return Ok(multi_put(&pairs));
         }
         ("count", []) => Command::Count,
+        ("count", &[prefix]) => Command::CountRange {
+            range: KeyRange::Prefix(prefix),
+        },
+        ("range", page) => page_of(entry, page)?,
         _ => return Err(form(entry)),
     };
     let shape = match entry.name {
@@ -275,6 +283,28 @@ fn store(entry: &'static Entry, arguments: &[&[u8]]) -> Result<StoreRequest, Par
         _ => Shape::Plain,
     };
     Ok(encoded(&command, shape))
+}
+
+/// One page of `range`.
+fn page_of<'a>(entry: &'static Entry, arguments: &[&'a [u8]]) -> Result<Command<'a>, ParseError> {
+    let (prefix, limit) = match *arguments {
+        [] => (&[][..], PAGE_KEYS),
+        [prefix] => (prefix, PAGE_KEYS),
+        [prefix, limit] => {
+            let number = text(limit).parse().ok();
+            let number = number.filter(|number| (1..=SCAN_KEYS_MAX).contains(number));
+            let number = number.ok_or_else(|| wrong(limit, "a number of keys from 1 to 16384"));
+            (prefix, number?)
+        }
+        _ => return Err(form(entry)),
+    };
+    Ok(Command::Scan {
+        range: KeyRange::Prefix(prefix),
+        options: ScanOptions {
+            limit,
+            ..ScanOptions::default()
+        },
+    })
 }
 
 fn multi_put(pairs: &[(Vec<u8>, Vec<u8>)]) -> StoreRequest {
@@ -381,6 +411,19 @@ mod tests {
         };
         assert_eq!(decoded("mput k 'v w'"), encode(pairs.clone()));
         assert_eq!(decoded("mset k 'v w'"), encode(pairs));
+        let range = KeyRange::Prefix(b"v w");
+        assert_eq!(
+            decoded("count 'v w'"),
+            encode(Command::CountRange { range })
+        );
+        let options = ScanOptions {
+            limit: 7,
+            ..ScanOptions::default()
+        };
+        assert_eq!(
+            decoded("range 'v w' 7"),
+            encode(Command::Scan { range, options })
+        );
         assert!(command("ttl k").read_only && !command("incr k").read_only);
     }
 
@@ -406,6 +449,9 @@ mod tests {
         says("\\watch NaN get k", "seconds from 0.01");
         says("\\watch 1 \\watch 1 get k", "write: \\watch");
         says("cas k old new", "a version");
+        says("range a 0", "a number of keys from 1");
+        says("range a 16385", "a number of keys from 1");
+        says("range a 1 2", "write: range [PREFIX [LIMIT]]");
         says("\\net", "write: \\net show");
         says("\\net set 1 gremlins=1%", "known are loss");
     }

@@ -3,13 +3,14 @@
 //! `TRINE_WRITE_CORPUS=1 cargo test -p trine-fuzz-bodies kvstore` writes the seeds again, which is
 //! needed after a change of an encoding; the commit that does so says why the encoding changed.
 
+use std::borrow::Cow;
 use std::fs;
 use trine_fuzz_bodies::kvstore as bodies;
 use trine_keys::{Fingerprint, GroupId, Issuer, Role};
 use trine_kvstore::{
-    AbortCause, Command, Condition, ExecuteMode, ExpireCondition, Limits, List, Pair, Position,
-    Response, Rights, SetCondition, SetExpiry, SetOptions, SnapshotStep, Store, StoreError, User,
-    Versioned,
+    AbortCause, Command, Condition, ExecuteMode, ExpireCondition, KeyRange, Limits, List, Pair,
+    Position, RangeItem, Response, Rights, ScanOptions, SetCondition, SetExpiry, SetOptions,
+    SnapshotStep, Store, StoreError, User, Versioned,
 };
 
 /// Mutations of every file; the fuzzers make the rest.
@@ -153,8 +154,31 @@ fn command_seeds() -> Vec<Vec<u8>> {
             margin_ns: 10,
         }])
         .chain(&user_commands())
+        .chain(&range_commands())
         .map(|command| encoded(|bytes| command.encode(bytes)))
         .collect()
+}
+
+fn range_commands() -> [Command<'static>; 5] {
+    let range = KeyRange::Between {
+        start: b"a",
+        end: Some(b"b"),
+    };
+    let options = ScanOptions {
+        limit: 10,
+        reverse: true,
+        keys_only: true,
+    };
+    [
+        Command::SetOrdered { on: true },
+        Command::Scan {
+            range: KeyRange::Prefix(b"key"),
+            options: ScanOptions::default(),
+        },
+        Command::Scan { range, options },
+        Command::CountRange { range },
+        Command::DeleteRange { range, count: 2 },
+    ]
 }
 
 fn user_commands() -> [Command<'static>; 4] {
@@ -229,10 +253,32 @@ fn response_seeds() -> Vec<Vec<u8>> {
             root: Fingerprint(*b"root"),
         }),
     ];
+    let page = [
+        RangeItem {
+            key: b"a",
+            item: Some(Versioned { value, version }),
+        },
+        RangeItem {
+            key: b"b",
+            item: None,
+        },
+    ];
+    let ranges = [
+        Response::Items {
+            items: List::from(&page),
+            next: Some(Cow::Borrowed(b"c")),
+        },
+        Response::RangeDeleted {
+            removed: 3,
+            next: None,
+        },
+        Response::Error(StoreError::NotOrdered { building: true }),
+    ];
     simple
         .iter()
         .chain(&list)
         .chain(&users)
+        .chain(&ranges)
         .map(|response| encoded(|bytes| response.encode(bytes)))
         .collect()
 }

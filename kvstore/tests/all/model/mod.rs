@@ -1,5 +1,6 @@
 //! A slow and obvious store, to hold the real one against.
 
+pub(crate) mod ordered;
 mod users;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ pub(crate) struct Model {
     pub(crate) limits: Limits,
     pub(crate) group_time_ns: u64,
     pub(crate) users: users::Users,
+    pub(crate) ordered: ordered::Ordered,
 }
 
 /// An owned answer: the encoding of the real one.
@@ -41,6 +43,7 @@ impl Model {
             limits,
             group_time_ns: 0,
             users: users::Users::default(),
+            ordered: ordered::Ordered::Off,
         }
     }
 
@@ -69,15 +72,17 @@ impl Model {
                 answer(Response::Done)
             }
             Command::SetMemory { memory_bytes } => {
-                let charge =
-                    |(key, item): (&Vec<u8>, &Item)| item_charge(key.len(), item.value.len());
-                let used: u64 = self.items.iter().map(charge).sum();
+                let used = self.logical_bytes();
                 if *memory_bytes < used.min(self.limits.memory_bytes) {
                     return answer(Response::Error(StoreError::MemoryInUse { used }));
                 }
                 self.limits.memory_bytes = *memory_bytes;
                 answer(Response::Done)
             }
+            Command::SetOrdered { .. }
+            | Command::Scan { .. }
+            | Command::CountRange { .. }
+            | Command::DeleteRange { .. } => self.apply_ordered(command),
             Command::AddUser { .. }
             | Command::RotateUser { .. }
             | Command::RemoveUser { .. }
@@ -379,8 +384,8 @@ impl Model {
         let old = self
             .items
             .get(key)
-            .map_or(0, |item| item_charge(key.len(), item.value.len()));
-        let new = item_charge(key.len(), value.len());
+            .map_or(0, |item| self.charge(key.len(), item.value.len()));
+        let new = self.charge(key.len(), value.len());
         if new > old && self.logical_bytes() - old + new > self.limits.memory_bytes {
             return Err(StoreError::Full {
                 limit: self.limits.memory_bytes,
@@ -397,10 +402,18 @@ impl Model {
         Ok(())
     }
 
+    fn charge(&self, key_bytes: usize, value_bytes: usize) -> u64 {
+        let for_index = match self.ordered {
+            ordered::Ordered::Off => 0,
+            _ => 32,
+        };
+        item_charge(key_bytes, value_bytes) + for_index
+    }
+
     pub(crate) fn logical_bytes(&self) -> u64 {
         self.items
             .iter()
-            .map(|(key, item)| item_charge(key.len(), item.value.len()))
+            .map(|(key, item)| self.charge(key.len(), item.value.len()))
             .sum()
     }
 }

@@ -6,7 +6,7 @@ use trine_transport::buf::MsgBuf;
 use trine_transport::time::Instant;
 
 use super::{Service, refusal, refuse};
-use crate::config::{READ_ANSWER_BYTES_PER_TURN, ReadMode};
+use crate::config::{RANGE_READ_BYTES_MIN, READ_ANSWER_BYTES_PER_TURN, ReadMode};
 use crate::group::cx::Cx;
 use crate::reads::{AnswerWith, Read};
 use crate::state_machine::StateMachine;
@@ -74,6 +74,7 @@ impl Service {
             }
             let answer = match read.answer {
                 AnswerWith::Value => Command::decode(&read.command).ok().and_then(|command| {
+                    bytes += least_bytes(&command);
                     let response = state.store().read_at(&command, group_time_ns);
                     cx.out.response(cx.local.cluster, position, &response)
                 }),
@@ -188,7 +189,7 @@ pub(super) fn denial(cx: &mut Cx<'_>, answer: AnswerWith, reason: &str) -> Optio
         .response(cx.local.cluster, 0, &Response::Denied { reason })
 }
 
-/// Returns the bytes of the store's response.
+/// Returns the bytes of the store's response, or what the answer counts as.
 fn answer_read(cx: &mut Cx<'_>, token: ReplyToken, command: &[u8]) -> usize {
     let Some(state) = cx.state else {
         refuse(cx, token, ClientStatus::NotAttached);
@@ -205,11 +206,19 @@ fn answer_read(cx: &mut Cx<'_>, token: ReplyToken, command: &[u8]) -> usize {
             };
             cx.out
                 .reply_response(token, cx.local.cluster, position, &response);
-            response.encoded_len()
+            response.encoded_len().max(least_bytes(&command))
         }
         Err(_) => {
             refuse(cx, token, ClientStatus::Malformed);
             0
         }
+    }
+}
+
+/// What answering a command counts as, whatever the answer.
+fn least_bytes(command: &Command<'_>) -> usize {
+    match command.range() {
+        Some(_) => RANGE_READ_BYTES_MIN,
+        None => 0,
     }
 }

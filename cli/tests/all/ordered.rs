@@ -1,0 +1,126 @@
+//! `trine scan`, `count` and `rm`, and the index that they need: turned on, counted, refused.
+
+use serde_json::Value;
+
+use crate::common::terminal::AtTerminal;
+use crate::common::{Cluster, command, trine};
+
+fn filled(options: &[&str]) -> Cluster {
+    let cluster = Cluster::start(options);
+    let lines: String = (0..1_000)
+        .map(|number| format!("put a/{number:04} {number}\nput b/{number:04} {number}\n"))
+        .collect();
+    trine(&[], &cluster.group.peers(), lines.as_bytes()).expect_status(0);
+    cluster
+}
+
+fn text(cluster: &Cluster, arguments: &[&str]) -> String {
+    String::from_utf8(cluster.ok(arguments)).expect("text")
+}
+
+#[test]
+fn ranges_are_scanned_counted_and_deleted() {
+    let cluster = filled(&["--ordered"]);
+    let keys = text(&cluster, &["scan", "a/", "--keys-only"]);
+    let keys: Vec<&str> = keys.lines().collect();
+    assert_eq!(
+        (keys.len(), keys[0], keys[999]),
+        (1_000, "a/0000", "a/0999")
+    );
+    let last = text(&cluster, &["scan", "--reverse", "--limit", "2"]);
+    assert_eq!(last, "b/0999\t999\nb/0998\t998\n");
+    let range = ["scan", "--from", "a/0998", "--to", "b/0001"];
+    assert_eq!(
+        text(&cluster, &range),
+        "a/0998\t998\na/0999\t999\nb/0000\t0\n"
+    );
+    for replica in [
+        &["--replica", "follower"][..],
+        &["--replica", "any"],
+        &["--stale"],
+    ] {
+        let range = [&["scan", "b/000", "--limit", "1"][..], replica].concat();
+        assert_eq!(text(&cluster, &range), "b/0000\t0\n");
+    }
+    let json = text(&cluster, &["scan", "a/000", "--limit", "1", "--json"]);
+    let lines: Vec<Value> = json
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(lines[0]["key"], "a/0000");
+    assert_eq!(lines[0]["value"], "0");
+    assert!(lines[0]["version"].is_u64() && lines[1]["position"].is_u64());
+    assert_eq!(lines[1]["items"], 1);
+    assert_eq!(text(&cluster, &["count", "a/"]), "1000\n");
+    assert_eq!(text(&cluster, &["count"]), "2000\n");
+    let shell = trine(
+        &[],
+        &cluster.group.peers(),
+        b"range b/ 2\ncount b/\nrange a/0001\n",
+    );
+    let shell = shell.expect_status(0);
+    assert_eq!(shell.stdout, b"b/0000\t0\nb/0001\t1\n1000\na/0001\t1\n");
+    assert!(shell.stderr.contains("more keys follow, from b/0002 on"));
+    cluster
+        .run(&["rm", "--prefix", "a/"])
+        .expect_error(2, &["nothing was deleted", "--yes"]);
+    let removed = cluster.run(&["rm", "--prefix", "a/", "--yes", "--json"]);
+    assert_eq!(removed.expect_status(0).json()["deleted"], 1_000);
+    assert_eq!(text(&cluster, &["count", "a/"]), "0\n");
+    assert_eq!(text(&cluster, &["count"]), "1000\n");
+}
+
+#[test]
+fn rm_asks_at_a_terminal() {
+    let cluster = Cluster::start(&["--ordered"]);
+    cluster.ok(&["put", "a/1", "v"]);
+    for (typed, count) in [("n\r", "1\n"), ("y\r", "0\n")] {
+        let mut at = AtTerminal::start(command(&["rm", "--prefix", "a/"], &cluster.group.peers()));
+        at.expect("delete the keys that begin with a/, 1 at the moment? [y/N]");
+        at.press(typed);
+        at.expect(if count == "0\n" {
+            "1 key deleted"
+        } else {
+            "nothing was deleted"
+        });
+        assert_eq!(text(&cluster, &["count", "a/"]), count);
+    }
+}
+
+#[test]
+fn an_index_is_built_while_the_group_serves_and_refusals_say_how() {
+    let cluster = filled(&["--memory", "1MiB"]);
+    let off = &["keeps no ordered index", "trine config set ordered on"];
+    cluster.run(&["scan"]).expect_error(1, off);
+    cluster.run(&["count", "a/"]).expect_error(1, off);
+    cluster
+        .run(&["rm", "--prefix", "a/", "--yes"])
+        .expect_error(1, off);
+    let on = text(&cluster, &["config", "set", "ordered", "on"]);
+    assert_eq!(on, "ordered: on\n");
+    assert_eq!(text(&cluster, &["count", "a/"]), "1000\n");
+    let status = text(&cluster, &["status"]);
+    assert!(status.contains("ordered index of"), "{status}");
+    let reversed = ["scan", "--from", "b", "--to", "a"];
+    cluster
+        .run(&reversed)
+        .expect_error(2, &["ends before it begins"]);
+    cluster
+        .run(&["scan", "--limit", "0"])
+        .expect_error(2, &["0 is not in"]);
+    let long = "k".repeat(70_000);
+    cluster
+        .run(&["scan", &long])
+        .expect_error(2, &["70000 bytes"]);
+    cluster.ok(&["config", "set", "ordered", "off"]);
+    cluster.run(&["scan"]).expect_error(1, off);
+    // Now a few more bytes would be above the limit.
+    let value = vec![b'v'; 455_000];
+    for key in ["x", "y"] {
+        trine(&["put", key], &cluster.group.peers(), &value).expect_status(0);
+    }
+    let full = &["with an ordered index the items count", "config set memory"];
+    cluster
+        .run(&["config", "set", "ordered", "on"])
+        .expect_error(1, full);
+}

@@ -1,0 +1,423 @@
+//! Ranges: pages and their ends, expired keys, building beside changes, undo, snapshots.
+
+use crate::codec::List;
+use crate::{
+    Command, Condition, ExecuteMode, KeyRange, Limits, Ordered, Position, Response, ScanOptions,
+    SnapshotReader, SnapshotStep, Store, StoreError,
+};
+use std::collections::BTreeSet;
+
+const ALL: KeyRange<'static> = KeyRange::Prefix(b"");
+
+/// A store that gets its commands one log entry each.
+struct Log {
+    store: Store,
+    index: u64,
+}
+
+impl Log {
+    fn new(store: Store) -> Self {
+        let index = store.applied().index();
+        Self { store, index }
+    }
+
+    fn ordered() -> Self {
+        Self::new(Store::new(Limits::default(), [1, 2]).with_ordered())
+    }
+
+    fn apply(&mut self, command: &Command<'_>) -> Response<'_> {
+        self.index += 1;
+        self.store.build_index();
+        self.store.apply(Position::new(self.index, 0), command)
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) {
+        let response = self.apply(&Command::Put { key, value });
+        assert!(matches!(response, Response::Written { .. }), "{response:?}");
+    }
+
+    fn expire(&mut self, key: &[u8], after_ns: u64) {
+        self.apply(&Command::Expire { key, after_ns });
+    }
+
+    /// One page: its keys, the bytes of its values, and where it goes on.
+    fn page(
+        &self,
+        range: KeyRange<'_>,
+        options: ScanOptions,
+    ) -> (Vec<Vec<u8>>, usize, Option<Vec<u8>>) {
+        match self.store.read(&Command::Scan { range, options }) {
+            Response::Items { items, next } => {
+                let keys = items.iter().map(|item| item.key.to_vec()).collect();
+                let values = items.iter().filter_map(|item| item.item);
+                let bytes = values.map(|item| item.value.len()).sum();
+                (keys, bytes, next.map(|next| next.into_owned()))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// All pages, one behind the other.
+    fn walk(&self, limit: u32, reverse: bool) -> Vec<Vec<u8>> {
+        let options = ScanOptions {
+            limit,
+            reverse,
+            keys_only: true,
+        };
+        let (mut keys, mut next) = (Vec::new(), None::<Vec<u8>>);
+        loop {
+            let range = match (&next, reverse) {
+                (None, _) => ALL,
+                (Some(next), false) => KeyRange::Between {
+                    start: next,
+                    end: None,
+                },
+                (Some(next), true) => KeyRange::Between {
+                    start: b"",
+                    end: Some(next),
+                },
+            };
+            let page = self.page(range, options);
+            assert!(page.0.len() <= limit as usize);
+            keys.extend(page.0);
+            match page.2 {
+                Some(more) => next = Some(more),
+                None => return keys,
+            }
+        }
+    }
+
+    fn count(&self, range: KeyRange<'_>) -> Response<'_> {
+        self.store.read(&Command::CountRange { range })
+    }
+
+    fn refused(&mut self, command: &Command<'_>, error: StoreError) {
+        self.index += 1;
+        self.store.build_index();
+        let hash = self.store.state_hash();
+        let response = self.store.apply(Position::new(self.index, 0), command);
+        assert_eq!(response, Response::Error(error));
+        assert_eq!(self.store.state_hash(), hash, "a refusal changes nothing");
+    }
+}
+
+fn number(number: u32) -> [u8; 4] {
+    number.to_be_bytes()
+}
+
+#[test]
+fn pages_go_on_where_they_ended_in_both_directions() {
+    let mut log = Log::ordered();
+    let keys: BTreeSet<Vec<u8>> = (0..100_u32)
+        .map(|n| n.wrapping_mul(0x9e37_79b9).to_be_bytes().to_vec())
+        .collect();
+    keys.iter().for_each(|key| log.put(key, b"v"));
+    let forwards: Vec<_> = keys.iter().cloned().collect();
+    let backwards: Vec<_> = keys.iter().rev().cloned().collect();
+    for limit in [1, 7, 16, 99, 100, 101] {
+        assert_eq!(log.walk(limit, false), forwards, "limit {limit}");
+        assert_eq!(log.walk(limit, true), backwards, "limit {limit}");
+    }
+}
+
+#[test]
+fn a_page_ends_at_its_bytes_and_has_at_least_one_item() {
+    let mut log = Log::ordered();
+    let (key, value) = (vec![7; 64 * 1024], vec![1; 1024 * 1024]);
+    log.put(b"a", &value);
+    log.put(&key, &value);
+    (0..100).for_each(|n| log.put(&[b'z', n], &[2; 10_000]));
+    let options = ScanOptions::default();
+    let (keys, bytes, next) = log.page(ALL, options);
+    assert_eq!(
+        (keys, bytes),
+        (vec![key.clone()], value.len()),
+        "the largest item there is"
+    );
+    assert_eq!(next.as_deref(), Some(b"a".as_slice()));
+    let (keys, bytes, next) = log.page(KeyRange::Prefix(b"z"), options);
+    assert_eq!((keys.len(), bytes), (26, 260_000));
+    assert_eq!(next.as_deref(), Some([b'z', 26].as_slice()));
+    let prefix = log.page(KeyRange::Prefix(&key), options);
+    assert_eq!(prefix.0, [key], "a prefix may be as long as a key");
+}
+
+#[test]
+fn bad_ranges_are_told_apart() {
+    let mut log = Log::ordered();
+    log.put(b"k", b"v");
+    let options = ScanOptions::default();
+    let reversed = KeyRange::Between {
+        start: b"b",
+        end: Some(b"a"),
+    };
+    let (long, limit) = (vec![1; 64 * 1024 + 1], 64 * 1024);
+    let far = KeyRange::Between {
+        start: &long,
+        end: None,
+    };
+    for (range, error) in [
+        (reversed, StoreError::RangeReversed),
+        (KeyRange::Prefix(&long), StoreError::PrefixTooLong { limit }),
+        (far, StoreError::KeyTooLong { limit }),
+    ] {
+        log.refused(&Command::Scan { range, options }, error);
+        log.refused(&Command::CountRange { range }, error);
+        log.refused(&Command::DeleteRange { range, count: 1 }, error);
+    }
+    for asked in [0, 16_385] {
+        let options = ScanOptions {
+            limit: asked,
+            ..options
+        };
+        let scan = Command::Scan {
+            range: ALL,
+            options,
+        };
+        log.refused(&scan, StoreError::BadKeyCount { asked });
+    }
+    let none = Command::DeleteRange {
+        range: ALL,
+        count: 0,
+    };
+    log.refused(&none, StoreError::BadKeyCount { asked: 0 });
+    let empty = KeyRange::Between {
+        start: b"a",
+        end: Some(b"a"),
+    };
+    assert_eq!(log.page(empty, options), (vec![], 0, None));
+}
+
+#[test]
+fn without_the_whole_index_commands_say_how_to_get_it() {
+    let mut log = Log::new(Store::new(Limits::default(), [1, 2]));
+    (0..1_000).for_each(|n| log.put(&number(n), b"v"));
+    let count = Command::CountRange { range: ALL };
+    log.refused(&count, StoreError::NotOrdered { building: false });
+    let used = log.store.stats().logical_bytes;
+    assert_eq!(log.apply(&Command::SetOrdered { on: true }), Response::Done);
+    assert_eq!(log.store.stats().logical_bytes, used + 32 * 1_000);
+    assert_eq!(
+        log.count(ALL),
+        Response::Error(StoreError::NotOrdered { building: true })
+    );
+    let all = Command::DeleteRange {
+        range: ALL,
+        count: 5,
+    };
+    log.refused(&all, StoreError::NotOrdered { building: true });
+    while log.store.ordered() != Ordered::On {
+        log.apply(&Command::Count);
+    }
+    assert_eq!(log.count(ALL), Response::Count { items: 1_000 });
+    assert!(log.store.stats().ordered_bytes > 0);
+    log.apply(&Command::SetOrdered { on: false });
+    let stats = log.store.stats();
+    assert_eq!((stats.logical_bytes, stats.ordered_bytes), (used, 0));
+}
+
+#[test]
+fn an_index_that_would_pass_the_limit_is_refused() {
+    let limits = Limits {
+        memory_bytes: 10 * (32 + 5) + 319,
+        ..Limits::default()
+    };
+    let mut log = Log::new(Store::new(limits, [1, 2]));
+    (0..10).for_each(|n| log.put(&number(n), b"v"));
+    let on = Command::SetOrdered { on: true };
+    log.refused(&on, StoreError::NoRoomForIndex { needed: 690 });
+    log.apply(&Command::SetMemory { memory_bytes: 690 });
+    assert_eq!(log.apply(&on), Response::Done);
+    let command = Command::Put {
+        key: b"x",
+        value: b"",
+    };
+    log.refused(&command, StoreError::Full { limit: 690 });
+}
+
+/// While it is built, keys come and go on both sides of the walk, a snapshot keeps shadows, and the table grows.
+#[test]
+fn an_index_that_is_built_beside_changes_is_whole() {
+    let mut log = Log::new(Store::new(Limits::default(), [1, 2]));
+    (0..20_000).for_each(|n| log.put(&number(n), b"v"));
+    log.store.begin_snapshot().expect("none is running");
+    log.apply(&Command::SetOrdered { on: true });
+    let mut restored = None;
+    let mut steps = 0;
+    for n in 0.. {
+        log.put(&number(30_000 + 7 * n), b"new");
+        log.apply(&Command::Delete {
+            key: &number(3 * n),
+        });
+        log.put(&number(5 * n), b"other");
+        steps += 3;
+        if n == 10 {
+            log.store.abandon_snapshot();
+            while !log.store.clear_snapshot() {}
+            restored = Some(Log::new(copy(&mut log.store)));
+        }
+        if log.store.ordered() == Ordered::On {
+            break;
+        }
+    }
+    assert!((60..200).contains(&steps), "a few items a step: {steps}");
+    let mut restored = restored.expect("a copy in the middle");
+    assert!(matches!(restored.store.ordered(), Ordered::Building(_)));
+    while restored.store.ordered() != Ordered::On {
+        restored.apply(&Command::Count);
+    }
+    assert_eq!(
+        restored.walk(16_384, false).len() as u64,
+        restored.store.stats().items
+    );
+    let walked = log.walk(999, false);
+    assert_eq!(walked.len() as u64, log.store.stats().items);
+    assert!(walked.iter().all(|key| log.store.get(key).is_some()));
+}
+
+/// Two replicas with unlike tables and one log have it whole at the same entry.
+#[test]
+fn building_ends_at_the_same_position_everywhere() {
+    let mut grown = Log::new(Store::new(Limits::default(), [1, 2]));
+    (0..5_000).for_each(|n| grown.put(&number(n), b"v"));
+    (0..4_000).for_each(|n| drop(grown.apply(&Command::Delete { key: &number(n) })));
+    let mut small = Log::new(copy(&mut grown.store));
+    small.index = grown.index;
+    for log in [&mut grown, &mut small] {
+        log.apply(&Command::SetOrdered { on: true });
+    }
+    for _ in 0..10 {
+        assert_eq!(grown.store.ordered(), small.store.ordered());
+        assert_eq!(grown.store.state_hash(), small.store.state_hash());
+        for log in [&mut grown, &mut small] {
+            log.apply(&Command::Count);
+        }
+    }
+    assert_eq!(small.store.ordered(), Ordered::On);
+    assert_eq!(grown.walk(100, false), small.walk(100, false));
+}
+
+#[test]
+fn an_undone_execute_leaves_the_index_as_it_was() {
+    let mut log = Log::ordered();
+    log.put(b"a", b"v");
+    log.put(b"b", b"v");
+    for kept in [false, true] {
+        if kept {
+            log.store.begin_snapshot().expect("none is running");
+        }
+        let operations = [
+            Command::Delete { key: b"a" },
+            Command::Put {
+                key: b"c",
+                value: b"v",
+            },
+            Command::Put {
+                key: b"b",
+                value: b"w",
+            },
+            Command::Increment {
+                key: b"b",
+                delta: 1,
+            },
+        ];
+        let conditions = [Condition::Present { key: b"a" }];
+        let response = log.apply(&Command::Execute {
+            mode: ExecuteMode::AllOrNothing,
+            conditions: List::from(&conditions),
+            operations: List::from(&operations),
+        });
+        assert!(matches!(response, Response::Aborted { .. }), "{response:?}");
+        assert_eq!(log.walk(10, false), [b"a", b"b"], "with a snapshot: {kept}");
+    }
+}
+
+#[test]
+fn expired_keys_are_in_no_page_and_count_for_nothing() {
+    let mut log = Log::ordered();
+    (0..1_000).for_each(|n| log.put(&number(n), b"v"));
+    (0..900).for_each(|n| log.expire(&number(n), 5));
+    log.store.set_group_time(10);
+    assert!(log.store.stats().items > 800, "few are swept at once");
+    assert_eq!(log.count(ALL), Response::Count { items: 100 });
+    let end = number(950);
+    let first = KeyRange::Between {
+        start: b"",
+        end: Some(&end),
+    };
+    assert_eq!(log.count(first), Response::Count { items: 50 });
+    assert_eq!(log.walk(30, false).len(), 100);
+    assert_eq!(log.walk(30, true).len(), 100);
+    let response = log.apply(&Command::DeleteRange {
+        range: ALL,
+        count: 2_000,
+    });
+    let Response::RangeDeleted { removed, next } = response else {
+        panic!("{response:?}")
+    };
+    assert_eq!((removed, next.is_none()), (100, true));
+    assert_eq!(log.store.stats().items, 0);
+}
+
+/// Counting them would take longer than a group can stand still.
+#[test]
+fn a_range_is_not_counted_while_too_many_expired_keys_are_left() {
+    let mut log = Log::ordered();
+    (0..5_000).for_each(|n| log.put(&number(n), b""));
+    (0..4_500).for_each(|n| log.expire(&number(n), 5));
+    log.store.set_group_time(10);
+    assert_eq!(log.count(ALL), Response::Error(StoreError::SweepBehind));
+    let end = number(500);
+    let few = KeyRange::Between {
+        start: b"",
+        end: Some(&end),
+    };
+    assert_eq!(log.count(few), Response::Count { items: 0 }, "one by one");
+    // A page passes only so many of them by, and goes on.
+    let (keys, _, next) = log.page(ALL, ScanOptions::default());
+    assert!(keys.is_empty() && next.is_some());
+    assert_eq!(log.walk(16_384, false).len(), 500);
+    (0..7).for_each(|_| log.store.set_group_time(11));
+    assert_eq!(log.count(ALL), Response::Count { items: 500 });
+}
+
+#[test]
+fn a_range_is_deleted_in_steps() {
+    let mut log = Log::ordered();
+    (0..3_000).for_each(|n| log.put(&number(n), b"v"));
+    log.put(b"\x01behind", b"v");
+    let (mut start, mut steps) = (Vec::new(), Vec::new());
+    loop {
+        let response = log.apply(&Command::DeleteRange {
+            range: KeyRange::Between {
+                start: &start,
+                end: Some(&[1]),
+            },
+            count: u32::MAX,
+        });
+        let Response::RangeDeleted { removed, next } = response else {
+            panic!("{response:?}")
+        };
+        steps.push(removed);
+        match next {
+            Some(next) => start = next.into_owned(),
+            None => break,
+        }
+    }
+    assert_eq!(steps, [1_024, 1_024, 952]);
+    assert_eq!(log.walk(10, false), [b"\x01behind"]);
+}
+
+fn copy(store: &mut Store) -> Store {
+    let (mut reader, mut chunk) = (SnapshotReader::new(), Vec::new());
+    store.begin_snapshot().expect("none is running");
+    loop {
+        let step = store.snapshot_chunk(&mut chunk).expect("it was begun");
+        if step != SnapshotStep::Pending {
+            reader.push(&chunk).expect("it is whole");
+        }
+        if step == SnapshotStep::Last {
+            return reader.finish().expect("it is complete");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What SCAN, COUNT and DELETE of ranges must answer.
+
+use super::{Answer, Item, Model, answer};
+use std::borrow::Cow;
+use trine_kvstore::{
+    Command, KeyRange, List, RangeItem, Response, ScanOptions, StoreError, Versioned,
+};
+
+/// The index of the model: it has none, it only knows whether the group has one.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub(crate) enum Ordered {
+    Off,
+    Building,
+    On,
+}
+
+impl Model {
+    /// With so few items, the next log entry builds the whole index.
+    pub(crate) fn build_index(&mut self) {
+        if self.ordered == Ordered::Building {
+            self.ordered = Ordered::On;
+        }
+    }
+
+    pub(super) fn apply_ordered(&mut self, command: &Command<'_>) -> Answer {
+        let result = match command {
+            Command::SetOrdered { on } => self.set_ordered(*on),
+            Command::Scan { range, options } => self.scan(range, *options),
+            Command::CountRange { range } => self.selected(range).map(|keys| {
+                let items = keys.len() as u64;
+                answer(Response::Count { items })
+            }),
+            Command::DeleteRange { range, count } => self.delete_range(range, *count),
+            other => panic!("{other:?} is about no range"),
+        };
+        result.unwrap_or_else(|error| answer(Response::Error(error)))
+    }
+
+    fn set_ordered(&mut self, on: bool) -> Result<Answer, StoreError> {
+        if !on {
+            self.ordered = Ordered::Off;
+        } else if self.ordered == Ordered::Off {
+            let needed = self.logical_bytes() + 32 * self.items.len() as u64;
+            if needed > self.limits.memory_bytes {
+                return Err(StoreError::NoRoomForIndex { needed });
+            }
+            self.ordered = Ordered::Building;
+        }
+        Ok(answer(Response::Done))
+    }
+
+    /// The keys of a range, by comparing each with it.
+    fn selected(&self, range: &KeyRange<'_>) -> Result<Vec<(&Vec<u8>, &Item)>, StoreError> {
+        if self.ordered != Ordered::On {
+            let building = self.ordered == Ordered::Building;
+            return Err(StoreError::NotOrdered { building });
+        }
+        let limit = self.limits.key_bytes;
+        match range {
+            KeyRange::Prefix(prefix) if prefix.len() > limit as usize => {
+                return Err(StoreError::PrefixTooLong { limit });
+            }
+            KeyRange::Between {
+                start,
+                end: Some(end),
+            } if end < start => return Err(StoreError::RangeReversed),
+            _ => {}
+        }
+        let is_in = |key: &[u8]| match range {
+            KeyRange::Prefix(prefix) => key.starts_with(prefix),
+            KeyRange::Between { start, end } => key >= start && end.is_none_or(|end| key < end),
+        };
+        Ok(self.items.iter().filter(|(key, _)| is_in(key)).collect())
+    }
+
+    fn scan(&self, range: &KeyRange<'_>, options: ScanOptions) -> Result<Answer, StoreError> {
+        let mut keys = self.selected(range)?;
+        if options.limit == 0 || options.limit > 16_384 {
+            let asked = options.limit;
+            return Err(StoreError::BadKeyCount { asked });
+        }
+        if options.reverse {
+            keys.reverse();
+        }
+        let limit = options.limit as usize;
+        let next = keys.get(limit).map(|(key, _)| match options.reverse {
+            true => keys[limit - 1].0.as_slice(),
+            false => key.as_slice(),
+        });
+        let page: Vec<_> = keys
+            .iter()
+            .take(limit)
+            .map(|&(key, item)| RangeItem {
+                key,
+                item: (!options.keys_only).then_some(Versioned {
+                    value: &item.value,
+                    version: item.version,
+                }),
+            })
+            .collect();
+        Ok(answer(Response::Items {
+            items: List::from(page.as_slice()),
+            next: next.map(Cow::Borrowed),
+        }))
+    }
+
+    fn delete_range(&mut self, range: &KeyRange<'_>, count: u32) -> Result<Answer, StoreError> {
+        let keys = self.selected(range)?;
+        if count == 0 {
+            return Err(StoreError::BadKeyCount { asked: 0 });
+        }
+        let keys: Vec<Vec<u8>> = keys.iter().map(|(key, _)| (*key).clone()).collect();
+        let (first, rest) = keys.split_at(keys.len().min(count.min(1_024) as usize));
+        first.iter().for_each(|key| drop(self.items.remove(key)));
+        Ok(answer(Response::RangeDeleted {
+            removed: first.len() as u32,
+            next: rest.first().map(|key| Cow::Borrowed(key.as_slice())),
+        }))
+    }
+}
