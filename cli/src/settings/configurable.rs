@@ -6,9 +6,9 @@ use crate::cmd::up::UpArguments;
 use trine_base::arguments::GlobalArguments;
 use trine_server::serve::ServeArguments;
 
-/// As the whole command line, without the other 23 commands. They count where the help puts what all commands take.
+/// As the whole command line, without the other 26 commands. They count where the help puts what all commands take.
 #[derive(Debug, Parser)]
-#[command(name = "trine", version, next_display_order = 23)]
+#[command(name = "trine", version, next_display_order = 26)]
 pub(crate) struct Configurable {
     #[command(subcommand)]
     pub(crate) command: ConfigurableCommand,
