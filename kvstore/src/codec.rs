@@ -138,6 +138,21 @@ pub(crate) fn fill(
     Ok(needed)
 }
 
+/// Writes whether there is a value, and the value or 0.
+pub(crate) fn put_optional(sink: &mut impl Sink, value: Option<u64>) {
+    sink.put_u8(u8::from(value.is_some()));
+    sink.put_u64(value.unwrap_or(0));
+}
+
+/// Reads what [`put_optional`] writes.
+pub(crate) fn read_optional(reader: &mut Reader<'_>) -> Result<Option<u64>, DecodeError> {
+    match (reader.flag("presence")?, reader.u64()?) {
+        (true, value) => Ok(Some(value)),
+        (false, 0) => Ok(None),
+        (false, _) => Err(DecodeError::BadField { field: "presence" }),
+    }
+}
+
 /// A value with an encoding of its own: a field of a command, an element of a list.
 pub(crate) trait Field<'a>: Clone {
     fn write_field(&self, sink: &mut impl Sink);

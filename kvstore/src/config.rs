@@ -55,6 +55,25 @@ pub const CHUNK_BYTES_MAX: usize = 64 + KEY_BYTES_MAX as usize + VALUE_BYTES_MAX
 /// half of its live bytes.
 pub const SNAPSHOT_KEPT_BYTES_MIN: u64 = 64 * 1024 * 1024;
 
+/// The most items that one page of a walk looks at.
+pub const WALK_ITEMS_MAX: u32 = 1024;
+
+/// The most buckets that one page of a walk looks at, whatever it finds in them.
+pub const WALK_BUCKETS_MAX: u32 = 1024;
+
+/// The most bytes of keys and values in a page of a walk; a single item may be larger.
+pub const WALK_BYTES_MAX: usize = 256 * 1024;
+
+/// How much memory of a flushed store is given back at a time.
+pub const FLUSH_SLICE_BYTES: usize = 16 * 1024 * 1024;
+
+/// How many expiries of a flushed store are forgotten at a time, and how many long keys of its ordered index.
+pub const FLUSH_SLICE_EXPIRIES: u32 = 1024;
+
+/// Flushed stores that wait to be freed. One more is freed by its command: the writes since the last flush have
+/// paid for that, for a large store takes longer to fill than the earlier ones take to be freed.
+pub const FLUSHED_STORES_MAX: usize = 4;
+
 /// The most users of a group.
 pub const USERS_MAX: usize = 4_096;
 
@@ -64,6 +83,8 @@ pub const USER_PREFIX_BYTES_MAX: usize = 128;
 const _: () = assert!(VALUE_BYTES_MAX >= KEY_BYTES_MAX);
 const _: () = assert!(LIST_RESPONSE_BYTES_MAX > VALUE_BYTES_MAX as usize);
 const _: () = assert!(SCAN_PAGE_BYTES < LIST_RESPONSE_BYTES_MAX);
+const _: () = assert!(WALK_ITEMS_MAX <= LIST_ITEMS_MAX);
+const _: () = assert!(WALK_BYTES_MAX < LIST_RESPONSE_BYTES_MAX);
 const _: () = assert!(CHUNK_BODY_BYTES <= CHUNK_BYTES_MAX);
 // All users fit into one answer: 64 bytes are more than a user has beside the prefix.
 const _: () = assert!(USERS_MAX * (USER_PREFIX_BYTES_MAX + 64) < LIST_RESPONSE_BYTES_MAX);

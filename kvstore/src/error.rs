@@ -102,6 +102,8 @@ pub enum StoreError {
     },
     /// Too many keys have expired and are not swept yet: the range cannot be counted now.
     SweepBehind,
+    /// The command only reads, and its answer is not the same on every replica: it is sent as a read.
+    OnlyRead,
 }
 
 impl StoreError {
@@ -135,6 +137,7 @@ impl StoreError {
             Self::BadKeyCount { asked } => (26, u64::from(asked), 0),
             Self::NoRoomForIndex { needed } => (27, needed, 0),
             Self::SweepBehind => (28, 0, 0),
+            Self::OnlyRead => (30, 0, 0),
         };
         sink.put_u8(kind);
         sink.put_u64(first);
@@ -190,6 +193,7 @@ impl StoreError {
             26 => Self::BadKeyCount { asked: short()? },
             27 => Self::NoRoomForIndex { needed: first },
             28 => Self::SweepBehind,
+            30 => Self::OnlyRead,
             kind => return Err(DecodeError::UnknownKind { kind }),
         })
     }
@@ -275,6 +279,10 @@ impl fmt::Display for StoreError {
             Self::SweepBehind => write!(
                 formatter,
                 "more than {COUNT_EXPIRED_MAX} keys have expired and are still being removed: try again in a moment"
+            ),
+            Self::OnlyRead => write!(
+                formatter,
+                "the command only reads and was sent as a write: send it as a read"
             ),
             Self::NotInCache => write!(formatter, "a cache does not know this command"),
             Self::ExecuteTooLarge => write!(

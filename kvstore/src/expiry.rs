@@ -44,6 +44,16 @@ impl Expiries {
         due.take_while(move |(expiry_ns, _)| *expiry_ns <= now_ns)
     }
 
+    /// Forgets up to `count` of them; true once none is left.
+    pub(crate) fn forget_some(&mut self, count: u32) -> bool {
+        for _ in 0..count {
+            if self.due.pop_first().is_none() {
+                return true;
+            }
+        }
+        self.due.is_empty()
+    }
+
     /// The soonest expiry.
     pub(crate) fn first(&self) -> Option<(u64, KeyHash)> {
         self.due.keys().next().copied()

@@ -34,6 +34,13 @@ impl KeyHash {
         self.0.reverse_bits()
     }
 
+    /// The first place behind the range of the order that has the same first `bits` bits as this place; none behind the
+    /// last range.
+    pub(crate) fn behind_range(order: u64, bits: u32) -> Option<u64> {
+        let size = 1_u64 << (64 - bits);
+        (order & !(size - 1)).checked_add(size)
+    }
+
     /// The hash with this place in the order.
     pub(crate) fn from_order(order: u64) -> Self {
         Self(order.reverse_bits())
@@ -50,11 +57,7 @@ pub(crate) struct Hasher {
 
 impl Hasher {
     pub(crate) fn new(seed: [u64; 2]) -> Self {
-        let secret = |n: u64| {
-            let first = fold(seed[0] ^ SPREAD[0] ^ n, seed[1] ^ SPREAD[1]);
-            let second = fold(seed[1] ^ SPREAD[2] ^ n, seed[0] ^ SPREAD[3]);
-            first ^ second.rotate_left(32) ^ n.wrapping_mul(SPREAD[0])
-        };
+        let secret = |n: u64| secret(seed, n);
         Self {
             seed,
             key: [secret(1), secret(2), secret(3)],
@@ -98,8 +101,15 @@ impl Hasher {
     }
 }
 
+/// Secret number `n` of a seed.
+pub(crate) fn secret(seed: [u64; 2], n: u64) -> u64 {
+    let first = fold(seed[0] ^ SPREAD[0] ^ n, seed[1] ^ SPREAD[1]);
+    let second = fold(seed[1] ^ SPREAD[2] ^ n, seed[0] ^ SPREAD[3]);
+    first ^ second.rotate_left(32) ^ n.wrapping_mul(SPREAD[0])
+}
+
 #[inline(always)]
-fn fold(left: u64, right: u64) -> u64 {
+pub(crate) fn fold(left: u64, right: u64) -> u64 {
     let product = u128::from(left) * u128::from(right);
     (product as u64) ^ (product >> 64) as u64
 }

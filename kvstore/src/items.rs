@@ -4,6 +4,7 @@
 use crate::arena::{Arena, Item, Location, Stamp, Usage};
 use crate::config::ORDERED_CHARGE_BYTES;
 use crate::expiry::Expiries;
+use crate::flushed::{Flushed, Old};
 use crate::hash::{Hasher, KeyHash};
 use crate::limits::item_charge;
 use crate::ordered::{Index, Ordered};
@@ -28,6 +29,8 @@ pub(crate) struct Items {
     pub(crate) snapshot: Option<Progress>,
     /// The keys in their order, if the group keeps an index of them. Boxed: without one a change tests a pointer.
     index: Option<Box<Index>>,
+    /// What earlier items took and was not freed yet.
+    pub(crate) flushed: Flushed,
     count: u64,
     logical_bytes: u64,
     sum: u128,
@@ -58,6 +61,7 @@ impl Items {
             expiries: Expiries::default(),
             snapshot: None,
             index: None,
+            flushed: Flushed::default(),
             count: 0,
             logical_bytes: 0,
             sum: 0,
@@ -153,7 +157,31 @@ impl Items {
     }
 
     pub(crate) fn usage(&self) -> (Usage, u64) {
-        (self.arena.usage(), self.table.memory_bytes())
+        let (mut arena, table_bytes) = (self.arena.usage(), self.table.memory_bytes());
+        let (old_arena_bytes, old_table_bytes) = self.flushed.memory_bytes();
+        arena.region_bytes += old_arena_bytes;
+        (arena, table_bytes + old_table_bytes)
+    }
+
+    /// Ends every item at once and says how many there were. What they took is freed later, slice by slice. A snapshot
+    /// that is being written is given up.
+    pub(crate) fn flush(&mut self) -> u64 {
+        let count = self.count;
+        if count == 0 {
+            return 0;
+        }
+        let fresh = Self::new(self.hasher.seed());
+        let mut old = std::mem::replace(self, fresh);
+        if canary::planted("a flush keeps expiries") {
+            std::mem::swap(&mut self.expiries, &mut old.expiries);
+        }
+        // The group keeps its index, built as far as it was.
+        self.begin_with_index(old.ordered());
+        self.snapshot = old.snapshot.take().map(Progress::of_flushed);
+        self.flushed = std::mem::take(&mut old.flushed);
+        self.flushed
+            .add(Old::new(old.arena, old.table, old.expiries, old.index));
+        count
     }
 
     #[inline]

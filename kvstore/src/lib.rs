@@ -11,8 +11,10 @@ pub mod checksum;
 pub mod codec;
 pub mod command;
 pub mod config;
+pub mod cursor;
 pub mod error;
 mod expiry;
+mod flushed;
 mod hash;
 pub mod interleave;
 mod items;
@@ -30,14 +32,15 @@ pub mod users;
 pub use cache::{Cache, CacheConfig, CacheConfigError};
 pub use codec::{BufferTooSmall, DecodeError, List};
 pub use command::{
-    Access, Command, Condition, ExecuteMode, ExpireCondition, KeyRange, Kind, Pair, ScanOptions,
-    SetCondition, SetExpiry, SetOptions, after_prefix,
+    Access, Command, Condition, ExecuteMode, ExpireCondition, KeyRange, Kind, Pair, Prefix,
+    ScanOptions, SetCondition, SetExpiry, SetOptions, WalkContent, after_prefix,
 };
+pub use cursor::Cursor;
 pub use error::StoreError;
 pub use limits::{Limits, LimitsError};
 pub use ordered::Ordered;
 pub use position::Position;
-pub use response::{AbortCause, RangeItem, Response, Versioned};
+pub use response::{AbortCause, Entry, Found, Page, RangeItem, Response, Versioned};
 pub use snapshot::{RestoreError, SnapshotError, SnapshotReader, SnapshotStep, SnapshotSummary};
 pub use store::{Stats, Store, integer};
 pub use users::{Rights, User, Users};

@@ -94,6 +94,13 @@ impl<T: Plain> Region<T> {
         assert_eq!(result, 0, "giving back mapped pages cannot fail");
     }
 
+    /// Gives the memory of the last `count` values back and ends before them. These are whole huge pages.
+    pub fn shrink_by(&mut self, count: usize) {
+        let left = self.count - count;
+        self.give_back(left, count);
+        self.count = left;
+    }
+
     fn bytes(&self) -> usize {
         self.count * size_of::<T>()
     }

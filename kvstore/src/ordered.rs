@@ -6,7 +6,7 @@
 //! its table looks like, and nobody has to report.
 
 use crate::codec::{DecodeError, Reader, Sink};
-use crate::config::INDEX_STEP_KEYS;
+use crate::config::{FLUSH_SLICE_EXPIRIES, INDEX_STEP_KEYS};
 use std::fmt;
 use trine_index::KeyTree;
 
@@ -131,6 +131,11 @@ impl Index {
     /// Bytes that it has from the system.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.keys.memory().bytes as u64
+    }
+
+    /// Frees a slice of an index that is not used any more; true once nothing is left.
+    pub(crate) fn free_slice(&mut self) -> bool {
+        self.keys.free_some(FLUSH_SLICE_EXPIRIES as usize)
     }
 
     pub(crate) fn keys(&self) -> &KeyTree {

@@ -30,6 +30,8 @@ pub const READ_ROUNDS_MAX: usize = 4;
 pub const READ_ANSWER_BYTES_PER_TURN: usize = 4 << 20;
 /// A read of a range counts as so many of these bytes at least: it may look at many keys, and answer with a few bytes.
 pub const RANGE_READ_BYTES_MIN: usize = 64 << 10;
+/// What a page of a walk counts among those bytes at least: it may look at many items and tell of none.
+pub const WALK_CHARGE_BYTES: usize = trine_kvstore::config::WALK_BYTES_MAX;
 /// Bytes of appends under way to one member, that of the last one not counted. Raft counts them, whatever they weigh.
 /// It starts the count again whenever it has lost track of the member, while the session still carries the earlier
 /// ones.

@@ -246,6 +246,9 @@ impl Group {
             disk.write_own_snapshot(state, out);
         }
         self.backups.serve(self.state.as_mut(), out);
+        if let Some(state) = &mut self.state {
+            state.store_mut().free_flushed();
+        }
     }
 
     /// Hands raft the requests that have arrived since the last turn.

@@ -310,7 +310,8 @@ enum Need {
 /// Without a default: a new kind of command does not compile until it has its line here.
 fn need(kind: Kind) -> Need {
     match kind {
-        Kind::Get | Kind::MultiGet | Kind::TimeToLive => Need::Keys(Role::Read),
+        // The prefix of a walk counts as a key: whoever may touch it may touch all keys that begin with it.
+        Kind::Get | Kind::MultiGet | Kind::TimeToLive | Kind::Walk => Need::Keys(Role::Read),
         Kind::Put
         | Kind::Delete
         | Kind::Set
@@ -326,6 +327,7 @@ fn need(kind: Kind) -> Need {
         Kind::Count => Need::WholeSpace(Role::Read),
         Kind::Scan | Kind::CountRange => Need::Range(Role::Read),
         Kind::DeleteRange => Need::Range(Role::Write),
+        Kind::Flush => Need::WholeSpace(Role::Write),
         Kind::Execute => Need::Operations,
         Kind::SetLimits
         | Kind::SetMemory
@@ -468,7 +470,7 @@ impl fmt::Display for Denied {
             ),
             Missing::AllKeys { prefix } => write!(
                 formatter,
-                "{who} may not ask about all keys: its keys begin with \"{}\"",
+                "{who} has no right to all keys at once: its keys begin with \"{}\"",
                 prefix.escape_ascii()
             ),
             Missing::Front => write!(

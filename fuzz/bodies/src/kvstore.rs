@@ -30,7 +30,10 @@ pub fn command(bytes: &[u8]) {
         response.encode(&mut encoded);
         assert_eq!(Response::decode(&encoded), Ok(response));
     }
-    let _ = store.read(&command);
+    let mut encoded = Vec::new();
+    let response = store.read(&command);
+    response.encode(&mut encoded);
+    assert_eq!(Response::decode(&encoded), Ok(response));
 }
 
 /// A response that decodes has that one encoding.
@@ -105,6 +108,14 @@ pub fn operations(bytes: &[u8]) {
             13 => drop(steady.snapshot_chunk(&mut chunk)),
             14 => steady.abandon_snapshot(),
             15 => moving = rebuilt(&mut moving),
+            // So has DELETE: a flush ends the snapshot that is being written.
+            3 if key.len() > 40 => {
+                assert_eq!(
+                    steady.apply(at, &Command::Flush),
+                    moving.apply(at, &Command::Flush)
+                );
+                steady.free_flushed();
+            }
             // PUT has two kinds, one of which is for users where the key is a long one.
             2 if key.len() > 40 => {
                 let command = user_command(first, second);

@@ -33,6 +33,12 @@ impl LongKeys {
         self.free.push(id);
     }
 
+    /// Frees so many keys of a tree that is not used any more; true once there is none.
+    pub(super) fn drop_some(&mut self, count: usize) -> bool {
+        self.keys.truncate(self.keys.len().saturating_sub(count));
+        self.keys.is_empty()
+    }
+
     /// Bytes of the keys, and of the tables that find them.
     pub(super) fn memory(&self) -> usize {
         self.bytes + self.keys.capacity() * size_of::<Box<[u8]>>() + self.free.capacity() * 4

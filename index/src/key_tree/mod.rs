@@ -99,6 +99,12 @@ impl KeyTree {
         view.find(key, &self.long_keys).is_ok()
     }
 
+    /// Frees a part of a tree that is not used any more, before it is dropped: a region of nodes, or so many long keys.
+    /// True once nothing is left. Nothing else may be done with the tree from then on.
+    pub fn free_some(&mut self, long_keys: usize) -> bool {
+        self.pool.drop_region() && self.long_keys.drop_some(long_keys)
+    }
+
     /// What the tree takes of the memory.
     #[must_use]
     pub fn memory(&self) -> MemoryUse {

@@ -33,6 +33,11 @@ impl Pool {
         id
     }
 
+    /// Frees a region of a tree that is not used any more; true once there is none.
+    pub(super) fn drop_region(&mut self) -> bool {
+        self.regions.pop().is_none()
+    }
+
     pub(super) fn remove(&mut self, id: u32) {
         self.free.push(id);
     }

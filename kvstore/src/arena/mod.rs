@@ -120,6 +120,19 @@ impl Arena {
         }
     }
 
+    /// Gives the last region back to the system, of an arena that is not used any more; true once it has none left.
+    pub(crate) fn give_back_last(&mut self) -> bool {
+        while let Some(space) = self.spaces.pop() {
+            if space.mapped {
+                self.memory
+                    .give_back(self.spaces.len() * REGION_BYTES, REGION_BYTES);
+                self.mapped -= 1;
+                return false;
+            }
+        }
+        true
+    }
+
     #[inline(always)]
     fn bytes(&self, location: Location) -> &[u8] {
         &self.memory[location.offset()..]

@@ -14,6 +14,22 @@ pub struct Pair<'a> {
     pub value: &'a [u8],
 }
 
+/// What the keys begin with that a command is about. The right to it is the right to all of them.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub struct Prefix<'a>(
+    /// The first bytes of the keys; of all keys if there are none.
+    pub &'a [u8],
+);
+
+/// What a walk tells of each item.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum WalkContent {
+    /// The key.
+    Keys,
+    /// The key, the value, the version and the time to live.
+    Items,
+}
+
 /// The effects of SET beside writing.
 #[derive(Copy, Clone, Eq, PartialEq, Default, Debug)]
 pub struct SetOptions {
@@ -152,6 +168,16 @@ impl<'a> Keys<'a> for &'a [u8] {
     }
 }
 
+impl<'a> Keys<'a> for Prefix<'a> {
+    fn each<E>(
+        &self,
+        access: Access,
+        visit: &mut impl FnMut(&[u8], Access) -> Result<(), E>,
+    ) -> Result<(), E> {
+        visit(self.0, access)
+    }
+}
+
 impl<'a> Keys<'a> for List<'a, &'a [u8]> {
     fn each<E>(
         &self,
@@ -257,6 +283,27 @@ impl Field<'_> for ExpireCondition {
             3 => Self::Earlier,
             4 => Self::PresentAndEarlier,
             _ => return Err(DecodeError::BadField { field: "condition" }),
+        })
+    }
+}
+
+impl<'a> Field<'a> for Prefix<'a> {
+    fn write_field(&self, sink: &mut impl Sink) {
+        sink.put_bytes(self.0);
+    }
+    fn read_field(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self(reader.bytes()?))
+    }
+}
+
+impl Field<'_> for WalkContent {
+    fn write_field(&self, sink: &mut impl Sink) {
+        sink.put_u8(u8::from(*self == Self::Items));
+    }
+    fn read_field(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match reader.flag("content")? {
+            true => Self::Items,
+            false => Self::Keys,
         })
     }
 }

@@ -14,7 +14,8 @@ use crate::codec::{BufferTooSmall, Counter, DecodeError, Field, List, Reader, Si
 use fields::Keys;
 
 pub use fields::{
-    Condition, ExecuteMode, ExpireCondition, Pair, SetCondition, SetExpiry, SetOptions,
+    Condition, ExecuteMode, ExpireCondition, Pair, Prefix, SetCondition, SetExpiry, SetOptions,
+    WalkContent,
 };
 pub use range::{KeyRange, ScanOptions, after_prefix};
 pub use row::{Access, Place, Row};

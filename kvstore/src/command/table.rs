@@ -4,10 +4,13 @@
 //! part of the replicated log: never reuse one. A new command has a new version, so that a group with
 //! older members refuses it.
 
-use super::fields::{Condition, ExecuteMode, ExpireCondition, Keys, Pair, SetOptions};
+use super::fields::{
+    Condition, ExecuteMode, ExpireCondition, Keys, Pair, Prefix, SetOptions, WalkContent,
+};
 use super::range::{KeyRange, ScanOptions};
 use super::row::{Access, Place, Row, commands};
 use crate::codec::{DecodeError, Field, List, Reader, Sink};
+use crate::cursor::Cursor;
 use crate::limits::Limits;
 use crate::position::Position;
 use crate::users::Rights;
@@ -181,6 +184,22 @@ commands! {
             /// How many at most; more than [`crate::config::DELETE_RANGE_KEYS_MAX`] are that many.
             count: u32,
         },
+        /// Reads a page of the keys in the order of their hashes. A key that is there during the whole walk is in exactly
+        /// one page. Pages end where this replica's table says, so a walk is answered as a read only.
+        kind 22, version 6, Read, Alone, keys [prefix]:
+        Walk {
+            /// Where the page begins: the start, or where an earlier page has ended.
+            from: Cursor,
+            /// The most items to look at; 0, or a number that is too large, stands for as many as the store gives.
+            count: u32,
+            /// What is told of each item.
+            content: WalkContent,
+            /// Keys that do not begin with this are left out.
+            prefix: Prefix<'a>,
+        },
+        /// Removes all keys. Users, limits and client sessions stay.
+        kind 23, version 6, Write, Alone, keys []:
+        Flush,
         /// Applies operations at one position if every condition holds.
         kind 14, version 2, OfOperations, Alone, keys [conditions, operations]:
         Execute {

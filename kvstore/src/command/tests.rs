@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::codec::DecodeError;
+use crate::cursor::Cursor;
 use crate::limits::Limits;
 use crate::position::Position;
 use crate::users::Rights;
@@ -337,6 +338,16 @@ fn every_command_has_its_golden_bytes() {
             "014000001000000000004000000000100000",
         ),
         (Command::RaiseVersion { version: 3 }, "014103"),
+        (
+            Command::Walk {
+                from: Cursor::new(0x000a_0908_0706_0504).expect("it has 52 bits"),
+                count: 100,
+                content: WalkContent::Items,
+                prefix: Prefix(key),
+            },
+            "06160405060708090a006400000001010000006b",
+        ),
+        (Command::Flush, "0617"),
     ];
     for (command, hex) in golden {
         let bytes = encoded(command);
@@ -376,6 +387,13 @@ fn every_key_of_a_command_is_visited_with_what_is_done_to_it() {
     assert_eq!(seen(&Command::Get { key }), "k:Read");
     assert_eq!(seen(&Command::Put { key, value }), "k:Write");
     assert_eq!(seen(&Command::Count), "");
+    let walk = Command::Walk {
+        from: Cursor::START,
+        count: 0,
+        content: WalkContent::Keys,
+        prefix: Prefix(b"a/"),
+    };
+    assert_eq!((seen(&walk).as_str(), walk.key()), ("a/:Read", None));
     let keys = [b"a".as_slice(), b"b"];
     let keys = List::from(&keys);
     assert_eq!(seen(&Command::MultiGet { keys }), "a:Read b:Read");

@@ -1,7 +1,10 @@
 //! Responses to bytes and back: version, kind, then the fields in the order of the enum.
 
-use super::{AbortCause, RangeItem, Response, Versioned};
-use crate::codec::{BufferTooSmall, Counter, DecodeError, Field, List, Reader, Sink, fill};
+use super::{AbortCause, Page, RangeItem, Response, Versioned};
+use crate::codec::{
+    BufferTooSmall, Counter, DecodeError, Field, List, Reader, Sink, fill, put_optional,
+    read_optional,
+};
 use crate::error::StoreError;
 use crate::position::Position;
 use crate::users::User;
@@ -29,6 +32,7 @@ mod kind {
     pub(crate) const DENIED: u8 = 17;
     pub(crate) const ITEMS: u8 = 18;
     pub(crate) const RANGE_DELETED: u8 = 19;
+    pub(crate) const PAGE: u8 = 20;
 }
 
 impl<'a> Response<'a> {
@@ -140,6 +144,10 @@ impl<'a> Response<'a> {
                 put_next(sink, next.as_deref());
                 sink.put_u32(*removed);
             }
+            Self::Page(page) => {
+                sink.put_u8(kind::PAGE);
+                page.write_field(sink);
+            }
             Self::Denied { reason } => {
                 sink.put_u8(kind::DENIED);
                 sink.put_bytes(reason.as_bytes());
@@ -151,6 +159,7 @@ impl<'a> Response<'a> {
         }
     }
 
+    // Long because each kind of answer has an arm.
     fn read(reader: &mut Reader<'a>, nested: bool) -> Result<Self, DecodeError> {
         Ok(match reader.u8()? {
             kind::VALUE => {
@@ -197,8 +206,8 @@ impl<'a> Response<'a> {
                 items: reader.u64()?,
             },
             kind::DONE => Self::Done,
-            // Neither commands about users or ranges nor a denial are about an operation.
-            kind::USER..=kind::RANGE_DELETED if nested => return Err(DecodeError::Nested),
+            // Neither commands about users or ranges nor walks nor a denial are about an operation.
+            kind::USER..=kind::PAGE if nested => return Err(DecodeError::Nested),
             kind::ITEMS => {
                 let next = read_next(reader)?;
                 let items = List::read(reader)?;
@@ -211,6 +220,7 @@ impl<'a> Response<'a> {
             }
             kind::USER => Self::User(User::read_field(reader)?),
             kind::USERS => Self::Users(List::read(reader)?),
+            kind::PAGE => Self::Page(Page::read_field(reader)?),
             kind::DENIED => {
                 let reason = std::str::from_utf8(reader.bytes()?);
                 Self::Denied {
@@ -317,17 +327,4 @@ fn read_next<'a>(reader: &mut Reader<'a>) -> Result<Option<Cow<'a, [u8]>>, Decod
         false => None,
         true => Some(Cow::Borrowed(reader.bytes()?)),
     })
-}
-
-fn put_optional(sink: &mut impl Sink, value: Option<u64>) {
-    sink.put_u8(u8::from(value.is_some()));
-    sink.put_u64(value.unwrap_or(0));
-}
-
-fn read_optional(reader: &mut Reader<'_>) -> Result<Option<u64>, DecodeError> {
-    match (reader.flag("presence")?, reader.u64()?) {
-        (true, value) => Ok(Some(value)),
-        (false, 0) => Ok(None),
-        (false, _) => Err(DecodeError::BadField { field: "presence" }),
-    }
 }

@@ -1,12 +1,15 @@
 //! The answers of the state machine.
 
 mod codec;
+mod page;
 
 use crate::codec::List;
 use crate::error::StoreError;
 use crate::position::Position;
 use crate::users::User;
 use std::borrow::Cow;
+
+pub use page::{Entry, Found, Page};
 
 /// The answer to one command, borrowing from the store that gave it.
 #[derive(Clone, Eq, PartialEq, Debug)]
@@ -93,6 +96,8 @@ pub enum Response<'a> {
     User(User<'a>),
     /// All users, in the order of their names.
     Users(List<'a, User<'a>>),
+    /// A part of a walk.
+    Page(Page<'a>),
     /// The caller has no right to the command, which was not applied. Replicas answer this, not the store.
     Denied {
         /// Who lacks which right, for people.

@@ -112,6 +112,14 @@ impl Progress {
         self.purpose = Purpose::Clearing;
     }
 
+    /// Every item was flushed, the shadows too: nothing is left to be written or cleared away.
+    pub(crate) fn of_flushed(mut self) -> Self {
+        self.purpose = Purpose::Clearing;
+        self.kept_bytes = 0;
+        self.open_body = Vec::new();
+        self
+    }
+
     /// The walk continues with this item.
     pub(super) fn stop_before(&mut self, order: u64, key: &[u8]) {
         self.cursor_order = order;
@@ -122,8 +130,7 @@ impl Progress {
     /// The walk continues with the first item of the range behind the one of `bits` hash bits that the cursor is in.
     pub(super) fn pass_range(&mut self, bits: u32) {
         self.cursor_key.clear();
-        let size = 1_u64 << (64 - bits);
-        match (self.cursor_order & !(size - 1)).checked_add(size) {
+        match KeyHash::behind_range(self.cursor_order, bits) {
             Some(next) => self.cursor_order = next,
             None => self.at_end = true,
         }

@@ -172,7 +172,7 @@ impl Items {
         let mut full = false;
         for step in 0..WALK_BUCKETS_MAX {
             if step.is_multiple_of(LANES as u32) {
-                self.warm_ranges(&progress);
+                self.warm_ranges(progress.cursor_order());
             }
             let bits = self.collect_range(&progress, &mut range);
             full = !self.write_range(&mut progress, &range);
@@ -189,9 +189,8 @@ impl Items {
         full
     }
 
-    /// Brings the next ranges' buckets and items into the cache, all of them together.
-    fn warm_ranges(&self, progress: &Progress) {
-        let mut order = progress.cursor_order();
+    /// Brings the buckets and items of the ranges from this place on into the cache, all of them together.
+    pub(crate) fn warm_ranges(&self, mut order: u64) {
         let start = |_| {
             let hash = KeyHash::from_order(order);
             order = order.saturating_add(1 << (64 - self.table.home_bits(hash)));

@@ -7,11 +7,13 @@
 mod batch;
 mod execute;
 mod expire;
+mod flush;
 mod get;
 mod list;
 mod number;
 mod ordered;
 mod remove;
+mod walk;
 mod write;
 
 use crate::arena::Item;
@@ -27,6 +29,7 @@ use crate::response::{Response, Versioned};
 use crate::snapshot::SnapshotSummary;
 use crate::users::{User, Users};
 use execute::Journal;
+use walk::Told;
 
 pub use number::integer;
 
@@ -125,6 +128,8 @@ impl Store {
                 operations,
             } => self.execute(at, *mode, conditions, operations),
             Command::MultiGet { keys } => self.multi_get(keys),
+            Command::Walk { .. } => Response::Error(StoreError::OnlyRead),
+            Command::Flush => self.flush(),
             Command::SetLimits { limits } => self.set_limits(*limits),
             Command::SetOrdered { on } => self.set_ordered(*on),
             Command::DeleteRange { range, count } => self.delete_range(range, *count),
@@ -208,6 +213,12 @@ impl Store {
             Command::Scan { range, options } => self.scan(range, *options),
             Command::CountRange { range } => self.count_range(range),
             Command::ListUsers => Response::Users(self.users.to_list()),
+            Command::Walk {
+                from,
+                count,
+                content,
+                prefix,
+            } => self.walk(*from, *count, &Told::new(*content, prefix.0, now_ns)),
             Command::Execute {
                 conditions,
                 operations,

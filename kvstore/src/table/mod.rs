@@ -96,6 +96,18 @@ impl Table {
         ((self.main.len() + self.spare.len()) * size_of::<Bucket>()) as u64
     }
 
+    /// Gives up to `bytes` back to the system, of a table that is not used any more; true once it has none left.
+    pub(crate) fn give_back(&mut self, bytes: usize) -> bool {
+        let count = bytes / size_of::<Bucket>() / PAGE_BUCKETS * PAGE_BUCKETS;
+        for region in [&mut self.main, &mut self.spare] {
+            if !region.is_empty() {
+                region.shrink_by(count.min(region.len()));
+                return false;
+            }
+        }
+        true
+    }
+
     /// How many main buckets there are.
     pub(crate) fn buckets(&self) -> u32 {
         (1 << self.level) + self.split

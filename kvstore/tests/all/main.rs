@@ -2,6 +2,8 @@
 //! `allocations` is a second program, because it counts what its whole process allocates.
 
 mod defragmentation;
+mod flush;
 mod limits;
 mod model;
 mod operations;
+mod walk;

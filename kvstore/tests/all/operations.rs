@@ -40,6 +40,7 @@ enum Operation {
     Scan(Range, ScanOptions),
     CountRange(Range),
     DeleteRange(Range, u32),
+    Flush,
     Advance(u64),
     BeginSnapshot,
     Chunk,
@@ -267,6 +268,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         6 => (range(), scan_options()).prop_map(|(range, options)| Operation::Scan(range, options)),
         3 => range().prop_map(Operation::CountRange),
         3 => (range(), 0_u32..5).prop_map(|(range, count)| Operation::DeleteRange(range, count)),
+        1 => Just(Operation::Flush),
         4 => (0_u64..30).prop_map(Operation::Advance),
         2 => Just(Operation::BeginSnapshot),
         3 => Just(Operation::Chunk),
@@ -352,6 +354,7 @@ impl Bench {
                 range: range.of_keys(),
                 count: *count,
             }),
+            Operation::Flush => self.flush(),
             Operation::Advance(by_ns) => {
                 let to = self.model.group_time_ns + by_ns;
                 self.model.set_group_time(to);
@@ -477,6 +480,17 @@ impl Bench {
             self.rebuilt.state_hash(),
             "{command:?}"
         );
+    }
+
+    /// A snapshot that is being written has lost its items, unless there were none.
+    fn flush(&mut self) {
+        let is_lost = !self.model.items.is_empty();
+        self.apply(&Command::Flush);
+        if is_lost && self.snapshot.take().is_some() {
+            let chunk = self.steady.snapshot_chunk(&mut Vec::new());
+            assert_eq!(chunk, Err(SnapshotError::GivenUp));
+        }
+        self.rebuilt.free_flushed();
     }
 
     fn begin_snapshot(&mut self) {

@@ -239,7 +239,8 @@ impl Backups {
             };
             let is_gone = reading.image.piece(number, state.store_mut()) == Piece::Gone;
             if is_gone && reading.image.is_given_up(state.store()) {
-                let why = "more was overwritten during the backup than the store keeps for it";
+                let why =
+                    "more was overwritten or removed during the backup than the store keeps for it";
                 return self.give_up(Some(state), why, out);
             }
             let end = reading.image.end();

@@ -3,8 +3,8 @@
 use super::*;
 use trine_keys::{Fingerprint, GroupId, Issuer};
 use trine_kvstore::{
-    Condition, ExecuteMode, ExpireCondition, KeyRange, Limits, List, Pair, Position, Response,
-    Rights, ScanOptions, SetOptions, Store,
+    Condition, Cursor, ExecuteMode, ExpireCondition, KeyRange, Limits, List, Pair, Position,
+    Prefix, Response, Rights, ScanOptions, SetOptions, Store, WalkContent,
 };
 
 const ISSUER: Issuer = Issuer {
@@ -88,6 +88,13 @@ fn command_of<'a>(kind: Kind, key: &'a [u8], lists: &'a Lists<'a>) -> Command<'a
         Kind::Persist => Command::Persist { key },
         Kind::TimeToLive => Command::TimeToLive { key },
         Kind::Count => Command::Count,
+        Kind::Walk => Command::Walk {
+            from: Cursor::START,
+            count: 1,
+            content: WalkContent::Keys,
+            prefix: Prefix(key),
+        },
+        Kind::Flush => Command::Flush,
         Kind::Execute => Command::Execute {
             mode: ExecuteMode::AllOrNothing,
             conditions: List::from(&lists.conditions),
@@ -164,7 +171,7 @@ fn every_kind_of_command_has_its_rights() {
         assert!(may("boss"), "{name}");
         assert_eq!(may("writer"), !is_administrative, "{name}");
         assert_eq!(may("reader"), !is_administrative && !writes, "{name}");
-        let of_all = is_administrative || kind == Kind::Count;
+        let of_all = is_administrative || [Kind::Count, Kind::Flush].contains(&kind);
         assert_eq!(may("prefixed"), !of_all, "{name}");
         for subject in [Subject::Anybody, Subject::Member, Subject::Holder] {
             assert_eq!(subject.may(What::Command(&command)), Ok(()), "{name}");
@@ -288,7 +295,9 @@ fn the_parts_of_an_exec_are_checked_one_by_one() {
     assert_eq!(said("prefixed", &exec(&[], &puts)), key);
     assert_eq!(
         said("prefixed", &exec(&[], &count)),
-        Err("user prefixed may not ask about all keys: its keys begin with \"a/\"".to_owned())
+        Err(
+            "user prefixed has no right to all keys at once: its keys begin with \"a/\"".to_owned()
+        )
     );
     assert_eq!(
         said("reader", &exec(&[], &puts)),
@@ -365,7 +374,7 @@ fn a_backup_takes_an_administrator_of_all_keys() {
     let half = half.may(What::Backup);
     assert_eq!(
         half.expect_err("denied").to_string(),
-        "user boss may not ask about all keys: its keys begin with \"a/\""
+        "user boss has no right to all keys at once: its keys begin with \"a/\""
     );
     let reader = subject(store.users(), "reader").may(What::Backup);
     assert_eq!(

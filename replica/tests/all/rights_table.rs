@@ -2,7 +2,9 @@
 //! its prefix: through the replica, so that no path goes around the check.
 
 use trine_keys::{Credential, Fingerprint, GroupId as KeyGroup, Issuer, Role, UserName};
-use trine_kvstore::{Command, Condition, ExecuteMode, List, Pair, Response, Rights};
+use trine_kvstore::{
+    Command, Condition, Cursor, ExecuteMode, List, Pair, Prefix, Response, Rights, WalkContent,
+};
 use trine_protocol::message::{
     ClientReply, ClientRequest, ClientStatus, ClusterId, Encode, GroupId, Operation,
 };
@@ -127,7 +129,7 @@ fn is_done(world: &mut World, at: u32, caller: Caller, request: &ClientRequest<'
 }
 
 /// Reads of one key, the last of some.
-fn reads(key: &[u8]) -> [Vec<u8>; 3] {
+fn reads(key: &[u8]) -> [Vec<u8>; 4] {
     let keys = [INSIDE, key];
     [
         encoded(&Command::Get { key }),
@@ -135,7 +137,18 @@ fn reads(key: &[u8]) -> [Vec<u8>; 3] {
         encoded(&Command::MultiGet {
             keys: List::from(&keys),
         }),
+        encoded(&walk(key)),
     ]
+}
+
+/// A walk over the keys that begin with this.
+fn walk(prefix: &[u8]) -> Command<'_> {
+    Command::Walk {
+        from: Cursor::START,
+        count: 10,
+        content: WalkContent::Items,
+        prefix: Prefix(prefix),
+    }
 }
 
 /// Writes of one key, the last of some.
@@ -196,6 +209,7 @@ fn every_read_is_checked_wherever_it_is_answered() {
                 }
             }
             asks(&encoded(&Command::Count), counts, "all keys");
+            asks(&encoded(&walk(b"")), counts, "a walk over all keys");
         }
     }
 }
@@ -213,8 +227,16 @@ fn every_write_is_checked() {
     } in rows()
     {
         for operation in [Operation::Apply, Operation::ApplyAndClose] {
-            for (key, allowed) in [INSIDE, OUTSIDE].into_iter().zip(may) {
-                for command in writes(key) {
+            // A flush is last: it removes what the others are about.
+            let flush = (
+                b"".as_slice(),
+                may == [true; 2],
+                vec![encoded(&Command::Flush)],
+            );
+            let of_keys = [INSIDE, OUTSIDE].into_iter().zip(may);
+            let of_keys = of_keys.map(|(key, allowed)| (key, allowed, writes(key).to_vec()));
+            for (key, allowed, commands) in of_keys.chain([flush]) {
+                for command in commands {
                     number += 1;
                     let (client, cluster) = registered(&mut world, caller, number);
                     let request = ClientRequest {

@@ -118,8 +118,21 @@ fn users_have_their_rights_and_lose_them_at_once() {
     assert_eq!(wire.ask("GET a/1"), "\"x\"");
     assert!(
         wire.ask("DBSIZE")
-            .starts_with("-NOPERM user alice may not ask about all keys")
+            .starts_with("-NOPERM user alice has no right to all keys at once")
     );
+    let all_keys = "-NOPERM user alice has no right to all keys at once";
+    for denied in ["FLUSHALL", "FLUSHDB"] {
+        let said = wire.ask(denied);
+        assert!(said.starts_with(all_keys), "{denied}: {said}");
+    }
+    // Another user's keys are not there for this one.
+    for asked in ["KEYS *", "KEYS a/*"] {
+        let said = wire.ask(asked);
+        assert!(said.contains("a/1") && said.contains("a/2"), "{said}");
+    }
+    assert_eq!(wire.ask("KEYS b/*"), "*[]");
+    assert!(wire.ask("SCAN 0 COUNT 100").contains("a/1"));
+    assert!(wire.ask("RANDOMKEY").starts_with("\"a/"));
     assert!(
         wire.ask("ACL LIST")
             .starts_with("-NOPERM user alice has role write")

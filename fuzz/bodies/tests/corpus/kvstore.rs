@@ -8,9 +8,10 @@ use std::fs;
 use trine_fuzz_bodies::kvstore as bodies;
 use trine_keys::{Fingerprint, GroupId, Issuer, Role};
 use trine_kvstore::{
-    AbortCause, Command, Condition, ExecuteMode, ExpireCondition, KeyRange, Limits, List, Pair,
-    Position, RangeItem, Response, Rights, ScanOptions, SetCondition, SetExpiry, SetOptions,
-    SnapshotStep, Store, StoreError, User, Versioned,
+    AbortCause, Command, Condition, Cursor, Entry, ExecuteMode, ExpireCondition, Found, KeyRange,
+    Limits, List, Page, Pair, Position, Prefix, RangeItem, Response, Rights, ScanOptions,
+    SetCondition, SetExpiry, SetOptions, SnapshotStep, Store, StoreError, User, Versioned,
+    WalkContent,
 };
 
 /// Mutations of every file; the fuzzers make the rest.
@@ -155,6 +156,15 @@ fn command_seeds() -> Vec<Vec<u8>> {
         }])
         .chain(&user_commands())
         .chain(&range_commands())
+        .chain(&[
+            Command::Walk {
+                from: Cursor::anywhere(77),
+                count: 10,
+                content: WalkContent::Items,
+                prefix: Prefix(b"k"),
+            },
+            Command::Flush,
+        ])
         .map(|command| encoded(|bytes| command.encode(bytes)))
         .collect()
 }
@@ -274,11 +284,31 @@ fn response_seeds() -> Vec<Vec<u8>> {
         },
         Response::Error(StoreError::NotOrdered { building: true }),
     ];
+    let keys = [b"key".as_slice(), b""];
+    let items = [Entry {
+        key: b"key",
+        value,
+        version,
+        remaining_ns: Some(8),
+    }];
+    let page = |found| {
+        Response::Page(Page {
+            position: version,
+            next: Cursor::anywhere(77),
+            found,
+        })
+    };
+    let pages = [
+        page(Found::Keys(List::from(&keys))),
+        page(Found::Items(List::from(&items))),
+        Response::Error(StoreError::OnlyRead),
+    ];
     simple
         .iter()
         .chain(&list)
         .chain(&users)
         .chain(&ranges)
+        .chain(&pages)
         .map(|response| encoded(|bytes| response.encode(bytes)))
         .collect()
 }

@@ -83,6 +83,11 @@ impl Model {
             | Command::Scan { .. }
             | Command::CountRange { .. }
             | Command::DeleteRange { .. } => self.apply_ordered(command),
+            Command::Flush => {
+                let items = self.items.len() as u64;
+                self.items.clear();
+                answer(Response::Count { items })
+            }
             Command::AddUser { .. }
             | Command::RotateUser { .. }
             | Command::RemoveUser { .. }

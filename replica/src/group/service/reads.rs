@@ -6,7 +6,9 @@ use trine_transport::buf::MsgBuf;
 use trine_transport::time::Instant;
 
 use super::{Service, refusal, refuse};
-use crate::config::{RANGE_READ_BYTES_MIN, READ_ANSWER_BYTES_PER_TURN, ReadMode};
+use crate::config::{
+    RANGE_READ_BYTES_MIN, READ_ANSWER_BYTES_PER_TURN, ReadMode, WALK_CHARGE_BYTES,
+};
 use crate::group::cx::Cx;
 use crate::reads::{AnswerWith, Read};
 use crate::state_machine::StateMachine;
@@ -217,8 +219,9 @@ fn answer_read(cx: &mut Cx<'_>, token: ReplyToken, command: &[u8]) -> usize {
 
 /// What answering a command counts as, whatever the answer.
 fn least_bytes(command: &Command<'_>) -> usize {
-    match command.range() {
-        Some(_) => RANGE_READ_BYTES_MIN,
-        None => 0,
+    match command {
+        Command::Walk { .. } => WALK_CHARGE_BYTES,
+        command if command.range().is_some() => RANGE_READ_BYTES_MIN,
+        _ => 0,
     }
 }

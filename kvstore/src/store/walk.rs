@@ -1,0 +1,171 @@
+//! WALK: the items in the order of their reversed hashes, a page at a time.
+//!
+//! The place of a key in this order never changes: growth only divides the ranges of buckets, and every replica has the
+//! same order. So a walk that goes on where a page has ended passes every key once that is there all the time. It goes
+//! on at any replica, and needs nothing to be kept. A page ends before a place whose upper 52 bits are the cursor.
+
+use super::Store;
+use crate::arena::{Item, Location};
+use crate::codec::{Field, List};
+use crate::command::WalkContent;
+use crate::config::{LIST_RESPONSE_BYTES_MAX, WALK_BUCKETS_MAX, WALK_BYTES_MAX, WALK_ITEMS_MAX};
+use crate::cursor::{Cursor, DROPPED_BITS, Permutation};
+use crate::error::StoreError;
+use crate::hash::KeyHash;
+use crate::interleave::LANES;
+use crate::items::Items;
+use crate::position::Position;
+use crate::response::{Entry, Found, Page, Response};
+use std::borrow::Cow;
+use trine_canary as canary;
+
+/// What a walk tells, and of which items.
+pub(super) struct Told<'p> {
+    content: WalkContent,
+    prefix: &'p [u8],
+    now_ns: u64,
+}
+
+impl<'p> Told<'p> {
+    pub(super) fn new(content: WalkContent, prefix: &'p [u8], now_ns: u64) -> Self {
+        Self {
+            content,
+            prefix,
+            now_ns,
+        }
+    }
+
+    /// Appends what is told of an item.
+    fn write(&self, item: Item<'_>, bytes: &mut Vec<u8>) {
+        let Item { key, value, stamp } = item;
+        if self.content == WalkContent::Keys {
+            return key.write_field(bytes);
+        }
+        // A key that is there has at least one nanosecond left, as for TTL.
+        let left = stamp.expiry_ns.saturating_sub(self.now_ns).max(1);
+        let entry = Entry {
+            key,
+            value,
+            version: stamp.version,
+            remaining_ns: (stamp.expiry_ns != 0).then_some(left),
+        };
+        entry.write_field(bytes);
+    }
+}
+
+/// The page that is being filled.
+#[derive(Default)]
+struct Open {
+    bytes: Vec<u8>,
+    count: u32,
+    looked_at: u32,
+}
+
+impl Open {
+    fn response(self, position: Position, content: WalkContent, next: Cursor) -> Response<'static> {
+        if self.bytes.len() > LIST_RESPONSE_BYTES_MAX {
+            return Response::Error(StoreError::ResponseTooLarge);
+        }
+        let bytes = Cow::Owned(self.bytes);
+        Response::Page(Page {
+            position,
+            next,
+            found: match content {
+                WalkContent::Keys => Found::Keys(List::from_encoded(self.count, bytes)),
+                WalkContent::Items => Found::Items(List::from_encoded(self.count, bytes)),
+            },
+        })
+    }
+}
+
+impl Store {
+    pub(super) fn walk(&self, from: Cursor, count: u32, told: &Told<'_>) -> Response<'static> {
+        let count = match count {
+            0 => WALK_ITEMS_MAX,
+            count => count.min(WALK_ITEMS_MAX),
+        };
+        let permutation = Permutation::new(self.hash_seed());
+        let mut order = permutation.place(from) << DROPPED_BITS;
+        let (mut page, mut bucket) = (Open::default(), Vec::new());
+        for step in 0..WALK_BUCKETS_MAX {
+            if step.is_multiple_of(LANES as u32) {
+                self.items.warm_ranges(order);
+            }
+            let bits = self.items.bucket_from(order, &mut bucket);
+            let stop = self.add_bucket(&mut page, count, told, &bucket);
+            if stop.is_some() && canary::planted("a walk forgets the rest of a bucket") {
+                order = KeyHash::behind_range(order, bits).unwrap_or(0);
+                break;
+            }
+            match stop.or_else(|| KeyHash::behind_range(order, bits)) {
+                None => return page.response(self.applied, told.content, Cursor::START),
+                Some(next) => order = next,
+            }
+            if stop.is_some() {
+                break;
+            }
+        }
+        let next = permutation.cursor(order >> DROPPED_BITS);
+        page.response(self.applied, told.content, next)
+    }
+
+    /// Adds a bucket's items to the page; the place of the first one that found no room.
+    fn add_bucket(
+        &self,
+        page: &mut Open,
+        count: u32,
+        told: &Told<'_>,
+        bucket: &[(u64, Location)],
+    ) -> Option<u64> {
+        // Items that a cursor cannot tell apart stay together.
+        for group in
+            bucket.chunk_by(|left, right| left.0 >> DROPPED_BITS == right.0 >> DROPPED_BITS)
+        {
+            if page.looked_at >= count {
+                return Some(group[0].0);
+            }
+            let before = (page.bytes.len(), page.count);
+            for &(_, location) in group {
+                let item = self.items.arena.item(location);
+                let is_there = !self.has_expired(item.stamp.expiry_ns);
+                if is_there && item.key.starts_with(told.prefix) {
+                    told.write(item, &mut page.bytes);
+                    page.count += 1;
+                }
+            }
+            if page.bytes.len() > WALK_BYTES_MAX && before.1 > 0 {
+                page.bytes.truncate(before.0);
+                page.count = before.1;
+                return Some(group[0].0);
+            }
+            page.looked_at += group.len() as u32;
+        }
+        None
+    }
+}
+
+impl Items {
+    /// The items of the bucket that this place of the order is in, from the place on and in order, and how many hash
+    /// bits that bucket covers.
+    fn bucket_from(&self, order: u64, found: &mut Vec<(u64, Location)>) -> u32 {
+        found.clear();
+        let hash = KeyHash::from_order(order);
+        self.table
+            .for_each_in_chain(self.table.home(hash), |location| {
+                if self.arena.is_shadowed(location) {
+                    return;
+                }
+                let place = self.hasher.key(self.arena.item(location).key).order();
+                if place >= order {
+                    found.push((place, location));
+                }
+            });
+        let key = |location: Location| self.arena.item(location).key;
+        found.sort_unstable_by(|left, right| {
+            left.0
+                .cmp(&right.0)
+                .then_with(|| key(left.1).cmp(key(right.1)))
+        });
+        self.table.home_bits(hash)
+    }
+}
