@@ -109,6 +109,11 @@ pub const CANARIES: &[Canary] = &[
         &["session of a removed user"],
     ),
     group("a session answers another user", &["of somebody else"]),
+    group("a walk forgets the rest of a bucket", ORDER),
+    group(
+        "a flush keeps expiries",
+        &["an item with an expiry was counted in"],
+    ),
     transport("credits off by one", &["credits", "add with overflow"]),
     transport(
         "response to a reused slot",
@@ -235,6 +240,7 @@ fn may_find(canary: Canary, seed: u64) -> bool {
         "ack before fsync" => config.disk.is_some(),
         "index missed an undo" => config.ordered.is_some(),
         "range delete before the index is whole" => config.ordered == Some(OrderedFrom::Clients),
+        name if name.starts_with("a walk") || name.starts_with("a flush") => config.walks,
         "a revoked user keeps its session"
         | "a session answers another user"
         | "window ignores replays" => config.sealed,

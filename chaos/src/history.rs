@@ -26,6 +26,8 @@ pub enum Action {
     },
     /// Remove the key.
     Delete,
+    /// Remove all keys. A history has one such operation for each key, with one position.
+    Flush,
     /// Set the key if its version still is the expected one.
     Cas {
         /// Version the item must have; `None` means that the key must be absent.
@@ -52,7 +54,7 @@ impl Action {
             Action::Put { value } | Action::PutFor { value, .. } | Action::Cas { value, .. } => {
                 Some(value)
             }
-            Action::Get | Action::Delete | Action::Incr { .. } => None,
+            Action::Get | Action::Delete | Action::Flush | Action::Incr { .. } => None,
         }
     }
 }
@@ -81,6 +83,8 @@ pub enum Answer {
     },
     /// A DELETE of a range took effect on this key, if the key was there.
     RangeDeleted,
+    /// All keys were removed.
+    Flushed,
     /// A CAS met another version and changed nothing.
     Mismatch {
         /// The version it met; `None` means that the key was absent.
@@ -161,6 +165,7 @@ impl fmt::Display for Operation {
                 write!(f, " put {key} {} for {ttl_ns} ns", brief(value))?;
             }
             Action::Delete => write!(f, " delete {key}")?,
+            Action::Flush => write!(f, " flush {key} and all others")?,
             Action::Cas {
                 expected: Some(version),
                 value,
@@ -191,6 +196,7 @@ impl fmt::Display for Answer {
             Answer::Value { value, .. } => f.write_str(&brief(value)),
             Answer::NotFound => f.write_str("not found"),
             Answer::Written { .. } => f.write_str("written"),
+            Answer::Flushed => f.write_str("flushed"),
             Answer::Deleted { existed: true } => f.write_str("deleted"),
             Answer::Deleted { existed: false } => f.write_str("nothing to delete"),
             Answer::RangeDeleted => f.write_str("deleted with its range"),

@@ -24,6 +24,7 @@ pub fn command_of(request: &Request) -> Command<'_> {
             }
         }
         Action::Delete => Command::Delete { key },
+        Action::Flush => Command::Flush,
         Action::Cas {
             expected: Some(version),
             value,

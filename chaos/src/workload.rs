@@ -224,7 +224,7 @@ impl Workload {
             | Answer::Written { version }
             | Answer::Mismatch { version } => *version,
             Answer::NotFound | Answer::Deleted { .. } | Answer::RangeDeleted => None,
-            Answer::Number { .. } | Answer::Refused => return,
+            Answer::Number { .. } | Answer::Flushed | Answer::Refused => return,
         };
         self.versions.insert(request.key.clone(), version);
     }

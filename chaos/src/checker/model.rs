@@ -55,7 +55,7 @@ pub(crate) enum Kind {
     Expiry {
         of: u32,
     },
-    /// `existed` is `None` if the outcome is unknown, or the key was one of a range.
+    /// `existed` is `None` if the outcome is unknown, or the key was one of a range or of a flush.
     Delete {
         existed: Option<bool>,
     },
@@ -384,6 +384,7 @@ impl Digest {
                 existed: Some(*existed),
             },
             (Action::Delete, Answer::RangeDeleted) => Kind::Delete { existed: None },
+            (Action::Flush, Answer::Flushed) => Kind::Delete { existed: None },
             (Action::Cas { expected, value }, Answer::Written { version }) => Kind::Cas {
                 expected: *expected,
                 expected_is_known: self.is_known(*expected),
@@ -412,7 +413,7 @@ impl Digest {
                 version,
                 mortal: None,
             },
-            Action::Delete => Kind::Delete { existed: None },
+            Action::Delete | Action::Flush => Kind::Delete { existed: None },
             Action::Cas { expected, value } => Kind::Cas {
                 expected: *expected,
                 expected_is_known: self.is_known(*expected),

@@ -35,7 +35,7 @@ impl<'a> Key<'a> {
         // It ends at a moment of group time, and so does what CAS and INCR make of it.
         self.may_vanish |= matches!(operation.action, Action::PutFor { .. });
         let unknown = operation.outcome == Outcome::Unknown;
-        self.may_vanish |= unknown && operation.action == Action::Delete;
+        self.may_vanish |= unknown && matches!(operation.action, Action::Delete | Action::Flush);
         let (Some(answer), Some(position)) = (operation.answer(), operation.position) else {
             return;
         };
@@ -44,7 +44,7 @@ impl<'a> Key<'a> {
             (_, Answer::Written { .. } | Answer::Number { .. }) => {
                 self.writes.insert(position, operation);
             }
-            (_, Answer::Deleted { .. } | Answer::RangeDeleted) => {
+            (_, Answer::Deleted { .. } | Answer::RangeDeleted | Answer::Flushed) => {
                 self.deletes.insert(position, operation);
             }
             _ => {}
@@ -182,6 +182,11 @@ mod tests {
         deleted.add(b"a", Action::Delete, Answer::RangeDeleted, 2);
         deleted.read(b"a", None, 3);
         assert_eq!(check(&deleted.0), Verdict::Pass);
+        let mut flushed = draft();
+        flushed.put(b"a", 1);
+        flushed.add(b"a", Action::Flush, Answer::Flushed, 2);
+        flushed.read(b"a", None, 3);
+        assert_eq!(check(&flushed.0), Verdict::Pass);
         let mut later = draft();
         later.put(b"a", 1).read(b"a", None, 2);
         later.add(b"a", Action::Delete, Answer::Deleted { existed: true }, 3);

@@ -78,6 +78,7 @@ enum Op {
     Put,
     PutFor,
     Delete,
+    Flush,
     Cas,
     Incr,
 }
@@ -90,6 +91,7 @@ enum Outcomes {
     Written,
     Deleted,
     RangeDeleted,
+    Flushed,
     Mismatch,
     Number,
     Refused,
@@ -174,6 +176,7 @@ impl Line {
                 ttl_ns: self.ttl.ok_or("`ttl` is missing")?,
             },
             Op::Delete => Action::Delete,
+            Op::Flush => Action::Flush,
             Op::Cas => Action::Cas {
                 expected: self.expected,
                 value: value()?,
@@ -199,6 +202,7 @@ impl Line {
                 existed: self.existed.ok_or("`existed` is missing")?,
             },
             Outcomes::RangeDeleted => Answer::RangeDeleted,
+            Outcomes::Flushed => Answer::Flushed,
             Outcomes::Mismatch => Answer::Mismatch { version },
             Outcomes::Number => Answer::Number {
                 value: self.number.ok_or("`number` is missing")?,
@@ -236,6 +240,7 @@ impl From<&Operation> for Line {
                 Op::PutFor
             }
             Action::Delete => Op::Delete,
+            Action::Flush => Op::Flush,
             Action::Cas { expected, .. } => {
                 line.expected = *expected;
                 Op::Cas
@@ -273,6 +278,7 @@ impl Line {
                 Outcomes::Deleted
             }
             Answer::RangeDeleted => Outcomes::RangeDeleted,
+            Answer::Flushed => Outcomes::Flushed,
             Answer::Mismatch { version } => {
                 self.version = *version;
                 Outcomes::Mismatch
@@ -349,6 +355,7 @@ mod tests {
             ),
             (Action::Delete, Answer::Deleted { existed: true }),
             (Action::Delete, Answer::RangeDeleted),
+            (Action::Flush, Answer::Flushed),
             (
                 Action::Cas {
                     expected: Some(7),

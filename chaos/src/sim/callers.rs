@@ -3,6 +3,7 @@
 
 use super::Host;
 use super::ranges::{self, RangeCall, Ranges};
+use super::walks::Walks;
 use crate::history::{Action, History, OperationIndex};
 use crate::translate::{answer_of, command_of};
 use crate::workload::{Request, Workload};
@@ -82,6 +83,8 @@ pub(crate) struct Callers {
     silent: bool,
     /// What keys of users are made of, in a group that has keys.
     issuer: Option<Issuer>,
+    /// Walks and flushes, in a run that has any.
+    walks: Option<Walks>,
     notes: Notes,
 }
 
@@ -135,6 +138,7 @@ impl Callers {
             open_ranges: BTreeMap::new(),
             silent: false,
             issuer: None,
+            walks: None,
             notes: Notes::default(),
         }
     }
@@ -162,6 +166,11 @@ impl Callers {
     /// Clients also scan and delete ranges.
     pub(crate) fn call_ranges(&mut self, ranges: Ranges) {
         self.ranges = Some(ranges);
+    }
+
+    /// Clients also walk over all keys, and flush them. These are those that the history knows.
+    pub(crate) fn walk_over(&mut self, keys: Vec<Vec<u8>>, seed: u64) {
+        self.walks = Some(Walks::new(keys, Rc::clone(&self.history), seed));
     }
 
     /// The calls and answers since the last time.
@@ -203,17 +212,19 @@ impl Callers {
         let wants = |caller: &&Caller| {
             caller.open < self.pace.open_max && (!self.silent || !caller.errands.is_empty())
         };
-        self.callers
-            .iter()
-            .filter(wants)
-            .map(|caller| caller.next_call)
-            .min()
+        let of_callers = self.callers.iter().filter(wants);
+        let of_callers = of_callers.map(|caller| caller.next_call);
+        let of_walks = self.walks.iter().filter_map(Walks::next_call);
+        of_callers.chain(of_walks).min()
     }
 
     /// Calls what is due.
     pub(crate) fn call(&mut self, now: Instant, simulated: Instant) {
         if self.history.borrow().len() as u64 >= self.pace.rush {
             self.pace.pause = LEISURE;
+        }
+        if let Some(walks) = &mut self.walks {
+            walks.go_on(&mut self.clients, now, simulated);
         }
         for index in 0..self.callers.len() {
             while self.callers[index].next_call <= simulated
@@ -228,6 +239,10 @@ impl Callers {
                 }
                 if !self.silent && self.callers[index].open < self.pace.open_max {
                     self.submit_about_ranges(now, simulated, index);
+                }
+                if let (false, Some(walks)) = (self.silent, &mut self.walks) {
+                    let Caller { number, id, .. } = self.callers[index];
+                    walks.call(&mut self.clients, (number, id), now, simulated);
                 }
                 let pause =
                     Duration::from_nanos(self.prng.below(self.pace.pause.as_nanos().max(1) * 2));
@@ -539,6 +554,11 @@ impl Callers {
             }
             if finished.tag & RANGE_TAG != 0 {
                 self.collect_range(simulated, &finished);
+                continue;
+            }
+            if Walks::owns(finished.tag) {
+                let walks = self.walks.as_mut().expect("only they have such tags");
+                walks.collect(&finished, simulated);
                 continue;
             }
             let open = self

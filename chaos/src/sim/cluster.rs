@@ -384,6 +384,10 @@ impl Cluster {
             let seed = self.config.seed ^ (self.clients_made + 1).wrapping_mul(0x5ca9_5ca9_5ca9);
             callers.call_ranges(Ranges::new(seed, from == OrderedFrom::Clients));
         }
+        if self.config.walks {
+            let keys = Workload::keys(&self.config.workload);
+            callers.walk_over(keys, self.config.seed ^ self.clients_made);
+        }
         for _ in 0..self.config.clients_per_machine {
             self.clients_made += 1;
             let workload = Workload::new(

@@ -1,7 +1,7 @@
 //! The settings of a simulation. The seed alone is enough: the rest follows from it.
 
 use super::callers::Pace;
-use super::keys;
+use super::{keys, walks};
 use crate::checker::linearizability::Limits;
 use crate::fault::{Event, Fault, Topology};
 use crate::workload::{Mix, WorkloadConfig};
@@ -63,6 +63,8 @@ pub struct SimConfig {
     pub first_state_version: u8,
     /// How clients get an ordered index to scan, if they scan.
     pub ordered: Option<OrderedFrom>,
+    /// Clients walk over all keys now and then, and flush them all.
+    pub walks: bool,
     /// All packets are sealed.
     pub sealed: bool,
     /// Fewest operations that must complete, or the run proves nothing.
@@ -145,6 +147,7 @@ pub const QUIET_MIN: Duration = Duration::from_secs(8);
 
 impl SimConfig {
     /// The run of a seed: 60 simulated seconds, a random subset of the faults.
+    // Long because each setting is drawn here.
     pub fn from_seed(seed: u64) -> Self {
         let mut prng = Prng::new(seed ^ 0x5eed_5eed_5eed_5eed);
         let replicas = match prng.below(100) {
@@ -201,6 +204,7 @@ impl SimConfig {
                 _ => STATE_VERSION,
             },
             ordered: draw_ordered(seed),
+            walks: walks::is_drawn(seed) && draw_ordered(seed).is_none(),
             sealed: keys::is_drawn(seed),
             operations_min: 2_000,
             simulated_min: Duration::from_secs(60),
@@ -211,6 +215,7 @@ impl SimConfig {
             // not judged.
             config.workload.mix = Mix::BASIC;
             config.ordered = None;
+            config.walks = false;
         }
         config.replica.ordered = config.ordered == Some(OrderedFrom::Beginning);
         config

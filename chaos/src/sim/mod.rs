@@ -31,6 +31,7 @@ mod summary;
 mod trace;
 mod trust;
 mod users;
+mod walks;
 mod world;
 
 pub use callers::{LEISURE, Pace};

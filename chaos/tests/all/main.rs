@@ -6,3 +6,4 @@ mod referee;
 mod scenarios;
 mod sealed;
 mod seeds;
+mod walks;

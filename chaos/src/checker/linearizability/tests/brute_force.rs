@@ -182,6 +182,7 @@ fn effect(operation: &Operation, of: usize, item: &Item, versions: &Versions<'_>
         (Action::Cas { expected, .. }, Answer::Mismatch { version }) => {
             (expected != version && versions.may_be(item, *version)).then(|| item.clone())
         }
+        (Action::Flush, Answer::Flushed) => Some(None),
         (_, Answer::Deleted { existed }) => (*existed == item.is_some()).then_some(None),
         (Action::Incr { by }, Answer::Number { value, version }) => {
             (number(item)?.checked_add(*by)? == *value)
@@ -204,7 +205,7 @@ fn unknown_effect(
         Action::PutFor { value, .. } => {
             Some(Some((value.clone(), versions.of_value(value), Some(of))))
         }
-        Action::Delete => Some(None),
+        Action::Delete | Action::Flush => Some(None),
         Action::Cas { expected, value } => versions
             .may_be(item, *expected)
             .then(|| Some((value.clone(), versions.of_value(value), time_left))),

@@ -78,6 +78,10 @@ fn execute(drafts: &[Draft], lies: bool, told: bool) -> Vec<Operation> {
                     },
                 )
             }
+            4 if draft.of % 3 == 0 => {
+                item = None;
+                (Action::Flush, Answer::Flushed)
+            }
             4 => (
                 Action::Delete,
                 Answer::Deleted {
