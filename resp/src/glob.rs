@@ -1,7 +1,25 @@
-//! Patterns of names, as Redis takes them: `*`, `?`, `[abc]`, `[^a-c]` and backslashes. Case does not matter.
+//! Patterns of names and keys, as Redis takes them: `*`, `?`, `[abc]`, `[^a-c]` and backslashes.
+
+/// Whether `A` fits `a`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Case {
+    /// It does: for names of commands and settings.
+    Ignored,
+    /// It does not: for keys.
+    Counts,
+}
+
+impl Case {
+    fn of(self, byte: u8) -> u8 {
+        match self {
+            Self::Ignored => byte.to_ascii_lowercase(),
+            Self::Counts => byte,
+        }
+    }
+}
 
 /// Whether a name fits a pattern. Bounded work: a star is tried again only from the last one.
-pub(crate) fn fits(pattern: &[u8], name: &[u8]) -> bool {
+pub(crate) fn fits(pattern: &[u8], name: &[u8], case: Case) -> bool {
     let (mut rest, mut left) = (pattern, name);
     // Where the last star was, and what it has not taken yet.
     let mut star: Option<(&[u8], &[u8])> = None;
@@ -15,7 +33,7 @@ pub(crate) fn fits(pattern: &[u8], name: &[u8]) -> bool {
             None if rest.is_empty() => return true,
             None => return false,
             Some((&byte, behind)) => {
-                if let Some(then) = one(rest, byte) {
+                if let Some(then) = one(rest, byte, case) {
                     (rest, left) = (then, behind);
                     continue;
                 }
@@ -31,24 +49,24 @@ pub(crate) fn fits(pattern: &[u8], name: &[u8]) -> bool {
 }
 
 /// The pattern behind its first element, if that fits the byte.
-fn one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
+fn one(pattern: &[u8], byte: u8, case: Case) -> Option<&[u8]> {
     match pattern {
         [b'?', behind @ ..] => Some(behind),
-        [b'[', behind @ ..] => class(behind, byte),
+        [b'[', behind @ ..] => class(behind, byte, case),
         [b'\\', literal, behind @ ..] | [literal, behind @ ..] => {
-            literal.eq_ignore_ascii_case(&byte).then_some(behind)
+            (case.of(*literal) == case.of(byte)).then_some(behind)
         }
         [] => None,
     }
 }
 
 /// The pattern behind a class, if the byte is in it. A class that is not closed ends with the pattern.
-fn class(pattern: &[u8], byte: u8) -> Option<&[u8]> {
+fn class(pattern: &[u8], byte: u8, case: Case) -> Option<&[u8]> {
     let (mut rest, negated) = match pattern {
         [b'^', rest @ ..] => (rest, true),
         rest => (rest, false),
     };
-    let byte = byte.to_ascii_lowercase();
+    let byte = case.of(byte);
     let mut found = false;
     loop {
         let (low, high, behind) = match rest {
@@ -61,7 +79,7 @@ fn class(pattern: &[u8], byte: u8) -> Option<&[u8]> {
             [low, b'-', high, behind @ ..] => (*low, *high, behind),
             [literal, behind @ ..] => (*literal, *literal, behind),
         };
-        let (low, high) = (low.to_ascii_lowercase(), high.to_ascii_lowercase());
+        let (low, high) = (case.of(low), case.of(high));
         found |= (low.min(high)..=low.max(high)).contains(&byte);
         rest = behind;
     }
@@ -95,12 +113,30 @@ mod tests {
             ("a\\", "a\\", true),
         ] {
             assert_eq!(
-                fits(pattern.as_bytes(), name.as_bytes()),
+                fits(pattern.as_bytes(), name.as_bytes(), Case::Ignored),
                 expected,
                 "{pattern} {name}"
             );
         }
         let many = "*a".repeat(40);
-        assert!(!fits(many.as_bytes(), &[b'b'; 10_000]), "and soon");
+        assert!(
+            !fits(many.as_bytes(), &[b'b'; 10_000], Case::Ignored),
+            "and soon"
+        );
+    }
+
+    #[test]
+    fn the_case_of_keys_counts() {
+        for (pattern, key, expected) in [
+            ("GET", "get", false),
+            ("g?T", "gET", true),
+            ("[a-c]*", "Cx", false),
+            ("[a-c]*", "cX", true),
+            ("*X", "aaX", true),
+            ("*X", "aax", false),
+        ] {
+            let fits = fits(pattern.as_bytes(), key.as_bytes(), Case::Counts);
+            assert_eq!(fits, expected, "{pattern} {key}");
+        }
     }
 }

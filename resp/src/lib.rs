@@ -3,7 +3,7 @@
 //!
 //! - `request` parses a client's bytes, within limits; `reply` writes answers in RESP2 or RESP3.
 //! - `table` has a row for every command; `arguments` is the language in which a row says what stands behind the name.
-//!   `glob` compares names with patterns.
+//!   `glob` compares names with patterns, `pattern` keys.
 //! - `plan` turns commands about keys into operations of the store, and `shape` turns the store's answers into replies.
 //!   `errors` has the texts of errors.
 //! - `connection` holds one client's state: its protocol, its transaction, and the call that it waits for.
@@ -15,6 +15,7 @@ mod errors;
 mod glob;
 mod limits;
 mod outside;
+mod pattern;
 mod plan;
 mod reply;
 mod request;
@@ -27,6 +28,7 @@ pub use connection::{
 };
 pub use limits::Limits;
 pub use outside::{Reading, Refused, Request, StoreCommand};
+pub use pattern::Pattern;
 pub use reply::Writer;
 pub use request::{Parser, Progress, ProtocolError};
 pub use shape::Meaning;

@@ -24,6 +24,12 @@ pub(crate) const QUEUED_PART_CHARGE_BYTES: usize = 48;
 /// Bytes that a watched key counts beside its own: its entry and its allocation.
 pub(crate) const WATCHED_KEY_CHARGE_BYTES: usize = 64;
 
+/// Bytes of a pattern of keys: it is compared with every key of a walk.
+pub(crate) const PATTERN_BYTES_MAX: usize = 512;
+
+/// Bytes of the reply to KEYS.
+pub(crate) const KEYS_BYTES_MAX: usize = 8 << 20;
+
 /// Limits of one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {

@@ -22,6 +22,7 @@ impl Connection {
                 self.on_transaction_answer(&items, read_only, result);
             }
             Waiting::Watch(keys) => self.on_watch_answer(keys, result),
+            Waiting::Walk(walk) => self.on_page(walk, result),
             Waiting::Users(asked) => self.on_users_answer(&asked, result),
             Waiting::Auth(then) => self.go_on_unknown(then, result.err()),
         }

@@ -3,7 +3,7 @@
 use super::{Connection, Environment};
 use crate::arguments;
 use crate::errors::{SYNTAX, wrong_arity};
-use crate::glob;
+use crate::glob::{self, Case};
 use crate::limits::NAME_BYTES_MAX;
 use crate::reply::Writer;
 use crate::table::{self, Spec};
@@ -158,7 +158,7 @@ impl Connection {
             return self.help("CONFIG", &CONFIG_HELP);
         }
         let asked = |name: &str| {
-            let fits = |pattern: &&[u8]| glob::fits(pattern, name.as_bytes());
+            let fits = |pattern: &&[u8]| glob::fits(pattern, name.as_bytes(), Case::Ignored);
             words[1..].iter().any(fits)
         };
         let settings = environment.host.settings();
@@ -250,7 +250,7 @@ fn listed(words: &[&[u8]]) -> Option<Vec<&'static str>> {
             &|spec| spec.categories().iter().any(|own| is(category, own))
         }
         [filter, kind, pattern] if is(filter, "filterby") && is(kind, "pattern") => {
-            &|spec| glob::fits(pattern, spec.name.as_bytes())
+            &|spec| glob::fits(pattern, spec.name.as_bytes(), Case::Ignored)
         }
         _ => return None,
     };

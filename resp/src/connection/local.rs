@@ -1,5 +1,6 @@
 //! Commands that need no store: about the connection, the transaction and the replica.
 
+use super::keyspace::is_about_all_keys;
 use super::standing::asks_about_users;
 use super::{Connection, Environment, Submit};
 use crate::errors::{NOT_AN_INTEGER, SYNTAX, wrong_arity};
@@ -36,6 +37,9 @@ impl Connection {
                     spec.name
                 );
                 return self.refuse(&text);
+            }
+            if is_about_all_keys(spec) {
+                return self.refuse("ERR Command not allowed inside a transaction");
             }
             return self.queue(parts, environment);
         }
@@ -79,6 +83,10 @@ impl Connection {
                 Some(_) => self.writer().error("ERR MULTI calls can not be nested"),
                 None => self.begin_transaction(),
             },
+            Verb::Scan => self.scan(&parts[1..], submit),
+            Verb::Keys => self.keys(parts[1], submit),
+            Verb::RandomKey => self.random_key(environment, submit),
+            Verb::Flush => self.flush(&parts[1..], submit),
             Verb::Exec => self.execute(environment, submit),
             Verb::Discard => self.discard(),
             Verb::Watch => self.watch(parts, environment, submit),

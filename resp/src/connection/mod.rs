@@ -17,6 +17,7 @@
 mod acl;
 mod answer;
 mod describe;
+mod keyspace;
 mod local;
 mod standing;
 mod transaction;
@@ -33,6 +34,7 @@ use crate::reply::Writer;
 use crate::request::{Parser, Progress, ProtocolError};
 use crate::table;
 use acl::UsersAsked;
+use keyspace::Walk;
 use standing::{Standing, Then};
 use transaction::{Settings, Transaction};
 
@@ -125,6 +127,8 @@ enum Waiting {
     Auth(Then),
     /// The users of the group.
     Users(UsersAsked),
+    /// A page of the keys.
+    Walk(Box<Walk>),
 }
 
 /// One client's connection.
@@ -149,6 +153,8 @@ pub struct Connection {
     written: usize,
     /// Some exactly while a call is under way, and whether that call only reads.
     waiting: Option<(Waiting, bool)>,
+    /// A walk of which another page is to be asked for.
+    walk: Option<Box<Walk>>,
     /// About the bytes of a value in the last answer.
     value_bytes: usize,
     /// This many commands are sent one by one.
@@ -207,6 +213,7 @@ impl Connection {
             output: Vec::new(),
             written: 0,
             waiting: None,
+            walk: None,
             value_bytes: 0,
             alone: 0,
             transaction: None,
@@ -236,7 +243,7 @@ impl Connection {
     /// Whether more bytes should be read now. If not, they stay with the sender until there is room.
     #[must_use]
     pub fn wants_bytes(&self, limits: &Limits) -> bool {
-        let room = match self.waiting.is_some() || self.is_clogged(limits) {
+        let room = match self.is_waiting() || self.is_clogged(limits) {
             true => limits.ahead_bytes,
             false => limits.query_bytes,
         };
@@ -271,7 +278,7 @@ impl Connection {
         let queued = self.transaction.as_ref().map_or(0, Transaction::bytes);
         let of_key = |key: &Vec<u8>| key.len() + WATCHED_KEY_CHARGE_BYTES;
         let watched: usize = self.watched.keys().map(of_key).sum();
-        let buffers = self.input.capacity() + self.output.capacity();
+        let buffers = self.input.capacity() + self.output.capacity() + self.walk_bytes();
         size_of::<Self>() + buffers + self.parser.held_bytes() + queued + watched
     }
 
@@ -288,13 +295,13 @@ impl Connection {
     /// Whether all is said and done.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.ending && self.waiting.is_none() && self.output().is_empty()
+        self.ending && !self.is_waiting() && self.output().is_empty()
     }
 
     /// Whether a call is under way.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        self.waiting.is_some()
+        self.waiting.is_some() || self.walk.is_some()
     }
 
     /// Whether the client broke the protocol.
@@ -355,6 +362,12 @@ impl Connection {
 
     /// Handles what comes next; true if there may be more.
     fn step(&mut self, environment: &Environment<'_>, submit: &mut dyn Submit) -> bool {
+        if self.waiting.is_none()
+            && let Some(walk) = self.walk.take()
+        {
+            self.ask_for_page(walk, submit);
+            return true;
+        }
         if self.waiting.is_some() || self.ending || self.is_clogged(environment.limits) {
             return false;
         }

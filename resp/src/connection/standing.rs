@@ -29,6 +29,8 @@ pub struct Identity {
     pub name: String,
     /// How the group finds the user.
     pub on_behalf: OnBehalf,
+    /// What the user's keys begin with.
+    pub prefix: Vec<u8>,
     /// Whether the user may see what other clients do.
     pub administers: bool,
 }
@@ -124,6 +126,14 @@ impl Connection {
         match &self.standing {
             Standing::User(identity) => Some(identity.on_behalf),
             Standing::Stranger | Standing::Default => None,
+        }
+    }
+
+    /// What all keys begin with that the client may know of.
+    pub(super) fn key_prefix(&self) -> &[u8] {
+        match &self.standing {
+            Standing::User(identity) => &identity.prefix,
+            Standing::Stranger | Standing::Default => &[],
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod as_redis;
 mod bounds;
+mod keyspace;
 mod users;
 
 use std::cell::RefCell;
@@ -110,6 +111,11 @@ impl Bench {
                         number: 3,
                         generation: 8,
                     },
+                    prefix: if user == b"alice" {
+                        b"a/".to_vec()
+                    } else {
+                        Vec::new()
+                    },
                     administers: user == b"boss",
                 }),
             });
@@ -123,7 +129,10 @@ impl Bench {
         let command = Command::decode(call).expect("a command");
         let mut store = self.store.borrow_mut();
         let at = Position::new(self.applied, 0);
-        let response = store.apply(at, &command);
+        let response = match command {
+            Command::Walk { .. } => store.read(&command),
+            _ => store.apply(at, &command),
+        };
         self.connection.on_answer(Ok(response));
     }
 

@@ -1,7 +1,7 @@
 //! The commands that the connection itself does, by name.
 
 use super::{ALL_KEYS, Action, NO_KEY, Spec, Subcommand, Verb};
-use crate::arguments::{Argument, KEY, Kind};
+use crate::arguments::{Argument, KEY, Kind, word};
 
 pub(super) const ROWS: &[Spec] = &[
     Spec {
@@ -117,6 +117,34 @@ pub(super) const ROWS: &[Spec] = &[
         },
     },
     Spec {
+        name: "flushall",
+        arity: -1,
+        flags: &["write"],
+        keys: NO_KEY,
+        group: "server",
+        since: "1.0.0",
+        summary: "Deletes all keys.",
+        arguments: &[FLUSH_TYPE],
+        action: Action::Local {
+            verb: Verb::Flush,
+            subcommands: &[],
+        },
+    },
+    Spec {
+        name: "flushdb",
+        arity: -1,
+        flags: &["write"],
+        keys: NO_KEY,
+        group: "server",
+        since: "1.0.0",
+        summary: "Deletes all keys: there is one database.",
+        arguments: &[FLUSH_TYPE],
+        action: Action::Local {
+            verb: Verb::Flush,
+            subcommands: &[],
+        },
+    },
+    Spec {
         name: "hello",
         arity: -1,
         flags: &["fast", "noscript", "no_auth"],
@@ -141,6 +169,20 @@ pub(super) const ROWS: &[Spec] = &[
         arguments: &[Argument::new("section", Kind::Text).optional().multiple()],
         action: Action::Local {
             verb: Verb::Info,
+            subcommands: &[],
+        },
+    },
+    Spec {
+        name: "keys",
+        arity: 2,
+        flags: &["readonly"],
+        keys: NO_KEY,
+        group: "generic",
+        since: "1.0.0",
+        summary: "Lists the keys that fit a pattern.",
+        arguments: &[PATTERN],
+        action: Action::Local {
+            verb: Verb::Keys,
             subcommands: &[],
         },
     },
@@ -187,6 +229,20 @@ pub(super) const ROWS: &[Spec] = &[
         },
     },
     Spec {
+        name: "randomkey",
+        arity: 1,
+        flags: &["readonly"],
+        keys: NO_KEY,
+        group: "generic",
+        since: "1.0.0",
+        summary: "Names any one of the keys.",
+        arguments: &[],
+        action: Action::Local {
+            verb: Verb::RandomKey,
+            subcommands: &[],
+        },
+    },
+    Spec {
         name: "reset",
         arity: 1,
         flags: &["fast", "no_auth"],
@@ -197,6 +253,20 @@ pub(super) const ROWS: &[Spec] = &[
         arguments: &[],
         action: Action::Local {
             verb: Verb::Reset,
+            subcommands: &[],
+        },
+    },
+    Spec {
+        name: "scan",
+        arity: -2,
+        flags: &["readonly"],
+        keys: NO_KEY,
+        group: "generic",
+        since: "2.8.0",
+        summary: "Lists a part of the keys, and says where the next part begins.",
+        arguments: SCAN,
+        action: Action::Local {
+            verb: Verb::Scan,
             subcommands: &[],
         },
     },
@@ -320,6 +390,23 @@ const CONFIG: &[Subcommand] = &[
 ];
 
 const PARAMETERS: &[Argument] = &[Argument::new("parameter", Kind::Text).multiple()];
+
+const PATTERN: Argument = Argument::new("pattern", Kind::Text);
+
+const SCAN: &[Argument] = &[
+    Argument::new("cursor", Kind::Integer),
+    PATTERN.behind("MATCH").optional(),
+    Argument::new("count", Kind::Integer)
+        .behind("COUNT")
+        .optional(),
+    Argument::new("type", Kind::Text).behind("TYPE").optional(),
+];
+
+const FLUSH_TYPE: Argument = Argument::new(
+    "flush-type",
+    Kind::OneOf(&[word("async", "ASYNC"), word("sync", "SYNC")]),
+)
+.optional();
 
 const USER: Argument = Argument::new("username", Kind::Text).optional();
 const PASSWORD: Argument = Argument::new("password", Kind::Text);

@@ -59,12 +59,16 @@ pub(crate) enum Verb {
     Discard,
     Echo,
     Exec,
+    Flush,
     Hello,
     Info,
+    Keys,
     Multi,
     Ping,
     Quit,
+    RandomKey,
     Reset,
+    Scan,
     Select,
     Unwatch,
     Watch,
@@ -148,7 +152,7 @@ impl Spec {
     pub(crate) fn categories(&self) -> Vec<&'static str> {
         let has = |flag| self.flags.contains(&flag);
         let of_group = match (self.group, self.verb()) {
-            ("generic", _) | ("server", None) => Some("keyspace"),
+            ("generic", _) | ("server", None | Some(Verb::Flush)) => Some("keyspace"),
             ("transactions", _) => Some("transaction"),
             ("server", _) => None,
             (other, _) => Some(other),
@@ -160,7 +164,11 @@ impl Spec {
             has("write").then_some("write"),
             Some(speed),
             has("admin").then_some("admin"),
-            matches!(self.verb(), Some(Verb::Info | Verb::Config)).then_some("dangerous"),
+            matches!(
+                self.verb(),
+                Some(Verb::Info | Verb::Config | Verb::Keys | Verb::Flush)
+            )
+            .then_some("dangerous"),
         ];
         known.into_iter().flatten().collect()
     }

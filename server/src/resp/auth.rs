@@ -82,6 +82,7 @@ impl Claim {
                 number: user.number,
                 generation: user.generation,
             },
+            prefix: user.prefix.to_vec(),
             administers: user.role >= Role::Admin,
         })
     }
@@ -133,8 +134,12 @@ mod tests {
         let users = Ok(store.read(&Command::ListUsers));
         let identity = first.check(users).expect("the present key");
         assert_eq!(
-            (identity.name.as_str(), identity.administers),
-            ("alice", false)
+            (
+                identity.name.as_str(),
+                identity.prefix.as_slice(),
+                identity.administers
+            ),
+            ("alice", b"a/".as_slice(), false)
         );
         let users = Ok(store.read(&Command::ListUsers));
         assert_eq!(second.check(users), Err(NotKnown::Wrong));

@@ -157,13 +157,13 @@ const TIMES: &[&str] = &[
     "07",
 ];
 
-struct RedisServer {
+pub(super) struct RedisServer {
     child: Child,
     address: SocketAddr,
 }
 
 impl RedisServer {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let address = free_addresses(1).expect("a free port")[0];
         let port = address.port().to_string();
         let child = Command::new("redis-server")
@@ -184,6 +184,10 @@ impl RedisServer {
             std::net::TcpStream::connect(address).ok()
         });
         Self { child, address }
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
     }
 }
 

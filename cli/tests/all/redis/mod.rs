@@ -7,6 +7,7 @@ mod clients;
 mod differential;
 mod documented;
 mod hostile;
+mod keyspace;
 mod large;
 mod outages;
 mod stages;

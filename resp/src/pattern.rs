@@ -1,0 +1,59 @@
+//! A pattern of keys, as KEYS and SCAN take it.
+
+use crate::glob::{Case, fits};
+use crate::limits::PATTERN_BYTES_MAX;
+
+/// A pattern of keys.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pattern(Vec<u8>);
+
+impl Pattern {
+    /// The pattern with this text.
+    ///
+    /// # Errors
+    /// When it is too long to be compared with many keys.
+    pub fn new(text: &[u8]) -> Result<Self, String> {
+        match text.len() > PATTERN_BYTES_MAX {
+            true => Err(format!(
+                "the pattern is longer than {PATTERN_BYTES_MAX} bytes"
+            )),
+            false => Ok(Self(text.to_vec())),
+        }
+    }
+
+    /// What every key begins with that fits.
+    #[must_use]
+    pub fn prefix(&self) -> &[u8] {
+        let is_special = |byte: &u8| b"*?[\\".contains(byte);
+        let end = self.0.iter().position(is_special);
+        &self.0[..end.unwrap_or(self.0.len())]
+    }
+
+    /// Whether a key fits.
+    #[must_use]
+    pub fn fits(&self, key: &[u8]) -> bool {
+        self.0 == b"*" || fits(&self.0, key, Case::Counts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_prefix_is_what_stands_before_anything_special() {
+        for (text, prefix) in [
+            ("", ""),
+            ("*", ""),
+            ("user:*", "user:"),
+            ("user:?1", "user:"),
+            ("a[bc]", "a"),
+            ("a\\*b", "a"),
+            ("whole", "whole"),
+        ] {
+            let pattern = Pattern::new(text.as_bytes()).expect("it is short");
+            assert_eq!(pattern.prefix(), prefix.as_bytes(), "{text}");
+        }
+        assert!(Pattern::new(&[b'a'; PATTERN_BYTES_MAX + 1]).is_err());
+    }
+}
