@@ -15,7 +15,10 @@ use crate::cmd::debug::DebugCommand;
 use crate::cmd::del::DelArguments;
 use crate::cmd::demo::DemoArguments;
 use crate::cmd::doctor::DoctorArguments;
+use crate::cmd::export::ExportArguments;
+use crate::cmd::flush::FlushArguments;
 use crate::cmd::get::GetArguments;
+use crate::cmd::import::ImportArguments;
 use crate::cmd::key::KeyCommand;
 use crate::cmd::latency::LatencyArguments;
 use crate::cmd::leader::LeaderCommand;
@@ -89,6 +92,12 @@ pub(crate) enum Command {
     Count(CountArguments),
     /// Delete all keys that begin with a prefix.
     Rm(RmArguments),
+    /// Remove every key of the group.
+    Flush(FlushArguments),
+    /// Write keys with their values and expiries as JSON lines.
+    Export(ExportArguments),
+    /// Read such lines and write their keys.
+    Import(ImportArguments),
     /// Type commands one after the other, or read them from standard input; what `trine` alone does.
     Shell(ShellArguments),
     /// Show every replica: role, term, log, round-trip times, retransmissions.

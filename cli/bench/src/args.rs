@@ -64,6 +64,9 @@ pub struct BenchArguments {
     /// Compare also what is not comparable.
     #[arg(long, requires = "compare")]
     pub force: bool,
+    /// Remove the keys of the benchmark when it is done: all that begin with "bench-" and a number that it used.
+    #[arg(long)]
+    pub clean: bool,
     /// Write a report with plots of throughput and latency here.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,

@@ -5,6 +5,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod args;
+mod clean;
 mod compare;
 mod host;
 mod html;
@@ -15,7 +16,7 @@ pub mod stores;
 mod workload;
 mod zipf;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -75,8 +76,9 @@ pub fn run<N: Network>(
     let mut of_targets: Vec<Vec<RunResult>> = vec![Vec::new(); targets.len()];
     let mut some = false;
     // The targets alternate by round, so that changes on the machine affect all of them alike.
-    'rounds: for _ in 0..arguments.rounds {
+    'rounds: for round in 1..=arguments.rounds {
         for (target, results) in targets.iter().zip(&mut of_targets) {
+            plan.is_last.set(round == arguments.rounds);
             let measured = plan.measure(network, target, results.is_empty(), output);
             let result = match measured {
                 // The results of earlier targets count all the same.
@@ -92,7 +94,9 @@ pub fn run<N: Network>(
         }
     }
     let runs: Vec<RunResult> = of_targets.into_iter().filter_map(middle).collect();
-    finish(arguments, &runs, earlier.as_deref(), output)
+    finish(arguments, &runs, earlier.as_deref(), output)?;
+    // The results are printed by now, whatever became of the keys.
+    plan.not_cleaned.take().map_or(Ok(()), Err)
 }
 
 /// The result of the middle round by throughput.
@@ -194,6 +198,12 @@ struct Plan<'a> {
     host: Host,
     /// The capture until the first round takes it.
     capture: RefCell<Option<CaptureFile>>,
+    /// How many keys the rounds have used.
+    keys_used: Cell<u64>,
+    /// This is the last round.
+    is_last: Cell<bool>,
+    /// Why keys were left behind.
+    not_cleaned: RefCell<Option<Failure>>,
 }
 
 impl<'a> Plan<'a> {
@@ -252,6 +262,9 @@ impl<'a> Plan<'a> {
             settings,
             host: Host::detect(),
             capture: RefCell::new(arguments.client.capture.open()?),
+            keys_used: Cell::new(arguments.keys),
+            is_last: Cell::new(false),
+            not_cleaned: RefCell::new(None),
         })
     }
 
@@ -340,6 +353,11 @@ impl<'a> Plan<'a> {
         let ended = drive(target, clients, self.pace, span, &mut traffic)?;
         let took = MonotonicClock.now().saturating_since(begun);
         drop(traffic.progress);
+        let used = self.keys_used.get().max(traffic.generator.keys_used());
+        self.keys_used.set(used);
+        if self.arguments.clean && (self.is_last.get() || ended.interrupted) {
+            self.clean(target, &named.0);
+        }
         let (settings, host) = (self.settings.clone(), self.host.clone());
         let mut result = RunResult::new(named, settings, host, took, ended, &mut traffic.recorder);
         result.sealed = target.is_sealed();

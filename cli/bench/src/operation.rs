@@ -58,7 +58,7 @@ impl Operation {
 }
 
 /// "bench-" and ten digits.
-fn key_of(number: u64) -> [u8; KEY_BYTES] {
+pub(super) fn key_of(number: u64) -> [u8; KEY_BYTES] {
     let mut key = *b"bench-0000000000";
     let mut rest = number;
     for digit in key[6..].iter_mut().rev() {

@@ -119,6 +119,11 @@ impl Generator {
         (kind, self.chooser.draw(self.there, &mut self.prng))
     }
 
+    /// How many keys were used, from number 0 on.
+    pub(super) fn keys_used(&self) -> u64 {
+        self.next
+    }
+
     /// The insert of a key has ended: it is in the store, or will never be.
     pub(super) fn inserted(&mut self, key: u64) {
         self.early.insert(key);

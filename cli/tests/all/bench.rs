@@ -46,7 +46,7 @@ impl Drop for TempFile {
     }
 }
 
-/// A server that answers GET and SET as Redis does, one thread a connection; it hangs up after `patience` commands.
+/// A server that answers GET, SET and DEL as Redis does, one thread a connection; it hangs up after `patience` commands.
 fn small_redis(patience: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
@@ -76,6 +76,10 @@ fn serve_redis(
                 values.insert(key, value);
                 b"+OK\r\n".to_vec()
             }
+            (b"DEL", key, None) => {
+                let removed = values.remove(&key).is_some();
+                format!(":{}\r\n", u8::from(removed)).into_bytes()
+            }
             (b"GET", key, None) => match values.get(&key) {
                 None => b"$-1\r\n".to_vec(),
                 Some(value) => {
@@ -102,6 +106,27 @@ fn bulk(reader: &mut impl BufRead) -> Option<Vec<u8>> {
     reader.read_exact(&mut bytes).ok()?;
     bytes.truncate(bytes.len() - 2);
     Some(bytes)
+}
+
+#[test]
+fn the_keys_stay_unless_they_are_to_be_removed() {
+    let cluster = Cluster::start(&[]);
+    let count = || {
+        let ran = trine(&[], &cluster.group.peers(), b"count\n").expect_status(0);
+        let text = String::from_utf8(ran.stdout).expect("text");
+        text.trim().parse::<u64>().expect("a number")
+    };
+    cluster.ok(&["put", "mine", "v"]);
+    cluster.ok(&with(&[]));
+    assert_eq!(count(), 201);
+    // Workload D inserts keys beyond those at the beginning.
+    cluster.ok(&with(&["--workload", "D", "--rounds", "2", "--clean"]));
+    assert_eq!(count(), 1);
+    assert_eq!(cluster.ok(&["get", "mine"]), b"v");
+
+    let server = format!("redis://{}", small_redis(usize::MAX));
+    let ran = cluster.run(&with(&["--target", &server, "--clean", "--json"]));
+    assert_eq!(ran.expect_status(0).json()["errors"], 0);
 }
 
 #[test]

@@ -32,5 +32,6 @@ mod rejoin;
 mod shell;
 mod sim;
 mod timing;
+mod transfer;
 mod up_key;
 mod user;

@@ -66,6 +66,47 @@ fn a_script_prints_raw_values_and_ends_with_its_first_failure() {
 }
 
 #[test]
+fn keys_are_listed_whole_and_in_parts() {
+    let cluster = Cluster::start(&[]);
+    let run = |args: &[&str], text: &str| {
+        let ran = trine(args, &cluster.group.peers(), text.as_bytes()).expect_status(0);
+        String::from_utf8(ran.stdout).expect("text")
+    };
+    let mut puts = String::from("put other v\n");
+    for number in 0..50 {
+        puts += &format!("put user:{number} v\n");
+    }
+    run(&[], &puts);
+    let sorted = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&run(&[], "keys *\n")).len(), 51);
+    assert_eq!(sorted(&run(&[], "keys user:1?\n")).len(), 10);
+    assert_eq!(run(&[], "keys o*\n"), "other\n");
+    assert_eq!(run(&["--json"], "keys o*\n"), "{\"key\":\"other\"}\n");
+    assert_eq!(run(&[], "keys nothing\n"), "");
+
+    let (mut found, mut cursor) = (Vec::new(), "0".to_owned());
+    loop {
+        let line = format!("scan {cursor} match user:* count 7\n");
+        let part = run(&[], &line);
+        let mut lines = part.lines();
+        cursor = lines.next().expect("the cursor").to_owned();
+        found.extend(lines.map(str::to_owned));
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert_eq!(found.len(), 50);
+    let document: serde_json::Value =
+        serde_json::from_str(&run(&["--json"], "scan count 1000\n")).expect("JSON");
+    assert_eq!(document["cursor"], 0);
+    assert_eq!(document["keys"].as_array().map(Vec::len), Some(51));
+}
+
+#[test]
 fn a_line_that_cannot_be_read_is_named_before_anybody_is_asked() {
     for (script, part) in [
         ("gte k\n", "line 1: no such command: gte; did you mean get?"),

@@ -1,4 +1,4 @@
-//! An etcd cluster through its own gRPC API: Range (linearizable, the default) and Put. The number of clients on a
+//! An etcd cluster through its own gRPC API: Range (linearizable, the default), Put and DeleteRange. The number of clients on a
 //! connection is that of etcd's own benchmark, as its documentation runs it.
 
 use std::collections::BTreeMap;
@@ -84,6 +84,10 @@ impl Target for Etcd {
                 field(1, key, &mut message);
                 field(2, value, &mut message);
                 ("/etcdserverpb.KV/Put", tag)
+            }
+            Request::Delete { key } => {
+                field(1, key, &mut message);
+                ("/etcdserverpb.KV/DeleteRange", tag)
             }
         };
         let stream = self.connections[index].call(path, &message, self.sockets.out(index));

@@ -26,13 +26,14 @@ pub(super) const IN_FLIGHT_MAX: usize = 64;
 pub(super) enum Request<'a> {
     Read { key: &'a [u8] },
     Write { key: &'a [u8], value: &'a [u8] },
+    Delete { key: &'a [u8] },
 }
 
 /// Its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Done,
-    /// A read of a key that does not exist.
+    /// A read of a key that does not exist. To delete it is done either way.
     Missing,
     Failed(Failure),
 }

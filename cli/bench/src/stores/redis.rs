@@ -86,6 +86,10 @@ fn encode(request: Request<'_>, out: &mut Vec<u8>) {
             bulk(key, out);
             bulk(value, out);
         }
+        Request::Delete { key } => {
+            out.extend_from_slice(b"*2\r\n$3\r\nDEL\r\n");
+            bulk(key, out);
+        }
     }
 }
 

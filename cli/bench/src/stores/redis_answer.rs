@@ -1,4 +1,4 @@
-//! How does a Redis server answer GET and SET? In RESP2, and with the null of RESP3.
+//! How does a Redis server answer GET, SET and DEL? In RESP2, and with the null of RESP3.
 
 /// Redis sends no longer value by default, and the benchmark writes none so long.
 const VALUE_BYTES_MAX: usize = 512 << 20;
@@ -50,7 +50,7 @@ pub fn parse(input: &[u8]) -> Option<(Result<Answer, String>, usize)> {
             None => Some((Err(format!("{line:?} is no length")), after)),
         },
         _ => Some((
-            Err("an answer of a kind that GET and SET do not have".into()),
+            Err("an answer of a kind that GET, SET and DEL do not have".into()),
             after,
         )),
     }

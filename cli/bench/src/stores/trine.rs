@@ -31,6 +31,7 @@ impl<B: Backend> Target for Trine<B> {
         let (mode, command) = match request {
             Request::Read { key } => (Mode::Read, Command::Get { key }),
             Request::Write { key, value } => (Mode::Write, Command::Put { key, value }),
+            Request::Delete { key } => (Mode::Write, Command::Delete { key }),
         };
         self.endpoint
             .submit(self.clients[client], mode, &command, tag)
@@ -54,7 +55,9 @@ impl<B: Backend> load::Target for Trine<B> {
     fn poll(&mut self, until: Instant, finished: &mut Vec<Finished>) -> Result<(), Failure> {
         self.endpoint.run_until(until, |over| {
             let outcome = match over.result.as_ref().map(|answer| answer.response()) {
-                Ok(Ok(Response::Written { .. } | Response::Value { .. })) => Outcome::Done,
+                Ok(Ok(
+                    Response::Written { .. } | Response::Value { .. } | Response::Deleted { .. },
+                )) => Outcome::Done,
                 Ok(Ok(Response::NotFound)) => Outcome::Missing,
                 Ok(Ok(Response::Error(error))) => {
                     Outcome::Failed(refusal(error, error.to_string()))

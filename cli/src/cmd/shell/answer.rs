@@ -84,7 +84,7 @@ fn refusal(request: &StoreRequest, response: &Response<'_>) -> Result<(), Failur
 }
 
 /// A value for a terminal: unchanged if that is harmless, else quoted.
-fn printable(value: &[u8]) -> String {
+pub(super) fn printable(value: &[u8]) -> String {
     match std::str::from_utf8(value) {
         Ok(text) if !text.is_empty() && !text.chars().any(|c| c.is_control() && c != '\n') => {
             text.to_owned()

@@ -72,6 +72,18 @@ const OF_STORE: &[Own] = &[
         "shows keys with values in their order, at most LIMIT (100); needs the ordered index",
         "range user/ 10",
     ],
+    [
+        "keys",
+        "PATTERN",
+        "lists the keys that fit, * for all",
+        "keys user:*",
+    ],
+    [
+        "scan",
+        "[CURSOR] [MATCH PATTERN] [COUNT N]",
+        "lists some keys, and the cursor of the next ones",
+        "scan 0 match user:* count 100",
+    ],
 ];
 
 const OF_SHELL: &[Own] = &[

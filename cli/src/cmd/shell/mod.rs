@@ -6,6 +6,7 @@ mod args;
 mod commands;
 mod edit;
 mod input;
+mod keys;
 mod parse;
 mod worker;
 
@@ -203,6 +204,8 @@ impl<N: Network> Shell<'_, N> {
                 crate::cmd::net::run(self.network, &command, self.output)?;
             }
             Request::Store(store) => self.store(store)?,
+            Request::Keys(pattern) => self.keys(pattern)?,
+            Request::Scan(scan) => self.scan(scan)?,
             Request::Watch { every, words } => loop {
                 self.request(&understood(parse::request(words, unix_ms()))?)?;
                 interrupt::pause(*every);

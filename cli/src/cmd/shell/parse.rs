@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use trine_kvstore::config::SCAN_KEYS_MAX;
-use trine_kvstore::{Command, KeyRange, Pair, Position, ScanOptions};
-use trine_resp::{Reading, Refused, StoreCommand};
+use trine_kvstore::{Command, Cursor, KeyRange, Pair, Position, Prefix, ScanOptions, WalkContent};
+use trine_resp::{Pattern, Reading, Refused, StoreCommand};
 
 use crate::cmd::net::NetCommand;
 use crate::settings::reason_of;
@@ -27,6 +27,10 @@ pub(super) enum Request {
     Nothing,
     /// A command of the store.
     Store(StoreRequest),
+    /// All keys that fit a pattern.
+    Keys(Pattern),
+    /// Some keys.
+    Scan(ScanRequest),
     /// The list of commands, or one of them.
     Help(Option<&'static str>),
     /// The group's status.
@@ -56,6 +60,14 @@ pub(super) struct StoreRequest {
     pub(super) key: Vec<u8>,
     /// How its row in the table reads the answer; none for commands that the shell parses.
     pub(super) reading: Option<Reading>,
+}
+
+/// Which keys are listed, and where the list begins.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ScanRequest {
+    pub(super) from: Cursor,
+    pub(super) pattern: Pattern,
+    pub(super) count: u32,
 }
 
 /// The part of an answer that is shown.
@@ -153,6 +165,8 @@ pub(super) fn request(words: &[Vec<u8>], unix_ms: i64) -> Result<Request, ParseE
         "\\net" => net(entry, &arguments),
         "\\timing" => timing(entry, &arguments),
         "\\watch" => watch(entry, words, unix_ms),
+        "keys" => keys(entry, &arguments),
+        "scan" => scan(entry, &arguments),
         _ => store(entry, &arguments).map(Request::Store),
     }
 }
@@ -195,6 +209,59 @@ fn timing(entry: &'static Entry, arguments: &[&[u8]]) -> Result<Request, ParseEr
         [b"off"] => Ok(Request::Timing(Some(false))),
         _ => Err(form(entry)),
     }
+}
+
+fn keys(entry: &'static Entry, arguments: &[&[u8]]) -> Result<Request, ParseError> {
+    match arguments {
+        [text] => Ok(Request::Keys(pattern(entry, text)?)),
+        _ => Err(form(entry)),
+    }
+}
+
+fn pattern(entry: &'static Entry, text: &[u8]) -> Result<Pattern, ParseError> {
+    let name = entry.name;
+    Pattern::new(text).map_err(|why| ParseError::Refused { name, why })
+}
+
+fn scan(entry: &'static Entry, arguments: &[&[u8]]) -> Result<Request, ParseError> {
+    const COUNT: u32 = 10;
+    let (from, options) = match arguments {
+        [cursor, options @ ..] if cursor.first().is_some_and(u8::is_ascii_digit) => {
+            let number = text(cursor).parse().ok().and_then(Cursor::new);
+            let from = number.ok_or_else(|| wrong(cursor, "a cursor, as scan shows it"))?;
+            (from, options)
+        }
+        options => (Cursor::START, options),
+    };
+    let mut asked = ScanRequest {
+        from,
+        pattern: pattern(entry, b"*")?,
+        count: COUNT,
+    };
+    for option in options.chunks(2) {
+        match option {
+            [name, value] if name.eq_ignore_ascii_case(b"match") => {
+                asked.pattern = pattern(entry, value)?;
+            }
+            [name, value] if name.eq_ignore_ascii_case(b"count") => {
+                let count = text(value).parse().ok().filter(|count| *count > 0);
+                asked.count = count.ok_or_else(|| wrong(value, "a number of keys from 1"))?;
+            }
+            _ => return Err(form(entry)),
+        }
+    }
+    Ok(Request::Scan(asked))
+}
+
+/// A page of the keys that begin with this.
+pub(super) fn page(from: Cursor, count: u32, prefix: &[u8]) -> StoreRequest {
+    let command = Command::Walk {
+        from,
+        count,
+        content: WalkContent::Keys,
+        prefix: Prefix(prefix),
+    };
+    encoded(&command, Shape::Plain)
 }
 
 fn watch(entry: &'static Entry, words: &[Vec<u8>], unix_ms: i64) -> Result<Request, ParseError> {
@@ -452,6 +519,11 @@ mod tests {
         says("range a 0", "a number of keys from 1");
         says("range a 16385", "a number of keys from 1");
         says("range a 1 2", "write: range [PREFIX [LIMIT]]");
+        says("keys", "write: keys PATTERN");
+        says("keys a b", "write: keys PATTERN");
+        says("scan 0 match", "write: scan [CURSOR]");
+        says("scan 0 count 0", "0 is not a number of keys");
+        says("scan 99999999999999999", "a cursor, as scan shows it");
         says("\\net", "write: \\net show");
         says("\\net set 1 gremlins=1%", "known are loss");
     }

@@ -1,0 +1,103 @@
+//! `trine bench --clean`: the keys of the benchmark are removed once it is done.
+
+use trine_base::failure::Failure;
+use trine_base::load::{Ended, Pace, Work, drive};
+use trine_base::progress::Progress;
+use trine_base::units::{plural, show_count};
+use trine_transport::backend::MonotonicClock;
+use trine_transport::time::{Clock, Instant};
+
+use super::operation::key_of;
+use super::stores::{IN_FLIGHT_MAX, Outcome, Request, Target};
+use super::{FILL_UNDER_WAY, Plan};
+
+impl Plan<'_> {
+    /// Removes every key that a round can have written. A failure is reported when the results are printed.
+    pub(super) fn clean(&self, target: &mut impl Target, name: &str) {
+        if let Err(failure) = self.try_clean(target, name) {
+            let failure = failure.while_doing("keys of the benchmark are left");
+            self.not_cleaned.borrow_mut().get_or_insert(failure);
+        }
+    }
+
+    fn try_clean(&self, target: &mut impl Target, name: &str) -> Result<(), Failure> {
+        let keys = self.keys_used.get();
+        let clients = self.arguments.clients as usize;
+        let pipeline = FILL_UNDER_WAY.div_ceil(clients).min(IN_FLIGHT_MAX);
+        let mut cleaning = Cleaning {
+            next: 0,
+            keys,
+            done: 0,
+            failure: None,
+            progress: Progress::new(format!("removing keys from {name}"), keys),
+        };
+        let Ended { interrupted, .. } = drive(
+            target,
+            clients,
+            Pace::Closed { pipeline },
+            (MonotonicClock.now(), None),
+            &mut cleaning,
+        )?;
+        match cleaning.failure {
+            Some(failure) => Err(failure),
+            None if interrupted => {
+                let done = show_count(cleaning.done);
+                let keys = plural(keys, "key");
+                Err(Failure::interrupted_after(
+                    format_args!("{done} of {keys} were removed"),
+                    "run the same command with --clean again",
+                ))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// The work that removes every key once.
+struct Cleaning {
+    next: u64,
+    keys: u64,
+    done: u64,
+    /// The failure that makes further work pointless.
+    failure: Option<Failure>,
+    progress: Progress,
+}
+
+impl<T: Target> Work<T> for Cleaning {
+    /// The number of a key.
+    type Operation = u64;
+
+    fn next(&mut self, _: usize) -> Option<u64> {
+        let more = self.next < self.keys && self.failure.is_none();
+        more.then(|| {
+            self.next += 1;
+            self.next - 1
+        })
+    }
+
+    fn send(
+        &mut self,
+        target: &mut T,
+        client: usize,
+        tag: u64,
+        number: &u64,
+    ) -> Result<(), Failure> {
+        let key = &key_of(*number);
+        target.submit(client, tag, Request::Delete { key })
+    }
+
+    fn over(&mut self, _: u64, _due: Instant, _ended: Instant, outcome: Outcome) -> Option<u64> {
+        match outcome {
+            Outcome::Failed(why) => {
+                self.failure.get_or_insert(why);
+            }
+            Outcome::Done | Outcome::Missing => self.done += 1,
+        }
+        None
+    }
+
+    fn on_poll(&mut self, _now: Instant) {
+        self.progress
+            .set(self.done, || format!("{} keys", show_count(self.done)));
+    }
+}

@@ -1,0 +1,143 @@
+//! `trine export`, `trine import` and `trine flush`.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use crate::common::{Cluster, trine};
+
+/// A file that is removed when its value is dropped.
+struct TempFile(PathBuf);
+
+impl TempFile {
+    fn new(name: &str) -> Self {
+        let path =
+            std::env::temp_dir().join(format!("trine-transfer-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("text")
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn lines(bytes: &[u8]) -> BTreeSet<String> {
+    let text = String::from_utf8(bytes.to_vec()).expect("text");
+    let without_version = |line: &str| {
+        let mut document: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        let object = document.as_object_mut().expect("an object");
+        object.remove("version").expect("a version");
+        // Time has passed between two exports, and the moment is measured anew.
+        object.remove("expires_in_ms");
+        if let Some(at) = object.remove("expires_at") {
+            let second = &at.as_str().expect("text")[..16];
+            object.insert("expires".into(), second.into());
+        }
+        document.to_string()
+    };
+    text.lines().map(without_version).collect()
+}
+
+#[test]
+fn an_export_comes_back_by_an_import() {
+    let cluster = Cluster::start(&[]);
+    let peers = cluster.group.peers();
+    let mut script = String::new();
+    for number in 0..3_000 {
+        script += &format!("put user:{number} value-{number}\n");
+    }
+    script += "put \"bin\\xff\" \"\\x00\\xfe\"\nput empty ''\nset timed v ex 100000\n";
+    trine(&[], &peers, script.as_bytes()).expect_status(0);
+    let large = "x".repeat(900_000);
+    trine(&["put", "large", "-"], &peers, large.as_bytes()).expect_status(0);
+
+    let ran = cluster.run(&["export"]).expect_status(0);
+    assert!(ran.stderr.contains("wrote 3,004 keys"), "{}", ran.stderr);
+    let before = lines(&ran.stdout);
+    assert_eq!(before.len(), 3_004);
+    assert!(before.iter().any(|line| line.contains("\"expires\"")));
+    assert!(
+        before
+            .iter()
+            .any(|line| line.contains("\"value_base64\":\"AP4=\""))
+    );
+
+    let file = TempFile::new("users");
+    let text = cluster.ok(&["export", "--prefix", "user:", file.path()]);
+    assert_eq!(text, b"wrote 3,000 keys\n");
+    let users = std::fs::read(&file.0).expect("it was written");
+    assert_eq!(lines(&users).len(), 3_000);
+    cluster.run(&["export", file.path()]).expect_error(
+        2,
+        &["is there already; nothing was written", "remove that one"],
+    );
+    assert_eq!(std::fs::read(&file.0).expect("it is still there"), users);
+
+    // The whole one, through a pipe.
+    cluster
+        .run(&["flush"])
+        .expect_error(2, &["every key of the group", "nothing was done", "--yes"]);
+    assert_eq!(cluster.ok(&["flush", "--yes"]), b"removed 3,004 keys\n");
+    assert!(cluster.ok(&["export"]).is_empty());
+    let told = trine(&["import"], &peers, &ran.stdout).expect_status(0);
+    assert_eq!(told.stdout, b"3,004 keys written\n");
+    assert_eq!(lines(&cluster.ok(&["export"])), before);
+
+    // A part, from a file, over what is there.
+    let told = cluster
+        .run(&["--json", "import", file.path()])
+        .expect_status(0);
+    assert_eq!(told.json()["written"], 3_000);
+    assert_eq!(lines(&cluster.ok(&["export"])), before);
+}
+
+#[test]
+fn a_bad_line_is_named_and_nothing_is_written_unless_that_is_asked_for() {
+    let cluster = Cluster::start(&[]);
+    let peers = cluster.group.peers();
+    let import = |args: &[&str], text: &str| {
+        let args = [&["import"], args].concat();
+        trine(&args, &peers, text.as_bytes())
+    };
+    let good = r#"{"key":"a","value":"1"}"#;
+    let over = r#"{"key":"b","value":"1","expires_at":"2001-01-02T03:04:05Z"}"#;
+    let bad = format!("{good}\n\n{over}\n{{\"key\":\"c\"}}\n{{\"key\":\"d\",\"value\":\"1\"}}\n");
+    import(&[], &bad).expect_error(
+        1,
+        &[
+            "line 4: neither \"value\"",
+            "nothing was written",
+            "--partial",
+        ],
+    );
+    assert!(cluster.ok(&["export"]).is_empty());
+    let file = TempFile::new("bad");
+    std::fs::write(&file.0, &bad).expect("written");
+    import(&[file.path()], "").expect_error(1, &["line 4: neither"]);
+    assert!(cluster.ok(&["export"]).is_empty());
+
+    let ran = import(&["--partial"], &bad).expect_error(1, &["line 4: neither", "1 line left out"]);
+    assert_eq!(ran.stdout, b"2 keys written, 1 line had expired\n");
+    assert_eq!(lines(&cluster.ok(&["export"])).len(), 2);
+    import(&["/no/such/file"], "").expect_error(2, &["cannot read /no/such/file"]);
+    let empty = import(&["-"], "").expect_status(0);
+    assert_eq!(empty.stdout, b"0 keys written\n");
+
+    // What the group does not take is an error with the number of the line, and what is done is told.
+    cluster.ok(&["config", "set", "memory", "1MiB"]);
+    let mut many = String::new();
+    for number in 0..2_000 {
+        many += &format!(
+            "{{\"key\":\"{number}\",\"value\":\"{}\"}}\n",
+            "v".repeat(1_000)
+        );
+    }
+    let ran = import(&[], &many).expect_error(1, &["the store is full", "keys written", "line "]);
+    assert!(ran.stdout.is_empty());
+}
