@@ -83,7 +83,9 @@ pub enum ClusterKeyError {
         line: usize,
     },
     /// A line without a name.
-    #[error("line {line} is not `name = value`: was the file cut off, or is it none of `trine key new`?")]
+    #[error(
+        "line {line} is not `name = value`: was the file cut off, or is it none of `trine key new`?"
+    )]
     NotALine {
         /// From 1.
         line: usize,

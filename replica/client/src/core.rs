@@ -147,7 +147,10 @@ impl<R: Route> Clients<R> {
     /// Whether the present sessions with replicas are sealed, all of them. Nothing while there is none.
     #[must_use]
     pub fn is_sealed(&self, cx: &Cx<'_, R>) -> Option<bool> {
-        let sealed = self.peers.sessions().map(|session| cx.key(session).is_some());
+        let sealed = self
+            .peers
+            .sessions()
+            .map(|session| cx.key(session).is_some());
         sealed.reduce(|all, one| all && one)
     }
 
