@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
 use serde_json::{Map, Value};
-use trine_base::output::insert_bytes;
 use trine_kvstore::config::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use trine_kvstore::{Command, Entry, SetExpiry, SetOptions};
 
@@ -42,24 +42,51 @@ pub(crate) enum Expiry {
     At(SystemTime),
 }
 
+/// The fields in the order in which they are written.
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_base64: Option<String>,
+    version: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_in_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<String>,
+}
+
+/// Bytes as text, or in base64 if they are none.
+fn text_or_base64(bytes: &[u8]) -> (Option<&str>, Option<String>) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => (Some(text), None),
+        Err(_) => (None, Some(STANDARD.encode(bytes))),
+    }
+}
+
 /// The line of an item, without its end. `now` is the time to which the time to live is added.
 pub(crate) fn line(entry: &Entry<'_>, now: SystemTime) -> String {
-    let mut object = Map::new();
-    insert_bytes(&mut object, "key", entry.key);
-    insert_bytes(&mut object, "value", entry.value);
-    object.insert("version".into(), entry.version.as_u64().into());
-    if let Some(remaining_ns) = entry.remaining_ns {
-        let left_ms = remaining_ns.div_ceil(NS_PER_MS);
-        object.insert("expires_in_ms".into(), left_ms.into());
-        // A moment beyond the calendar of RFC 3339 is left out; then the time to live says it.
-        if let Some(at) = now.checked_add(Duration::from_millis(left_ms))
-            && has_a_date(at)
-        {
-            let text = humantime::format_rfc3339_millis(at).to_string();
-            object.insert("expires_at".into(), text.into());
-        }
-    }
-    Value::Object(object).to_string()
+    let (key, key_base64) = text_or_base64(entry.key);
+    let (value, value_base64) = text_or_base64(entry.value);
+    let left_ms = entry.remaining_ns.map(|ns| ns.div_ceil(NS_PER_MS));
+    // A moment beyond the calendar of RFC 3339 is left out; then the time to live says it.
+    let at = left_ms.and_then(|left| now.checked_add(Duration::from_millis(left)));
+    let line = Line {
+        key,
+        key_base64,
+        value,
+        value_base64,
+        version: entry.version.as_u64(),
+        expires_in_ms: left_ms,
+        expires_at: at
+            .filter(|&at| has_a_date(at))
+            .map(|at| humantime::format_rfc3339_millis(at).to_string()),
+    };
+    serde_json::to_string(&line).expect("texts and numbers")
 }
 
 /// Dates end with the year 9999.

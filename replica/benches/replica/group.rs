@@ -28,22 +28,41 @@ pub(crate) const COUNTED_CLIENT: &str = "turn_of_the_client";
 type ClientLoop = EventLoop<RingBackend, MonotonicClock, Clients<RingRoute>>;
 type NodeLoop = EventLoop<RingBackend, MonotonicClock, Node<RingRoute>>;
 
+/// What is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Writes {
+    /// Values of [`KEYS`] keys in turn: new ones at first.
+    Mixed,
+    /// Values of the first so many keys, again and again.
+    Overwrite(u64),
+    /// Keys that were never there.
+    NewKeys,
+    /// Deletions of keys in the order in which they were written.
+    Deletions,
+}
+
 pub(crate) struct Group {
     nodes: Vec<NodeLoop>,
     client: ClientLoop,
     id: ClientId,
+    writes: Writes,
     written: u64,
 }
 
 impl Group {
     /// A group that has elected its leader, and a registered client.
     pub(crate) fn start() -> Self {
+        Self::start_with(false)
+    }
+
+    /// The same, with an index of the keys in their order or without one.
+    pub(crate) fn start_with(ordered: bool) -> Self {
         let mut mesh = RingBackend::mesh(REPLICAS + 1, RingConfig::default());
         let backend = mesh.pop().expect("one for the client");
         let nodes = mesh
             .into_iter()
             .zip(0..)
-            .map(|(backend, node_id)| node_loop(backend, node_id))
+            .map(|(backend, node_id)| node_loop(backend, node_id, ordered))
             .collect();
         let config = ClientConfig::new((0..REPLICAS).map(address).collect());
         let pool = backend.pool().clone();
@@ -66,10 +85,16 @@ impl Group {
             nodes,
             client,
             id,
+            writes: Writes::Mixed,
             written: 0,
         };
         group.write(100, 1);
         group
+    }
+
+    /// From now on it writes these, and counts keys from the first one on again.
+    pub(crate) fn go_on_with(&mut self, writes: Writes) {
+        (self.writes, self.written) = (writes, 0);
     }
 
     /// Writes `count` times with `window` writes in flight.
@@ -105,14 +130,21 @@ impl Group {
     }
 
     fn submit(&mut self) {
+        let mixed = self.written.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let number = match self.writes {
+            Writes::Mixed => mixed % KEYS,
+            Writes::Overwrite(keys) => (self.written % keys).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            Writes::NewKeys | Writes::Deletions => mixed,
+        };
         let mut key = [0; KEY];
-        key[..8].copy_from_slice(
-            &(self.written.wrapping_mul(0x9e37_79b9_7f4a_7c15) % KEYS).to_le_bytes(),
-        );
+        key[..8].copy_from_slice(&number.to_le_bytes());
         self.written += 1;
-        let command = Command::Put {
-            key: &key,
-            value: &[7; VALUE],
+        let command = match self.writes {
+            Writes::Deletions => Command::Delete { key: &key },
+            _ => Command::Put {
+                key: &key,
+                value: &[7; VALUE],
+            },
         };
         let submission = Submission {
             mode: Mode::Write,
@@ -152,12 +184,13 @@ fn turn_of_another(node: &mut NodeLoop) {
     node.turn().expect("rings do not fail");
 }
 
-fn node_loop(backend: RingBackend, number: u16) -> NodeLoop {
+fn node_loop(backend: RingBackend, number: u16, ordered: bool) -> NodeLoop {
     let peers = (0..REPLICAS)
         .map(|node_id| (NodeId(u32::from(node_id)), address(node_id)))
         .collect();
     let config = ReplicaConfig {
         bootstrap: number == 0,
+        ordered,
         ..ReplicaConfig::default()
     };
     let pool = backend.pool().clone();

@@ -12,6 +12,8 @@ use mimalloc::MiMalloc;
 
 use trine_report::{Pairs, Report};
 
+use group::Writes;
+
 /// What `trine` runs on: raft-rs allocates, and glibc's allocator doubles what that costs.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
@@ -38,13 +40,19 @@ fn main() {
     let is_wanted =
         |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let mut report = Report::new("replica");
-    let measurements: [(&str, Measurement); 6] = [
+    let measurements: [(&str, Measurement); 9] = [
         ("put_latency_udp", latency_udp),
         ("put_rate_udp_window_256", rate_udp),
         ("put_latency_ring_one_thread", latency_ring),
         ("put_rate_ring_one_thread_window_64", rate_ring),
         ("put_instructions_leader_batch_64", instructions_leader),
         ("put_instructions_client_batch_64", instructions_client),
+        (
+            "ordered_overwrite_instructions_leader",
+            instructions_ordered,
+        ),
+        ("ordered_new_key_instructions_leader", instructions_ordered),
+        ("ordered_delete_instructions_leader", instructions_ordered),
     ];
     for (name, measure) in measurements {
         if is_wanted(name) {
@@ -122,7 +130,45 @@ fn counted_job(job: &str) {
             group.write_counted(COUNTED_ROUNDS * BATCH as u64, BATCH);
         }
         JOB_RAFT => leader_alone::run_counted(COUNTED_ROUNDS, BATCH, KEY + VALUE),
-        other => panic!("no job is called {other}"),
+        other => counted_writes(other),
+    }
+}
+
+/// Keys of the jobs that compare a group that has an index of its keys with one that has none.
+const KEYS_IN_ORDER: u64 = 30_000;
+const JOB_ORDERED: &str = "ordered_";
+const JOB_UNORDERED: &str = "unordered_";
+
+/// A job is the name of its row behind one of the two prefixes.
+fn counted_writes(job: &str) {
+    let ordered = job.starts_with(JOB_ORDERED);
+    let mut group = group::Group::start_with(ordered);
+    let writes = if job.contains("overwrite") {
+        Writes::Overwrite(KEYS_IN_ORDER)
+    } else if job.contains("delete") {
+        Writes::Deletions
+    } else {
+        Writes::NewKeys
+    };
+    if writes != Writes::NewKeys {
+        group.go_on_with(Writes::Overwrite(KEYS_IN_ORDER));
+        group.write(KEYS_IN_ORDER, BATCH);
+    }
+    group.go_on_with(writes);
+    group.write_counted(KEYS_IN_ORDER, BATCH);
+}
+
+/// Random keys of 16 bytes.
+fn instructions_ordered(report: &mut Report, name: &str) {
+    let per_write = |prefix: &str| {
+        let job = name.replacen(JOB_ORDERED, prefix, 1);
+        count::in_function(&job, group::COUNTED).map(|count| count as f64 / KEYS_IN_ORDER as f64)
+    };
+    match (per_write(JOB_ORDERED), per_write(JOB_UNORDERED)) {
+        (Ok(with), Ok(without)) => {
+            report.ratio(name, with, "instructions", "without the index", without)
+        }
+        (Err(reason), _) | (_, Err(reason)) => eprintln!("{name}: skipped, {reason}"),
     }
 }
 
