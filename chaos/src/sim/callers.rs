@@ -58,8 +58,6 @@ const UNJUDGED: Ratio = Ratio::percent(8);
 const UNJUDGED_TAG: u64 = 1 << 63;
 /// Tags of calls about ranges have this bit.
 const RANGE_TAG: u64 = 1 << 62;
-/// How often a page takes the way through the log.
-const LOGGED_SCANS_PERCENT: u64 = 5;
 /// How often a write is its session's last; the caller continues with a new one.
 const LAST_WRITES: Ratio = Ratio::percent(1);
 
@@ -417,9 +415,10 @@ impl Callers {
             Ok(answer) => {
                 let response = answer.response();
                 let response = response.expect("the client library has decoded it once");
+                let position = answer.position();
                 self.notes
-                    .add(|| format!("a range is answered {response:?}"));
-                let position = answer.position().as_u64();
+                    .add(|| format!("a range is answered {response:?} at position {position}"));
+                let position = position.as_u64();
                 call.answered(&mut history, now_ns, &response, position);
             }
             Err(error) if error.is_definitely_not_applied() => call.failed(&mut history, now_ns),
@@ -526,10 +525,7 @@ impl Callers {
     /// Of a page. Its own draws: those of the other calls stay as they are.
     fn range_mode(&mut self) -> Mode {
         let ranges = self.ranges.as_mut().expect("a range is called");
-        match ranges.percent() {
-            0..LOGGED_SCANS_PERCENT => Mode::Write,
-            percent => read_mode_of(percent),
-        }
+        read_mode_of(ranges.percent())
     }
 
     fn mode(&mut self, request: &Request) -> Mode {

@@ -370,6 +370,21 @@ fn positions_that_respect_real_time_and_the_model_are_the_proof() {
     assert_eq!((report.keys_by_witness, report.keys_by_zones), (1, 0));
 }
 
+/// A page that does not reach a key has the position of other reads of that key. It came before them in the order that the
+/// positions claim, and the order failed in real time: seeds with pages stayed undecided.
+#[test]
+fn what_says_nothing_claims_no_place() {
+    let mut unreached = at(get(50, 60, "a"), 1 << 16);
+    unreached.outcome = Outcome::Known(Answer::Refused);
+    let report = judge(vec![
+        at(put(10, 20, "a"), 1 << 16),
+        at(get(30, 40, "a"), 1 << 16),
+        unreached,
+    ]);
+    assert!(report.verdict.is_pass());
+    assert_eq!((report.keys_by_witness, report.keys_by_zones), (1, 0));
+}
+
 #[test]
 fn wrong_positions_prove_nothing_and_condemn_nothing() {
     let report = judge(vec![
