@@ -15,7 +15,7 @@ use trine_canary as canary;
 use trine_transport::time::Instant;
 
 use terms::TermAllowance;
-pub(crate) use validate::{Refusal, validate};
+pub(crate) use validate::{Refusal, TERM_MAX, validate};
 
 use crate::config::ReplicaConfig;
 use crate::log::Log;
@@ -141,9 +141,13 @@ impl<L: Log> RaftGroup<L> {
         &mut self,
         now: Instant,
         sender: u64,
-        message: Message,
+        mut message: Message,
     ) -> Result<bool, Refusal> {
-        validate(&self.node.raft, sender, &message)?;
+        match validate(&self.node.raft, sender, &message) {
+            // It is followed from now on. Its next heartbeat then proves that entries were lost.
+            Err(Refusal::LaterLeader { .. }) => message.commit = self.node.raft.raft_log.committed,
+            checked => checked?,
+        }
         let term = self.term();
         if !self.terms.allows(now, message.term.saturating_sub(term)) && self.has_history() {
             return Err(Refusal::TermTooFarAhead);
@@ -616,6 +620,37 @@ mod tests {
             Instant::ZERO,
             Instant::ZERO,
         )
+    }
+
+    /// A replica on an old copy of its directory heard an old leader first. The new leader's heartbeats were then dropped
+    /// whole, so it could have voted against the entries that it had lost.
+    #[test]
+    fn a_later_leader_is_followed_before_its_index_counts() {
+        let mut group = follower(1);
+        let heartbeat = |from, term, commit| {
+            let mut message = Message {
+                from,
+                to: 1,
+                term,
+                commit,
+                ..Message::default()
+            };
+            message.set_msg_type(MessageType::MsgHeartbeat);
+            message
+        };
+        assert_eq!(group.step(Instant::ZERO, 2, heartbeat(2, 5, 1)), Ok(true));
+        let committed = group.committed();
+        assert_eq!(group.step(Instant::ZERO, 3, heartbeat(3, 6, 100)), Ok(true));
+        assert_eq!((group.leader(), group.term()), (3, 6));
+        assert_eq!(group.committed(), committed);
+        let lost = Refusal::LogTooShort {
+            commit: 100,
+            last: 1,
+        };
+        assert_eq!(
+            group.step(Instant::ZERO, 3, heartbeat(3, 6, 100)),
+            Err(lost)
+        );
     }
 
     /// A process that was stopped for a second has missed a hundred ticks. Making them up would let its election

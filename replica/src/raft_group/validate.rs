@@ -43,6 +43,15 @@ pub(crate) enum Refusal {
         /// The last entry of this replica's log.
         last: u64,
     },
+    /// A member that leads a later term says so, while this replica follows another one. Its term counts: this replica
+    /// must vote for nobody behind it any more. Its index counts once it is the leader that is followed.
+    #[error(
+        "a later leader has acknowledgements up to entry {commit}, and another one is followed yet"
+    )]
+    LaterLeader {
+        /// The leader's commit index.
+        commit: u64,
+    },
     /// Its entries are not contiguous, decrease in term, or are of an unknown type.
     #[error("entries that do not belong behind each other")]
     Entries,
@@ -193,9 +202,10 @@ fn check_heartbeat<L: Storage>(raft: &Raft<L>, message: &Message) -> Result<(), 
     // nothing before this replica has answered it.
     let follows_another = raft.leader_id != INVALID_ID && raft.leader_id != message.from;
     let can_lead = check_member(raft, message.from).is_ok() && message.term >= raft.term;
-    match can_lead && !follows_another {
-        true => Err(Refusal::LogTooShort { commit, last }),
-        false => Err(Refusal::Index),
+    match (can_lead, follows_another) {
+        (true, false) => Err(Refusal::LogTooShort { commit, last }),
+        (true, true) if message.term > raft.term => Err(Refusal::LaterLeader { commit }),
+        _ => Err(Refusal::Index),
     }
 }
 
@@ -337,10 +347,12 @@ mod tests {
                 commit: 100,
                 last: 0,
             };
-            assert!(
-                told == Err(proof) || told == Err(Refusal::Index),
-                "{told:?}"
-            );
+            let later = Refusal::LaterLeader { commit: 100 };
+            match told {
+                Err(Refusal::Index) => assert!(term <= raft.term),
+                Err(refusal) if refusal == later => assert!(term > raft.term),
+                told => assert_eq!(told, Err(proof)),
+            }
             told == Err(proof)
         };
         // It has just been started, perhaps on an old copy of its directory.
