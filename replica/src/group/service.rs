@@ -27,6 +27,8 @@ use crate::writes::Writes;
 pub(super) struct Service {
     writes: Writes,
     reads: Reads,
+    /// What stale reads have counted as since reads were answered last: see [`Service::read_now`].
+    stale_bytes: usize,
     registrars: Registrars,
     /// See [`crate::timing`].
     stopwatch: Option<Stopwatch>,
@@ -39,6 +41,7 @@ impl Service {
         Self {
             writes: Writes::default(),
             reads: Reads::starting_at(context),
+            stale_bytes: 0,
             registrars: Registrars::new(),
             stopwatch: None,
             stages: WriteStages::default(),

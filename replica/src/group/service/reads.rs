@@ -132,6 +132,7 @@ impl Service {
             return;
         };
         let leads = cx.raft().is_leader();
+        self.stale_bytes = 0;
         let mut bytes = 0;
         let mut ready = self.reads.take_ready(applied).into_iter();
         while bytes < READ_ANSWER_BYTES_PER_TURN
@@ -153,10 +154,14 @@ impl Service {
         state.is_some_and(|state| self.reads.has_ready(state.applied_index()))
     }
 
-    /// Answers a read from the state as it is here and now.
+    /// Answers a read from the state as it is here and now. Small requests for large pages must not hold up a turn: beyond
+    /// what other reads may take of one, the client is told to ask again.
     pub(super) fn read_now(&mut self, cx: &mut Cx<'_>, token: ReplyToken, command: &[u8]) {
+        if self.stale_bytes >= READ_ANSWER_BYTES_PER_TURN {
+            return refuse(cx, token, ClientStatus::Busy);
+        }
         cx.out.counters.reads_stale += 1;
-        answer_read(cx, token, command);
+        self.stale_bytes += answer_read(cx, token, command);
     }
 }
 

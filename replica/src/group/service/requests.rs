@@ -107,6 +107,11 @@ impl Service {
         request: &ClientRequest<'_>,
         command: Option<&Command<'_>>,
     ) {
+        // Every replica would make the page, for nobody.
+        if let Some(Command::Scan { .. } | Command::CountRange { .. }) = command {
+            let error = Response::Error(StoreError::OnlyRead);
+            return cx.out.reply_response(token, cx.local.cluster, 0, &error);
+        }
         let required = command.map_or(0, |command| match *command {
             // The group switches by itself, when every member is ready: no other party knows when that is.
             Command::RaiseVersion { version } => version.max(command.version()),
