@@ -90,6 +90,13 @@ pub const BACKUP_LOG_SHARE_MAX: u64 = 8;
 /// A restored group begins so many entries after its backup: no position that the old group has given out since can
 /// come again.
 pub const RESTORE_INDEX_GAP: u64 = 1 << 32;
+/// The gap grows by a random number below this, so that two groups that begin with one backup give out other positions.
+pub const RESTORE_INDEX_SPREAD: u64 = 1 << 42;
+/// A restored group gives no number or generation of a user that the old group may have given out after the backup. It goes
+/// on this much later, and by a random number below [`RESTORE_NUMBER_SPREAD`].
+pub const RESTORE_NUMBER_GAP: u32 = 1 << 16;
+/// See [`RESTORE_NUMBER_GAP`].
+pub const RESTORE_NUMBER_SPREAD: u32 = 1 << 22;
 /// Version of the replicated state machine: the meaning of entries. A replica that knows less refuses to apply.
 pub const STATE_MACHINE_VERSION: u16 = 1;
 

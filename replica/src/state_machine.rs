@@ -124,9 +124,11 @@ impl StateMachine {
     }
 
     /// The state of a backup as the beginning of a new group: the sessions of the old group's clients mean nothing
-    /// there, and the log goes on after `index`. Time stood still between backup and restore but for `passed_ns`.
+    /// there, and the log goes on after `index`. Time stood still between backup and restore but for `passed_ns`. The next
+    /// `numbers` numbers of users are left out.
     #[must_use]
-    pub(crate) fn restored_at(mut self, index: u64, passed_ns: u64) -> Self {
+    pub(crate) fn restored_at(mut self, index: u64, passed_ns: u64, numbers: u32) -> Self {
+        self.store.leave_out_user_numbers(numbers);
         self.sessions = ClientSessions::new(self.genesis.session_limits);
         self.applied_index = index;
         self.applied_position = Position::new(index, 0);

@@ -228,6 +228,11 @@ impl Store {
         }
     }
 
+    /// Gives none of the next `count` numbers and generations to a user. A group that never had users keeps its numbers.
+    pub fn leave_out_user_numbers(&mut self, count: u32) {
+        self.users.leave_out(count);
+    }
+
     /// The replicated limits.
     #[must_use]
     pub fn limits(&self) -> Limits {

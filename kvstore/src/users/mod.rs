@@ -187,6 +187,13 @@ impl Users {
         }
     }
 
+    /// The next `count` numbers are given to nobody.
+    pub(crate) fn leave_out(&mut self, count: u32) {
+        if self.issued > 0 {
+            self.issued = self.issued.saturating_add(count);
+        }
+    }
+
     fn issue(&mut self, at: Position) -> Result<u32, StoreError> {
         self.issued = self.issued.checked_add(1).ok_or(StoreError::NumbersUsed)?;
         self.changed_at = at;

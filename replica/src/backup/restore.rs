@@ -8,11 +8,14 @@ use trine_protocol::message::{ClusterId, Member, MemberRole};
 use super::damage::Damage;
 use super::decoder::{Decoder, Part};
 use super::header::Header;
-use crate::config::RESTORE_INDEX_GAP;
+use crate::config::{
+    RESTORE_INDEX_GAP, RESTORE_INDEX_SPREAD, RESTORE_NUMBER_GAP, RESTORE_NUMBER_SPREAD,
+};
 use crate::disk::{
     Disk, DiskError, Fsync, Identity, Loaded, OpenOptions, Restored, SnapshotHead, begin_group,
     first_file,
 };
+use crate::raft_group::TERM_MAX;
 use crate::snapshot_transfer::ImageReader;
 use crate::state_machine::StateMachine;
 
@@ -142,6 +145,8 @@ impl Restorer {
         let head = &header.head;
         let is_its = state.cluster() == head.cluster
             && state.applied_index() == head.index
+            && state.store().applied().index() <= head.index
+            && head.term <= TERM_MAX / 2
             && state.store().stats().items == head.items;
         match is_its {
             true => Ok(Content { header, state }),
@@ -191,9 +196,11 @@ impl Content {
         ttl: TimeToLive,
     ) -> Result<(Begun, SnapshotHead, StateMachine), RestoreError> {
         let old = self.header.head;
+        // The cluster id is drawn at random.
+        let spread = cluster.0 % RESTORE_INDEX_SPREAD;
         let index = old
             .index
-            .checked_add(RESTORE_INDEX_GAP)
+            .checked_add(RESTORE_INDEX_GAP + spread)
             .filter(|&index| index <= Position::INDEX_MAX / 2)
             .ok_or(RestoreError::Index { index: old.index })?;
         let passed_ns = match ttl {
@@ -213,6 +220,8 @@ impl Content {
             items: old.items,
             passed_ns,
         };
+        let draw = cluster.0 / RESTORE_INDEX_SPREAD;
+        let numbers = RESTORE_NUMBER_GAP + (draw % u64::from(RESTORE_NUMBER_SPREAD)) as u32;
         let head = SnapshotHead {
             cluster,
             index,
@@ -224,7 +233,7 @@ impl Content {
         };
         let state = self
             .state
-            .restored_at(index, passed_ns)
+            .restored_at(index, passed_ns, numbers)
             .begin_again(cluster, member);
         Ok((begun, head, state))
     }

@@ -1,6 +1,7 @@
 //! Files as bytes: whole, cut anywhere, damaged anywhere; and what a directory made of one opens as.
 
-use trine_kvstore::{Command, Position, Response};
+use trine_keys::{Fingerprint, Issuer, Role, UserName};
+use trine_kvstore::{Command, Position, Response, Rights};
 use trine_protocol::message::{
     BackupHead, ClientRequest, ClusterId, GroupId, Incarnation, Member, MemberRole, NodeId,
     Operation,
@@ -8,7 +9,7 @@ use trine_protocol::message::{
 use trine_transport::time::Instant;
 
 use super::*;
-use crate::config::{RESTORE_INDEX_GAP, ReplicaConfig};
+use crate::config::{RESTORE_INDEX_GAP, RESTORE_NUMBER_GAP, ReplicaConfig};
 use crate::disk::{MemoryDisk, OpenOptions, open};
 use crate::snapshot_transfer::{Image, Piece};
 use crate::state_machine::entry::EntryBuilder;
@@ -104,7 +105,12 @@ fn header(machine: &StateMachine) -> Header {
 }
 
 fn file_of(machine: &mut StateMachine) -> Vec<u8> {
-    let (mut encoder, mut file) = Encoder::begin(&header(machine));
+    let header = header(machine);
+    file_with(machine, &header)
+}
+
+fn file_with(machine: &mut StateMachine, header: &Header) -> Vec<u8> {
+    let (mut encoder, mut file) = Encoder::begin(header);
     let mut image = Image::begin_without_sessions(Instant::ZERO, machine).unwrap();
     let mut number = 0;
     loop {
@@ -165,7 +171,9 @@ fn a_group_begins_with_the_state_of_a_file_and_with_no_sessions() {
     let file = file_of(&mut old);
     let new = restored(&file, TimeToLive::Stands);
     assert_eq!(new.store().state_hash(), old.store().state_hash());
-    assert_eq!(new.applied_index(), old.applied_index() + RESTORE_INDEX_GAP);
+    // The cluster id is the random part.
+    let gap = RESTORE_INDEX_GAP + 8;
+    assert_eq!(new.applied_index(), old.applied_index() + gap);
     assert_eq!(
         (new.cluster(), new.group_time_ns()),
         (ClusterId(8), old.group_time_ns())
@@ -406,6 +414,56 @@ fn the_backup_of_a_later_release_is_told_apart_before_its_state_is_read() {
         known,
     };
     assert_eq!(Restorer::default().feed(&file), Err(newer));
+}
+
+/// Two groups that begin with one file give out other positions, and other generations of keys: a key that was drawn after the
+/// backup, and has become void, must not come back to life.
+#[test]
+fn two_groups_from_one_file_give_out_other_positions_and_generations() {
+    let mut old = state();
+    let add = |name: &'static [u8]| Command::AddUser {
+        issuer: Issuer {
+            group: trine_keys::GroupId([1; 8]),
+            root: Fingerprint([2; 4]),
+        },
+        name: UserName::new(name).unwrap(),
+        rights: Rights {
+            role: Role::Read,
+            front: false,
+            prefix: b"",
+        },
+    };
+    apply(&mut old, 2 * SECOND, &[add(b"alice")]);
+    let file = file_of(&mut old);
+    let begin = |cluster| {
+        let content = read(&file).unwrap();
+        let ttl = TimeToLive::Stands;
+        let (_, restored) = restore_in_memory(content, cluster, member(1, 21), ttl).unwrap();
+        let mut machine = restored.snapshot.unwrap().state;
+        let index = machine.applied_index();
+        let at = Position::new(index + 1, 0);
+        machine.store_mut().apply(at, &add(b"bob"));
+        let bob = UserName::new(b"bob").unwrap();
+        let generation = machine.store().users().named(bob).unwrap().generation;
+        (index, generation)
+    };
+    let first = begin(ClusterId(0x1234_5678_9abc_def0));
+    let second = begin(ClusterId(0xfedc_ba98_7654_3210));
+    assert!(first.0 != second.0 && first.1 != second.1);
+    for (index, generation) in [first, second] {
+        assert!(index >= old.applied_index() + RESTORE_INDEX_GAP);
+        assert!(generation > RESTORE_NUMBER_GAP);
+    }
+}
+
+/// A file that names a term that no election can follow begins no group.
+#[test]
+fn a_term_that_nobody_can_follow_is_refused() {
+    let mut machine = state();
+    let mut header = header(&machine);
+    header.head.term = u64::MAX;
+    let file = file_with(&mut machine, &header);
+    assert_eq!(read(&file).map(|_| ()), Err(RestoreError::OtherHeader));
 }
 
 /// A restored group's log has to have room behind its beginning.

@@ -202,8 +202,12 @@ impl Backups {
                 .out
                 .reply(token, &BackupReply::Gone(&self.why_gone(image, cluster)));
         };
-        // The image holds no more pieces than the caller says that it needs.
-        if number < needed_from || number - needed_from > BACKUP_WINDOW {
+        // The image holds no more pieces than the caller says that it needs, and none is written ahead of those that were
+        // asked for.
+        if number < needed_from
+            || number - needed_from > BACKUP_WINDOW
+            || needed_from > reading.image.written()
+        {
             let text = format!(
                 "a piece has to be at most {BACKUP_WINDOW} behind the first one that is needed"
             );

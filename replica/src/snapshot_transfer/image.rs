@@ -155,6 +155,11 @@ impl Image {
         Some(())
     }
 
+    /// Number of the first chunk that is not written yet.
+    pub(crate) fn written(&self) -> u32 {
+        self.first + self.chunks.len() as u32
+    }
+
     /// Every receiver has the chunks below `number`.
     pub(crate) fn forget_below(&mut self, number: u32) {
         while self.first < number && self.chunks.pop_front().is_some() {

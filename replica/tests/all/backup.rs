@@ -196,7 +196,7 @@ fn an_image_under_load_is_the_state_of_one_position() {
         let (replica, begins_with) = begun(&file(head, &pieces), &world);
         assert_eq!(
             begins_with,
-            (head.index + RESTORE_INDEX_GAP, hashes[&head.index])
+            (head.index + RESTORE_INDEX_GAP + 88, hashes[&head.index])
         );
         let status = replica.status(world.now);
         assert_eq!(status.store.items, head.items);
@@ -248,6 +248,16 @@ fn a_replica_holds_one_image_and_no_more_of_it_than_its_caller_needs() {
         needed_from: 0,
     };
     assert!(matches!(ask(&mut world, 2, cluster, far), Said::Refused(_)));
+    // Whoever claims to have what was never written would have the whole state copied into memory.
+    let never_written = BackupStep::Piece {
+        image: head.image,
+        number: u32::MAX - 1,
+        needed_from: u32::MAX - 1,
+    };
+    assert!(matches!(
+        ask(&mut world, 2, cluster, never_written),
+        Said::Refused(_)
+    ));
     let unknown = piece(&mut world, 2, head.image ^ 1, 0);
     assert!(
         matches!(&unknown, Said::Gone(why) if why.contains("no such image")),
@@ -453,7 +463,7 @@ fn backups_under_faults(seed: u64) -> (u64, u64) {
                     continue;
                 }
                 let (_, begins_with) = begun(&file(head, &pieces), &world);
-                let expected = (head.index + RESTORE_INDEX_GAP, hashes[&head.index]);
+                let expected = (head.index + RESTORE_INDEX_GAP + 88, hashes[&head.index]);
                 assert_eq!(begins_with, expected, "seed {seed}, step {step}");
                 let end = BackupStep::End { image: head.image };
                 assert_eq!(ask(&mut world, from, head.cluster, end), Said::Ended);
