@@ -5,6 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -122,7 +123,12 @@ enum Sink<'p> {
 impl<'p> Sink<'p> {
     /// A new file. One that is there may be the only copy of something.
     fn create(path: &'p Path) -> Result<Self, Failure> {
-        let opened = OpenOptions::new().write(true).create_new(true).open(path);
+        let opened = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            // Keys and values are for the user's eyes alone, as in a backup.
+            .mode(0o600)
+            .open(path);
         let file = opened.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => Failure::usage(
                 format!("{} is there already; nothing was written", path.display()),

@@ -179,6 +179,13 @@ impl<N: Network> Work<'_, N> {
                 let shown = self.partial.shown();
                 let there = show_bytes(self.partial.bytes());
                 announce::note(format_args!("{shown} holds {there}: goes on with it"));
+                if header.head.index < self.at_least {
+                    announce::note(format_args!(
+                        "it is the state of entry {}: what was acknowledged behind it is not in the backup; for a later state \
+                         remove {shown} and begin again",
+                        header.head.index
+                    ));
+                }
                 match self.read_on(candidate)? {
                     Ok(()) => return Ok(Some(candidate.node_id)),
                     Err(why) => why,
@@ -233,7 +240,7 @@ impl<N: Network> Work<'_, N> {
         };
         let head = match reading.begin(self.at_least, patience) {
             Ok(head) => head,
-            Err(stop) => return self.stopped(stop),
+            Err(stop) => return self.stopped(stop, candidate),
         };
         // The file is begun with it; reading goes on with a session of its own.
         reading.leave();
@@ -263,17 +270,23 @@ impl<N: Network> Work<'_, N> {
             match reading.copy(&header, self.partial, &mut pace, &mut progress) {
                 Ok(()) => return Ok(Ok(())),
                 Err(Stop::Lost) if self.partial.frames() > before => {}
-                Err(stop) => return self.stopped(stop),
+                Err(stop) => return self.stopped(stop, candidate),
             }
         }
     }
 
     /// Whether it can go on elsewhere, and why it does not here.
-    fn stopped(&mut self, stop: Stop) -> Result<Result<(), String>, Failure> {
+    fn stopped(
+        &mut self,
+        stop: Stop,
+        candidate: &Candidate,
+    ) -> Result<Result<(), String>, Failure> {
         match stop {
             Stop::Interrupted => Err(self.interrupted()?),
             Stop::Failed(failure) => Err(failure),
-            Stop::Denied(why) => Err(refused(&why)),
+            Stop::Denied(why) if candidate.decides => Err(refused(&why)),
+            // A follower may not have heard of a user yet.
+            Stop::Denied(why) => Ok(Err(why)),
             Stop::Lost => Ok(Err("it does not answer any more".to_owned())),
             Stop::Elsewhere(why) => Ok(Err(why)),
         }

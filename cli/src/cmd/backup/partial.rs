@@ -1,18 +1,34 @@
 //! The file of a backup while it is not whole: FILE.partial, which another run can go on with.
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
+use rustix::process::geteuid;
 use trine_base::failure::Failure;
 use trine_replica::backup::{Decoder, Encoder, Header, Part};
 use trine_server::backup_file::PORTION;
 
 /// Only the user reads keys, values and users.
 const MODE: u32 = 0o600;
+
+/// Somebody else may have put a file of theirs, or a second name of one, where all keys will be written.
+fn require_own(file: &File, path: &Path) -> Result<(), Failure> {
+    let about = file.metadata().map_err(|error| not_made(path, &error))?;
+    let is_own = about.is_file() && about.nlink() == 1 && about.uid() == geteuid().as_raw();
+    if !is_own {
+        return Err(Failure::usage(
+            format!("{} is not a file of this user alone", path.display()),
+            "move it away, or give another file, in a directory that others cannot write",
+        ));
+    }
+    let mode = Permissions::from_mode(MODE);
+    file.set_permissions(mode)
+        .map_err(|error| not_made(path, &error))
+}
 
 /// A backup that is being written. One that was not begun goes with the value.
 pub(super) struct Partial {
@@ -37,10 +53,11 @@ impl Partial {
             .create(true)
             .truncate(false)
             .mode(MODE)
-            // A link could lead elsewhere.
-            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+            // A link could lead elsewhere, and a pipe would wait for a reader.
+            .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
             .open(&path)
             .map_err(|error| not_made(&path, &error))?;
+        require_own(&file, &path)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

@@ -26,6 +26,8 @@ pub(super) struct Candidate {
     pub(super) address: SocketAddr,
     pub(super) incarnation: Incarnation,
     pub(super) cluster: ClusterId,
+    /// Whether nobody knows better who may read a backup: the leader, or the only one that is asked.
+    pub(super) decides: bool,
 }
 
 /// The replicas to ask, in order: those that have applied most come first, and the leader comes last.
@@ -38,8 +40,10 @@ pub(super) fn choose(reports: &[Report], wanted: Wanted) -> Result<Vec<Candidate
         Wanted::Leader => leader == Some(status.address),
         Wanted::Node(node_id) => status.node_id == node_id,
     };
-    let known = reports.iter().filter_map(Report::status);
-    let mut known: Vec<&Status> = known.filter(has_state).filter(is_wanted).collect();
+    let known: Vec<&Status> = reports.iter().filter_map(Report::status).collect();
+    let known: Vec<&Status> = known.into_iter().filter(has_state).collect();
+    require_one_cluster(&known)?;
+    let mut known: Vec<&Status> = known.into_iter().filter(is_wanted).collect();
     known.sort_by_key(|status| {
         let rank = match status.role {
             _ if leader == Some(status.address) => 2,
@@ -48,7 +52,10 @@ pub(super) fn choose(reports: &[Report], wanted: Wanted) -> Result<Vec<Candidate
         };
         (rank, u64::MAX - status.applied, status.node_id)
     });
-    let found: Vec<Candidate> = known.into_iter().filter_map(candidate).collect();
+    let mut found: Vec<Candidate> = known.into_iter().filter_map(candidate).collect();
+    if let Some(last) = found.last_mut() {
+        last.decides = true;
+    }
     match found.is_empty() {
         true => Err(none(reports, wanted)),
         false => Ok(found),
@@ -62,7 +69,28 @@ fn candidate(status: &Status) -> Option<Candidate> {
         address: status.address,
         incarnation: Incarnation(number(&status.incarnation)?),
         cluster: ClusterId(number(status.cluster.as_deref()?)?),
+        decides: false,
     })
+}
+
+/// A backup of one group must not take the place of another one's.
+fn require_one_cluster(known: &[&Status]) -> Result<(), Failure> {
+    let mut clusters: Vec<&str> = known
+        .iter()
+        .filter_map(|status| status.cluster.as_deref())
+        .collect();
+    clusters.sort_unstable();
+    clusters.dedup();
+    match clusters[..] {
+        [] | [_] => Ok(()),
+        _ => Err(Failure::usage(
+            format!(
+                "the peers are of more than one cluster: {}; nothing was backed up",
+                clusters.join(", ")
+            ),
+            "give --peers of one group; `trine status --peers` shows a replica's cluster",
+        )),
+    }
 }
 
 fn none(reports: &[Report], wanted: Wanted) -> Failure {
