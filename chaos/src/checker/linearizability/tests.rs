@@ -385,6 +385,27 @@ fn what_says_nothing_claims_no_place() {
     assert_eq!((report.keys_by_witness, report.keys_by_zones), (1, 0));
 }
 
+/// A walk tells of a key by leaving it out: it was absent at some time, and the position is not known.
+#[test]
+fn a_read_without_a_position_is_put_where_it_fits() {
+    let history = |call, ret| {
+        vec![
+            at(put(10, 20, "a"), 1 << 16),
+            at(delete(30, 40, true), 2 << 16),
+            at(put(50, 60, "b"), 3 << 16),
+            get_nothing(call, ret),
+        ]
+    };
+    for (call, ret) in [(5, 70), (15, 35), (45, 70), (55, 57)] {
+        let report = judge(history(call, ret));
+        assert!(report.verdict.is_pass(), "{call} to {ret}");
+        assert_eq!(report.keys_by_witness, 1, "{call} to {ret}");
+    }
+    // It was there all the time.
+    bad(history(22, 28));
+    bad(history(65, 70));
+}
+
 #[test]
 fn wrong_positions_prove_nothing_and_condemn_nothing() {
     let report = judge(vec![

@@ -38,20 +38,17 @@ impl Doubt {
 
 /// Verifies that the order of the positions is a linearization.
 pub(super) fn check(steps: &[Step]) -> Result<(), Doubt> {
-    let order = claimed_order(steps)?;
-    let mut latest_call_ns = 0;
-    for index in order {
-        let step = &steps[index];
-        latest_call_ns = latest_call_ns.max(step.call_ns);
-        if step.return_ns < latest_call_ns {
-            return Err(Doubt::RealTime(index));
-        }
-    }
-    Ok(())
+    let (order, unplaced, expiries) = claimed_order(steps)?;
+    let order = with_unplaced(steps, order, unplaced, &expiries)?;
+    late_step(steps, &order).map_or(Ok(()), |index| Err(Doubt::RealTime(index)))
 }
 
+/// The order claimed, reads that claim no position, and expiries by the steps that wrote the items.
+type Claim = (Vec<usize>, Vec<usize>, BTreeMap<u32, usize>);
+
 /// Indexes of steps in the order claimed, replayed against the model.
-fn claimed_order(steps: &[Step]) -> Result<Vec<usize>, Doubt> {
+fn claimed_order(steps: &[Step]) -> Result<Claim, Doubt> {
+    let mut unplaced = Vec::new();
     let mut placed = Vec::with_capacity(steps.len());
     let mut floating = Floating::default();
     for (index, step) in steps.iter().enumerate() {
@@ -67,6 +64,8 @@ fn claimed_order(steps: &[Step]) -> Result<Vec<usize>, Doubt> {
         match step.position {
             Some(position) => placed.push((position, is_read(step), step.call_ns, index)),
             None if step.is_unknown() => floating.push(index),
+            // What a walk has not told was absent at some time, and nobody knows when.
+            None if is_read(step) => unplaced.push(index),
             None => return Err(Doubt::NoPosition(index)),
         }
     }
@@ -91,7 +90,82 @@ fn claimed_order(steps: &[Step]) -> Result<Vec<usize>, Doubt> {
         };
         order.push(index);
     }
+    Ok((order, unplaced, floating.expiries))
+}
+
+/// The order with the reads of no position where they fit. The first one to be called comes first.
+fn with_unplaced(
+    steps: &[Step],
+    mut order: Vec<usize>,
+    mut unplaced: Vec<usize>,
+    expiries: &BTreeMap<u32, usize>,
+) -> Result<Vec<usize>, Doubt> {
+    unplaced.sort_by_key(|&index| steps[index].call_ns);
+    for index in unplaced {
+        order = with_read(steps, &order, index, expiries).ok_or(Doubt::NoPosition(index))?;
+    }
     Ok(order)
+}
+
+/// The order with one more read: behind all that had returned before it was called, before all that was called after it
+/// returned, and where the state is what it found. If there is no such place, the time of the item that is there may just have
+/// ended.
+fn with_read(
+    steps: &[Step],
+    order: &[usize],
+    read: usize,
+    expiries: &BTreeMap<u32, usize>,
+) -> Option<Vec<usize>> {
+    let step = &steps[read];
+    let mut soonest_ns = soonest_returns(steps, order);
+    soonest_ns.push(u64::MAX);
+    let (mut state, mut latest_call_ns) = (State::Absent, 0);
+    let mut ended = Vec::new();
+    for place in 0..=order.len() {
+        if latest_call_ns > step.return_ns {
+            break;
+        }
+        if soonest_ns[place] >= step.call_ns {
+            if step.apply(state).is_some() {
+                return Some([&order[..place], &[read], &order[place..]].concat());
+            }
+            let expiry = state.mortal().and_then(|of| expiries.get(&of));
+            ended.extend(expiry.map(|&expiry| (place, expiry)));
+        }
+        let Some(&next) = order.get(place) else { break };
+        state = steps[next].apply(state)?;
+        latest_call_ns = latest_call_ns.max(steps[next].call_ns);
+    }
+    // It may stand further behind already.
+    let without = |part: &[usize], expiry| {
+        part.iter()
+            .copied()
+            .filter(move |&step| step != expiry)
+            .collect()
+    };
+    ended.into_iter().find_map(|(place, expiry)| {
+        let behind: Vec<usize> = without(&order[place..], expiry);
+        let order = [&order[..place], &[expiry, read], &behind[..]].concat();
+        is_order(steps, &order).then_some(order)
+    })
+}
+
+/// Whether each step may answer as it did, and real time holds.
+fn is_order(steps: &[Step], order: &[usize]) -> bool {
+    let mut state = Some(State::Absent);
+    for &index in order {
+        state = state.and_then(|state| steps[index].apply(state));
+    }
+    state.is_some() && late_step(steps, order).is_none()
+}
+
+/// The first step that had returned before one in front of it was called.
+fn late_step(steps: &[Step], order: &[usize]) -> Option<usize> {
+    let mut latest_call_ns = 0;
+    order.iter().copied().find(|&index| {
+        latest_call_ns = latest_call_ns.max(steps[index].call_ns);
+        steps[index].return_ns < latest_call_ns
+    })
 }
 
 /// For each place in the order the first return there or behind it: an operation that is put in front of the place must
