@@ -80,6 +80,12 @@ impl Users {
         self.by_name.is_empty()
     }
 
+    /// Whether a user was ever added.
+    #[must_use]
+    pub fn has_given_numbers(&self) -> bool {
+        self.issued > 0
+    }
+
     /// The cluster key file whose user keys count. None while there is no user.
     #[must_use]
     pub fn issuer(&self) -> Option<Issuer> {
