@@ -4,7 +4,7 @@
 //! versions was written twice by one operation. Two acknowledged writes at one position cannot both
 //! have been applied. A version told in a reply must be the version that reads see.
 
-use super::{Verdict, Violation};
+use super::Verdict;
 use crate::history::{Answer, History, Operation};
 use rustc_hash::FxHashMap;
 
@@ -76,13 +76,7 @@ fn values_keep_their_version(history: &History) -> Verdict {
 }
 
 fn violation(explanation: &str, operations: &[&Operation]) -> Verdict {
-    Verdict::Violation(Violation {
-        explanation: format!("not exactly once: {explanation}"),
-        operations: operations
-            .iter()
-            .map(|&operation| operation.clone())
-            .collect(),
-    })
+    Verdict::violation_by("not exactly once", explanation, operations)
 }
 
 #[cfg(test)]

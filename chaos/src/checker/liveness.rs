@@ -1,6 +1,6 @@
 //! Does the group serve again within a bound once the faults have stopped?
 
-use super::{Verdict, Violation};
+use super::Verdict;
 use crate::history::{Action, History, Operation, Outcome};
 
 /// The promises of a run after its last fault.
@@ -54,10 +54,7 @@ fn served_in_time(operation: &Operation, operation_ns: u64) -> bool {
 }
 
 fn violation(explanation: &str, operation: &Operation) -> Verdict {
-    Verdict::Violation(Violation {
-        explanation: format!("not live: {explanation}"),
-        operations: vec![operation.clone()],
-    })
+    Verdict::violation_by("not live", explanation, &[operation])
 }
 
 #[cfg(test)]

@@ -45,6 +45,14 @@ impl Verdict {
         })
     }
 
+    /// A violation of `property`, with the operations that show it.
+    fn violation_by(property: &str, explanation: &str, operations: &[&Operation]) -> Self {
+        Verdict::Violation(Violation {
+            explanation: format!("{property}: {explanation}"),
+            operations: operations.iter().copied().cloned().collect(),
+        })
+    }
+
     /// Whether the property was verified.
     pub fn is_pass(&self) -> bool {
         matches!(self, Verdict::Pass)

@@ -4,7 +4,7 @@
 //! A single read is judged by the same rule. Only acknowledged writes count, whose positions are known: a write of
 //! unknown outcome may lie anywhere.
 
-use super::{Verdict, Violation};
+use super::Verdict;
 use crate::history::{Action, Answer, History, Operation, Outcome};
 use std::collections::BTreeMap;
 
@@ -92,13 +92,7 @@ impl<'a> Key<'a> {
 }
 
 fn violation(explanation: &str, operations: &[&Operation]) -> Verdict {
-    Verdict::Violation(Violation {
-        explanation: format!("not the state of one position: {explanation}"),
-        operations: operations
-            .iter()
-            .map(|&operation| operation.clone())
-            .collect(),
-    })
+    Verdict::violation_by("not the state of one position", explanation, operations)
 }
 
 #[cfg(test)]
