@@ -6,10 +6,8 @@ use std::fmt::Write as _;
 
 use trine_kvstore::{Command, Response, User};
 
-use super::answer::{NO_ANSWER, failure_text};
 use super::standing::DEFAULT;
 use super::{Call, Connection, Environment, Failure, Submit, Waiting};
-use crate::errors::{denied_text, error_text};
 use crate::limits::REPEATED_BYTES_MAX;
 use crate::reply::Writer;
 use crate::table;
@@ -201,10 +199,7 @@ impl Connection {
             for_user: self.on_behalf(),
         };
         let begun = submit.submit(&call);
-        self.waiting = Some((Waiting::Users(asked), true));
-        if let Err(failure) = begun {
-            self.on_answer(Err(failure));
-        }
+        self.wait_for(begun, Waiting::Users(asked), true);
     }
 
     pub(super) fn on_users_answer(
@@ -219,13 +214,7 @@ impl Connection {
                 all.extend(users.iter().map(|user| Rules::of(&user)));
                 self.write_users(&asked.what, &all);
             }
-            Ok(Response::Error(error)) => self.writer().error(&error_text(error)),
-            Ok(Response::Denied { reason }) => self.writer().error(&denied_text(reason)),
-            Ok(_) => self.writer().error(NO_ANSWER),
-            Err(failure) => {
-                let text = failure_text(&failure, true);
-                self.writer().error(&text);
-            }
+            other => self.write_failed_read(other),
         }
     }
 

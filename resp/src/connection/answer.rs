@@ -103,6 +103,19 @@ impl Connection {
         }
     }
 
+    /// The error of a read that was not answered with what it asks for.
+    pub(super) fn write_failed_read(&mut self, result: Result<Response<'_>, Failure>) {
+        match result {
+            Ok(Response::Error(error)) => self.writer().error(&error_text(error)),
+            Ok(Response::Denied { reason }) => self.writer().error(&denied_text(reason)),
+            Ok(_) => self.writer().error(NO_ANSWER),
+            Err(failure) => {
+                let text = failure_text(&failure, true);
+                self.writer().error(&text);
+            }
+        }
+    }
+
     fn on_watch_answer(&mut self, keys: Vec<Vec<u8>>, result: Result<Response<'_>, Failure>) {
         let heard = matches!(&result, Ok(Response::List(list)) if list.len() == keys.len());
         self.watch_failed |= !heard;
@@ -118,13 +131,7 @@ impl Connection {
                 }
                 self.writer().simple("OK");
             }
-            Ok(Response::Error(error)) => self.writer().error(&error_text(error)),
-            Ok(Response::Denied { reason }) => self.writer().error(&denied_text(reason)),
-            Ok(_) => self.writer().error(NO_ANSWER),
-            Err(failure) => {
-                let text = failure_text(&failure, true);
-                self.writer().error(&text);
-            }
+            other => self.write_failed_read(other),
         }
     }
 

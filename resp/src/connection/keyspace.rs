@@ -7,9 +7,9 @@
 use trine_kvstore::config::{WALK_BYTES_MAX, WALK_ITEMS_MAX};
 use trine_kvstore::{Command, Cursor, Found, Page, Prefix, Response, WalkContent, integer};
 
-use super::answer::{NO_ANSWER, failure_text};
+use super::answer::NO_ANSWER;
 use super::{Call, Connection, Environment, Failure, Submit, Waiting};
-use crate::errors::{NOT_AN_INTEGER, Refusal, SYNTAX, denied_text, error_text};
+use crate::errors::{NOT_AN_INTEGER, Refusal, SYNTAX};
 use crate::limits::KEYS_BYTES_MAX;
 use crate::pattern::Pattern;
 use crate::plan::Item;
@@ -165,10 +165,7 @@ impl Connection {
             shape: Shape::Ok,
             operations: 1,
         };
-        self.waiting = Some((Waiting::Run(vec![item]), false));
-        if let Err(failure) = begun {
-            self.on_answer(Err(failure));
-        }
+        self.wait_for(begun, Waiting::Run(vec![item]), false);
     }
 
     /// A walk over the keys that the client may know of; none if no key there can fit the pattern.
@@ -211,22 +208,13 @@ impl Connection {
             for_user: self.on_behalf(),
         };
         let begun = submit.submit(&call);
-        self.waiting = Some((Waiting::Walk(walk), true));
-        if let Err(failure) = begun {
-            self.on_answer(Err(failure));
-        }
+        self.wait_for(begun, Waiting::Walk(walk), true);
     }
 
     pub(super) fn on_page(&mut self, walk: Box<Walk>, result: Result<Response<'_>, Failure>) {
         match result {
             Ok(Response::Page(page)) => self.take_page(walk, &page),
-            Ok(Response::Error(error)) => self.writer().error(&error_text(error)),
-            Ok(Response::Denied { reason }) => self.writer().error(&denied_text(reason)),
-            Ok(_) => self.writer().error(NO_ANSWER),
-            Err(failure) => {
-                let text = failure_text(&failure, true);
-                self.writer().error(&text);
-            }
+            other => self.write_failed_read(other),
         }
     }
 

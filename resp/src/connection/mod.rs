@@ -507,7 +507,12 @@ impl Connection {
             for_user: self.on_behalf(),
         };
         let (begun, read_only) = (submit.submit(&call), call.read_only);
-        self.waiting = Some((Waiting::Run(plan.into_items()), read_only));
+        self.wait_for(begun, Waiting::Run(plan.into_items()), read_only);
+    }
+
+    /// The answer to a call that has begun is awaited. One that could not begin is answered at once.
+    fn wait_for(&mut self, begun: Result<(), Failure>, waiting: Waiting, read_only: bool) {
+        self.waiting = Some((waiting, read_only));
         if let Err(failure) = begun {
             self.on_answer(Err(failure));
         }

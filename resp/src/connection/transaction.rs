@@ -134,10 +134,7 @@ impl Connection {
         };
         let (begun, read_only) = (submit.submit(&call), call.read_only);
         let items = plan.into_items();
-        self.waiting = Some((Waiting::Transaction { items, before }, read_only));
-        if let Err(failure) = begun {
-            self.on_answer(Err(failure));
-        }
+        self.wait_for(begun, Waiting::Transaction { items, before }, read_only);
     }
 
     fn settings(&self) -> Box<Settings> {
@@ -220,10 +217,7 @@ impl Connection {
         };
         let begun = submit.submit(&call);
         let keys = parts[1..].iter().map(|key| key.to_vec()).collect();
-        self.waiting = Some((Waiting::Watch(keys), true));
-        if let Err(failure) = begun {
-            self.on_answer(Err(failure));
-        }
+        self.wait_for(begun, Waiting::Watch(keys), true);
     }
 
     /// Watched keys are kept until the transaction ends, and are bounded as its commands are.
