@@ -128,10 +128,18 @@ pub fn print_all(bytes: &[u8]) {
 
 /// Inserts bytes into a JSON object: as `name` when they are text, as `name_base64` otherwise.
 pub fn insert_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
-    match std::str::from_utf8(bytes) {
+    match text_or_base64(bytes) {
         Ok(text) => object.insert(name.to_owned(), text.into()),
-        Err(_) => object.insert(format!("{name}_base64"), STANDARD.encode(bytes).into()),
+        Err(base64) => object.insert(format!("{name}_base64"), base64.into()),
     };
+}
+
+/// Bytes as JSON has them: the text that they are.
+///
+/// # Errors
+/// They are none, and this is their base64.
+pub fn text_or_base64(bytes: &[u8]) -> Result<&str, String> {
+    std::str::from_utf8(bytes).map_err(|_| STANDARD.encode(bytes))
 }
 
 /// A table in plain text. The first column is left-aligned, the others are right-aligned.

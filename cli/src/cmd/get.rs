@@ -41,18 +41,25 @@ pub(crate) enum ReadFrom {
     Any,
 }
 
+impl ReadFrom {
+    /// The mode of such a read, or of one that may be old.
+    pub(crate) fn mode(self, stale: bool) -> Mode {
+        match self {
+            _ if stale => Mode::ReadStale,
+            Self::Leader => Mode::Read,
+            Self::Follower => Mode::ReadFollower,
+            Self::Any => Mode::ReadAnywhere,
+        }
+    }
+}
+
 pub(crate) fn run<N: Network>(
     network: &N,
     arguments: &GetArguments,
     output: Output,
 ) -> Result<(), Failure> {
     let key = key_bytes(&arguments.key)?;
-    let mode = match arguments.from {
-        _ if arguments.stale => Mode::ReadStale,
-        ReadFrom::Leader => Mode::Read,
-        ReadFrom::Follower => Mode::ReadFollower,
-        ReadFrom::Any => Mode::ReadAnywhere,
-    };
+    let mode = arguments.from.mode(arguments.stale);
     let answer = call(
         network,
         &arguments.client,

@@ -63,11 +63,6 @@ pub(crate) struct ReplicaArguments {
 
 impl ReplicaArguments {
     pub(crate) fn mode(&self) -> Mode {
-        match self.replica {
-            _ if self.stale => Mode::ReadStale,
-            ReadFrom::Leader => Mode::Read,
-            ReadFrom::Follower => Mode::ReadFollower,
-            ReadFrom::Any => Mode::ReadAnywhere,
-        }
+        self.replica.mode(self.stale)
     }
 }

@@ -11,6 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use trine_base::output::text_or_base64;
 use trine_kvstore::config::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use trine_kvstore::{Command, Entry, SetExpiry, SetOptions};
 
@@ -48,11 +49,11 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    key_base64: Option<String>,
+    key_base64: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    value_base64: Option<String>,
+    value_base64: Option<&'a str>,
     version: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_in_ms: Option<u64>,
@@ -60,26 +61,17 @@ struct Line<'a> {
     expires_at: Option<String>,
 }
 
-/// Bytes as text, or in base64 if they are none.
-fn text_or_base64(bytes: &[u8]) -> (Option<&str>, Option<String>) {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => (Some(text), None),
-        Err(_) => (None, Some(STANDARD.encode(bytes))),
-    }
-}
-
 /// The line of an item, without its end. `now` is the time to which the time to live is added.
 pub(crate) fn line(entry: &Entry<'_>, now: SystemTime) -> String {
-    let (key, key_base64) = text_or_base64(entry.key);
-    let (value, value_base64) = text_or_base64(entry.value);
+    let (key, value) = (text_or_base64(entry.key), text_or_base64(entry.value));
     let left_ms = entry.remaining_ns.map(|ns| ns.div_ceil(NS_PER_MS));
     // A moment beyond the calendar of RFC 3339 is left out; then the time to live says it.
     let at = left_ms.and_then(|left| now.checked_add(Duration::from_millis(left)));
     let line = Line {
-        key,
-        key_base64,
-        value,
-        value_base64,
+        key: key.as_deref().ok(),
+        key_base64: key.as_ref().err().map(String::as_str),
+        value: value.as_deref().ok(),
+        value_base64: value.as_ref().err().map(String::as_str),
         version: entry.version.as_u64(),
         expires_in_ms: left_ms,
         expires_at: at

@@ -40,10 +40,10 @@ pub(super) fn choose(reports: &[Report], wanted: Wanted) -> Result<Vec<Candidate
         Wanted::Leader => leader == Some(status.address),
         Wanted::Node(node_id) => status.node_id == node_id,
     };
-    let known: Vec<&Status> = reports.iter().filter_map(Report::status).collect();
-    let known: Vec<&Status> = known.into_iter().filter(has_state).collect();
+    let known = reports.iter().filter_map(Report::status);
+    let mut known: Vec<&Status> = known.filter(has_state).collect();
     require_one_cluster(&known)?;
-    let mut known: Vec<&Status> = known.into_iter().filter(is_wanted).collect();
+    known.retain(is_wanted);
     known.sort_by_key(|status| {
         let rank = match status.role {
             _ if leader == Some(status.address) => 2,
