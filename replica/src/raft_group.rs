@@ -606,6 +606,7 @@ fn mix(value: u64) -> u64 {
 mod tests {
     use trine_transport::time::Duration;
 
+    use super::validate::tests::heartbeat;
     use super::*;
     use crate::log::MemoryLog;
 
@@ -627,17 +628,6 @@ mod tests {
     #[test]
     fn a_later_leader_is_followed_before_its_index_counts() {
         let mut group = follower(1);
-        let heartbeat = |from, term, commit| {
-            let mut message = Message {
-                from,
-                to: 1,
-                term,
-                commit,
-                ..Message::default()
-            };
-            message.set_msg_type(MessageType::MsgHeartbeat);
-            message
-        };
         assert_eq!(group.step(Instant::ZERO, 2, heartbeat(2, 5, 1)), Ok(true));
         let committed = group.committed();
         assert_eq!(group.step(Instant::ZERO, 3, heartbeat(3, 6, 100)), Ok(true));

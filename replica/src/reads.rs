@@ -10,6 +10,7 @@
 //! commit index of the round's beginning is applied. Rounds that get no answer are asked again by raft itself: each
 //! heartbeat carries the context of the last one, and its confirmation settles all earlier ones.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use trine_canary as canary;
@@ -46,6 +47,11 @@ pub(crate) enum AnswerWith {
 }
 
 impl Read {
+    /// Why it is denied, if it is.
+    pub(crate) fn reason(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.command)
+    }
+
     /// Whether it is still allowed, or denied, where the users were changed last at `changed_at`. If not, its client asks again.
     pub(crate) fn is_allowed_at(&self, changed_at: Position) -> bool {
         self.users.is_none_or(|users| users == changed_at)

@@ -307,7 +307,7 @@ pub(crate) fn is_sane(conf: &ConfState) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use raft::storage::MemStorage;
     use raft::{Config, Raft};
 
@@ -325,7 +325,7 @@ mod tests {
         Raft::new(&config, storage, &logger).expect("a replica")
     }
 
-    fn heartbeat(from: u64, term: u64, commit: u64) -> Message {
+    pub(crate) fn heartbeat(from: u64, term: u64, commit: u64) -> Message {
         let mut message = Message {
             from,
             to: 1,
@@ -337,7 +337,7 @@ mod tests {
         message
     }
 
-    /// Whoever sent this halted a replica with its log on disk for good: any member could end all others, one message each.
+    /// Such a heartbeat halted a replica with its log on disk. Any member could end all others, one message each.
     #[test]
     fn only_the_leader_that_is_followed_can_tell_that_entries_were_lost() {
         let mut raft = replica();

@@ -1,5 +1,6 @@
 //! The ordered index of a group: from the beginning, built while the group serves, over restarts and upgrades.
 
+use crate::upgrade::upgrade;
 use trine_replica_harness as harness;
 
 use harness::client::Wish;
@@ -201,14 +202,7 @@ fn a_group_of_the_release_before_gets_its_index_after_the_upgrade() {
     let error = StoreError::NotOrdered { building: false };
     assert_eq!(Response::decode(&refused), Ok(Response::Error(error)));
     for node_id in [1, 2, 3] {
-        world.kill(node_id);
-        world.run_for(SECOND);
-        world.config.state_version = STATE_VERSION;
-        world.start(node_id, false);
-        world.expect("a voter again", SECOND * 10, |world| {
-            let status = world.status(node_id);
-            status.members.iter().any(|m| m.this && m.voter) && status.members.len() == 3
-        });
+        upgrade(&mut world, node_id);
     }
     world.run_for(SECOND * 2);
     let on = encoded(&Command::SetOrdered { on: true });

@@ -19,7 +19,7 @@ fn old() -> ReplicaConfig {
 }
 
 /// A replica of the newer release takes the place of the one that is there.
-fn upgrade(world: &mut World, node_id: u32) {
+pub(crate) fn upgrade(world: &mut World, node_id: u32) {
     world.kill(node_id);
     world.run_for(SECOND);
     world.config.state_version = STATE_VERSION;

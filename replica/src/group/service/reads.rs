@@ -80,7 +80,7 @@ impl Service {
                     let response = state.store().read_at(&command, group_time_ns);
                     cx.out.response(cx.local.cluster, position, &response)
                 }),
-                denied => denial(cx, denied, &String::from_utf8_lossy(&read.command)),
+                denied => denial(cx, denied, &read.reason()),
             };
             match answer {
                 Some(answer) => {
@@ -178,7 +178,7 @@ fn answer_allowed(cx: &mut Cx<'_>, read: &Read) -> usize {
         return 0;
     }
     if read.answer != AnswerWith::Value {
-        let bytes = denial(cx, read.answer, &String::from_utf8_lossy(&read.command));
+        let bytes = denial(cx, read.answer, &read.reason());
         cx.out.reply_or_owe(read.token, bytes);
         return read.command.len();
     }
