@@ -28,10 +28,7 @@ impl Sealed {
         let keys = Keys::new(name);
         let ours = keys.text("ours");
         let mut replicas = Replicas::new(&keys.directory);
-        for index in 0..3 {
-            let first: &[&str] = if index == 0 { &["--bootstrap"] } else { &[] };
-            replicas.start(index, &[&["--key", &ours][..], first].concat());
-        }
+        replicas.start_all(&["--key", &ours]);
         replicas.works(Some(&ours), "v");
         let sealed = Self {
             keys,

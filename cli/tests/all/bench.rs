@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use crate::common::{Cluster, tcp_ports, trine, wait_for};
+use crate::common::{Cluster, TempFile, tcp_ports, trine, wait_for};
 use serde_json::Value;
 
 /// A short measurement of a few keys.
@@ -25,25 +24,6 @@ const SHORT: [&str; 9] = [
 
 fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&SHORT, more].concat()
-}
-
-/// A file that is removed when its value is dropped.
-struct TempFile(PathBuf);
-
-impl TempFile {
-    fn new(name: &str) -> Self {
-        Self(std::env::temp_dir().join(format!("trine-bench-{}-{name}", std::process::id())))
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("text")
-    }
-}
-
-impl Drop for TempFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
 }
 
 /// A server that answers GET, SET and DEL as Redis does, one thread a connection; it hangs up after `patience` commands.

@@ -1,31 +1,12 @@
 //! Does `--capture` write files that Wireshark reads, within its limit, and say why it cannot?
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::common::{Cluster, Ran, command, trine, wait_for};
+use crate::common::{Cluster, Ran, TempFile, command, trine, wait_for};
 use trine_base::ports::free_addresses;
 use trine_keys::{ClusterKey, Existing};
-
-struct TempFile(PathBuf);
-
-impl TempFile {
-    fn new(name: &str) -> Self {
-        let file = format!("trine-capture-{name}-{}.pcapng", std::process::id());
-        Self(std::env::temp_dir().join(file))
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("text")
-    }
-}
-
-impl Drop for TempFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
 
 /// The type of a pcapng file's first block.
 const SECTION_HEADER: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];

@@ -1,35 +1,13 @@
 //! Where do settings come from, which are refused, and does the reference agree with the code?
 
 use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::common::{Cluster, Ran, command, finish, trine};
+use crate::common::{Cluster, Ran, TempFile, command, finish, trine};
 use trine_base::network::Udp;
 use trine_base::survey::ask;
 use trine_client::voters_in_step;
 use trine_local::{Group, GroupConfig};
-
-/// A file that is removed when its value is dropped.
-struct TempFile(PathBuf);
-
-impl TempFile {
-    fn new(name: &str, text: &str) -> Self {
-        let file = format!("trine-config-{name}-{}.toml", std::process::id());
-        let path = std::env::temp_dir().join(file);
-        std::fs::write(&path, text).expect("written");
-        Self(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("text")
-    }
-}
-
-impl Drop for TempFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
 
 /// Runs the program with variables of the environment.
 fn with_env(args: &[&str], variables: &[(&str, &str)]) -> Ran {
@@ -55,7 +33,7 @@ fn the_reference_is_what_the_code_says() {
 
 #[test]
 fn options_go_before_the_environment_that_before_the_file_and_that_before_the_default() {
-    let file = TempFile::new("precedence", "memory = \"1GiB\"\nspin = \"1us\"\nid = 3\n");
+    let file = TempFile::holding("precedence", "memory = \"1GiB\"\nspin = \"1us\"\nid = 3\n");
     let show = [
         "config", "show", "--json", "serve", "--", "--memory", "3GiB",
     ];
@@ -120,7 +98,7 @@ fn options_of_the_network_are_refused_where_no_packet_is_sent() {
 
 #[test]
 fn mistakes_in_a_file_are_named_with_line_and_hint() {
-    let file = TempFile::new(
+    let file = TempFile::holding(
         "mistakes",
         "id = 1\nmemroy = \"1GiB\"\nreads = \"perhaps\"\n",
     );
@@ -136,7 +114,7 @@ fn mistakes_in_a_file_are_named_with_line_and_hint() {
     let ran = trine(&["serve", "--json", "--config", file.path()], "", b"").expect_status(2);
     assert_eq!(ran.json()["error"]["kind"], "usage");
 
-    let fine = TempFile::new("fine", "id = 1\nreplicas = 5\n");
+    let fine = TempFile::holding("fine", "id = 1\nreplicas = 5\n");
     trine(&["config", "check", fine.path()], "", b"").expect_status(0);
     trine(&["config", "check", "/does/not/exist"], "", b"")
         .expect_error(1, &["/does/not/exist", "config default"]);
@@ -149,7 +127,7 @@ fn mistakes_in_a_file_are_named_with_line_and_hint() {
 #[test]
 fn what_the_commands_would_refuse_is_found_beforehand() {
     let check = |name: &str, text: &str, parts: &[&str]| {
-        let file = TempFile::new(name, text);
+        let file = TempFile::holding(name, text);
         let ran = trine(&["config", "check", file.path()], "", b"");
         ran.expect_error(1, parts);
         file
@@ -202,7 +180,7 @@ fn what_the_commands_would_refuse_is_found_beforehand() {
         &[":1: ", ":2: there is no setting memroy", ":3: peers: "],
     );
     // The replica's identity and its peers need not be in the file. The environment does not supply them either.
-    let fine = TempFile::new("by-itself", "log = \"disk\"\ndata-dir = \"/x\"\n");
+    let fine = TempFile::holding("by-itself", "log = \"disk\"\ndata-dir = \"/x\"\n");
     let line = ["config", "check", fine.path()];
     with_env(&line, &[("TRINE_LOG", "memory"), ("TRINE_ID", "0")]).expect_status(0);
 }
@@ -216,7 +194,7 @@ fn a_password_that_protects_nothing_is_refused() {
     trine(&option, "", b"").expect_error(2, &["--resp-password: ", hint]);
     let variable = [("TRINE_RESP_PASSWORD", "x")];
     with_env(&["up"], &variable).expect_error(2, &["TRINE_RESP_PASSWORD: ", hint]);
-    let file = TempFile::new("password", "\nresp-password-file = \"/x\"\n");
+    let file = TempFile::holding("password", "\nresp-password-file = \"/x\"\n");
     let at = format!("{}:2: resp-password-file: ", file.path());
     trine(&["up", "--config", file.path()], "", b"").expect_error(2, &[&at, hint]);
     trine(&["config", "check", file.path()], "", b"").expect_error(1, &[&at, hint]);
@@ -235,7 +213,7 @@ fn other_machines_are_let_in_only_when_asked_for() {
     let former = [&serve[..], &["--allow-remote"]].concat();
     trine(&former, "", b"").expect_error(2, &gone);
     with_env(&serve, &[("TRINE_ALLOW_REMOTE", "true")]).expect_error(2, &gone);
-    let file = TempFile::new("former", "id = 1\nallow-remote = true\n");
+    let file = TempFile::holding("former", "id = 1\nallow-remote = true\n");
     trine(&["config", "check", file.path()], "", b"").expect_error(1, &gone);
     trine(&["cache", "serve", "--allow-remote"], "", b"").expect_error(2, &gone);
     let help = trine(&["serve", "--help"], "", b"").expect_status(0);
@@ -278,7 +256,7 @@ fn a_group_over_ipv6_and_with_names_serves() {
         .map(|socket| socket.local_addr().expect("bound"))
         .collect();
     drop(sockets);
-    let file = TempFile::new("ipv6", "cpu = 0\nmemory = \"64MiB\"\n");
+    let file = TempFile::holding("ipv6", "cpu = 0\nmemory = \"64MiB\"\n");
     let config = GroupConfig {
         program: crate::common::program(),
         addresses: addresses.clone(),

@@ -65,6 +65,14 @@ impl Replicas {
         }
     }
 
+    /// All three, of which the first one bootstraps a group.
+    pub(crate) fn start_all(&mut self, options: &[&str]) {
+        for index in 0..3 {
+            let first: &[&str] = if index == 0 { &["--bootstrap"] } else { &[] };
+            self.start(index, &[options, first].concat());
+        }
+    }
+
     pub(crate) fn start(&mut self, index: usize, options: &[&str]) {
         let id = (index + 1).to_string();
         let data = self
@@ -165,10 +173,7 @@ fn a_group_with_a_key_serves_only_those_who_hold_one() {
     let keys = Keys::new("sealed-group");
     let ours = keys.text("ours");
     let mut replicas = Replicas::new(&keys.directory);
-    for index in 0..3 {
-        let first: &[&str] = if index == 0 { &["--bootstrap"] } else { &[] };
-        replicas.start(index, &[&["--key", &ours][..], first].concat());
-    }
+    replicas.start_all(&["--key", &ours]);
     replicas.works(Some(&ours), "sealed");
     let bench = ["bench", "--for", "100ms", "--warmup", "0s", "--keys", "50"];
     let measured = replicas.client(Some(&ours), &[&bench[..], &["--json"]].concat());
@@ -251,10 +256,7 @@ fn users_have_their_rights_and_lose_them() {
     let keys = Keys::new("users");
     let ours = keys.text("ours");
     let mut replicas = Replicas::new(&keys.directory);
-    for index in 0..3 {
-        let first: &[&str] = if index == 0 { &["--bootstrap"] } else { &[] };
-        replicas.start(index, &[&["--key", &ours][..], first].concat());
-    }
+    replicas.start_all(&["--key", &ours]);
     replicas.works(Some(&ours), "v");
     let (bob, carol) = (keys.text("bob"), keys.text("carol"));
     let add = [
@@ -286,9 +288,7 @@ fn a_group_without_keys_gets_them_one_replica_at_a_time() {
     let keys = Keys::new("keyed-later");
     let ours = keys.text("ours");
     let mut replicas = Replicas::new(&keys.directory);
-    for index in 0..3 {
-        replicas.start(index, if index == 0 { &["--bootstrap"] } else { &[] });
-    }
+    replicas.start_all(&[]);
     replicas.works(None, "before");
     for index in 0..3 {
         replicas.stop(index);

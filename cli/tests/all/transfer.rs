@@ -1,31 +1,8 @@
 //! `trine export`, `trine import` and `trine flush`.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
-use crate::common::{Cluster, trine};
-
-/// A file that is removed when its value is dropped.
-struct TempFile(PathBuf);
-
-impl TempFile {
-    fn new(name: &str) -> Self {
-        let path =
-            std::env::temp_dir().join(format!("trine-transfer-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
-        Self(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("text")
-    }
-}
-
-impl Drop for TempFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
+use crate::common::{Cluster, TempFile, trine};
 
 fn lines(bytes: &[u8]) -> BTreeSet<String> {
     let text = String::from_utf8(bytes.to_vec()).expect("text");

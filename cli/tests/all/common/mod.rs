@@ -26,6 +26,38 @@ pub fn program() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_trine"))
 }
 
+/// The path of a file that is removed when this is dropped.
+pub struct TempFile(pub PathBuf);
+
+impl TempFile {
+    /// Nothing is there yet.
+    pub fn new(name: &str) -> Self {
+        static FILES: AtomicU32 = AtomicU32::new(0);
+        let number = FILES.fetch_add(1, Ordering::Relaxed);
+        let file = format!("trine-test-{}-{number}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        let _ = std::fs::remove_file(&path);
+        Self(path)
+    }
+
+    /// A file with a text in it.
+    pub fn holding(name: &str, text: &str) -> Self {
+        let file = Self::new(name);
+        std::fs::write(&file.0, text).expect("written");
+        file
+    }
+
+    pub fn path(&self) -> &str {
+        self.0.to_str().expect("text")
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
 /// A group of three real replicas on free ports, all voting.
 pub struct Cluster {
     pub group: Group,

@@ -103,10 +103,7 @@ fn the_sessions_of_a_front_follow_the_stage_and_the_member_root() {
     let keyed = [&["--key", &ours, "--config", &settings], &resp[..]].concat();
     write("require");
     let mut replicas = Replicas::new(&keys.directory);
-    for index in 0..3 {
-        let first: &[&str] = if index == 0 { &["--bootstrap"] } else { &[] };
-        replicas.start(index, &[&keyed[..], first].concat());
-    }
+    replicas.start_all(&keyed);
     replicas.works(Some(&ours), "v");
     replicas.are_whole(Some(&ours));
     let mut wires = [1, 2, 3].map(|node_id| fronts.connect(node_id));
