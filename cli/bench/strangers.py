@@ -47,6 +47,7 @@ parser.add_argument("--for", dest="duration", default="5s", metavar="TIME", help
 parser.add_argument("--pairs", type=int, default=5, help="runs of each flood, at the group and at closed ports")
 parser.add_argument("--calm", default="60s", metavar="TIME", help="time behind a kind's last run until memory is read")
 parser.add_argument("--only", action="append", metavar="KIND")
+parser.add_argument("--costs", action="store_true", help="only what a packet costs: a program that drops all, and a group without clients")
 
 REQUEST, RESET, CONNECT, COOKIE, DISCONNECT, PING = 1, 7, 8, 9, 12, 14
 CLIENT, ADMIN = 1, 8
@@ -320,6 +321,34 @@ def measure(group, kind, arguments, report, key_id):
     report.add(f"{kind}: memory afterwards", after / 1024, "MiB", "before", after / before)
 
 
+def flood_of_puts(ports, span):
+    """What was sent in the end."""
+    results = multiprocessing.Queue()
+    flood = multiprocessing.Process(target=stranger, args=("puts", ports, b"", [], span, results))
+    flood.start()
+    sent = results.get(timeout=span + 60)
+    flood.join()
+    return sent
+
+
+def costs(group, directory, report, span):
+    """What a packet costs a program that throws all away (drain.c), and the replicas of a group that nobody uses."""
+    drain = f"{directory}/drain"
+    source = pathlib.Path(__file__).with_name("drain.c")
+    subprocess.run(["cc", "-O2", "-o", drain, str(source)], check=True)
+    for pause in (50, 300):
+        port = free_ports(1)[0]
+        dropping = start([drain, str(port), str(pause)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        flood_of_puts([port], 4.0)
+        told = json.loads(dropping.communicate()[0])
+        report.add(f"drain, {pause} us between calls: a packet", told["us_a_packet"], "us")
+        report.add(f"drain, {pause} us between calls: packets a call", told["a_call"], "")
+    before = processor_seconds(group)
+    sent = flood_of_puts(group.ports, span)["sent"]
+    spent = processor_seconds(group) - before
+    report.add("group without clients: replicas' time a packet", spent / sent * 1e6, "us")
+
+
 def main():
     arguments = parser.parse_args()
     require_trine()
@@ -335,6 +364,9 @@ def main():
         subprocess.run([str(TRINE), "key", "new", "--out", key], check=True, capture_output=True)
         with Group(key=key) as group:
             warm_up(group)
+            if arguments.costs:
+                costs(group, directory, report, seconds(arguments.duration))
+                kinds = []
             for kind in kinds:
                 measure(group, kind, arguments, report, member_key_id(key))
     if not report.write():
