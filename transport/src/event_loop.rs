@@ -48,6 +48,8 @@ pub struct EventLoop<B: Backend, C, A> {
     useful_at: Instant,
     /// See [`Caps::packet_is_dear`](crate::backend::Caps): counting drops is cheap beside such a packet.
     watches_drops: bool,
+    /// Packets that were dropped up to the last turn that received any.
+    drops: u64,
     spin: Duration,
     /// See [`EMPTY_POLLS_MAX`].
     polls: u32,
@@ -100,6 +102,7 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
             active_at: now,
             useful_at: now,
             watches_drops: caps.packet_is_dear,
+            drops: 0,
             spin,
             polls: if caps.packet_is_dear {
                 1
@@ -122,7 +125,8 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
         let now = self.clock.now();
         self.now = now;
         self.courtesy.on_turn(now);
-        let (received, useful) = self.receive_useful(now)?;
+        let received = self.receive(now)?;
+        let useful = self.was_useful(received);
         self.endpoint.on_timeout(now, &mut self.app);
         for _ in 0..EVENTS_PER_TURN_MAX {
             let Some(event) = self.endpoint.poll_event() else {
@@ -293,16 +297,14 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
         self.active_at > self.useful_at && self.now.saturating_since(self.useful_at) > FLOOD_AFTER
     }
 
-    /// How many packets came, and whether one of them was not dropped.
-    fn receive_useful(&mut self, now: Instant) -> Result<(usize, bool), BackendError> {
-        if !self.watches_drops {
-            let received = self.receive(now)?;
-            return Ok((received, received > 0));
+    /// Whether one of `received` packets was not dropped.
+    fn was_useful(&mut self, received: usize) -> bool {
+        if received == 0 || !self.watches_drops {
+            return received > 0;
         }
-        let before = self.endpoint.drops().total();
-        let received = self.receive(now)?;
-        let dropped = self.endpoint.drops().total() - before;
-        Ok((received, received as u64 > dropped))
+        let drops = self.endpoint.drops().total();
+        let dropped = drops - std::mem::replace(&mut self.drops, drops);
+        received as u64 > dropped
     }
 
     /// Takes in a burst, and more of them while a request seems overdue. After a pause of this process its answer may
