@@ -194,7 +194,7 @@ fn a_group_tells_its_numbers_and_that_it_is_ready() {
     assert_eq!(get(at(third), "/livez").0, 200);
 }
 
-/// Whoever starts a replica that lets callers without a key in is told so, and so is who scrapes it.
+/// A replica that lets callers without a key in says so when it starts, and in its metrics.
 #[test]
 fn a_replica_that_accepts_callers_without_a_key_says_so() {
     let keys = crate::keys::Keys::new("metrics-accept");

@@ -208,7 +208,7 @@ impl Users {
 
     fn insert(&mut self, name: UserName, entry: Entry) -> User<'_> {
         self.names.insert(entry.number, name);
-        // Whoever calls this has checked that the name is free.
+        // The caller has checked that the name is free.
         self.by_name.entry(name).or_insert(entry).user(name)
     }
 }

@@ -248,7 +248,7 @@ fn a_replica_holds_one_image_and_no_more_of_it_than_its_caller_needs() {
         needed_from: 0,
     };
     assert!(matches!(ask(&mut world, 2, cluster, far), Said::Refused(_)));
-    // Whoever claims to have what was never written would have the whole state copied into memory.
+    // A caller that claims to have pieces that were never written must not have the whole state copied into memory.
     let never_written = BackupStep::Piece {
         image: head.image,
         number: u32::MAX - 1,

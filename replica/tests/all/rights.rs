@@ -603,7 +603,7 @@ fn a_removal_denies_what_comes_later_and_not_what_was_under_way() {
     assert_eq!(get(&mut world, MEMBER, 0, "a/later"), "NotFound");
 }
 
-/// Whoever had just been added read at a follower that had not heard of it, and was told that its key does not count any
+/// A user that had just been added read at a follower that had not heard of it, and was told that its key does not count any
 /// more. The leader is asked instead.
 #[test]
 fn a_follower_sends_a_user_that_it_does_not_know_to_the_leader() {

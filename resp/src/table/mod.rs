@@ -19,7 +19,7 @@ pub(crate) struct Spec {
     /// The Redis release that introduced it.
     pub(crate) since: &'static str,
     pub(crate) summary: &'static str,
-    /// What stands behind the name.
+    /// The arguments after the name.
     pub(crate) arguments: &'static [Argument],
     pub(crate) action: Action,
 }

@@ -48,7 +48,7 @@ impl Claim {
         Some((self.name, self.verifier.as_ref()?))
     }
 
-    /// What is to be told the operator if the password was right, and stands in for a key that does not count any more.
+    /// The operator is told this if the password was right, and its key does not count any more.
     pub(super) fn void_password(&self, users: &Result<Response<'_>, Failure>) -> Option<String> {
         let (Ok(Response::Users(users)), Some(_)) = (users, &self.verifier) else {
             return None;

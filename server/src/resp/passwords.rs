@@ -30,7 +30,7 @@ const PASSES_MAX: u32 = 16;
 
 const LINE: &str = "a line is NAME:GENERATION:VERIFIER; `trine user password NAME` prints it";
 
-/// What tells whether a text is somebody's password.
+/// Tells whether a text is the password of a user.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Verifier(Arc<str>);
 

@@ -64,7 +64,7 @@ fn claimed_order(steps: &[Step]) -> Result<Claim, Doubt> {
         match step.position {
             Some(position) => placed.push((position, is_read(step), step.call_ns, index)),
             None if step.is_unknown() => floating.push(index),
-            // What a walk has not told was absent at some time, and nobody knows when.
+            // A key that a walk did not tell was absent at some time. No position says when.
             None if is_read(step) => unplaced.push(index),
             None => return Err(Doubt::NoPosition(index)),
         }

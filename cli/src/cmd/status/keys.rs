@@ -1,5 +1,5 @@
-//! What is to be said about the replicas' keys: which callers they take, who is connected in which role, a change of the
-//! member root that is under way, or a file that was not taken.
+//! The lines of a status about keys: which callers the replicas take, and who is connected in which role. They also tell of
+//! a change of the member root that is under way, and of a file that was not taken.
 
 use trine_base::output::Table;
 use trine_base::units::show_count;
