@@ -17,7 +17,9 @@ use trine_canary as canary;
 use trine_kvstore::Position;
 use trine_protocol::message::ClientStatus;
 
-use crate::config::{IDLE_TO_GIVE_WAY_NS, SessionLimits, VERSION_SESSIONS_GIVE_WAY};
+use crate::config::{
+    IDLE_TO_GIVE_WAY_NS, SessionLimits, VERSION_CLOSED_SESSIONS_STAY, VERSION_SESSIONS_GIVE_WAY,
+};
 use crate::state_machine::codec::{Cursor, StateError, put_bytes, put_u32, put_u64};
 pub(crate) use replies::CachedReply;
 use replies::Replies;
@@ -134,6 +136,8 @@ pub(crate) struct ClientSessions {
     bytes: u64,
     /// Idle sessions give way to new ones. It follows from the version of the state.
     gives_way: bool,
+    /// Closed sessions are kept as [`VERSION_CLOSED_SESSIONS_STAY`] says. It follows from the version of the state.
+    remembers_closed: bool,
     counters: SessionCounters,
 }
 
@@ -151,6 +155,7 @@ impl ClientSessions {
             closed: List::EMPTY,
             bytes: 0,
             gives_way: false,
+            remembers_closed: false,
             counters: SessionCounters::default(),
         }
     }
@@ -158,6 +163,7 @@ impl ClientSessions {
     /// The state has this version.
     pub(crate) fn set_version(&mut self, version: u8) {
         self.gives_way = version >= VERSION_SESSIONS_GIVE_WAY;
+        self.remembers_closed = version >= VERSION_CLOSED_SESSIONS_STAY;
     }
 
     /// [`ClientSessions::register_for`] nobody.
@@ -353,31 +359,52 @@ impl ClientSessions {
             && self.bytes - replies.charge() < self.limits.reply_bytes_max
     }
 
-    /// The closed session that was used longest ago, or the open one if it has been idle for long enough. A session that
-    /// is used at this very moment is never chosen. It was the whole time to live once: then 65,536 registrations, which
-    /// take less than a second, kept all new clients out for a minute.
+    /// Makes room: removes the session that was used longest ago of those that may go. Says whether there was one.
     fn evict_one(&mut self, now_ns: u64) -> bool {
-        if self.closed.first != NONE {
-            self.remove(self.closed.first);
-            return true;
+        let (open, closed) = (self.open_to_evict(now_ns), self.closed_to_evict(now_ns));
+        let last_used_ns = |slot: u32| self.session(slot).last_used_ns;
+        let slot = match (open, closed) {
+            (None, None) => return false,
+            (Some(slot), None) | (None, Some(slot)) => slot,
+            (Some(open), Some(closed))
+                if self.remembers_closed && last_used_ns(open) < last_used_ns(closed) =>
+            {
+                open
+            }
+            (Some(_), Some(closed)) => closed,
+        };
+        let session = self.session(slot);
+        if !session.closed {
+            let idle_ns = now_ns.saturating_sub(session.last_used_ns);
+            self.counters.evicted += 1;
+            self.counters.gave_way += u64::from(idle_ns < self.limits.ttl_ns);
         }
-        let first = self.open.first;
-        if first == NONE {
-            return false;
-        }
+        self.remove(slot);
+        true
+    }
+
+    /// The open session that was used longest ago, if it has been idle for long enough. A session that is used at this
+    /// very moment is never chosen. It was the whole time to live once: then 65,536 registrations, which take less than a
+    /// second, kept all new clients out for a minute.
+    fn open_to_evict(&self, now_ns: u64) -> Option<u32> {
         let ttl_ns = self.limits.ttl_ns;
-        let idle_ns = now_ns.saturating_sub(self.session(first).last_used_ns);
         let least_ns = match self.gives_way {
             true => ttl_ns.min(IDLE_TO_GIVE_WAY_NS),
             false => ttl_ns,
         };
-        if idle_ns < least_ns.max(1) {
-            return false;
-        }
-        self.remove(first);
-        self.counters.evicted += 1;
-        self.counters.gave_way += u64::from(idle_ns < ttl_ns);
-        true
+        self.first_idle_for(self.open, least_ns.max(1), now_ns)
+    }
+
+    /// The closed session that was used longest ago. One that was closed at this very moment stays: its last answer is
+    /// taken from here once the whole entry is applied.
+    fn closed_to_evict(&self, now_ns: u64) -> Option<u32> {
+        self.first_idle_for(self.closed, u64::from(self.remembers_closed), now_ns)
+    }
+
+    fn first_idle_for(&self, list: List, least_ns: u64, now_ns: u64) -> Option<u32> {
+        let first = (list.first != NONE).then_some(list.first)?;
+        let idle_ns = now_ns.saturating_sub(self.session(first).last_used_ns);
+        (idle_ns >= least_ns).then_some(first)
     }
 
     fn forget_below(&mut self, slot: u32, lowest: u64) {

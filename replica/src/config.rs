@@ -102,6 +102,9 @@ pub const STATE_MACHINE_VERSION: u16 = 1;
 
 /// From this version of the state on, the session that has been idle longest gives way when there is no room.
 pub const VERSION_SESSIONS_GIVE_WAY: u8 = 5;
+/// From this version of the state on, a closed session makes room after open ones that have been idle for longer, and
+/// never within the entry that closed it.
+pub const VERSION_CLOSED_SESSIONS_STAY: u8 = ORDERED_VERSION;
 /// A session that was used more recently than this (nanoseconds of group time) gives no way to another.
 pub const IDLE_TO_GIVE_WAY_NS: u64 = 1_000_000_000;
 

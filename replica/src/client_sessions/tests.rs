@@ -196,6 +196,31 @@ fn a_loop_of_one_shot_clients_evicts_nobody() {
     assert_eq!(sessions.open_count() + sessions.closed_count(), 3);
 }
 
+/// One request carried a client's last command, which closes its session, and the registration of its next session. The
+/// table was full of clients that had crashed. The session that was closed a moment before made room for the new one,
+/// and its answer went with it. The client asked again and heard "session expired" (seed 1323 of sealed groups).
+#[test]
+fn a_session_that_was_closed_just_now_makes_no_room() {
+    let mut sessions = sessions(3);
+    sessions.set_version(VERSION_CLOSED_SESSIONS_STAY);
+    let crashed = open(&mut sessions, 1, 0);
+    let other = open(&mut sessions, 2, TTL);
+    let client = open(&mut sessions, 3, TTL);
+    let now = 2 * TTL;
+    assert_eq!(apply(&mut sessions, client, 1, 1, now), Verdict::Apply);
+    sessions.close(client);
+    open(&mut sessions, 4, now);
+    assert_eq!(apply(&mut sessions, client, 1, 1, now), Verdict::Duplicate);
+    let expired = Verdict::Refuse(ClientStatus::SessionExpired);
+    assert_eq!(apply(&mut sessions, crashed, 1, 1, now), expired);
+    // All others are in use, so nobody makes room within the entry that closed the session. It does in the next one.
+    assert_eq!(apply(&mut sessions, other, 1, 1, now), Verdict::Apply);
+    assert_eq!(sessions.register(at(5), 5, now), Registration::Full);
+    open(&mut sessions, 5, now + 1);
+    assert_eq!(apply(&mut sessions, client, 1, 1, now + 1), expired);
+    assert_eq!(sessions.counters().evicted, 1);
+}
+
 #[test]
 fn a_repeated_registration_finds_its_session() {
     let mut sessions = sessions(3);
