@@ -19,8 +19,9 @@
 //! # Layout of a block
 //!
 //! As in figure 2 of the paper: data is contiguous, and the first packet's header room lies
-//! directly in front of it. A DMA backend can therefore send a single-packet message as one
-//! segment. The header rooms of later packets lie after the data's full capacity.
+//! directly in front of it. A DMA backend writes the header there ([`HeaderRoom`]), and so sends a
+//! message's first packet as one segment; the verbs backend does. The header rooms of later packets
+//! lie after the data's full capacity.
 //!
 //! ```text
 //! 0        16                64                     64 + capacity
@@ -42,10 +43,12 @@
 #![allow(unsafe_code)]
 
 mod blocks;
+mod header_room;
 mod msg_buf;
 mod pool;
 mod region;
 
+pub use header_room::HeaderRoom;
 pub use msg_buf::{BodyRef, CapacityExceeded, MsgBuf};
 pub use pool::{ClassStats, Pool, PoolConfig, PoolStats};
 pub use region::{HeapRegions, Region, RegionAllocator};

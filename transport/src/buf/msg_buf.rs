@@ -7,6 +7,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use super::Region;
 use super::blocks::{Block, DATA_OFFSET, region_of, release};
+use super::header_room::HeaderRoom;
 
 /// A message buffer: contiguous bytes in a pool's memory, owned, returned to the pool on drop.
 ///
@@ -205,6 +206,18 @@ impl BodyRef {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// The room in front of the bytes, for a header that then goes to the wire with them as one piece. `None` unless the
+    /// part begins where its message begins: only the first packet has its room there.
+    #[must_use]
+    #[inline]
+    pub fn header_room(&self) -> Option<HeaderRoom<'_>> {
+        if self.offset > 0 {
+            return None;
+        }
+        // SAFETY: this handle is counted in `refs`, so the block stays while the room is borrowed.
+        Some(unsafe { HeaderRoom::of_block(self.block) })
     }
 
     /// The registered region that holds the bytes, for backends whose device reads them itself.

@@ -53,6 +53,45 @@ fn memory_is_reused() {
 }
 
 #[test]
+fn a_header_is_written_directly_in_front_of_the_data() {
+    let pool = pool();
+    let mut message = pool.alloc(300).unwrap();
+    message.fill(0xdd);
+    let header: Vec<u8> = (1..=32).collect();
+    let body = message.share(0..300);
+    let room = body.header_room().unwrap();
+    assert_eq!(room.stamp(), 0, "new memory");
+    for length in [8, 24, 32] {
+        let at = room.write(&header[..length], 7 + length as u64).unwrap();
+        assert_eq!(at.addr() + length, body.as_ptr().addr(), "{length}");
+        // SAFETY: the header has just been written there, and the data begins behind it.
+        let written = unsafe { std::slice::from_raw_parts(at, length) };
+        assert_eq!(written, &header[..length]);
+        assert_eq!(room.stamp(), 7 + length as u64);
+    }
+    assert_eq!(&body[..], [0xdd; 300]);
+}
+
+#[test]
+fn a_header_that_does_not_fit_or_is_not_the_first_has_no_room() {
+    let pool = pool();
+    let message = pool.alloc(300).unwrap();
+    assert!(message.share(1..300).header_room().is_none());
+    let body = message.share(0..300);
+    let room = body.header_room().unwrap();
+    for length in [HeaderRoom::HEADER_MAX + 8, 25, 7] {
+        assert!(room.write(&vec![1; length], 9).is_none(), "{length}");
+    }
+    assert_eq!(room.stamp(), 0);
+    // The longest header leaves the stamp and the block's own links alone.
+    assert!(room.write(&[1; HeaderRoom::HEADER_MAX], 9).is_some());
+    assert_eq!(room.stamp(), 9);
+    drop(body);
+    drop(message);
+    assert_eq!(pool.stats().blocks_in_use, 0);
+}
+
+#[test]
 fn the_memory_is_told_by_size() {
     let pool = pool();
     assert_eq!(pool.classes().count(), 0);

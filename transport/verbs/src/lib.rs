@@ -5,6 +5,8 @@
 
 #[cfg(feature = "device")]
 mod backend;
+#[cfg(any(feature = "device", test))]
+mod immediate;
 mod route;
 
 #[cfg(feature = "device")]

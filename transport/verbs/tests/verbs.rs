@@ -35,7 +35,8 @@ fn receive(backend: &mut VerbsBackend, count: usize) -> Vec<(Vec<u8>, VerbsRoute
 
 fn send_one(backend: &mut VerbsBackend, to: VerbsRoute, bytes: &[u8]) {
     let mut batch = TxBatch::new();
-    batch.push(to, bytes, Body::None);
+    let (head, body) = bytes.split_at(bytes.len().min(24));
+    batch.push(to, head, Body::Bytes(body));
     backend.tx_burst(&mut batch).unwrap();
 }
 
@@ -125,6 +126,124 @@ fn each_guideline_can_be_switched_off() {
         ),
         (0, stats.sends, stats.sends)
     );
+}
+
+/// Sends `packet` and returns what arrived.
+fn pass(from: &mut VerbsBackend, to: &mut VerbsBackend, packet: &[u8]) -> Vec<u8> {
+    send_one(from, to.route(), packet);
+    receive(to, 1).swap_remove(0).0
+}
+
+#[test]
+fn a_header_goes_in_front_of_its_body_and_the_device_fetches_one_part() {
+    let apart = VerbsConfig {
+        header_in_front: false,
+        ..VerbsConfig::default()
+    };
+    for (config, parts) in [(VerbsConfig::default(), 1), (apart, 2)] {
+        let (mut a, mut b) = (open(&config), open(&VerbsConfig::default()));
+        for body_bytes in [257, 1000, a.caps().mtu - 32] {
+            let before = a.verbs_stats();
+            let mut message = a.pool().alloc(body_bytes).unwrap();
+            message.fill(body_bytes as u8);
+            let mut batch = TxBatch::new();
+            batch.push(b.route(), &[9; 32], Body::Message(&message, 0..body_bytes));
+            a.tx_burst(&mut batch).unwrap();
+            let whole = [vec![9; 32], message.to_vec()].concat();
+            assert_eq!(receive(&mut b, 1)[0].0, whole, "{body_bytes}");
+            let gathered = a.verbs_stats().sends_gathered - before.sends_gathered;
+            assert_eq!(gathered, parts, "{body_bytes}");
+        }
+    }
+}
+
+/// The device may still read the header of the first transmission, so that a second one may not be written over it.
+#[test]
+fn a_header_in_front_is_not_written_over_before_the_device_has_read_it() {
+    let (mut a, mut b) = (open(&VerbsConfig::default()), open(&VerbsConfig::default()));
+    let mut message = a.pool().alloc(1000).unwrap();
+    message.fill(5);
+    let mut batch = TxBatch::new();
+    for header in 1..=3u8 {
+        batch.push(b.route(), &[header; 24], Body::Message(&message, 0..1000));
+    }
+    // A later packet of a message has no room in front.
+    batch.push(b.route(), &[4; 24], Body::Message(&message, 500..1000));
+    a.tx_burst(&mut batch).unwrap();
+    let headers: Vec<u8> = receive(&mut b, 4)
+        .iter()
+        .map(|(packet, _)| packet[0])
+        .collect();
+    assert_eq!(headers, [1, 2, 3, 4]);
+    assert_eq!(a.verbs_stats().sends_gathered, 1 + 2 + 2 + 2);
+    a.flush();
+    batch.push(b.route(), &[5; 24], Body::Message(&message, 0..1000));
+    a.tx_burst(&mut batch).unwrap();
+    assert_eq!(receive(&mut b, 1)[0].0[..24], [5; 24]);
+    assert_eq!(a.verbs_stats().sends_gathered, 7 + 1, "after the flush");
+}
+
+#[test]
+fn immediates_carry_four_bytes_once_both_ends_know_that_they_may() {
+    let (mut a, mut b) = (open(&VerbsConfig::default()), open(&VerbsConfig::default()));
+    let packet: Vec<u8> = (1..=64).collect();
+    assert_eq!(pass(&mut a, &mut b, &packet), packet);
+    assert_eq!(a.verbs_stats().sends_shrunk, 0, "nothing is known yet");
+    assert_eq!(pass(&mut b, &mut a, b"any"), b"any");
+    let before = a.verbs_stats();
+    assert_eq!(pass(&mut a, &mut b, &packet), packet);
+    let after = a.verbs_stats();
+    assert_eq!(after.sends_shrunk - before.sends_shrunk, 1);
+    assert_eq!(after.send_lines - before.send_lines, 2, "and not three");
+    // Four bytes are a header alone.
+    assert_eq!(pass(&mut a, &mut b, b"four"), b"four");
+    assert_eq!(a.verbs_stats().sends_header_only, 1);
+    assert_eq!(a.verbs_stats().send_lines - after.send_lines, 1);
+    assert_eq!(b.verbs_stats().receives_header_only, 1);
+}
+
+#[test]
+fn an_end_without_immediates_is_sent_whole_packets() {
+    let off = VerbsConfig {
+        immediates: false,
+        ..VerbsConfig::default()
+    };
+    let (mut a, mut b) = (open(&VerbsConfig::default()), open(&off));
+    let packet: Vec<u8> = (1..=64).collect();
+    for _ in 0..3 {
+        assert_eq!(pass(&mut a, &mut b, &packet), packet);
+        assert_eq!(pass(&mut b, &mut a, &packet), packet);
+    }
+    assert_eq!(
+        a.verbs_stats().sends_shrunk + b.verbs_stats().sends_shrunk,
+        0
+    );
+}
+
+/// The machine of the tests has no huge pages until somebody reserves them.
+#[test]
+fn huge_pages_are_refused_with_a_hint_where_there_are_none_and_used_where_there_are() {
+    let huge = VerbsConfig {
+        huge_pages: true,
+        ..VerbsConfig::default()
+    };
+    let reserve = |pages: &str| std::fs::write("/proc/sys/vm/nr_hugepages", pages);
+    reserve("0").expect("the test runs as root");
+    let refused = VerbsBackend::open(&huge).err().expect("no huge pages");
+    assert!(matches!(refused, VerbsError::HugePages { .. }), "{refused}");
+    reserve("32").expect("the test runs as root");
+    let (mut a, small) = (open(&huge), open(&VerbsConfig::default()));
+    let pages = |backend: &VerbsBackend| backend.verbs_stats().registered_pages;
+    assert!(
+        pages(&a) * 3 < pages(&small),
+        "{} {}",
+        pages(&a),
+        pages(&small)
+    );
+    let mut b = open(&huge);
+    assert_eq!(pass(&mut a, &mut b, b"hello"), b"hello");
+    drop((a, b));
+    reserve("0").expect("the test runs as root");
 }
 
 #[test]

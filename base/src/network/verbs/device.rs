@@ -43,6 +43,7 @@ impl Verbs {
             device: arguments.device.clone(),
             gid_index: arguments.gid_index,
             queue_pairs: arguments.queue_pairs.unwrap_or(1),
+            huge_pages: arguments.huge_pages,
             ..VerbsConfig::default()
         };
         let resolver = Arc::new(Resolver::start().map_err(backend_failure)?);
@@ -134,6 +135,9 @@ impl Network for Verbs {
         if self.config.queue_pairs > 1 {
             let count = self.config.queue_pairs.to_string();
             arguments.extend(["--queue-pairs".into(), count.into()]);
+        }
+        if self.config.huge_pages {
+            arguments.push("--huge-pages".into());
         }
         arguments.extend(self.settings.serve_args());
         arguments

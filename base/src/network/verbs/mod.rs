@@ -27,6 +27,9 @@ pub struct VerbsArguments {
         value_parser = clap::value_parser!(u8).range(1..=8)
     )]
     queue_pairs: Option<u8>,
+    /// verbs: take large memory from huge pages, which the system must have reserved (`sysctl vm.nr_hugepages=64`).
+    #[arg(long, env = "TRINE_HUGE_PAGES", global = true, hide = !cfg!(feature = "verbs"))]
+    huge_pages: bool,
 }
 
 impl VerbsArguments {
@@ -36,7 +39,7 @@ impl VerbsArguments {
             return Ok(());
         }
         Err(Failure::usage(
-            "--device, --gid-index and --queue-pairs belong to verbs",
+            "--device, --gid-index, --queue-pairs and --huge-pages belong to verbs",
             "add --transport verbs",
         ))
     }

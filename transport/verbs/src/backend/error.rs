@@ -51,6 +51,11 @@ pub enum VerbsError {
         /// The limit in bytes (RLIMIT_MEMLOCK).
         limit: u64,
     },
+    /// Huge pages were asked for, and the system has not enough free ones.
+    HugePages {
+        /// Pages that were needed at once.
+        needed: usize,
+    },
     /// The port carries smaller packets than the protocol needs.
     MtuTooSmall {
         /// The port's active MTU in bytes.
@@ -124,6 +129,11 @@ impl fmt::Display for VerbsError {
                 f,
                 "{bytes} bytes of memory could not be registered, {limit} may be locked; raise it with `ulimit -l` or \
                  LimitMEMLOCK= of the systemd unit (8 MiB or more)"
+            ),
+            Self::HugePages { needed } => write!(
+                f,
+                "{needed} huge pages of 2 MiB were wanted, and the system has fewer free ones; reserve some with \
+                 `sysctl vm.nr_hugepages=64`, or leave --huge-pages out"
             ),
             Self::MtuTooSmall { mtu } => write!(
                 f,
@@ -210,6 +220,11 @@ mod tests {
                 },
                 "4096 bytes of memory could not be registered, 64 may be locked",
                 "`ulimit -l`",
+            ),
+            (
+                VerbsError::HugePages { needed: 3 },
+                "3 huge pages of 2 MiB were wanted",
+                "vm.nr_hugepages",
             ),
             (
                 VerbsError::MtuTooSmall { mtu: 256 },

@@ -9,14 +9,23 @@ use ibverbs_sys as sys;
 
 use super::VerbsError;
 use super::device::Device;
-use trine_transport::buf::{HeapRegions, Region, RegionAllocator};
+use super::pages::{HUGE_FROM, Pages};
+use trine_transport::buf::{Region, RegionAllocator};
 
-/// A registered piece of heap memory, zeroed, aligned to a page.
+/// A registered piece of memory, zeroed, aligned to a page.
 pub(super) struct Registered {
     pub(super) region: Region,
     registration: Registration,
+    pages: Pages,
     /// Keeps the protection domain.
     _device: Arc<Device>,
+}
+
+/// What one endpoint has registered, and from which pages it takes memory.
+pub(super) struct Registry {
+    huge: bool,
+    regions: AtomicU64,
+    pages: AtomicU64,
 }
 
 /// A memory region of libibverbs; its owner deregisters it.
@@ -26,8 +35,8 @@ struct Registration(NonNull<sys::ibv_mr>);
 pub(super) struct RegisteredRegions {
     device: Arc<Device>,
     /// By address of the first byte.
-    registrations: Mutex<HashMap<usize, Registration>>,
-    made: Arc<AtomicU64>,
+    registrations: Mutex<HashMap<usize, (Registration, Pages)>>,
+    registry: Arc<Registry>,
 }
 
 // SAFETY: a registration is a handle for calls that may be made from any thread.
@@ -36,18 +45,17 @@ unsafe impl Send for Registration {}
 unsafe impl Send for Registered {}
 
 impl Registered {
+    /// Memory of the endpoint's own: huge pages if they were asked for and the memory is large.
     pub(super) fn new(
         device: &Arc<Device>,
         bytes: usize,
-        made: &AtomicU64,
+        registry: &Registry,
     ) -> Result<Self, VerbsError> {
-        let region = HeapRegions.allocate(bytes).ok_or(VerbsError::Call {
-            call: "allocation of registered memory",
-            os_error: libc::ENOMEM,
-        })?;
+        let pages = registry.pages_for(bytes);
+        let region = pages.allocate(bytes).ok_or_else(|| pages.refusal(bytes))?;
         match register(device, region) {
             Ok(registration) => {
-                made.fetch_add(1, Ordering::Relaxed);
+                registry.count(region, pages);
                 let region = Region {
                     key: registration.key(),
                     ..region
@@ -55,12 +63,13 @@ impl Registered {
                 Ok(Self {
                     region,
                     registration,
+                    pages,
                     _device: Arc::clone(device),
                 })
             }
             Err(error) => {
                 // SAFETY: allocated above, and no other code has seen it.
-                unsafe { HeapRegions.release(region) };
+                unsafe { pages.release(region) };
                 Err(error)
             }
         }
@@ -70,9 +79,9 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         self.registration.deregister();
-        // SAFETY: it came from `HeapRegions`, and the device has just forgotten it. The owner drops
+        // SAFETY: it came from these pages, and the device has just forgotten it. The owner drops
         // the queue pair that used the memory first.
-        unsafe { HeapRegions.release(self.region) };
+        unsafe { self.pages.release(self.region) };
     }
 }
 
@@ -88,34 +97,73 @@ impl Registration {
     }
 }
 
+impl Registry {
+    /// `huge`: large memory comes from huge pages.
+    pub(super) fn new(huge: bool) -> Self {
+        Self {
+            huge,
+            regions: AtomicU64::new(0),
+            pages: AtomicU64::new(0),
+        }
+    }
+
+    /// Registrations so far, so that a test can see that there are none after the start.
+    pub(super) fn regions(&self) -> u64 {
+        self.regions.load(Ordering::Relaxed)
+    }
+
+    /// Pages in them: entries of the device's table of addresses.
+    pub(super) fn pages(&self) -> u64 {
+        self.pages.load(Ordering::Relaxed)
+    }
+
+    fn pages_for(&self, bytes: usize) -> Pages {
+        if self.huge && bytes >= HUGE_FROM {
+            Pages::Huge
+        } else {
+            Pages::Small
+        }
+    }
+
+    fn count(&self, region: Region, pages: Pages) {
+        self.regions.fetch_add(1, Ordering::Relaxed);
+        let count = region.len.div_ceil(pages.bytes());
+        self.pages.fetch_add(count as u64, Ordering::Relaxed);
+    }
+}
+
 impl RegisteredRegions {
-    /// `made` counts registrations, so that a test can see that there are none after the start.
-    pub(super) fn new(device: Arc<Device>, made: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(device: Arc<Device>, registry: Arc<Registry>) -> Self {
         Self {
             device,
             registrations: Mutex::default(),
-            made,
+            registry,
         }
     }
 }
 
-// SAFETY: the memory is `HeapRegions`' and satisfies the contract as that does; registering it
+// SAFETY: the memory is that of `Pages` and satisfies the contract as `HeapRegions` does; registering it
 // changes neither its contents nor who may use it.
 unsafe impl RegionAllocator for RegisteredRegions {
     fn allocate(&self, bytes: usize) -> Option<Region> {
-        let region = HeapRegions.allocate(bytes)?;
+        let wanted = self.registry.pages_for(bytes);
+        // A pool that grows when no huge page is left takes small ones: it may not fail for that.
+        let (region, pages) = match wanted.allocate(bytes) {
+            Some(region) => (region, wanted),
+            None => (Pages::Small.allocate(bytes)?, Pages::Small),
+        };
         let Ok(registration) = register(&self.device, region) else {
             // SAFETY: allocated above, and no other code has seen it.
-            unsafe { HeapRegions.release(region) };
+            unsafe { pages.release(region) };
             return None;
         };
-        self.made.fetch_add(1, Ordering::Relaxed);
+        self.registry.count(region, pages);
         let key = registration.key();
         let mut registrations = self
             .registrations
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        registrations.insert(region.base.as_ptr().addr(), registration);
+        registrations.insert(region.base.as_ptr().addr(), (registration, pages));
         Some(Region { key, ..region })
     }
 
@@ -125,13 +173,13 @@ unsafe impl RegionAllocator for RegisteredRegions {
             .registrations
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let registration = registrations.remove(&address);
-        registration
-            .expect("release of a region that allocate made")
-            .deregister();
-        // SAFETY: by the caller's promise it came from `allocate`, so from `HeapRegions`, and
+        let (mut registration, pages) = registrations
+            .remove(&address)
+            .expect("release of a region that allocate made");
+        registration.deregister();
+        // SAFETY: by the caller's promise it came from `allocate`, so from these pages, and
         // nothing refers to it.
-        unsafe { HeapRegions.release(region) };
+        unsafe { pages.release(region) };
     }
 }
 

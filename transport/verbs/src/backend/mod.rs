@@ -9,19 +9,21 @@ mod channel;
 mod device;
 mod error;
 mod memory;
+mod pages;
 mod queue_pair;
 mod queue_pair_state;
 mod receive;
 mod send;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use self::address::{AddressHandles, Handle, REFUSED_QKEY};
 use self::channel::Channel;
 use self::device::Device;
-use self::memory::RegisteredRegions;
+use self::memory::{RegisteredRegions, Registry};
 use self::queue_pair_state::QueuePairState;
+use self::send::Packet;
+use crate::immediate::{Immediate, Immediates};
 use crate::route::Port;
 use trine_transport::backend::{
     Backend, BackendError, BackendStats, Caps, RxBatch, TxBatch, Waker,
@@ -62,6 +64,14 @@ pub struct VerbsConfig {
     pub inline_bytes: u32,
     /// One doorbell for a list of sends; off posts each by itself.
     pub doorbell_batching: bool,
+    /// The header of a packet whose body the device fetches is written in front of that body, where there is room: the
+    /// device then fetches one part. Off copies the header elsewhere, and the device fetches two.
+    pub header_in_front: bool,
+    /// A packet that needs a cache line less that way carries its first four bytes as an immediate; a packet of four
+    /// bytes is then a header alone. Off sends all packets whole.
+    pub immediates: bool,
+    /// Memory of 1 MiB and more lies in huge pages. The system must have some free (`sysctl vm.nr_hugepages`).
+    pub huge_pages: bool,
     /// Sessions may be sealed: whole packets are staged in registered memory, `mtu` bytes for each of `send_queue`.
     pub sealed: bool,
     /// Largest packet in bytes; the port's active MTU bounds it.
@@ -86,6 +96,9 @@ impl Default for VerbsConfig {
             signal_interval: 16,
             inline_bytes: 256,
             doorbell_batching: true,
+            header_in_front: true,
+            immediates: true,
+            huge_pages: false,
             sealed: false,
             mtu: 4096,
             pool: PoolConfig::default(),
@@ -105,6 +118,13 @@ pub struct VerbsStats {
     pub sends_signaled: u64,
     /// Parts of those that the device has to fetch from memory: heads that were not inline, and bodies.
     pub sends_gathered: u64,
+    /// The sends whose first four bytes were an immediate.
+    pub sends_shrunk: u64,
+    /// Those of them that had no other byte.
+    pub sends_header_only: u64,
+    /// Cache lines of the sends' work requests, as ConnectX devices lay them out: 64 bytes, then either 4 and the inline
+    /// bytes, or 16 for each part to be fetched.
+    pub send_lines: u64,
     /// Calls that handed sends to the device.
     pub send_doorbells: u64,
     /// Packets that the device did not take, or that go to an address it cannot reach.
@@ -117,6 +137,9 @@ pub struct VerbsStats {
     pub receives: u64,
     /// Bytes in them, route headers not counted.
     pub received_bytes: u64,
+    /// The datagrams without payload, which an immediate carried: the device writes no byte of the packet to memory
+    /// beside the completion.
+    pub receives_header_only: u64,
     /// Receive work requests handed to the device.
     pub receives_posted: u64,
     /// Calls that handed receives to the device.
@@ -125,6 +148,8 @@ pub struct VerbsStats {
     pub receives_failed: u64,
     /// Memory registrations, from the start on.
     pub registrations: u64,
+    /// Pages in them: what the device's table of addresses holds.
+    pub registered_pages: u64,
     /// Restarts of a queue pair after an error.
     pub restarts: u64,
 }
@@ -141,7 +166,8 @@ pub struct VerbsBackend {
     next_queue_pair: usize,
     channel: Arc<Channel>,
     wake: Arc<WakeEvent>,
-    registrations: Arc<AtomicU64>,
+    registry: Arc<Registry>,
+    immediates: Immediates,
     /// The counters that are not in `verbs`.
     stats: BackendStats,
     verbs: VerbsStats,
@@ -164,14 +190,13 @@ impl VerbsBackend {
         if mtu < MTU_MIN {
             return Err(VerbsError::MtuTooSmall { mtu });
         }
-        let registrations = Arc::new(AtomicU64::new(0));
+        let registry = Arc::new(Registry::new(config.huge_pages));
         let channel = Arc::new(Channel::new(&device)?);
-        let queue_pair =
-            |via| QueuePairState::new(&device, &channel, config, mtu, via, &registrations);
+        let queue_pair = |via| QueuePairState::new(&device, &channel, config, mtu, via, &registry);
         let mut queue_pairs: Vec<QueuePairState> = (0..config.queue_pairs)
             .map(queue_pair)
             .collect::<Result<_, _>>()?;
-        let regions = RegisteredRegions::new(Arc::clone(&device), Arc::clone(&registrations));
+        let regions = RegisteredRegions::new(Arc::clone(&device), Arc::clone(&registry));
         let pool = Pool::with_region_allocator(config.pool, regions);
         pool.reserve(mtu, config.reserved_buffers);
         let wake = WakeEvent::new().map_err(|_| VerbsError::last("eventfd"))?;
@@ -199,7 +224,8 @@ impl VerbsBackend {
             next_queue_pair: 0,
             channel,
             wake: Arc::new(wake),
-            registrations,
+            registry,
+            immediates: Immediates::new(config.immediates),
             stats: BackendStats::default(),
             verbs,
         })
@@ -229,7 +255,8 @@ impl VerbsBackend {
     #[must_use]
     pub fn verbs_stats(&self) -> VerbsStats {
         VerbsStats {
-            registrations: self.registrations.load(Ordering::Relaxed),
+            registrations: self.registry.regions(),
+            registered_pages: self.registry.pages(),
             ..self.verbs
         }
     }
@@ -308,7 +335,7 @@ impl Backend for VerbsBackend {
                 at + 1
             };
             let count = self.queue_pairs[at]
-                .receive(&mut self.verbs)
+                .receive(&mut self.immediates, &mut self.verbs)
                 .map_err(|error| unusable(&error))?;
             if count > 0 {
                 return Ok(self.queue_pairs[at].receive.burst());
@@ -327,9 +354,18 @@ impl Backend for VerbsBackend {
                 self.verbs.sends_refused += 1;
                 continue;
             };
+            let immediate = match item.body {
+                None => self.immediates.of_packet(&item.route, item.head),
+                Some(_) => Immediate::None,
+            };
+            let packet = Packet {
+                address: handle,
+                item,
+                immediate,
+            };
             queue_pair
                 .send
-                .add(&mut queue_pair.pair, handle, &item, &mut self.verbs);
+                .add(&mut queue_pair.pair, &packet, &mut self.verbs);
         }
         for queue_pair in &mut self.queue_pairs {
             queue_pair.send.post(&mut queue_pair.pair, &mut self.verbs);

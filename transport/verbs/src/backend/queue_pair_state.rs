@@ -1,15 +1,15 @@
 //! One queue pair of an endpoint with the parts that belong to it alone: its sends, its receive ring, its recovery.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use super::address::AddressHandles;
 use super::channel::Channel;
 use super::device::Device;
+use super::memory::Registry;
 use super::queue_pair::{Capacity, QueuePair};
 use super::receive::ReceiveRing;
 use super::send::SendQueue;
-use super::{VerbsConfig, VerbsError, VerbsStats};
+use super::{Immediates, VerbsConfig, VerbsError, VerbsStats};
 
 /// Times a broken queue pair is restarted without a datagram received in between.
 pub(super) const RESTARTS_MAX: u32 = 16;
@@ -33,7 +33,7 @@ impl QueuePairState {
         config: &VerbsConfig,
         mtu: usize,
         via: u8,
-        registrations: &AtomicU64,
+        registry: &Registry,
     ) -> Result<Self, VerbsError> {
         let capacity = Capacity {
             sends: config.send_queue,
@@ -43,8 +43,8 @@ impl QueuePairState {
             psn: 0,
         };
         let pair = QueuePair::new(device, channel, capacity)?;
-        let send = SendQueue::new(device, config, pair.inline_bytes, registrations)?;
-        let receive = ReceiveRing::new(device, config, mtu, via, registrations)?;
+        let send = SendQueue::new(device, config, pair.inline_bytes, via, registry)?;
+        let receive = ReceiveRing::new(device, config, mtu, via, registry)?;
         Ok(Self {
             pair,
             send,
@@ -62,8 +62,12 @@ impl QueuePairState {
     /// Takes the datagrams that have arrived; returns their number. A broken queue pair is restarted, and the burst
     /// before the error is lost with it: a restart is rare, and packets may be lost.
     #[inline]
-    pub(super) fn receive(&mut self, stats: &mut VerbsStats) -> Result<usize, Box<VerbsError>> {
-        let count = self.receive.receive(&mut self.pair, stats);
+    pub(super) fn receive(
+        &mut self,
+        immediates: &mut Immediates,
+        stats: &mut VerbsStats,
+    ) -> Result<usize, Box<VerbsError>> {
+        let count = self.receive.receive(&mut self.pair, immediates, stats);
         if self.receive.is_broken() || self.send.is_broken() {
             self.restart(stats)?;
             return Ok(0);

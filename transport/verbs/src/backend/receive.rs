@@ -1,15 +1,15 @@
 //! The receive ring: always full, re-posted in batches, read in place.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use ibverbs_sys as sys;
 
 use super::VerbsRoute;
 use super::device::Device;
-use super::memory::Registered;
+use super::memory::{Registered, Registry};
 use super::queue_pair::QueuePair;
-use super::{VerbsConfig, VerbsError, VerbsStats};
+use super::{Immediates, VerbsConfig, VerbsError, VerbsStats};
+use crate::immediate::{IMMEDIATE_BYTES, gains};
 use crate::route::GRH_BYTES;
 use trine_transport::backend::{RxBatch, RxPacket};
 
@@ -59,11 +59,11 @@ impl ReceiveRing {
         config: &VerbsConfig,
         mtu: usize,
         via: u8,
-        registrations: &AtomicU64,
+        registry: &Registry,
     ) -> Result<Self, VerbsError> {
         let places = config.receive_queue as usize;
         let stride = (GRH_BYTES + mtu).next_multiple_of(64);
-        let memory = Registered::new(device, places * stride, registrations)?;
+        let memory = Registered::new(device, places * stride, registry)?;
         let mut elements: Box<[_]> = (0..places)
             .map(|place| sys::ibv_sge {
                 addr: place_in(&memory, place * stride, stride).expose_provenance() as u64,
@@ -97,7 +97,12 @@ impl ReceiveRing {
 
     /// Releases the burst before, then takes the datagrams that have arrived; returns their number.
     #[inline]
-    pub(super) fn receive(&mut self, pair: &mut QueuePair, stats: &mut VerbsStats) -> usize {
+    pub(super) fn receive(
+        &mut self,
+        pair: &mut QueuePair,
+        immediates: &mut Immediates,
+        stats: &mut VerbsStats,
+    ) -> usize {
         self.release();
         if self.free >= self.batch {
             self.post_free(pair, stats);
@@ -132,8 +137,19 @@ impl ReceiveRing {
             // and `burst()` shortens the lifetime to that of a borrow of `self`.
             let datagram: &'static [u8] = unsafe { std::slice::from_raw_parts(start, bytes) };
             stats.received_bytes += (bytes - GRH_BYTES) as u64;
-            self.burst
-                .push(packet(completion, datagram, self.qkey, self.via));
+            let mut packet = packet(completion, datagram, self.qkey, self.via);
+            let has_immediate = completion.wc_flags.0 & sys::ibv_wc_flags::IBV_WC_WITH_IMM.0 != 0;
+            if has_immediate {
+                stats.receives_header_only += u64::from(packet.bytes.is_empty());
+                let first = completion.imm_data.to_ne_bytes();
+                if let Some(first) = immediates.on_immediate(&packet.route, first) {
+                    stats.received_bytes += IMMEDIATE_BYTES as u64;
+                    packet.bytes = with_front(datagram, start, first);
+                }
+            } else if gains(packet.bytes.len()) {
+                immediates.on_plain(&packet.route);
+            }
+            self.burst.push(packet);
         }
         let received = self.burst.len();
         stats.receives += received as u64;
@@ -197,6 +213,23 @@ impl ReceiveRing {
         self.burst.clear();
         self.free += std::mem::take(&mut self.held);
     }
+}
+
+/// Puts the packet's first bytes in front of its payload, over the end of the route header. Nobody reads that any more:
+/// the sender's address is known.
+fn with_front(
+    datagram: &'static [u8],
+    start: *mut u8,
+    first: [u8; IMMEDIATE_BYTES],
+) -> &'static [u8] {
+    let (front, length) = (GRH_BYTES - IMMEDIATE_BYTES, datagram.len());
+    // SAFETY: `start` is where the datagram begins, which is longer than a route header.
+    let packet = unsafe { start.add(front) };
+    // SAFETY: the four bytes are inside of the datagram. `datagram`, and the packet cut from it, are not used any more:
+    // the caller replaces them by what is returned.
+    unsafe { packet.copy_from_nonoverlapping(first.as_ptr(), IMMEDIATE_BYTES) };
+    // SAFETY: as for the datagram, whose last bytes these are.
+    unsafe { std::slice::from_raw_parts(packet, length - front) }
 }
 
 /// A datagram with the global route header in front, or with the room for one.

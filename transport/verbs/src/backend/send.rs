@@ -1,17 +1,18 @@
 //! Sends: unsignaled but for one in an interval, inline where they fit, one doorbell a batch.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use ibverbs_sys as sys;
 
 use super::VerbsRoute;
 use super::address::{AddressHandles, Handle};
 use super::device::Device;
-use super::memory::Registered;
+use super::memory::{Registered, Registry};
 use super::queue_pair::QueuePair;
 use super::{VerbsConfig, VerbsError, VerbsStats};
+use crate::immediate::{IMMEDIATE_BYTES, Immediate, gathered_lines, inline_lines};
 use trine_transport::backend::{TxBatch, TxItem};
+use trine_transport::buf::BodyRef;
 
 /// Work requests in one list.
 const LIST_MAX: usize = 64;
@@ -19,6 +20,9 @@ const LIST_MAX: usize = 64;
 /// heads as a whole.
 const HEAD_BYTES: usize =
     (TxBatch::<VerbsRoute>::HEADER_MAX + TxBatch::<VerbsRoute>::COPY_MAX).next_multiple_of(64);
+/// The lower bits of the stamp in front of a body, for the number of the request; the queue pair is above them.
+const STAMP_BITS: u32 = 56;
+const STAMP_MASK: u64 = (1 << STAMP_BITS) - 1;
 /// Completions taken in one poll.
 const COMPLETIONS_MAX: usize = 16;
 /// Polls without a completion until a wait for the device is given up.
@@ -40,6 +44,10 @@ pub(super) struct SendQueue {
     /// Requests until the next one that asks for a completion, 1 for this one.
     until_signal: u32,
     inline_bytes: usize,
+    /// See [`VerbsConfig::header_in_front`].
+    header_in_front: bool,
+    /// Which of the endpoint's queue pairs this is: part of the stamps in front of bodies.
+    via: u8,
     /// Described in `requests`, not handed to the device yet; less than a list between two calls.
     pending: usize,
     list_max: usize,
@@ -48,6 +56,14 @@ pub(super) struct SendQueue {
     completed: u64,
     /// A completion reported an error: the queue pair needs a restart.
     broken: bool,
+}
+
+/// What is to be sent.
+pub(super) struct Packet<'a> {
+    pub(super) address: Handle,
+    pub(super) item: TxItem<'a, VerbsRoute>,
+    /// Only in packets without a body of their own.
+    pub(super) immediate: Immediate,
 }
 
 /// A place of the list. Its request's constant parts are written by [`SendQueue::link`].
@@ -62,12 +78,33 @@ struct Slot {
 // written and used within one call.
 unsafe impl Send for SendQueue {}
 
+impl Slot {
+    /// Makes the inline request carry an immediate.
+    #[inline(never)]
+    fn put_immediate(&mut self, immediate: Immediate, stats: &mut VerbsStats) {
+        let Some(bytes) = immediate.bytes() else {
+            return;
+        };
+        self.request.opcode = sys::ibv_wr_opcode::IBV_WR_SEND_WITH_IMM;
+        self.request.__bindgen_anon_1.imm_data = u32::from_ne_bytes(bytes);
+        if let Immediate::First(_) = immediate {
+            let payload = &mut self.elements[0];
+            payload.addr += IMMEDIATE_BYTES as u64;
+            payload.length -= IMMEDIATE_BYTES as u32;
+            self.request.num_sge = i32::from(payload.length > 0);
+            stats.sends_shrunk += 1;
+            stats.sends_header_only += u64::from(payload.length == 0);
+        }
+    }
+}
+
 impl SendQueue {
     pub(super) fn new(
         device: &Arc<Device>,
         config: &VerbsConfig,
         inline_bytes: usize,
-        registrations: &AtomicU64,
+        via: u8,
+        registry: &Registry,
     ) -> Result<Self, VerbsError> {
         let depth = config.send_queue as usize;
         let head_bytes = if config.sealed {
@@ -77,12 +114,14 @@ impl SendQueue {
         };
         let mut queue = Self {
             list: Box::new([Slot::default(); LIST_MAX]),
-            heads: Registered::new(device, depth * head_bytes, registrations)?,
+            heads: Registered::new(device, depth * head_bytes, registry)?,
             head_bytes,
             depth: depth as u64,
             signal_interval: config.signal_interval,
             until_signal: config.signal_interval,
             inline_bytes: inline_bytes.min(config.inline_bytes as usize),
+            header_in_front: config.header_in_front,
+            via,
             pending: 0,
             list_max: if config.doorbell_batching {
                 LIST_MAX
@@ -116,7 +155,6 @@ impl SendQueue {
             let elements = unsafe { &raw mut (*slot).elements };
             // SAFETY: as above; nothing else refers to the slot.
             let request = unsafe { &mut (*slot).request };
-            request.opcode = sys::ibv_wr_opcode::IBV_WR_SEND;
             request.sg_list = elements.cast();
             request.next = next;
         }
@@ -133,11 +171,10 @@ impl SendQueue {
     pub(super) fn add(
         &mut self,
         pair: &mut QueuePair,
-        address: Handle,
-        item: &TxItem<'_, VerbsRoute>,
+        packet: &Packet<'_>,
         stats: &mut VerbsStats,
     ) {
-        self.describe(self.pending, address, item, stats);
+        self.describe(self.pending, packet, stats);
         self.pending += 1;
         if self.pending == self.list_max {
             self.post(pair, stats);
@@ -146,62 +183,115 @@ impl SendQueue {
 
     /// Fills in the work request at `index` of the list, which will have the number `posted + index`.
     #[inline]
-    fn describe(
-        &mut self,
-        index: usize,
-        address: Handle,
-        item: &TxItem<'_, VerbsRoute>,
-        stats: &mut VerbsStats,
-    ) {
+    fn describe(&mut self, index: usize, packet: &Packet<'_>, stats: &mut VerbsStats) {
         let number = self.posted + index as u64;
-        let goes_inline = item.body.is_none() && item.head.len() <= self.inline_bytes;
-        self.until_signal -= 1;
-        let signaled = self.until_signal == 0;
-        let (head, key) = if goes_inline {
-            (item.head.as_ptr().expose_provenance() as u64, 0)
-        } else {
-            (self.stage(index, number, item.head), self.heads.region.key)
-        };
-        let slot = &mut self.list[index];
+        let item = &packet.item;
         let mut flags = 0;
-        if goes_inline {
-            flags |= sys::ibv_send_flags::IBV_SEND_INLINE.0;
-            stats.sends_inline += 1;
-        } else {
-            stats.sends_gathered += 1;
-        }
-        if signaled {
+        self.until_signal -= 1;
+        if self.until_signal == 0 {
             flags |= sys::ibv_send_flags::IBV_SEND_SIGNALED.0;
             stats.sends_signaled += 1;
             self.until_signal = self.signal_interval;
         }
-        slot.elements[0] = sys::ibv_sge {
-            addr: head,
-            length: item.head.len() as u32,
-            lkey: key,
+        if item.body.is_none() && item.head.len() <= self.inline_bytes {
+            flags |= self.describe_inline(index, item.head, packet.immediate, stats);
+        } else {
+            self.describe_gathered(index, number, item, stats);
+        }
+        let request = &mut self.list[index].request;
+        request.wr_id = number;
+        request.send_flags = flags;
+        request.wr.ud = sys::ibv_send_wr__bindgen_ty_2__bindgen_ty_3 {
+            ah: packet.address.as_ptr(),
+            remote_qpn: item.route.queue_pair,
+            remote_qkey: item.route.qkey,
         };
+    }
+
+    /// The bytes in the work request itself, the first four perhaps in its header; the flags that this needs.
+    #[inline(always)]
+    fn describe_inline(
+        &mut self,
+        index: usize,
+        packet: &[u8],
+        immediate: Immediate,
+        stats: &mut VerbsStats,
+    ) -> u32 {
+        let slot = &mut self.list[index];
+        stats.sends_inline += 1;
+        slot.elements[0] = sys::ibv_sge {
+            addr: packet.as_ptr().expose_provenance() as u64,
+            length: packet.len() as u32,
+            lkey: 0,
+        };
+        slot.request.opcode = sys::ibv_wr_opcode::IBV_WR_SEND;
         slot.request.num_sge = 1;
-        if let Some(body) = item.body {
+        if immediate != Immediate::None {
+            slot.put_immediate(immediate, stats);
+        }
+        let payload = slot.elements[0].length as usize;
+        stats.send_lines += inline_lines(payload);
+        sys::ibv_send_flags::IBV_SEND_INLINE.0
+    }
+
+    /// The bytes where the device fetches them: in one part if the header can go in front of the body.
+    #[inline]
+    fn describe_gathered(
+        &mut self,
+        index: usize,
+        number: u64,
+        item: &TxItem<'_, VerbsRoute>,
+        stats: &mut VerbsStats,
+    ) {
+        let in_front = item
+            .body
+            .and_then(|body| self.put_in_front(body, item.head, number));
+        let (head, body) = match (in_front, item.body) {
+            (Some(whole), _) => (whole, None),
+            (None, body) => (self.stage(index, number, item.head), body),
+        };
+        let slot = &mut self.list[index];
+        slot.request.opcode = sys::ibv_wr_opcode::IBV_WR_SEND;
+        slot.elements[0] = head;
+        slot.request.num_sge = 1;
+        if let Some(body) = body {
             slot.elements[1] = sys::ibv_sge {
                 addr: body.as_ptr().expose_provenance() as u64,
                 length: body.len() as u32,
                 lkey: body.region().key,
             };
             slot.request.num_sge = 2;
-            stats.sends_gathered += 1;
         }
-        slot.request.wr_id = number;
-        slot.request.send_flags = flags;
-        slot.request.wr.ud = sys::ibv_send_wr__bindgen_ty_2__bindgen_ty_3 {
-            ah: address.as_ptr(),
-            remote_qpn: item.route.queue_pair,
-            remote_qkey: item.route.qkey,
-        };
+        let parts = slot.request.num_sge as u64;
+        stats.sends_gathered += parts;
+        stats.send_lines += gathered_lines(parts);
     }
 
-    /// Copies a head to where the device can read it; its address. Waits for nothing: `post` makes
+    /// Writes a header in front of its body; where both are. `None` if there is no room, or the device may still read the
+    /// header that is in it: a retransmission soon after the first transmission.
+    ///
+    /// A stamp of another queue pair is no obstacle. The body's message then belongs to another session than before, and
+    /// the core hands out memory again only when no send refers to it (`Backend::flush`).
+    fn put_in_front(&self, body: &BodyRef, header: &[u8], number: u64) -> Option<sys::ibv_sge> {
+        let room = body.header_room().filter(|_| self.header_in_front)?;
+        let stamp = room.stamp();
+        let is_own = stamp >> STAMP_BITS == u64::from(self.via);
+        // A stamp is one more than the number of the request, so that new memory has none.
+        if is_own && stamp & STAMP_MASK > self.completed & STAMP_MASK {
+            return None;
+        }
+        let stamp = u64::from(self.via) << STAMP_BITS | (number + 1) & STAMP_MASK;
+        let start = room.write(header, stamp)?;
+        Some(sys::ibv_sge {
+            addr: start.expose_provenance() as u64,
+            length: (header.len() + body.len()) as u32,
+            lkey: body.region().key,
+        })
+    }
+
+    /// Copies a head to where the device can read it; where it is. Waits for nothing: `post` makes
     /// sure of room before it hands requests over, but the place must be free already now.
-    fn stage(&mut self, index: usize, number: u64, head: &[u8]) -> u64 {
+    fn stage(&mut self, index: usize, number: u64, head: &[u8]) -> sys::ibv_sge {
         debug_assert!(
             index as u64 + self.posted == number,
             "a request's number is its place in the list"
@@ -220,7 +310,11 @@ impl SendQueue {
                 .as_ptr()
                 .copy_from_nonoverlapping(head.as_ptr(), head.len())
         };
-        target.as_ptr().expose_provenance() as u64
+        sys::ibv_sge {
+            addr: target.as_ptr().expose_provenance() as u64,
+            length: head.len() as u32,
+            lkey: self.heads.region.key,
+        }
     }
 
     /// Hands the list over with one doorbell, then makes room for the next one.
@@ -298,17 +392,16 @@ impl SendQueue {
             self.broken = true;
             return;
         };
-        let head = [0u8];
-        self.describe(
-            0,
-            handle,
-            &TxItem {
+        let packet = Packet {
+            address: handle,
+            item: TxItem {
                 route: own,
-                head: &head,
+                head: &[0],
                 body: None,
             },
-            stats,
-        );
+            immediate: Immediate::None,
+        };
+        self.describe(0, &packet, stats);
         let signaled = sys::ibv_send_flags::IBV_SEND_SIGNALED.0;
         let request = &mut self.list[0].request;
         stats.sends_signaled += u64::from(request.send_flags & signaled == 0);
