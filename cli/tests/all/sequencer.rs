@@ -204,7 +204,8 @@ fn a_sequencer_says_what_it_needs_and_who_is_none() {
     serve(&["--state", "x", "--strict", "false"])
         .expect_error(2, &["--strict false needs --group"]);
     serve(&["--group", "127.0.0.1:1", "--name", "a b"]).expect_error(2, &["no name of a sequence"]);
-    serve(&["--group", "127.0.0.1:1", "--lease", "1ms"]).expect_error(2, &["--lease", "50.0 ms to 60.0 s"]);
+    serve(&["--group", "127.0.0.1:1", "--lease", "1ms"])
+        .expect_error(2, &["--lease", "50.0 ms to 60.0 s"]);
     serve(&["--listen", "0.0.0.0:7483", "--state", "x"]).expect_error(2, &["--insecure"]);
     let address = free_addresses(1).expect("a port")[0].to_string();
     run_at(&address, &["next", "--timeout", "300ms"])
