@@ -1,4 +1,4 @@
-//! Defaults and hard limits of the cache and of the index.
+//! Defaults and hard limits of the cache, of the index and of the sequencer.
 
 /// The default address of `trine cache serve` and its clients.
 pub(crate) const CACHE_ADDRESS: &str = "127.0.0.1:7481";
@@ -21,3 +21,23 @@ pub(crate) const INDEX_SCAN_KEYS_MAX: u32 = 65_536;
 pub(crate) const INDEX_WINDOW_MAX: u32 = 4_096;
 /// The most requests in flight of its open loop. Further ones are sent late; their latency counts from their due time.
 pub(crate) const INDEX_IN_FLIGHT_MAX: usize = 4_096;
+
+/// The default address of `trine sequencer serve` and its clients.
+pub(crate) const SEQUENCER_ADDRESS: &str = "127.0.0.1:7483";
+/// The most threads of one sequencer.
+pub(crate) const SEQUENCER_THREADS_MAX: u32 = 256;
+/// The name of a sequence, unless an option says otherwise.
+pub(crate) const SEQUENCER_NAME: &str = "default";
+/// The longest name of a sequence.
+pub(crate) const SEQUENCER_NAME_BYTES_MAX: usize = 64;
+/// What stands in front of a name, in the key of its record.
+pub(crate) const SEQUENCER_KEY_PREFIX: &str = "trine-sequencer/";
+/// The most requests in flight of its benchmark.
+pub(crate) const SEQUENCER_WINDOW_MAX: u32 = 4_096;
+/// The most requests of its benchmark in one process.
+pub(crate) const SEQUENCER_IN_PROCESS_REQUESTS_MAX: u64 = 1 << 32;
+/// Several addresses of servers are asked again after this time, while none of them gives out numbers.
+pub(crate) const SEQUENCER_AGAIN: std::time::Duration = std::time::Duration::from_millis(20);
+/// Each of them has at least this long to answer.
+pub(crate) const SEQUENCER_PATIENCE_LEAST: std::time::Duration =
+    std::time::Duration::from_millis(200);

@@ -8,4 +8,5 @@ mod config;
 pub mod index;
 mod line;
 mod rights;
+pub mod sequencer;
 mod threads;

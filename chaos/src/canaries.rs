@@ -2,7 +2,7 @@
 
 use crate::checker::Verdict;
 use crate::seeds::for_each_seed;
-use crate::sim::{self, OrderedFrom, SimConfig, Trace, rpc};
+use crate::sim::{self, OrderedFrom, SimConfig, Trace, numbers, rpc};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -18,6 +18,8 @@ pub enum Subject {
     Group,
     /// The transport alone.
     Transport,
+    /// Sequencers.
+    Sequencer,
 }
 
 /// A bug that can be planted.
@@ -40,6 +42,10 @@ const fn group(name: &'static str, found_as: &'static [&'static str]) -> Canary 
 
 const fn transport(name: &'static str, found_as: &'static [&'static str]) -> Canary {
     Canary::new(name, Subject::Transport, found_as)
+}
+
+const fn sequencer(name: &'static str, found_as: &'static [&'static str]) -> Canary {
+    Canary::new(name, Subject::Sequencer, found_as)
 }
 
 impl Canary {
@@ -126,6 +132,9 @@ pub const CANARIES: &[Canary] = &[
     transport("handler run twice", &["the handler of request"]),
     transport("skipped checksum", &["nobody sent"]),
     transport("window ignores replays", &["opened twice"]),
+    sequencer("an epoch begins twice", &["a number came twice"]),
+    sequencer("a taker waits for nobody", &["a number went back"]),
+    sequencer("a lease is looked at too early", &["a number went back"]).from(30),
 ];
 
 /// How the search for a canary ended.
@@ -258,6 +267,7 @@ fn finding_of(subject: Subject, seed: u64) -> Option<String> {
                 .verdict
         }
         Subject::Transport => rpc::run(&rpc::RpcConfig::new(seed), Trace::Off).verdict,
+        Subject::Sequencer => numbers::run(&numbers::NumbersConfig::new(seed), Trace::Off).verdict,
     };
     match verdict {
         Verdict::Violation(violation) if !violation.explanation.starts_with("nothing proved") => {

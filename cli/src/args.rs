@@ -41,6 +41,7 @@ use crate::cmd::user::UserCommand;
 use crate::settings::ConfigCommand;
 use trine_apps::cache::CacheArguments;
 use trine_apps::index::IndexArguments;
+use trine_apps::sequencer::SequencerArguments;
 use trine_base::arguments::GlobalArguments;
 use trine_base::network::KeyStage;
 use trine_bench::BenchArguments;
@@ -139,6 +140,8 @@ pub(crate) enum Command {
     Cache(CacheArguments),
     /// Serve an ordered index without replication, talk to it, and measure it.
     Index(IndexArguments),
+    /// Serve numbers that come once and grow, take some, and measure it.
+    Sequencer(SequencerArguments),
     /// Check and show the settings of `serve` and `up`, and change those that a running group shares.
     #[command(subcommand)]
     Config(ConfigCommand),

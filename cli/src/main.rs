@@ -201,6 +201,9 @@ impl OnNetwork for Run<'_> {
             Command::Index(arguments) => {
                 trine_apps::index::run(network, &arguments.command, output)
             }
+            Command::Sequencer(arguments) => {
+                trine_apps::sequencer::run(network, &arguments.command, output)
+            }
             Command::Config(ConfigCommand::Set(command)) => {
                 cmd::config::set(network, command, output)
             }

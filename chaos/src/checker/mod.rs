@@ -8,6 +8,7 @@ pub mod linearizability;
 pub mod liveness;
 pub mod log_agreement;
 mod model;
+pub mod numbers;
 pub mod positions;
 
 use crate::history::Operation;

@@ -25,6 +25,8 @@ pub(crate) struct Machine<P> {
     tx: TxBatch<Host>,
     /// The machine pauses until then.
     pub(crate) paused_until: Instant,
+    /// The next turn has read the clock then, in simulated time: the machine was paused behind that.
+    pub(crate) begun: Option<Instant>,
     /// The processor is busy with the last turn until then.
     pub(crate) busy_until: Instant,
     /// The sealed packets that came, if the simulation has keys.
@@ -42,6 +44,7 @@ impl<P: Program> Machine<P> {
             inbox: Vec::new(),
             tx: TxBatch::new(),
             paused_until: Instant::ZERO,
+            begun: None,
             busy_until: Instant::ZERO,
             seals: None,
             woken: true,
@@ -70,8 +73,10 @@ impl<P: Program> Machine<P> {
         spare: &mut Vec<Vec<u8>>,
     ) -> usize {
         self.woken = false;
-        let now = self.clock.local(simulated);
-        self.program.before_turn(now, simulated);
+        // The program may read the clock again within the turn.
+        self.program
+            .before_turn(self.clock.local(simulated), simulated);
+        let now = self.clock.local(self.begun.take().unwrap_or(simulated));
         let taken = self.take_in(now, spare);
         self.endpoint.on_timeout(now, &mut self.program);
         while let Some(event) = self.endpoint.poll_event() {

@@ -4,7 +4,7 @@
 //! clocks, the machines and their deaths are simulated. Everything random is drawn from the seed, so a seed replays its
 //! run byte for byte.
 //!
-//! [`rpc`] exercises the transport alone, with programs that know what must come back.
+//! [`rpc`] exercises the transport alone, with programs that know what must come back. [`numbers`] has sequencers.
 
 mod callers;
 mod chaos;
@@ -20,9 +20,11 @@ mod machine;
 mod measure;
 mod member;
 mod network;
+pub mod numbers;
 mod plan;
 mod player;
 mod ranges;
+mod register;
 mod report;
 pub mod rpc;
 mod run;

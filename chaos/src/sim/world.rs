@@ -186,6 +186,18 @@ impl<P: Program> World<P> {
         true
     }
 
+    /// Pauses a machine, between two turns or within one: that turn has read the clock already, and goes on with its packets
+    /// when the pause is over.
+    pub(crate) fn pause_in(&mut self, host: Host, span: Duration, within_a_turn: bool) -> bool {
+        let now = self.now;
+        if let Some(machine) = &mut self.machines[host.index()]
+            && within_a_turn
+        {
+            machine.begun.get_or_insert(now);
+        }
+        self.pause(host, span)
+    }
+
     /// Changes a machine's clock; false if the machine is down.
     pub(crate) fn with_clock(
         &mut self,

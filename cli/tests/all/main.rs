@@ -29,6 +29,7 @@ mod progress;
 mod readme;
 mod redis;
 mod rejoin;
+mod sequencer;
 mod shell;
 mod sim;
 mod timing;

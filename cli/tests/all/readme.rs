@@ -65,6 +65,7 @@ documents! {
     benchmarking "docs/benchmarking.md",
     tuning "docs/tuning.md",
     index "docs/index.md",
+    sequencer "docs/sequencer.md",
     ordered "docs/ordered.md",
 }
 

@@ -34,6 +34,7 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("index", &["trine-report", "trine-allocations"]),
+    ("sequencer", &["trine-canary", "trine-transport"]),
     // Its tests add users.
     ("resp", &["trine-kvstore", "trine-keys"]),
     (
@@ -111,6 +112,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "trine-index",
             "trine-keys",
             "trine-rpc",
+            "trine-sequencer",
             "trine-transport",
             "trine-kvstore",
         ],
@@ -118,6 +120,7 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "chaos",
         &[
+            "trine-sequencer",
             "trine-client",
             "trine-protocol",
             "trine-replica",
@@ -224,6 +227,7 @@ const PACKAGES: &[&str] = &[
     "trine-transport",
     "trine-kvstore",
     "trine-index",
+    "trine-sequencer",
     "trine-protocol",
     "trine-client",
     "trine-replica",
@@ -281,6 +285,7 @@ const CORE: &[&str] = &[
     "transport/src/time.rs",
     "kvstore/src/",
     "index/src/",
+    "sequencer/src/",
     "keys/src/",
     "resp/src/",
     "replica/src/",

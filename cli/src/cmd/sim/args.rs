@@ -57,6 +57,12 @@ pub(crate) struct SimArguments {
         conflicts_with_all = ["history", "client_machines", "clients_per_machine", "measure"]
     )]
     pub(crate) rpc: bool,
+    /// Simulate sequencers: each number has to come once, and numbers have to grow.
+    #[arg(
+        long,
+        conflicts_with_all = ["rpc", "sealed", "history", "client_machines", "clients_per_machine", "measure"]
+    )]
+    pub(crate) sequencer: bool,
     /// Search for each bug that is planted in the program, or for the one that is named. Only builds with debug
     /// assertions have them, as `--profile sim` makes.
     #[arg(
@@ -64,7 +70,7 @@ pub(crate) struct SimArguments {
         value_name = "NAME",
         num_args = 0..=1,
         default_missing_value = "all",
-        conflicts_with_all = ["seed", "seeds", "from", "twice", "rpc", "shrink", "history", "faults", "measure"]
+        conflicts_with_all = ["seed", "seeds", "from", "twice", "rpc", "sequencer", "shrink", "history", "faults", "measure"]
     )]
     pub(crate) planted_bugs: Option<String>,
     /// With --planted-bugs: begin shortly before the seed that found the bug last.

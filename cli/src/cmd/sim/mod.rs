@@ -1,6 +1,7 @@
 //! `trine sim` runs whole groups on virtual time, from a seed. The same seed gives the same history, byte for byte.
 
 mod args;
+mod numbers;
 #[cfg(debug_assertions)]
 mod planted;
 mod transport;
@@ -34,6 +35,9 @@ pub(crate) fn run(arguments: &SimArguments, output: Output) -> Result<(), Failur
     }
     if arguments.rpc {
         return transport::run(arguments, output);
+    }
+    if arguments.sequencer {
+        return numbers::run(arguments, output);
     }
     match arguments.seed {
         None if arguments.measure && arguments.faults.is_some() => Err(Failure::usage(

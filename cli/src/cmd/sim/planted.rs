@@ -58,7 +58,7 @@ fn show(search: &Search, output: Output) {
 
 /// Runs the same seeds without a planted bug.
 fn run_without(searches: &mut [Search], jobs: u64, output: Output) {
-    for subject in [Subject::Group, Subject::Transport] {
+    for subject in [Subject::Group, Subject::Transport, Subject::Sequencer] {
         let seeds = seeds_run(searches, subject);
         if seeds.is_empty() {
             continue;

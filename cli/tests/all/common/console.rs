@@ -90,7 +90,7 @@ pub struct Shell {
     path: String,
     base_port: u16,
     peers: String,
-    /// Of a cache or an index: no document starts both.
+    /// Of a cache, an index or a sequencer: no document starts two of them.
     cache: String,
     ports: Vec<(String, String)>,
 }
@@ -103,7 +103,7 @@ impl Shell {
             .expect("a directory")
             .display()
             .to_string();
-        // The ports serve a group and the replicas that join it, then a cache or an index of two threads.
+        // The ports serve a group and the replicas that join it, then a cache, an index or a sequencer of two threads.
         let group = usize::from(REPLICA_PORTS.1);
         let addresses = free_addresses(group + 2).expect("free ports");
         let peers: Vec<String> = addresses[..3].iter().map(ToString::to_string).collect();
@@ -137,6 +137,7 @@ impl Shell {
             .env("TRINE_PEERS", &self.peers)
             .env("TRINE_CACHE", &self.cache)
             .env("TRINE_INDEX", &self.cache)
+            .env("TRINE_SEQUENCER", &self.cache)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

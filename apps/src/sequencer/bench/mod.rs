@@ -1,0 +1,106 @@
+//! `trine sequencer bench`: requests in a closed loop. Each answer is checked against those that came before its request.
+
+mod driver;
+mod setup;
+
+use serde_json::json;
+use trine_transport::backend::MonotonicClock;
+use trine_transport::time::{Clock, Duration};
+
+use self::driver::{Load, Measured};
+use self::setup::{InProcess, Remote, Setup};
+use super::args::SequencerBenchArguments;
+use trine_base::failure::Failure;
+use trine_base::interrupt;
+use trine_base::network::Network;
+use trine_base::output::Output;
+use trine_base::units::{plural, show_count, show_ns};
+
+pub(super) fn run<N: Network>(
+    network: &N,
+    arguments: &SequencerBenchArguments,
+    output: Output,
+) -> Result<(), Failure> {
+    interrupt::start()?;
+    match arguments.in_process {
+        true => measure(&mut InProcess::start(arguments)?, arguments, output),
+        false => measure(&mut Remote::open(network, arguments)?, arguments, output),
+    }
+}
+
+fn measure(
+    setup: &mut impl Setup,
+    arguments: &SequencerBenchArguments,
+    output: Output,
+) -> Result<(), Failure> {
+    let mut rounds = Vec::new();
+    for _ in 0..arguments.rounds {
+        let begun = MonotonicClock.now();
+        let load = match arguments.requests {
+            Some(requests) => Load::Requests(requests),
+            None => Load::Until(begun + Duration::from(arguments.duration)),
+        };
+        let measured = setup.run(load)?;
+        let took = MonotonicClock.now().saturating_since(begun);
+        rounds.push((measured, took.as_nanos() as f64 / 1e9));
+    }
+    show(&rounds, arguments, output);
+    Ok(())
+}
+
+/// The middle value, or the mean of the two in the middle.
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => 0.0,
+        count => f64::midpoint(values[(count - 1) / 2], values[count / 2]),
+    }
+}
+
+fn show(rounds: &[(Measured, f64)], arguments: &SequencerBenchArguments, output: Output) {
+    let rate = median(
+        rounds
+            .iter()
+            .map(|(measured, seconds)| measured.latencies.count() as f64 / seconds),
+    );
+    let at = |quantile: f64| {
+        median(
+            rounds
+                .iter()
+                .map(|(measured, _)| measured.latencies.at(quantile) as f64),
+        )
+        .round() as u64
+    };
+    let (p50, p99) = (at(0.5), at(0.99));
+    let answered: u64 = rounds
+        .iter()
+        .map(|(measured, _)| measured.latencies.count())
+        .sum();
+    let numbers_per_s = rate * f64::from(arguments.count);
+    output.document(&json!({
+        "in_process": arguments.in_process,
+        "lease_check": arguments.lease_check,
+        "window": arguments.window,
+        "count": arguments.count,
+        "rounds": arguments.rounds,
+        "answered": answered,
+        "requests_per_s": rate.round() as u64,
+        "numbers_per_s": numbers_per_s.round() as u64,
+        "p50_ns": p50,
+        "p99_ns": p99,
+    }));
+    output.line(format_args!(
+        "{} requests/s, {} numbers/s, p50 {}, p99 {}; medians of {}, {} in flight",
+        show_count(rate.round() as u64),
+        show_count(numbers_per_s.round() as u64),
+        show_ns(p50),
+        show_ns(p99),
+        plural(arguments.rounds.into(), "round"),
+        arguments.window,
+    ));
+    output.line(format_args!(
+        "{} answers, none smaller than one that came before its request",
+        show_count(answered)
+    ));
+}

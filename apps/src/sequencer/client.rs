@@ -1,0 +1,212 @@
+//! `trine sequencer next` and `stats`: each asks one thread of a server.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use trine_sequencer::Why;
+use trine_sequencer::wire::{
+    ANSWER_BYTES_MAX, Answer, HELLO, Keeping, NEXT, STATS, STATS_BYTES_MAX, Stats, next_request,
+};
+use trine_transport::backend::Backend;
+use trine_transport::buf::MsgBuf;
+
+use super::args::{SequencerClientArguments, SequencerNextArguments};
+use crate::config::{SEQUENCER_AGAIN, SEQUENCER_PATIENCE_LEAST};
+use crate::line::{Line, Patience, SAME_RELEASE, Service};
+use crate::rights::DENIED_BYTES_MAX;
+use trine_base::failure::Failure;
+use trine_base::interrupt;
+use trine_base::network::Network;
+use trine_base::output::{Output, Table};
+use trine_base::peers;
+use trine_base::units::show_count;
+
+pub(super) const SEQUENCER: Service = Service {
+    name: "a sequencer",
+    start_one: "start a sequencer with `trine sequencer serve`, or name the right one with --connect or TRINE_SEQUENCER",
+    see_whether: "ask again: numbers may be skipped, and come to nobody else",
+};
+
+/// Why a server has no numbers now.
+struct NoNumbers(SocketAddr, Why);
+
+pub(super) fn next<N: Network>(
+    network: &N,
+    arguments: &SequencerNextArguments,
+    output: Output,
+) -> Result<(), Failure> {
+    interrupt::start()?;
+    let count = arguments.count;
+    let first = first_of(network, arguments)?;
+    // The server reserved all of them below 2^64.
+    let end = first + u64::from(count);
+    output.document(&json!({ "first": first, "count": count }));
+    let mut lines = String::new();
+    for number in first..end {
+        let separator = if number == first { "" } else { "\n" };
+        let _ = write!(lines, "{separator}{number}");
+    }
+    output.line(lines);
+    Ok(())
+}
+
+/// Asks the servers by turns until one of them gives numbers.
+fn first_of<N: Network>(network: &N, arguments: &SequencerNextArguments) -> Result<u64, Failure> {
+    let addresses = addresses(&arguments.client)?;
+    let limit = arguments.client.timeout;
+    let deadline = Instant::now() + limit;
+    let request = next_request(arguments.count);
+    // A server that says why it gives no numbers tells more than a silent one.
+    let (mut without, mut silent) = (None, None);
+    loop {
+        for &address in &addresses {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let share = (limit / addresses.len() as u32).max(SEQUENCER_PATIENCE_LEAST);
+            match ask(network, address, left.min(share), &request) {
+                Ok(Ok(first)) => return Ok(first),
+                Ok(Err(none)) => without = Some(none),
+                // Another server of the list may do it.
+                Err(failure) if failure.is_without_answer() => silent = Some(failure),
+                Err(failure) => return Err(failure),
+            }
+            interrupt::check()?;
+        }
+        if deadline.saturating_duration_since(Instant::now()) <= SEQUENCER_AGAIN {
+            return Err(match (without, silent) {
+                (Some(none), _) => no_numbers(&none, limit),
+                (None, Some(failure)) => failure,
+                (None, None) => unreachable!("each server has said something or nothing"),
+            });
+        }
+        interrupt::pause(SEQUENCER_AGAIN);
+    }
+}
+
+fn ask<N: Network>(
+    network: &N,
+    address: SocketAddr,
+    patience: Duration,
+    request: &[u8],
+) -> Result<Result<u64, NoNumbers>, Failure> {
+    let mut line = open(network, address, patience)?;
+    // Numbers without an answer are skipped: nothing is left in doubt.
+    let answer = line.ask(NEXT, request, ANSWER_BYTES_MAX.max(DENIED_BYTES_MAX), false)?;
+    match Answer::decode(&answer) {
+        Some(Answer::First(first)) => Ok(Ok(first)),
+        Some(Answer::None(why)) => Ok(Err(NoNumbers(address, why))),
+        Some(Answer::Malformed(most)) => Err(Failure::usage(
+            format!("{address} gives 1 to {most} numbers at a time"),
+            "take another --count",
+        )),
+        None => Err(unreadable(address)),
+    }
+}
+
+/// A connection to a server that has said that it is one.
+fn open<N: Network>(
+    network: &N,
+    address: SocketAddr,
+    patience: Duration,
+) -> Result<Line<N::Backend>, Failure> {
+    let mut line = Line::open(network, &SEQUENCER, address, Patience::of(patience))?;
+    hello(&mut line, address)?;
+    Ok(line)
+}
+
+/// Another server would take a request for what it is not.
+fn hello<B: Backend>(line: &mut Line<B>, address: SocketAddr) -> Result<Keeping, Failure> {
+    let answer: MsgBuf = line.ask(HELLO, &[], ANSWER_BYTES_MAX, false)?;
+    Keeping::of_hello(&answer).ok_or_else(|| {
+        Failure::usage(
+            format!("{address} is no sequencer of this release; nothing was done"),
+            SEQUENCER.start_one,
+        )
+    })
+}
+
+fn unreadable(address: SocketAddr) -> Failure {
+    Failure::usage(
+        format!("the answer of {address} could not be read"),
+        SAME_RELEASE,
+    )
+}
+
+fn no_numbers(&NoNumbers(address, why): &NoNumbers, waited: Duration) -> Failure {
+    let message =
+        |reason: &str| format!("{address} gives out no numbers: {reason} (tried for {waited:?})");
+    match why {
+        Why::Elsewhere => Failure::not_reachable(
+            message("another server does, or did until a moment ago"),
+            "name all servers of this sequence: --connect host:port,host:port",
+        ),
+        Why::NotReserved => Failure::not_reachable(
+            message("it cannot reserve any"),
+            "its output says why; `trine status` shows the group that it asks",
+        ),
+    }
+}
+
+/// The servers of a list.
+pub(super) fn addresses(arguments: &SequencerClientArguments) -> Result<Vec<SocketAddr>, Failure> {
+    let items = arguments
+        .connect
+        .split(',')
+        .filter(|item| !item.trim().is_empty());
+    let addresses: Vec<SocketAddr> = items.map(peers::resolve_server).collect::<Result<_, _>>()?;
+    if addresses.is_empty() {
+        return Err(Failure::usage(
+            "--connect names no server",
+            SEQUENCER.start_one,
+        ));
+    }
+    Ok(addresses)
+}
+
+pub(super) fn stats<N: Network>(
+    network: &N,
+    arguments: &SequencerClientArguments,
+    output: Output,
+) -> Result<(), Failure> {
+    let mut all = Vec::new();
+    for address in addresses(arguments)? {
+        let mut line = open(network, address, arguments.timeout)?;
+        let answer = line.ask(STATS, &[], STATS_BYTES_MAX, false)?;
+        let stats: Stats = serde_json::from_slice(&answer).map_err(|_| unreadable(address))?;
+        all.push((address, stats));
+    }
+    let document =
+        |(address, stats): &(SocketAddr, Stats)| json!({ "address": address, "stats": stats });
+    output.document(&json!({ "servers": all.iter().map(document).collect::<Vec<_>>() }));
+    output.line(table(&all));
+    Ok(())
+}
+
+fn table(all: &[(SocketAddr, Stats)]) -> Table {
+    let mut table = Table::new([
+        "server", "kept", "serves", "next", "reserved", "requests", "numbers", "turns", "largest",
+        "without", "refused",
+    ]);
+    for (address, stats) in all {
+        let kept = match stats.keeping {
+            Keeping::File => "file",
+            Keeping::Strict => "group, strict",
+            Keeping::Loose => "group",
+        };
+        table.row([
+            address.to_string(),
+            kept.to_owned(),
+            if stats.serving { "yes" } else { "no" }.to_owned(),
+            stats.next.to_string(),
+            show_count(stats.reserved),
+            show_count(stats.answered),
+            show_count(stats.numbers),
+            show_count(stats.turns),
+            show_count(stats.largest_turn),
+            show_count(stats.without),
+            show_count(stats.refused),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,259 @@
+//! Where does a server without a group keep which numbers are taken?
+//!
+//! The file is replaced as a whole, and file and directory are synced before a number of the new epoch is given out. A lock
+//! beside it keeps a second server away. The lock file stays: it tells a removed state from none.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use trine_base::failure::Failure;
+use trine_sequencer::{Grant, block_of, next_epoch, read_epoch, write_epoch};
+use trine_transport::time::Instant;
+
+use super::reserve::{Source, Step};
+
+/// The file, which this process alone has.
+pub(super) struct EpochFile {
+    path: PathBuf,
+    /// The last epoch that was begun.
+    last: Option<u64>,
+    /// No number is less than this.
+    least: u64,
+    _lock: File,
+}
+
+impl EpochFile {
+    /// Locks the file and reads it.
+    ///
+    /// # Errors
+    /// Another server has it, it cannot be read, or it is no state of a sequencer.
+    pub(super) fn open(path: &Path, least: u64) -> Result<Self, Failure> {
+        let beside = sibling(path, ".lock");
+        let there_before = beside.exists();
+        let lock = lock(path, &beside)?;
+        let last = match fs::read_to_string(path) {
+            Ok(text) => Some(read_epoch(&text).map_err(|bad| damaged(path, &bad.to_string()))?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !there_before => None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(removed(path, &beside));
+            }
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return Err(damaged(path, "it is no text"));
+            }
+            Err(error) => return Err(unusable(path, &error)),
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            last,
+            least,
+            _lock: lock,
+        })
+    }
+
+    /// Begins the next epoch, durably.
+    ///
+    /// # Errors
+    /// There is none left, or the file cannot be written. Then no epoch has begun.
+    pub(super) fn begin(&mut self) -> Result<Grant, Failure> {
+        let Some(epoch) = next_epoch(self.last, self.least) else {
+            let message = format!(
+                "{} names the last epoch: all numbers are taken",
+                self.path.display()
+            );
+            return Err(Failure::negative(
+                message,
+                "begin a new sequence with another --state FILE",
+            ));
+        };
+        replace(&self.path, &write_epoch(epoch)).map_err(|error| unusable(&self.path, &error))?;
+        self.last = Some(epoch);
+        let block = block_of(epoch);
+        Ok(Grant {
+            start: block.start,
+            end: block.end,
+            until: Instant::FAR_FUTURE,
+        })
+    }
+}
+
+impl Source for EpochFile {
+    fn step(&mut self, missing: u64) -> Step {
+        match missing {
+            0 => Step::Wait(Instant::FAR_FUTURE),
+            _ => self.begin().map_or_else(
+                |failure| Step::Failing(failure.in_one_line()),
+                Step::Granted,
+            ),
+        }
+    }
+
+    fn give_back(&mut self) {}
+}
+
+/// The path with something at its end.
+fn sibling(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}
+
+fn lock(path: &Path, beside: &Path) -> Result<File, Failure> {
+    let opened = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(beside);
+    let file = opened.map_err(|error| unusable(beside, &error))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(Failure::usage(
+            format!("another sequencer uses {}", path.display()),
+            "give each its own --state FILE; two servers of the same numbers need --group PEERS",
+        )),
+        Err(error) => Err(unusable(beside, &error.into())),
+    }
+}
+
+/// Replaces the file. Afterwards it is durable, or what was there before is.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let new = sibling(path, ".new");
+    let mut file = OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .mode(0o600)
+        .open(&new)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn unusable(path: &Path, error: &io::Error) -> Failure {
+    Failure::usage(
+        format!("{} cannot be used: {error}", path.display()),
+        "name a file in a directory that this user may write, on a disk with room",
+    )
+}
+
+fn damaged(path: &Path, why: &str) -> Failure {
+    Failure::usage(
+        format!(
+            "{} is no state of a sequencer: {why}; nothing was given out",
+            path.display()
+        ),
+        format!(
+            "put the file back; or remove it and {}.lock, and name a number above all that were given out: --at-least N",
+            path.display()
+        ),
+    )
+}
+
+fn removed(path: &Path, beside: &Path) -> Failure {
+    Failure::usage(
+        format!(
+            "{} is gone, and a sequencer has used it: without it numbers could come twice",
+            path.display()
+        ),
+        format!(
+            "put the file back; or remove {}, and name a number above all that were given out: --at-least N",
+            beside.display()
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Directory(PathBuf);
+
+    impl Directory {
+        fn new(name: &str) -> Self {
+            let path =
+                std::env::temp_dir().join(format!("trine-epoch-{name}-{}", std::process::id()));
+            fs::create_dir(&path).expect("a fresh directory");
+            Self(path)
+        }
+    }
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn refused(path: &Path) -> String {
+        let refused = EpochFile::open(path, 0).map(drop).expect_err("refused");
+        assert_eq!(refused.exit_status(), 2);
+        refused.in_one_line()
+    }
+
+    #[test]
+    fn each_start_has_an_epoch_of_its_own() {
+        let directory = Directory::new("starts");
+        let path = directory.0.join("state");
+        for epoch in 0..3 {
+            let mut file = EpochFile::open(&path, 0).expect("opened");
+            assert!(refused(&path).contains("another sequencer uses"));
+            let grant = file.begin().expect("begun");
+            assert_eq!((grant.start, grant.end), (epoch << 40, (epoch + 1) << 40));
+            // What is on disk is never behind what was granted.
+            assert_eq!(
+                read_epoch(&fs::read_to_string(&path).expect("written")),
+                Ok(epoch)
+            );
+        }
+        let mut file = EpochFile::open(&path, 0).expect("opened");
+        file.begin().expect("one");
+        assert_eq!(file.begin().expect("and another").start, 4 << 40);
+    }
+
+    #[test]
+    fn a_damaged_or_removed_file_gives_out_nothing() {
+        let directory = Directory::new("damage");
+        let path = directory.0.join("state");
+        let mut file = EpochFile::open(&path, 0).expect("opened");
+        file.begin().expect("begun");
+        drop(file);
+        for bad in [
+            &b""[..],
+            b"epoch 7\n",
+            b"\xff\xfe",
+            b"trine sequencer 1\nepoch 99999999999\n",
+        ] {
+            fs::write(&path, bad).expect("written");
+            let said = refused(&path);
+            assert!(
+                said.contains("no state of a sequencer") && said.contains("--at-least"),
+                "{said}"
+            );
+        }
+        fs::remove_file(&path).expect("removed");
+        assert!(refused(&path).contains("could come twice"));
+        fs::create_dir(&path).expect("a directory");
+        assert!(refused(&path).contains("cannot be used"));
+    }
+
+    #[test]
+    fn an_epoch_that_cannot_be_written_has_not_begun() {
+        let directory = Directory::new("full");
+        let path = directory.0.join("state");
+        let mut file = EpochFile::open(&path, 0).expect("opened");
+        file.begin().expect("begun");
+        // The name of the new file is taken by a directory.
+        let taken = sibling(&path, ".new");
+        fs::create_dir(&taken).expect("a directory");
+        assert!(matches!(file.step(1), Step::Failing(why) if why.contains("cannot be used")));
+        fs::remove_dir(&taken).expect("removed");
+        assert!(matches!(file.step(1), Step::Granted(grant) if grant.start == 1 << 40));
+        assert!(matches!(file.step(0), Step::Wait(_)));
+    }
+}

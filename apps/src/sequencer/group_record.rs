@@ -1,0 +1,229 @@
+//! How does a server ask the group for numbers? It has a client of its own, and reads and writes one key.
+
+use trine_base::announce::note;
+use trine_base::answers::response_of;
+use trine_base::arguments::{ClientArguments, GroupArguments};
+use trine_base::capture::CaptureArguments;
+use trine_base::client::{Session, open};
+use trine_base::failure::Failure;
+use trine_base::network::Network;
+use trine_client::Mode;
+use trine_kvstore::{Command, Position, Response, SetCondition, SetOptions, StoreError};
+use trine_sequencer::{Ask, Next, Record, Refused, Tenure, Terms, Told, Version};
+use trine_transport::backend::MonotonicClock;
+use trine_transport::time::Clock;
+
+use super::reserve::{Source, Step};
+use crate::config::{SEQUENCER_KEY_PREFIX, SEQUENCER_NAME_BYTES_MAX};
+
+/// The record of a sequence, in a group.
+pub(super) struct GroupRecord {
+    session: Session,
+    key: Vec<u8>,
+    tenure: Tenure,
+}
+
+/// Where a sequence is.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) peers: String,
+    pub(super) name: String,
+    /// How long a question to the group may take.
+    pub(super) patience: std::time::Duration,
+}
+
+impl Place {
+    fn key(&self) -> Vec<u8> {
+        [SEQUENCER_KEY_PREFIX, &self.name].concat().into_bytes()
+    }
+
+    /// The key, as the commands of the group name it.
+    pub(super) fn key_text(&self) -> String {
+        [SEQUENCER_KEY_PREFIX, &self.name].concat()
+    }
+}
+
+/// Whether a sequence may have this name.
+pub(super) fn check_name(name: &str) -> Result<(), Failure> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+    if (1..=SEQUENCER_NAME_BYTES_MAX).contains(&name.len()) && name.chars().all(plain) {
+        return Ok(());
+    }
+    Err(Failure::usage(
+        format!("--name {name:?} is no name of a sequence"),
+        format!("take 1 to {SEQUENCER_NAME_BYTES_MAX} letters, digits and the signs . _ - /"),
+    ))
+}
+
+impl GroupRecord {
+    /// Opens a client; nothing is sent yet.
+    ///
+    /// # Errors
+    /// The addresses of the group or the network are wrong.
+    pub(super) fn open<N: Network>(
+        network: &N,
+        place: &Place,
+        terms: Terms,
+    ) -> Result<Self, Failure> {
+        let arguments = ClientArguments {
+            group: GroupArguments {
+                peers: place.peers.clone(),
+                timeout: place.patience,
+            },
+            capture: CaptureArguments::default(),
+        };
+        Ok(Self {
+            session: open(network, &arguments, |_| {})?,
+            key: place.key(),
+            tenure: Tenure::new(terms),
+        })
+    }
+
+    /// Reads the record once, so that a server that can never have numbers ends at its start.
+    ///
+    /// # Errors
+    /// The group does not answer, or its record is one of other servers.
+    pub(super) fn look(&mut self) -> Result<(), Failure> {
+        let (asked, told) = self.ask(&Ask::Read)?;
+        let taken = self
+            .tenure
+            .tell(asked, MonotonicClock.now(), &Ask::Read, &told);
+        taken.map(drop).map_err(|refused| self.refusal(refused))
+    }
+
+    fn refusal(&self, refused: Refused) -> Failure {
+        let key = String::from_utf8_lossy(&self.key);
+        let hint = match refused {
+            Refused::OtherMode { strict } => {
+                format!("start it with --strict {strict}, or take another --name")
+            }
+            Refused::Exhausted => "take another --name".to_owned(),
+        };
+        Failure::usage(format!("no numbers from {key}: {refused}"), hint)
+    }
+
+    /// Asks the group. A failure is one of the question, after which a write may have happened.
+    fn ask(&mut self, ask: &Ask) -> Result<(trine_transport::time::Instant, Told), Failure> {
+        let asked = MonotonicClock.now();
+        let bytes;
+        let key = &self.key[..];
+        let (mode, command) = match ask {
+            Ask::Read => (Mode::Read, Command::Get { key }),
+            Ask::Create(record) => {
+                bytes = record.encode();
+                let options = SetOptions {
+                    condition: SetCondition::Absent,
+                    ..SetOptions::default()
+                };
+                (
+                    Mode::Write,
+                    Command::Set {
+                        key,
+                        options,
+                        value: &bytes,
+                    },
+                )
+            }
+            Ask::Swap(Version(version), record) => {
+                bytes = record.encode();
+                let expected = Position::from_u64(*version);
+                (
+                    Mode::Write,
+                    Command::CompareAndSwap {
+                        key,
+                        expected,
+                        value: &bytes,
+                    },
+                )
+            }
+        };
+        let answer = self.session.execute(mode, &command)?;
+        told(&answer, &self.key).map(|told| (asked, told))
+    }
+}
+
+/// What the group's answer means.
+fn told(answer: &trine_client::Answer, key: &[u8]) -> Result<Told, Failure> {
+    if let Ok(Response::Error(StoreError::KeyMissing)) = answer.response() {
+        return Ok(Told::Absent);
+    }
+    Ok(match response_of(answer)? {
+        Response::NotFound => Told::Absent,
+        Response::Value { value, version } => {
+            let record = Record::decode(value).map_err(|bad| {
+                let key = String::from_utf8_lossy(key);
+                Failure::usage(
+                    format!("{key} cannot be used: {bad}"),
+                    "take another --name",
+                )
+            })?;
+            Told::Found(Version(version.as_u64()), record)
+        }
+        Response::Written { version }
+        | Response::Exchanged {
+            written: Some(version),
+            ..
+        } => Told::Written(Version(version.as_u64())),
+        Response::Conflict { .. } | Response::Exchanged { written: None, .. } => Told::Conflict,
+        other => return Err(trine_base::answers::unexpected(&other)),
+    })
+}
+
+impl Source for GroupRecord {
+    fn step(&mut self, missing: u64) -> Step {
+        let ask = match self.tenure.next(MonotonicClock.now(), missing) {
+            Ok(Next::Wait(until)) => return Step::Wait(until),
+            Ok(Next::Ask(ask)) => ask,
+            Err(refused) => return Step::Failing(self.refusal(refused).in_one_line()),
+        };
+        let before = MonotonicClock.now();
+        let (asked, told, failure) = match self.ask(&ask) {
+            Ok((asked, told)) => (asked, told, None),
+            Err(failure) => (before, Told::Nothing, Some(failure)),
+        };
+        let taken = self.tenure.tell(asked, MonotonicClock.now(), &ask, &told);
+        match (failure, taken) {
+            (Some(failure), _) => Step::Failing(failure.in_one_line()),
+            (None, Err(refused)) => Step::Failing(self.refusal(refused).in_one_line()),
+            (None, Ok(Some(grant))) => Step::Granted(grant),
+            (None, Ok(None)) => Step::Asked,
+        }
+    }
+
+    fn give_back(&mut self) {
+        let Some(ask) = self.tenure.release() else {
+            return;
+        };
+        if let Err(failure) = self.ask(&ask) {
+            note(format_args!(
+                "the lease was not given back, so the next server waits for its end: {}",
+                failure.in_one_line()
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_plain_and_short() {
+        for name in [
+            "a",
+            "orders/2024.eu_1-x",
+            &"n".repeat(SEQUENCER_NAME_BYTES_MAX),
+        ] {
+            check_name(name).expect("a name");
+        }
+        for name in [
+            "",
+            "a b",
+            "ä",
+            "a\0",
+            &"n".repeat(SEQUENCER_NAME_BYTES_MAX + 1),
+        ] {
+            assert_eq!(check_name(name).expect_err("no name").exit_status(), 2);
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! `trine sequencer serve` runs a sequencer until it is asked to end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread;
+
+use serde_json::json;
+use trine_sequencer::config::{EPOCH_LOW, LEASE_MAX, LEASE_MIN};
+use trine_sequencer::wire::Keeping;
+use trine_sequencer::{Denial, Dispatch, Gate, Need, Supply, Terms};
+use trine_transport::backend::{Backend, MonotonicClock, Route, Waker};
+use trine_transport::time::Duration;
+use trine_transport::{Config, Cx, EventLoop, Holder, Identity, SessionId};
+
+use super::args::SequencerServeArguments;
+use super::epoch_file::EpochFile;
+use super::group_record::{GroupRecord, Place, check_name};
+use super::reserve::{Desk, reserve};
+use crate::rights::Rights;
+use crate::threads::{addresses_from, run_all};
+use trine_base::announce::Announcer;
+use trine_base::endpoint::{backend_failure, random_seed};
+use trine_base::failure::Failure;
+use trine_base::interrupt;
+use trine_base::network::{Network, Opened};
+use trine_base::output::Output;
+use trine_base::units::{plural, show_ns};
+use trine_base::{peers, placement};
+use trine_keys::Role;
+use trine_protocol::route::HolderOf;
+
+/// Callers with the role may take numbers.
+pub(super) struct Door<R> {
+    pub(super) rights: Rights,
+    /// Whom the sessions from a route are counted for.
+    pub(super) holder_of: HolderOf<R>,
+}
+
+impl<R: Route> Gate<R> for Door<R> {
+    fn check(&self, cx: &mut Cx<'_, R>, session: SessionId, need: Need) -> Result<(), Denial> {
+        let role = match need {
+            Need::Read => Role::Read,
+            Need::Write => Role::Write,
+        };
+        self.rights
+            .check(cx, session, role)
+            .map_err(|denied| Denial(denied.answer(cx)))
+    }
+
+    fn holder(&self, route: &R) -> Holder {
+        (self.holder_of)(route)
+    }
+}
+
+/// An event loop of a server.
+pub(super) type ServerLoop<B> =
+    EventLoop<B, MonotonicClock, Dispatch<MonotonicClock, Door<<B as Backend>::Route>>>;
+
+/// What all threads of a server share.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) supply: Arc<Supply>,
+    pub(super) keeping: Keeping,
+    pub(super) desk: Desk,
+}
+
+/// Where the numbers come from, checked.
+enum Kept {
+    File(EpochFile),
+    Group(Place, Terms),
+}
+
+pub(super) fn run<N: Network>(
+    network: &N,
+    arguments: &SequencerServeArguments,
+    output: Output,
+) -> Result<(), Failure> {
+    let announcer = Announcer::start(output.json)?;
+    interrupt::start_server()?;
+    let listen = peers::resolve_server(&arguments.listen)?;
+    if network.keeps_to_loopback() {
+        placement::require_loopback("the address of --listen", listen, arguments.insecure)?;
+    }
+    let rights = Rights::read(network, arguments.users.as_deref())?;
+    rights.read_at_hangups(arguments.users.clone(), announcer)?;
+    let addresses = addresses_from(listen, arguments.threads)?;
+    let (mut kept, keeping, low) = kept(arguments)?;
+    let shared = Shared {
+        supply: Arc::new(Supply::new(low)),
+        keeping,
+        desk: Desk::default(),
+    };
+    let mut loops = Vec::new();
+    // Resources that have to outlive the loops.
+    let mut resources = Vec::new();
+    for Opened {
+        backend,
+        endpoint,
+        holder_of,
+        keep,
+        ..
+    } in network.serve_all(&addresses)?
+    {
+        let config = Config {
+            spin: arguments.spin.into(),
+            ..endpoint
+        };
+        let door = Door {
+            rights: rights.clone(),
+            holder_of,
+        };
+        loops.push(assemble(backend, config, door, &shared)?);
+        resources.push(keep);
+    }
+    // The first numbers, or the first look at the group: what fails now ends the server, and nothing has been said.
+    match &mut kept {
+        Kept::File(file) => shared.supply.add(&file.begin()?),
+        Kept::Group(place, terms) => GroupRecord::open(network, place, *terms)?
+            .look()
+            .map_err(|failure| failure.while_doing("the group of --group"))?,
+    }
+    tell(&addresses, arguments, &kept, announcer);
+    serve(network, kept, loops, &shared, announcer)
+}
+
+/// Runs the loops, and beside them the thread that reserves numbers.
+fn serve<N: Network>(
+    network: &N,
+    kept: Kept,
+    loops: Vec<ServerLoop<N::Backend>>,
+    shared: &Shared,
+    announcer: Announcer,
+) -> Result<(), Failure> {
+    let wakers: Vec<Waker> = loops.iter().map(EventLoop::waker).collect();
+    let (desk, supply) = (&shared.desk, &*shared.supply);
+    // A client of a group stays in its thread, so it is opened there.
+    let network = network.clone();
+    let reserving = move || match kept {
+        Kept::File(file) => {
+            reserve(file, supply, desk, &wakers, announcer);
+            Ok(())
+        }
+        Kept::Group(place, terms) => {
+            let record = GroupRecord::open(&network, &place, terms)?;
+            reserve(record, supply, desk, &wakers, announcer);
+            Ok(())
+        }
+    };
+    thread::scope(|scope| {
+        let reserver = scope.spawn(reserving);
+        let ran = run_all(loops).map_err(backend_failure);
+        // No number is given out any more, so another server may begin.
+        desk.end();
+        let reserved = reserver
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        ran.and(reserved)
+    })
+}
+
+/// Where the numbers are kept, and with how few left more are reserved.
+fn kept(arguments: &SequencerServeArguments) -> Result<(Kept, Keeping, u64), Failure> {
+    let Some(peers) = &arguments.group else {
+        let path = arguments
+            .state
+            .as_deref()
+            .expect("clap requires one of the two");
+        if !arguments.strict {
+            return Err(Failure::usage(
+                "--strict false needs --group: a server with a file is alone, and its numbers grow anyway",
+                "leave --strict out",
+            ));
+        }
+        return Ok((
+            Kept::File(EpochFile::open(path, arguments.at_least)?),
+            Keeping::File,
+            EPOCH_LOW,
+        ));
+    };
+    check_name(&arguments.name)?;
+    let lease = match arguments.strict {
+        true => Duration::from(arguments.lease),
+        false => Duration::ZERO,
+    };
+    if arguments.strict && !(LEASE_MIN..=LEASE_MAX).contains(&lease) {
+        let (least, most) = (show_ns(LEASE_MIN.as_nanos()), show_ns(LEASE_MAX.as_nanos()));
+        return Err(Failure::usage(
+            format!("--lease {} is not possible", show_ns(lease.as_nanos())),
+            format!("take {least} to {most}"),
+        ));
+    }
+    let place = Place {
+        peers: peers.clone(),
+        name: arguments.name.clone(),
+        // A question that takes longer than this is repeated before the lease has ended.
+        patience: arguments.lease / 2,
+    };
+    let terms = Terms {
+        me: random_seed()?.max(1),
+        lease,
+        block: arguments.block,
+        least: arguments.at_least,
+    };
+    let keeping = match arguments.strict {
+        true => Keeping::Strict,
+        false => Keeping::Loose,
+    };
+    Ok((Kept::Group(place, terms), keeping, arguments.block))
+}
+
+/// Joins backend, dispatch and endpoint.
+pub(super) fn assemble<B: Backend>(
+    backend: B,
+    config: Config,
+    door: Door<B::Route>,
+    shared: &Shared,
+) -> Result<ServerLoop<B>, Failure> {
+    let desk = shared.desk.clone();
+    let call = Box::new(move || desk.call());
+    let supply = Arc::clone(&shared.supply);
+    let dispatch = Dispatch::new(supply, shared.keeping, MonotonicClock, door, call);
+    let seed = random_seed()?;
+    let identity = Identity {
+        cluster: 0,
+        incarnation: seed.max(1),
+    };
+    EventLoop::new(backend, MonotonicClock, dispatch, config, identity, seed)
+        .map_err(|error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""))
+}
+
+fn tell(
+    addresses: &[SocketAddr],
+    arguments: &SequencerServeArguments,
+    kept: &Kept,
+    announcer: Announcer,
+) {
+    let strict = matches!(kept, Kept::Group(_, terms) if !terms.lease.is_zero());
+    announcer.json_line(&json!({
+        "listening": addresses,
+        "threads": arguments.threads,
+        "state": arguments.state,
+        "group": arguments.group,
+        "strict": strict,
+    }));
+    let ports = match addresses {
+        [first, .., last] => format!("{first} to port {}", last.port()),
+        _ => addresses[0].to_string(),
+    };
+    let from = match kept {
+        Kept::File(_) => {
+            let path = arguments
+                .state
+                .as_deref()
+                .unwrap_or_else(|| unreachable!("clap requires it"));
+            format!("state in {}", path.display())
+        }
+        Kept::Group(place, _) => {
+            let rule = if strict {
+                "one server at a time"
+            } else {
+                "beside other servers"
+            };
+            format!(
+                "blocks of {} out of {}, {rule}",
+                arguments.block,
+                place.key_text()
+            )
+        }
+    };
+    announcer.line(format_args!(
+        "a sequencer on {ports}, {}, {from}",
+        plural(arguments.threads.into(), "thread"),
+    ));
+    announcer.line("Ctrl-C ends it; no number comes again.");
+}

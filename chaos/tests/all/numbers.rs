@@ -1,0 +1,59 @@
+//! Sequencers under faults: seeds pass, they reach what they are to show, and planted bugs are found.
+
+#[cfg(debug_assertions)]
+use trine_chaos::checker::Verdict;
+use trine_chaos::sim::Trace;
+use trine_chaos::sim::numbers::{NumbersConfig, NumbersReport, run};
+
+const SEEDS: u64 = 24;
+
+fn simulate(seed: u64) -> NumbersReport {
+    run(&NumbersConfig::new(seed), Trace::Off)
+}
+
+/// All kinds of keeping pass, some of them beyond 2^32, and a seed replays its run.
+#[test]
+fn numbers_come_once_and_grow() {
+    let reports: Vec<NumbersReport> = (1..=SEEDS).map(simulate).collect();
+    for report in &reports {
+        assert!(report.verdict.is_pass(), "{report}");
+    }
+    for keeping in ["a file", "a group, strict", "a group"] {
+        assert!(
+            reports.iter().any(|report| report.keeping == keeping),
+            "no seed keeps them in {keeping}"
+        );
+    }
+    let wrapped = reports.iter().filter(|report| report.wrapped).count();
+    assert!(
+        wrapped >= 3,
+        "{wrapped} seeds pass the wrap of the low half"
+    );
+    let without: u64 = reports.iter().map(|report| report.without).sum();
+    assert!(
+        without > 100,
+        "servers without numbers answered {without} requests"
+    );
+    assert_eq!(simulate(1).hash, reports[0].hash);
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn planted_bugs_are_found() {
+    for (bug, words) in [
+        ("an epoch begins twice", "a number came twice"),
+        ("a taker waits for nobody", "a number went back"),
+        ("a lease is looked at too early", "a number went back"),
+    ] {
+        let _planted = trine_canary::plant(bug);
+        let found = (1..=4 * SEEDS)
+            .map(simulate)
+            .find_map(|report| match report.verdict {
+                Verdict::Violation(violation) if violation.explanation.contains(words) => {
+                    Some(report.seed)
+                }
+                _ => None,
+            });
+        assert!(found.is_some(), "no seed finds `{bug}`");
+    }
+}

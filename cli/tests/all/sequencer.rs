@@ -1,0 +1,327 @@
+//! Does `trine sequencer` work as documented, with real processes on free ports?
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Stdio};
+
+use crate::common::{Cluster, Ran, command, finish, signal, trine, wait_for};
+use crate::keys::Keys;
+use trine_base::ports::free_addresses;
+
+/// The numbers of an epoch.
+const EPOCH: u64 = 1 << 40;
+
+/// A running server; it is killed if a test fails before its end.
+struct Server {
+    child: Option<Child>,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// Starts a server with these options and waits until it prints that it listens.
+    fn start(threads: usize, options: &[&str]) -> Self {
+        Self::start_at(
+            free_addresses(threads).expect("free ports")[0],
+            threads,
+            options,
+        )
+    }
+
+    fn start_at(address: SocketAddr, threads: usize, options: &[&str]) -> Self {
+        let (listen, threads) = (address.to_string(), threads.to_string());
+        let mut args = vec![
+            "sequencer",
+            "serve",
+            "--listen",
+            &listen,
+            "--threads",
+            &threads,
+        ];
+        args.extend(options);
+        let mut child = command(&args, "")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut said = BufReader::new(child.stdout.as_mut().expect("piped"));
+        let mut line = String::new();
+        while !line.contains("Ctrl-C ends it") {
+            line.clear();
+            let read = said.read_line(&mut line).expect("output");
+            assert!(read > 0, "the server ended: {:?}", finish(child));
+        }
+        Self {
+            child: Some(child),
+            address,
+        }
+    }
+
+    fn run(&self, args: &[&str]) -> Ran {
+        run_at(&self.address.to_string(), args)
+    }
+
+    fn next(&self) -> u64 {
+        number(&self.run(&["next"]).expect_status(0))
+    }
+
+    fn stats(&self) -> serde_json::Value {
+        let document = self.run(&["stats", "--json"]).expect_status(0).json();
+        document["servers"][0]["stats"].clone()
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.as_ref().expect("running").id()
+    }
+
+    fn kill(mut self) {
+        let mut child = self.child.take().expect("running");
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+    }
+
+    fn interrupt(mut self) -> Ran {
+        let child = self.child.take().expect("running");
+        signal(child.id(), "INT");
+        finish(child)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn run_at(addresses: &str, args: &[&str]) -> Ran {
+    trine(
+        &[&["sequencer"], args, &["--connect", addresses]].concat(),
+        "",
+        b"",
+    )
+}
+
+fn number(ran: &Ran) -> u64 {
+    String::from_utf8_lossy(&ran.stdout)
+        .trim()
+        .parse()
+        .expect("a number")
+}
+
+#[test]
+fn numbers_follow_each_other_and_a_restart_begins_an_epoch() {
+    let keys = Keys::new("sequencer-state");
+    let state = keys.text("state");
+    let server = Server::start(1, &["--state", &state]);
+    assert_eq!((server.next(), server.next()), (0, 1));
+    let three = server.run(&["next", "--count", "3"]).expect_status(0);
+    assert_eq!(String::from_utf8_lossy(&three.stdout), "2\n3\n4\n");
+    let document = server
+        .run(&["next", "--count", "65536", "--json"])
+        .expect_status(0)
+        .json();
+    assert_eq!(document, serde_json::json!({ "first": 5, "count": 65_536 }));
+    assert_eq!(server.next(), 65_541);
+    server.run(&["next", "--count", "65537"]).expect_status(2);
+    server.run(&["next", "--count", "0"]).expect_status(2);
+    let stats = server.stats();
+    assert_eq!(
+        (&stats["numbers"], &stats["next"]),
+        (&65_542.into(), &65_542.into())
+    );
+    assert_eq!(
+        (&stats["keeping"], &stats["serving"]),
+        (&"file".into(), &true.into())
+    );
+
+    // A second server with the file would give out the same numbers.
+    let address = free_addresses(1).expect("a port")[0].to_string();
+    let second = [
+        "sequencer",
+        "serve",
+        "--listen",
+        &address,
+        "--state",
+        &state,
+    ];
+    trine(&second, "", b"").expect_error(2, &["another sequencer uses", "--group"]);
+
+    // The killed one wrote nothing at its end.
+    server.kill();
+    let server = Server::start(1, &["--state", &state]);
+    assert_eq!(server.next(), EPOCH);
+    let ended = server.interrupt().expect_status(0);
+    assert_eq!(ended.stderr, "");
+    let server = Server::start(1, &["--state", &state, "--at-least", "5000000000000"]);
+    assert_eq!(server.next(), 5 * EPOCH);
+    drop(server);
+    std::fs::write(keys.path("state"), "epoch").expect("written");
+    trine(&second, "", b"").expect_error(2, &["no state of a sequencer", "--at-least N"]);
+    std::fs::remove_file(keys.path("state")).expect("removed");
+    trine(&second, "", b"").expect_error(2, &["is gone", "could come twice"]);
+    let nowhere = [
+        "sequencer",
+        "serve",
+        "--listen",
+        &address,
+        "--state",
+        "/nowhere/state",
+    ];
+    trine(&nowhere, "", b"").expect_error(2, &["cannot be used"]);
+}
+
+#[test]
+fn all_threads_give_out_the_same_numbers() {
+    let keys = Keys::new("sequencer-threads");
+    let server = Server::start(3, &["--state", &keys.text("state")]);
+    let at = |thread: u16| {
+        SocketAddr::new(server.address.ip(), server.address.port() + thread).to_string()
+    };
+    let taken: Vec<u64> = (0..6)
+        .map(|turn| number(&run_at(&at(turn % 3), &["next"]).expect_status(0)))
+        .collect();
+    assert_eq!(taken, [0, 1, 2, 3, 4, 5]);
+    let list = [at(0), at(2)].join(",");
+    let stats = run_at(&list, &["stats", "--json"]).expect_status(0).json();
+    assert_eq!(stats["servers"].as_array().map(Vec::len), Some(2));
+    let bench = server
+        .run(&["bench", "--for", "100ms", "--rounds", "2", "--json"])
+        .expect_status(0)
+        .json();
+    let answered = bench["answered"].as_u64().expect("a count");
+    assert!(answered > 0, "{bench}");
+    assert_eq!(server.next(), 6 + answered);
+}
+
+#[test]
+fn a_sequencer_says_what_it_needs_and_who_is_none() {
+    let serve = |more: &[&str]| trine(&[&["sequencer", "serve"], more].concat(), "", b"");
+    serve(&[]).expect_error(2, &["--state", "--group"]);
+    serve(&["--state", "x", "--group", "127.0.0.1:1"]).expect_status(2);
+    serve(&["--state", "x", "--strict", "false"])
+        .expect_error(2, &["--strict false needs --group"]);
+    serve(&["--group", "127.0.0.1:1", "--name", "a b"]).expect_error(2, &["no name of a sequence"]);
+    serve(&["--group", "127.0.0.1:1", "--lease", "1ms"])
+        .expect_error(2, &["--lease", "50.0 ms to 60.0 s"]);
+    serve(&["--listen", "0.0.0.0:7483", "--state", "x"]).expect_error(2, &["--insecure"]);
+    let address = free_addresses(1).expect("a port")[0].to_string();
+    run_at(&address, &["next", "--timeout", "300ms"])
+        .expect_error(3, &["no answer", "trine sequencer serve"]);
+    run_at(",", &["next"]).expect_error(2, &["names no server"]);
+    let group = [
+        "--listen", &address, "--group", &address, "--lease", "400ms",
+    ];
+    serve(&group).expect_error(3, &["the group of --group"]);
+    let cluster = Cluster::start(&[]);
+    let replica = cluster.group.addresses()[0].to_string();
+    run_at(&replica, &["next"]).expect_error(2, &["is no sequencer"]);
+}
+
+#[test]
+fn users_take_numbers_by_their_roles() {
+    let keys = Keys::new("sequencer-users");
+    let (key, users) = (keys.text("ours"), keys.text("list"));
+    std::fs::write(keys.path("list"), "alice read\n").expect("written");
+    let state = keys.text("state");
+    let server = Server::start(1, &["--state", &state, "--key", &key, "--users", &users]);
+    let run =
+        |name: &str, args: &[&str]| server.run(&[args, &["--key", &keys.text(name)]].concat());
+    run("ours", &["next"]).expect_status(0);
+    run("alice", &["stats"]).expect_status(0);
+    run("alice", &["next"]).expect_error(1, &["role write is needed"]);
+    run("alice", &["bench", "--for", "10ms"]).expect_error(1, &["role write is needed"]);
+    run("others", &["next"]).expect_status(2);
+    server.run(&["next", "--key", ""]).expect_status(2);
+    assert_eq!(number(&run("ours", &["next"]).expect_status(0)), 1);
+}
+
+/// Whoever holds the lease gives out numbers; the other one waits. A dead holder is replaced, and a paused one gives out
+/// nothing when it goes on.
+#[test]
+fn of_two_strict_servers_one_gives_out_numbers_at_a_time() {
+    let cluster = Cluster::start(&[]);
+    let peers = cluster.group.peers();
+    let options = ["--group", &peers, "--lease", "300ms", "--block", "10"];
+    let first = Server::start(1, &options);
+    wait_for("the first one to serve", || {
+        (first.stats()["serving"] == true).then_some(())
+    });
+    let second = Server::start(1, &options);
+    let list = [first.address.to_string(), second.address.to_string()].join(",");
+    let next = || number(&run_at(&list, &["next"]).expect_status(0));
+    let taken: Vec<u64> = (0..25).map(|_| next()).collect();
+    assert_eq!(taken, (0..25).collect::<Vec<u64>>());
+    assert_eq!(second.stats()["serving"], false);
+    second
+        .run(&["next", "--timeout", "200ms"])
+        .expect_error(3, &["another server does", "--connect"]);
+
+    // The first one pauses; the second one takes over behind its blocks.
+    signal(first.pid(), "STOP");
+    let at_second = wait_for("the second one to serve", || {
+        let ran = second.run(&["next", "--timeout", "200ms"]);
+        (ran.status == Some(0)).then(|| number(&ran))
+    });
+    assert!(
+        at_second >= 30,
+        "{at_second} may be one of the first server's"
+    );
+    signal(first.pid(), "CONT");
+    first.run(&["next", "--timeout", "100ms"]).expect_status(3);
+    assert_eq!(first.stats()["serving"], false);
+    let later = next();
+    assert!(later > at_second, "{later} behind {at_second}");
+
+    // A server that ends gives its lease back, and leaves no gap in time.
+    second.interrupt().expect_status(0);
+    let after = next();
+    assert!(after > later, "{after} behind {later}");
+    // All replicas know how far it is, so a new server goes on from there.
+    first.kill();
+    let third = Server::start(1, &options);
+    let last = wait_for("the third one to serve", || {
+        let ran = third.run(&["next", "--timeout", "200ms"]);
+        (ran.status == Some(0)).then(|| number(&ran))
+    });
+    assert!(last > after, "{last} behind {after}");
+    let loose = [&options[..], &["--strict", "false"]].concat();
+    let other = trine(&[&["sequencer", "serve"], &loose[..]].concat(), "", b"");
+    other.expect_error(2, &["its servers are strict", "--strict true"]);
+}
+
+#[test]
+fn servers_that_are_not_strict_give_out_numbers_side_by_side() {
+    let cluster = Cluster::start(&[]);
+    let peers = cluster.group.peers();
+    let options = [
+        "--group", &peers, "--strict", "false", "--name", "side", "--block", "8",
+    ];
+    let servers = [Server::start(1, &options), Server::start(1, &options)];
+    let mut all = Vec::new();
+    for server in servers.iter().cycle().take(6) {
+        let ran = server
+            .run(&["next", "--count", "20", "--json"])
+            .expect_status(0)
+            .json();
+        let first = ran["first"].as_u64().expect("a number");
+        all.push(first);
+        let bench = server
+            .run(&["bench", "--for", "50ms", "--rounds", "1", "--json"])
+            .expect_status(0)
+            .json();
+        assert!(bench["answered"].as_u64() > Some(100), "{bench}");
+    }
+    // Each server's grow.
+    assert!(
+        all[0] < all[2] && all[2] < all[4] && all[1] < all[3] && all[3] < all[5],
+        "{all:?}"
+    );
+    all.sort_unstable();
+    assert!(
+        all.windows(2).all(|pair| pair[0] + 20 <= pair[1]),
+        "{all:?}"
+    );
+}

@@ -1,0 +1,27 @@
+//! A sequencer as values without I/O: numbers that come once, and that grow.
+//!
+//! | file | answers |
+//! |---|---|
+//! | `wire.rs` | which messages do callers and servers exchange? |
+//! | `supply.rs` | which numbers may the threads of a server give out, and until when? |
+//! | `dispatch.rs` | how does one thread answer? |
+//! | `epoch.rs` | which numbers does a server have that keeps its state in a file? |
+//! | `record.rs` | what does a group of replicas keep for a sequencer? |
+//! | `tenure.rs` | when does a server write that record, and what may it do then? |
+//!
+//! `trine sequencer` (crate `trine-apps`) adds files, the group and the network. The simulator (`chaos/src/sim/numbers.rs`)
+//! adds simulated ones.
+
+pub mod config;
+mod dispatch;
+mod epoch;
+mod record;
+mod supply;
+mod tenure;
+pub mod wire;
+
+pub use self::dispatch::{Denial, Dispatch, Gate, Need};
+pub use self::epoch::{BadEpoch, Block, block_of, next_epoch, read_epoch, write_epoch};
+pub use self::record::{BadRecord, Record};
+pub use self::supply::{Supply, Why};
+pub use self::tenure::{Ask, Grant, Next, Refused, Tenure, Terms, Told, Version};
