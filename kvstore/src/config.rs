@@ -12,8 +12,13 @@ pub const VALUE_BYTES_MAX: u32 = 1024 * 1024;
 /// Bytes that an item counts beside its key and value: its index entry and its header.
 pub const ITEM_CHARGE_BYTES: u64 = 32;
 
-/// Bytes that an item counts beyond that while the group keeps an ordered index.
+/// Bytes that an item counts beyond that while the group keeps an ordered index, beside those for its key
+/// ([`crate::limits::ordered_charge`]).
 pub const ORDERED_CHARGE_BYTES: u64 = 32;
+
+/// Bytes of a key that can lie in a node of the ordered index, where some room is always left. They count half as much
+/// again.
+pub const ORDERED_NODE_KEY_BYTES: usize = 128;
 
 /// Keys and values in a page of a scan, in bytes, unless a single item has more.
 pub const SCAN_PAGE_BYTES: usize = 256 * 1024;

@@ -2,11 +2,10 @@
 //! that the state hash is made of.
 
 use crate::arena::{Arena, Item, Location, Stamp, Usage};
-use crate::config::ORDERED_CHARGE_BYTES;
 use crate::expiry::Expiries;
 use crate::flushed::{Flushed, Old};
 use crate::hash::{Hasher, KeyHash};
-use crate::limits::item_charge;
+use crate::limits::{item_charge, ordered_charge};
 use crate::ordered::{Index, Ordered};
 use crate::snapshot::Progress;
 use crate::table::{Slot, Table};
@@ -33,6 +32,9 @@ pub(crate) struct Items {
     pub(crate) flushed: Flushed,
     count: u64,
     logical_bytes: u64,
+    /// Logical bytes that the items count more with an index than without one. Kept without an index, too: turning it on
+    /// has to know them.
+    index_charge: u64,
     sum: u128,
 }
 
@@ -64,6 +66,7 @@ impl Items {
             flushed: Flushed::default(),
             count: 0,
             logical_bytes: 0,
+            index_charge: 0,
             sum: 0,
         }
     }
@@ -88,7 +91,7 @@ impl Items {
     pub(crate) fn charge(&self, key_bytes: usize, value_bytes: usize) -> u64 {
         let for_index = match self.index {
             None => 0,
-            Some(_) => ORDERED_CHARGE_BYTES,
+            Some(_) => ordered_charge(key_bytes),
         };
         item_charge(key_bytes, value_bytes) + for_index
     }
@@ -112,7 +115,7 @@ impl Items {
 
     /// Logical bytes that the items count more with an index than without one.
     pub(crate) fn index_charge(&self) -> u64 {
-        self.count * ORDERED_CHARGE_BYTES
+        self.index_charge
     }
 
     /// From here on every new key gets into an index; those that are there do so with [`Items::build_index`].
@@ -331,6 +334,7 @@ impl Items {
     fn count_in(&mut self, hash: KeyHash, key: &[u8], value: &[u8], stamp: Stamp) {
         self.count += 1;
         self.logical_bytes += self.charge(key.len(), value.len());
+        self.index_charge += ordered_charge(key.len());
         self.sum =
             self.sum.wrapping_add(
                 self.hasher
@@ -343,6 +347,7 @@ impl Items {
         let Item { key, value, stamp } = self.arena.item(location);
         self.count -= 1;
         self.logical_bytes -= self.charge(key.len(), value.len());
+        self.index_charge -= ordered_charge(key.len());
         self.sum =
             self.sum.wrapping_sub(
                 self.hasher

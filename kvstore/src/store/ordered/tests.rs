@@ -196,7 +196,7 @@ fn without_the_whole_index_commands_say_how_to_get_it() {
     log.refused(&count, StoreError::NotOrdered { building: false });
     let used = log.store.stats().logical_bytes;
     assert_eq!(log.apply(&Command::SetOrdered { on: true }), Response::Done);
-    assert_eq!(log.store.stats().logical_bytes, used + 32 * 1_000);
+    assert_eq!(log.store.stats().logical_bytes, used + (32 + 4 + 2) * 1_000);
     assert_eq!(
         log.count(ALL),
         Response::Error(StoreError::NotOrdered { building: true })
@@ -219,20 +219,53 @@ fn without_the_whole_index_commands_say_how_to_get_it() {
 #[test]
 fn an_index_that_would_pass_the_limit_is_refused() {
     let limits = Limits {
-        memory_bytes: 10 * (32 + 5) + 319,
+        memory_bytes: 10 * (32 + 5) + 10 * (32 + 4 + 2) - 1,
         ..Limits::default()
     };
     let mut log = Log::new(Store::new(limits, [1, 2]));
     (0..10).for_each(|n| log.put(&number(n), b"v"));
     let on = Command::SetOrdered { on: true };
-    log.refused(&on, StoreError::NoRoomForIndex { needed: 690 });
-    log.apply(&Command::SetMemory { memory_bytes: 690 });
+    log.refused(&on, StoreError::NoRoomForIndex { needed: 750 });
+    log.apply(&Command::SetMemory { memory_bytes: 750 });
     assert_eq!(log.apply(&on), Response::Done);
     let command = Command::Put {
         key: b"x",
         value: b"",
     };
-    log.refused(&command, StoreError::Full { limit: 690 });
+    log.refused(&command, StoreError::Full { limit: 750 });
+}
+
+/// What the limit counts covers what the index takes, whatever the length of the keys, and not much more than twice that.
+#[test]
+fn the_charge_covers_what_the_index_takes() {
+    for (key_bytes, count) in [
+        (4, 50_000_u32),
+        (8, 50_000),
+        (16, 50_000),
+        (32, 50_000),
+        (64, 30_000),
+        (100, 30_000),
+        (128, 30_000),
+        (132, 30_000),
+        (200, 20_000),
+        (1_000, 5_000),
+        (64 * 1024, 100),
+    ] {
+        let mut log = Log::ordered();
+        for n in 0..count {
+            // In no order, and without a prefix that nodes would have once: this is the dear case.
+            let mut key = n.wrapping_mul(0x9e37_79b9).to_be_bytes().to_vec();
+            key.resize(key_bytes, b'k');
+            log.put(&key, b"");
+        }
+        let counted = log.store.stats();
+        let charged = counted.logical_bytes - u64::from(count) * (32 + key_bytes as u64);
+        let ratio = charged as f64 / counted.ordered_bytes as f64;
+        println!("key {key_bytes}: charged / taken = {ratio:.2}");
+        // A key of 4 bytes is a slot and nothing else.
+        let most = if key_bytes < 16 { 4.0 } else { 2.5 };
+        assert!((1.0..most).contains(&ratio), "key {key_bytes}: {ratio:.2}");
+    }
 }
 
 /// While it is built, keys come and go on both sides of the walk, a snapshot keeps shadows, and the table grows.
