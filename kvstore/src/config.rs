@@ -35,6 +35,13 @@ pub const COUNT_EXPIRED_MAX: usize = 4 * 1024;
 /// The most keys that one DELETE of a range looks at.
 pub const DELETE_RANGE_KEYS_MAX: u32 = 1_024;
 
+/// The most keys that all DELETEs of ranges in one log entry look at together. Those that come too late remove nothing, and
+/// say where to go on.
+pub const DELETE_RANGE_ENTRY_KEYS_MAX: u32 = 4 * DELETE_RANGE_KEYS_MAX;
+
+/// A DELETE of a range ends behind the key with which its keys have this many bytes.
+pub const DELETE_RANGE_KEY_BYTES: usize = 256 * 1024;
+
 /// Items that one log entry adds to an ordered index that is being built, about.
 pub const INDEX_STEP_KEYS: u64 = 256;
 
@@ -75,9 +82,14 @@ pub const FLUSH_SLICE_BYTES: usize = 16 * 1024 * 1024;
 /// How many expiries of a flushed store are forgotten at a time, and how many long keys of its ordered index.
 pub const FLUSH_SLICE_EXPIRIES: u32 = 1024;
 
-/// Flushed stores that wait to be freed. One more is freed by its command: the writes since the last flush have
-/// paid for that, for a large store takes longer to fill than the earlier ones take to be freed.
+/// How much memory of an ordered index is given back at a time; a region of its nodes.
+pub const FLUSH_SLICE_INDEX_BYTES: u64 = 1024 * 1024;
+
+/// Flushed stores and dropped indexes that wait to be freed, before one more frees slices of the oldest.
 pub const FLUSHED_STORES_MAX: usize = 4;
+
+/// How many slices that frees. What was written since the last flush has paid for them.
+pub const FLUSH_BEHIND_SLICES: u32 = 4;
 
 /// The most users of a group.
 pub const USERS_MAX: usize = 4_096;

@@ -125,10 +125,11 @@ impl Items {
         self.logical_bytes += self.index_charge();
     }
 
-    /// The index is gone.
+    /// The index is gone. What it took is freed later, slice by slice.
     pub(crate) fn drop_index(&mut self) {
-        if self.index.take().is_some() {
+        if let Some(index) = self.index.take() {
             self.logical_bytes -= self.index_charge();
+            self.flushed.add(Old::of_index(index));
         }
     }
 
@@ -161,9 +162,14 @@ impl Items {
 
     pub(crate) fn usage(&self) -> (Usage, u64) {
         let (mut arena, table_bytes) = (self.arena.usage(), self.table.memory_bytes());
-        let (old_arena_bytes, old_table_bytes) = self.flushed.memory_bytes();
-        arena.region_bytes += old_arena_bytes;
-        (arena, table_bytes + old_table_bytes)
+        let old = self.flushed.remains();
+        arena.region_bytes += old.arena;
+        (arena, table_bytes + old.table)
+    }
+
+    /// Bytes that the ordered index has from the system, and earlier ones that are not freed yet.
+    pub(crate) fn ordered_bytes(&self) -> u64 {
+        self.index().map_or(0, Index::memory_bytes) + self.flushed.remains().ordered
     }
 
     /// Ends every item at once and says how many there were. What they took is freed later, slice by slice. A snapshot

@@ -454,3 +454,86 @@ fn copy(store: &mut Store) -> Store {
         }
     }
 }
+
+/// Keys are deleted by many commands of one entry: together they look at a bounded number of keys, and each one that comes too
+/// late says where to go on.
+#[test]
+fn the_deletions_of_one_entry_are_bounded_together() {
+    let mut log = Log::ordered();
+    (0..6_000).for_each(|n| log.put(&number(n), b"v"));
+    let delete = Command::DeleteRange {
+        range: ALL,
+        count: u32::MAX,
+    };
+    let entry = log.index + 1;
+    let mut steps = Vec::new();
+    for place in 0..8 {
+        match log.store.apply(Position::new(entry, place), &delete) {
+            Response::RangeDeleted { removed, next } => {
+                steps.push((removed, next.map(|next| next.into_owned())));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let next = |n: u32| Some(number(n).to_vec());
+    let expected = [1_024, 2_048, 3_072, 4_096].map(|n| (1_024, next(n)));
+    assert_eq!(steps[..4], expected);
+    assert!(
+        steps[4..].iter().all(|step| *step == (0, next(4_096))),
+        "{steps:?}"
+    );
+    log.index = entry;
+    let response = log.apply(&delete);
+    assert!(
+        matches!(response, Response::RangeDeleted { removed: 1_024, .. }),
+        "the next entry goes on: {response:?}"
+    );
+}
+
+/// Long keys make a step smaller.
+#[test]
+fn a_step_of_a_deletion_has_bounded_bytes() {
+    let mut log = Log::ordered();
+    let key = |n: u8| [&[n][..], &vec![b'k'; 64 * 1024 - 1]].concat();
+    (0..10).for_each(|n| log.put(&key(n), b"v"));
+    let delete = Command::DeleteRange {
+        range: ALL,
+        count: 100,
+    };
+    let next = Some(std::borrow::Cow::Owned(key(4)));
+    let removed = 4;
+    assert_eq!(log.apply(&delete), Response::RangeDeleted { removed, next });
+}
+
+/// `ordered off` takes as long for many keys as for few. The memory comes back slice by slice.
+#[test]
+fn a_dropped_index_is_freed_in_slices() {
+    let mut log = Log::ordered();
+    let long = |n: u32| [&[0xff; 200][..], &number(n)].concat();
+    (0..200_000_u32).for_each(|n| log.put(&number(n.wrapping_mul(0x9e37_79b9)), b"v"));
+    (0..5_000).for_each(|n| log.put(&long(n), b"v"));
+    let before = log.store.stats().ordered_bytes;
+    assert!(before > 3 << 20, "{before}");
+    log.apply(&Command::SetOrdered { on: false });
+    let left = log.store.stats().ordered_bytes;
+    assert_eq!(left, before, "nothing was freed by the command");
+    assert_eq!(log.store.ordered(), Ordered::Off);
+    // A new index does not wait for the old one to be gone.
+    log.apply(&Command::SetOrdered { on: true });
+    while log.store.ordered() != Ordered::On {
+        log.apply(&Command::Count);
+    }
+    assert_eq!(log.count(ALL), Response::Count { items: 205_000 });
+    let both = log.store.stats().ordered_bytes;
+    assert!(both > before, "the old one is there still");
+    let (mut last, mut slices) = (both, 0);
+    while !log.store.free_flushed() {
+        let now = log.store.stats().ordered_bytes;
+        assert!(last - now <= 2 << 20, "a slice is bounded: {}", last - now);
+        (slices, last) = (slices + 1, now);
+    }
+    assert!(slices >= before >> 20, "{slices} slices");
+    let now = log.store.stats().ordered_bytes;
+    assert_eq!(both - now, before, "all of it was freed");
+    assert_eq!(log.count(ALL), Response::Count { items: 205_000 });
+}
