@@ -66,7 +66,6 @@ impl SimReport {
     ) -> Self {
         let config = &cluster.config;
         let history = cluster.history.take();
-        let ranges_counted = cluster.counts.take();
         let log = cluster.log.borrow();
         let states_compared = log.stores.observed() + log.states.observed();
         let simulated = cluster.world.now().saturating_since(started);
@@ -88,7 +87,7 @@ impl SimReport {
             .clone()
             .and(exactly_once::check(&history))
             .and(positions::check(&history))
-            .and(counts::check(&history, &ranges_counted))
+            .and(counts::check(&history, &cluster.counts.borrow()))
             .and(log.entries.verdict())
             .and(log.stores.verdict())
             .and(log.states.verdict())
@@ -124,7 +123,7 @@ impl SimReport {
             states_compared,
             entries_compared,
             users_calls,
-            ranges_counted: ranges_counted.len() as u64,
+            ranges_counted: cluster.counts.borrow().len() as u64,
             history,
         }
     }
