@@ -16,7 +16,7 @@ pub struct Latencies {
 }
 
 /// The reported percentiles, in nanoseconds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
     /// How many latencies were recorded.
     pub count: u64,

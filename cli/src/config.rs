@@ -31,3 +31,7 @@ pub(crate) const TOP_TRANSFER_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) const HISTORY_LINES_MAX: usize = 1_000;
 /// The longest line that the shell reads: a value of the largest size with each byte an escape, and the text around it.
 pub(crate) const SHELL_LINE_BYTES_MAX: u64 = 8 << 20;
+/// How long Tab waits for keys: less than a user notices.
+pub(crate) const COMPLETION_WAIT_MAX: Duration = Duration::from_millis(250);
+/// Keys that Tab offers.
+pub(crate) const COMPLETION_KEYS_MAX: usize = 100;

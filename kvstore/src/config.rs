@@ -12,8 +12,13 @@ pub const VALUE_BYTES_MAX: u32 = 1024 * 1024;
 /// Bytes that an item counts beside its key and value: its index entry and its header.
 pub const ITEM_CHARGE_BYTES: u64 = 32;
 
-/// Bytes that an item counts beyond that while the group keeps an ordered index.
+/// Bytes that an item counts beyond that while the group keeps an ordered index, beside those for its key
+/// ([`crate::limits::ordered_charge`]).
 pub const ORDERED_CHARGE_BYTES: u64 = 32;
+
+/// Bytes of a key that can lie in a node of the ordered index, where some room is always left. They count half as much
+/// again.
+pub const ORDERED_NODE_KEY_BYTES: usize = 128;
 
 /// Keys and values in a page of a scan, in bytes, unless a single item has more.
 pub const SCAN_PAGE_BYTES: usize = 256 * 1024;
@@ -29,6 +34,13 @@ pub const COUNT_EXPIRED_MAX: usize = 4 * 1024;
 
 /// The most keys that one DELETE of a range looks at.
 pub const DELETE_RANGE_KEYS_MAX: u32 = 1_024;
+
+/// The most keys that all DELETEs of ranges in one log entry look at together. Those that come too late remove nothing, and
+/// say where to go on.
+pub const DELETE_RANGE_ENTRY_KEYS_MAX: u32 = 4 * DELETE_RANGE_KEYS_MAX;
+
+/// A DELETE of a range ends behind the key with which its keys have this many bytes.
+pub const DELETE_RANGE_KEY_BYTES: usize = 256 * 1024;
 
 /// Items that one log entry adds to an ordered index that is being built, about.
 pub const INDEX_STEP_KEYS: u64 = 256;
@@ -70,9 +82,14 @@ pub const FLUSH_SLICE_BYTES: usize = 16 * 1024 * 1024;
 /// How many expiries of a flushed store are forgotten at a time, and how many long keys of its ordered index.
 pub const FLUSH_SLICE_EXPIRIES: u32 = 1024;
 
-/// Flushed stores that wait to be freed. One more is freed by its command: the writes since the last flush have
-/// paid for that, for a large store takes longer to fill than the earlier ones take to be freed.
+/// How much memory of an ordered index is given back at a time; a region of its nodes.
+pub const FLUSH_SLICE_INDEX_BYTES: u64 = 1024 * 1024;
+
+/// Flushed stores and dropped indexes that wait to be freed, before one more frees slices of the oldest.
 pub const FLUSHED_STORES_MAX: usize = 4;
+
+/// How many slices that frees. What was written since the last flush has paid for them.
+pub const FLUSH_BEHIND_SLICES: u32 = 4;
 
 /// The most users of a group.
 pub const USERS_MAX: usize = 4_096;

@@ -1,8 +1,12 @@
-//! What a flush leaves behind: index, item memory and expiries of items that are no more. They are freed slice by slice,
-//! because giving gigabytes back takes the system longer than a group may stand still.
+//! What a flush leaves behind: index, item memory and expiries of items that are no more; and an ordered index that the
+//! group does not keep any longer. They are freed slice by slice, because giving gigabytes back takes the system longer
+//! than a group may stand still.
 
 use crate::arena::Arena;
-use crate::config::{FLUSH_SLICE_BYTES, FLUSH_SLICE_EXPIRIES, FLUSHED_STORES_MAX};
+use crate::config::{
+    FLUSH_BEHIND_SLICES, FLUSH_SLICE_BYTES, FLUSH_SLICE_EXPIRIES, FLUSH_SLICE_INDEX_BYTES,
+    FLUSHED_STORES_MAX,
+};
 use crate::expiry::Expiries;
 use crate::ordered::Index;
 use crate::table::Table;
@@ -19,45 +23,105 @@ pub(crate) struct Flushed {
     old: VecDeque<Old>,
 }
 
-/// The remains of one flush.
+/// The remains of one flush, or of an index.
 #[derive(Debug)]
 pub(crate) struct Old {
-    arena: Arena,
-    table: Table,
-    expiries: Expiries,
+    items: Option<OldItems>,
     index: Option<Box<Index>>,
 }
 
+#[derive(Debug)]
+struct OldItems {
+    arena: Arena,
+    table: Table,
+    expiries: Expiries,
+}
+
+/// Bytes that remains have from the system.
+#[derive(Copy, Clone, Default, Debug)]
+pub(crate) struct Remains {
+    pub(crate) arena: u64,
+    pub(crate) table: u64,
+    pub(crate) ordered: u64,
+}
+
+impl OldItems {
+    /// Frees a slice; true once nothing is left.
+    fn free_slice(&mut self) -> bool {
+        self.arena.give_back_last()
+            && self.table.give_back(FLUSH_SLICE_BYTES)
+            && self.expiries.forget_some(FLUSH_SLICE_EXPIRIES)
+    }
+}
+
 impl Old {
+    /// All that a store had.
     pub(crate) fn new(
         arena: Arena,
         table: Table,
         expiries: Expiries,
         index: Option<Box<Index>>,
     ) -> Self {
-        Self {
+        let items = OldItems {
             arena,
             table,
             expiries,
+        };
+        Self {
+            items: Some(items),
             index,
+        }
+    }
+
+    /// An ordered index alone.
+    pub(crate) fn of_index(index: Box<Index>) -> Self {
+        Self {
+            items: None,
+            index: Some(index),
         }
     }
 
     /// Frees a slice; true once nothing is left.
     fn free_slice(&mut self) -> bool {
-        self.arena.give_back_last()
-            && self.table.give_back(FLUSH_SLICE_BYTES)
-            && self.expiries.forget_some(FLUSH_SLICE_EXPIRIES)
+        self.items.as_mut().is_none_or(OldItems::free_slice)
             && self.index.as_mut().is_none_or(|index| index.free_slice())
+    }
+
+    fn remains(&self) -> Remains {
+        let items = self.items.as_ref();
+        Remains {
+            arena: items.map_or(0, |items| items.arena.usage().region_bytes),
+            table: items.map_or(0, |items| items.table.memory_bytes()),
+            ordered: self.index.as_ref().map_or(0, |index| index.memory_bytes()),
+        }
+    }
+
+    /// Whether no part of it is more than a slice.
+    fn is_small(&self) -> bool {
+        let Remains {
+            arena,
+            table,
+            ordered,
+        } = self.remains();
+        let expiries = self.items.as_ref().map_or(0, |old| old.expiries.count());
+        arena.max(table) <= FLUSH_SLICE_BYTES as u64
+            && expiries <= u64::from(FLUSH_SLICE_EXPIRIES)
+            && ordered <= FLUSH_SLICE_INDEX_BYTES
     }
 }
 
 impl Flushed {
-    /// Takes the remains of a flush.
+    /// Takes remains. Small ones are freed at once: those of little stores that are flushed again and again would pile
+    /// up.
     pub(crate) fn add(&mut self, old: Old) {
-        // Otherwise small stores that are flushed again and again would pile up.
-        if self.old.len() < FLUSHED_STORES_MAX {
-            self.old.push_back(old);
+        if old.is_small() {
+            return;
+        }
+        self.old.push_back(old);
+        if self.old.len() > FLUSHED_STORES_MAX {
+            for _ in 0..FLUSH_BEHIND_SLICES {
+                self.free_slice();
+            }
         }
     }
 
@@ -69,13 +133,13 @@ impl Flushed {
         self.old.is_empty()
     }
 
-    /// Bytes of item memory and of indexes that are not given back yet.
-    pub(crate) fn memory_bytes(&self) -> (u64, u64) {
-        self.old.iter().fold((0, 0), |(arena, table), old| {
-            (
-                arena + old.arena.usage().region_bytes,
-                table + old.table.memory_bytes(),
-            )
+    /// Bytes that are not given back yet.
+    pub(crate) fn remains(&self) -> Remains {
+        let all = self.old.iter().map(Old::remains);
+        all.fold(Remains::default(), |sum, old| Remains {
+            arena: sum.arena + old.arena,
+            table: sum.table + old.table,
+            ordered: sum.ordered + old.ordered,
         })
     }
 }

@@ -2,11 +2,10 @@
 //! that the state hash is made of.
 
 use crate::arena::{Arena, Item, Location, Stamp, Usage};
-use crate::config::ORDERED_CHARGE_BYTES;
 use crate::expiry::Expiries;
 use crate::flushed::{Flushed, Old};
 use crate::hash::{Hasher, KeyHash};
-use crate::limits::item_charge;
+use crate::limits::{item_charge, ordered_charge};
 use crate::ordered::{Index, Ordered};
 use crate::snapshot::Progress;
 use crate::table::{Slot, Table};
@@ -33,6 +32,9 @@ pub(crate) struct Items {
     pub(crate) flushed: Flushed,
     count: u64,
     logical_bytes: u64,
+    /// Logical bytes that the items count more with an index than without one. Kept without an index, too: turning it on
+    /// has to know them.
+    index_charge: u64,
     sum: u128,
 }
 
@@ -64,6 +66,7 @@ impl Items {
             flushed: Flushed::default(),
             count: 0,
             logical_bytes: 0,
+            index_charge: 0,
             sum: 0,
         }
     }
@@ -88,7 +91,7 @@ impl Items {
     pub(crate) fn charge(&self, key_bytes: usize, value_bytes: usize) -> u64 {
         let for_index = match self.index {
             None => 0,
-            Some(_) => ORDERED_CHARGE_BYTES,
+            Some(_) => ordered_charge(key_bytes),
         };
         item_charge(key_bytes, value_bytes) + for_index
     }
@@ -112,7 +115,7 @@ impl Items {
 
     /// Logical bytes that the items count more with an index than without one.
     pub(crate) fn index_charge(&self) -> u64 {
-        self.count * ORDERED_CHARGE_BYTES
+        self.index_charge
     }
 
     /// From here on every new key gets into an index; those that are there do so with [`Items::build_index`].
@@ -122,10 +125,11 @@ impl Items {
         self.logical_bytes += self.index_charge();
     }
 
-    /// The index is gone.
+    /// The index is gone. What it took is freed later, slice by slice.
     pub(crate) fn drop_index(&mut self) {
-        if self.index.take().is_some() {
+        if let Some(index) = self.index.take() {
             self.logical_bytes -= self.index_charge();
+            self.flushed.add(Old::of_index(index));
         }
     }
 
@@ -158,9 +162,14 @@ impl Items {
 
     pub(crate) fn usage(&self) -> (Usage, u64) {
         let (mut arena, table_bytes) = (self.arena.usage(), self.table.memory_bytes());
-        let (old_arena_bytes, old_table_bytes) = self.flushed.memory_bytes();
-        arena.region_bytes += old_arena_bytes;
-        (arena, table_bytes + old_table_bytes)
+        let old = self.flushed.remains();
+        arena.region_bytes += old.arena;
+        (arena, table_bytes + old.table)
+    }
+
+    /// Bytes that the ordered index has from the system, and earlier ones that are not freed yet.
+    pub(crate) fn ordered_bytes(&self) -> u64 {
+        self.index().map_or(0, Index::memory_bytes) + self.flushed.remains().ordered
     }
 
     /// Ends every item at once and says how many there were. What they took is freed later, slice by slice. A snapshot
@@ -331,6 +340,7 @@ impl Items {
     fn count_in(&mut self, hash: KeyHash, key: &[u8], value: &[u8], stamp: Stamp) {
         self.count += 1;
         self.logical_bytes += self.charge(key.len(), value.len());
+        self.index_charge += ordered_charge(key.len());
         self.sum =
             self.sum.wrapping_add(
                 self.hasher
@@ -343,6 +353,7 @@ impl Items {
         let Item { key, value, stamp } = self.arena.item(location);
         self.count -= 1;
         self.logical_bytes -= self.charge(key.len(), value.len());
+        self.index_charge -= ordered_charge(key.len());
         self.sum =
             self.sum.wrapping_sub(
                 self.hasher

@@ -5,7 +5,9 @@
 //! number at one position of the log. A higher one needs a machine that has the memory once the items are there.
 
 use crate::codec::{DecodeError, Reader, Sink};
-use crate::config::{ITEM_CHARGE_BYTES, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::config::{
+    ITEM_CHARGE_BYTES, KEY_BYTES_MAX, ORDERED_CHARGE_BYTES, ORDERED_NODE_KEY_BYTES, VALUE_BYTES_MAX,
+};
 use std::fmt;
 
 /// Replicated limits: set by the first entry of a group, changed by a command.
@@ -72,10 +74,20 @@ impl Limits {
 }
 
 /// The logical size of an item, which is what the memory limit counts. While the group keeps an ordered index, an item
-/// counts [`crate::config::ORDERED_CHARGE_BYTES`] more.
+/// counts [`ordered_charge`] more.
 #[must_use]
 pub const fn item_charge(key_bytes: usize, value_bytes: usize) -> u64 {
     key_bytes as u64 + value_bytes as u64 + ITEM_CHARGE_BYTES
+}
+
+/// What an item counts for the ordered index. The index has a copy of the key, and its nodes are not full.
+#[must_use]
+pub const fn ordered_charge(key_bytes: usize) -> u64 {
+    let in_node = match key_bytes > ORDERED_NODE_KEY_BYTES {
+        true => ORDERED_NODE_KEY_BYTES,
+        false => key_bytes,
+    };
+    ORDERED_CHARGE_BYTES + key_bytes as u64 + in_node as u64 / 2
 }
 
 /// Why limits cannot be used.

@@ -32,6 +32,10 @@ pub const READ_ANSWER_BYTES_PER_TURN: usize = 4 << 20;
 pub const RANGE_READ_BYTES_MIN: usize = 64 << 10;
 /// What a page of a walk counts among those bytes at least: it may look at many items and tell of none.
 pub const WALK_CHARGE_BYTES: usize = trine_kvstore::config::WALK_BYTES_MAX;
+/// The same of a read of a range while expired keys wait to be removed: it looks at up to 4,096 items, one by one.
+pub const EXPIRED_RANGE_CHARGE_BYTES: usize = WALK_CHARGE_BYTES
+    * trine_kvstore::config::COUNT_EXPIRED_MAX
+    / trine_kvstore::config::WALK_ITEMS_MAX as usize;
 /// Bytes of appends under way to one member, that of the last one not counted. Raft counts them, whatever they weigh.
 /// It starts the count again whenever it has lost track of the member, while the session still carries the earlier
 /// ones.
@@ -87,6 +91,9 @@ pub const BACKUP_BYTES_PER_TURN: usize = 1 << 20;
 /// In disk mode a snapshot waits for a backup until this many times the log has piled up that begins one. Then the
 /// image of the backup is given up.
 pub const BACKUP_LOG_SHARE_MAX: u64 = 8;
+/// After a backup has made way for a member that needs the state, or for the replica's own snapshot, the next one waits so
+/// long. Raft asks again within a heartbeat, and an image for a backup must not be there first each time.
+pub const BACKUP_PAUSE: Duration = Duration::from_secs(2);
 /// A restored group begins so many entries after its backup: no position that the old group has given out since can
 /// come again.
 pub const RESTORE_INDEX_GAP: u64 = 1 << 32;

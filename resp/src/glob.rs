@@ -50,18 +50,24 @@ pub(crate) fn fits(pattern: &[u8], name: &[u8], case: Case) -> bool {
 
 /// The pattern behind its first element, if that fits the byte.
 fn one(pattern: &[u8], byte: u8, case: Case) -> Option<&[u8]> {
+    let (fits, behind) = first(pattern, byte, case)?;
+    fits.then_some(behind)
+}
+
+/// Whether the first element of a pattern, which is no star, fits the byte, and the pattern behind it.
+fn first(pattern: &[u8], byte: u8, case: Case) -> Option<(bool, &[u8])> {
     match pattern {
-        [b'?', behind @ ..] => Some(behind),
-        [b'[', behind @ ..] => class(behind, byte, case),
+        [b'?', behind @ ..] => Some((true, behind)),
+        [b'[', behind @ ..] => Some(class(behind, byte, case)),
         [b'\\', literal, behind @ ..] | [literal, behind @ ..] => {
-            (case.of(*literal) == case.of(byte)).then_some(behind)
+            Some((case.of(*literal) == case.of(byte), behind))
         }
         [] => None,
     }
 }
 
-/// The pattern behind a class, if the byte is in it. A class that is not closed ends with the pattern.
-fn class(pattern: &[u8], byte: u8, case: Case) -> Option<&[u8]> {
+/// Whether the byte is in a class, and the pattern behind that. A class that is not closed ends with the pattern.
+fn class(pattern: &[u8], byte: u8, case: Case) -> (bool, &[u8]) {
     let (mut rest, negated) = match pattern {
         [b'^', rest @ ..] => (rest, true),
         rest => (rest, false),
@@ -83,7 +89,84 @@ fn class(pattern: &[u8], byte: u8, case: Case) -> Option<&[u8]> {
         found |= (low.min(high)..=low.max(high)).contains(&byte);
         rest = behind;
     }
-    (found != negated).then_some(rest)
+    (found != negated, rest)
+}
+
+/// A pattern that is compared with many names. A comparison takes a step for each byte of the name and each 64 elements of the
+/// pattern, whatever they are. That of [`fits`] can take one for each byte and each element.
+///
+/// Bit `n` of its state says that the name so far fits the first `n` elements.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Glob {
+    /// Words of the state.
+    words: usize,
+    /// For each byte, which elements it fits.
+    fits: Box<[u64]>,
+    /// Before which elements there is a star: there a byte more changes nothing.
+    stays: Box<[u64]>,
+    /// The number of elements.
+    elements: usize,
+}
+
+/// Words of the longest state.
+const WORDS_MAX: usize = (crate::limits::PATTERN_BYTES_MAX + 1).div_ceil(64);
+
+impl Glob {
+    /// Of a pattern of at most [`crate::limits::PATTERN_BYTES_MAX`] bytes.
+    pub(crate) fn new(pattern: &[u8], case: Case) -> Self {
+        let words = (pattern.len() + 1).div_ceil(64);
+        assert!(words <= WORDS_MAX, "the caller has a limit");
+        let mut glob = Self {
+            words,
+            fits: vec![0; 256 * words].into_boxed_slice(),
+            stays: vec![0; words].into_boxed_slice(),
+            elements: 0,
+        };
+        let mut rest = pattern;
+        while !rest.is_empty() {
+            let (word, bit) = (glob.elements / 64, 1 << (glob.elements % 64));
+            if let [b'*', behind @ ..] = rest {
+                glob.stays[word] |= bit;
+                rest = behind;
+                continue;
+            }
+            let mut behind = rest;
+            for byte in 0..=u8::MAX {
+                if let Some((fits, then)) = first(rest, byte, case) {
+                    glob.fits[usize::from(byte) * words + word] |= if fits { bit } else { 0 };
+                    behind = then;
+                }
+            }
+            glob.elements += 1;
+            rest = behind;
+        }
+        glob
+    }
+
+    /// Whether a name fits.
+    pub(crate) fn fits(&self, name: &[u8]) -> bool {
+        let mut state = [0_u64; WORDS_MAX];
+        state[0] = 1;
+        let (word, bit) = (self.elements / 64, 1 << (self.elements % 64));
+        for &byte in name {
+            if state[word] & self.stays[word] & bit != 0 {
+                // A star at the end takes the rest.
+                return true;
+            }
+            let row = &self.fits[usize::from(byte) * self.words..][..self.words];
+            let (mut carry, mut alive) = (0, 0);
+            for ((state, fits), stays) in state.iter_mut().zip(row).zip(&self.stays) {
+                let moved = *state & fits;
+                *state = moved << 1 | carry | *state & stays;
+                carry = moved >> 63;
+                alive |= *state;
+            }
+            if alive == 0 {
+                return false;
+            }
+        }
+        state[word] & bit != 0
+    }
 }
 
 #[cfg(test)]
@@ -123,6 +206,61 @@ mod tests {
             !fits(many.as_bytes(), &[b'b'; 10_000], Case::Ignored),
             "and soon"
         );
+    }
+
+    /// Patterns and names of few bytes, so that many fit; some patterns need more than one word.
+    #[test]
+    fn a_pattern_for_many_names_fits_the_same_ones() {
+        let mut prng = numbers(7);
+        let (mut fitting, mut all) = (0, 0);
+        for round in 0..3_000_usize {
+            let longest = if round % 5 == 0 { 150 } else { 12 };
+            let mut text = |letters: &[u8], longest: usize| -> Vec<u8> {
+                let length = prng() as usize % (longest + 1);
+                (0..length)
+                    .map(|_| letters[prng() as usize % letters.len()])
+                    .collect()
+            };
+            let pattern = text(b"aabb**?[]^-\\Ab", longest);
+            let globs = [Case::Ignored, Case::Counts].map(|case| (case, Glob::new(&pattern, case)));
+            for _ in 0..20 {
+                let name = text(b"aaabbAB-]", longest);
+                for (case, glob) in &globs {
+                    let expected = fits(&pattern, &name, *case);
+                    assert_eq!(glob.fits(&name), expected, "{pattern:?} {name:?} {case:?}");
+                    fitting += u32::from(expected);
+                    all += 1;
+                }
+            }
+        }
+        assert!((all / 50..all).contains(&fitting), "{fitting} of {all}");
+        // Whole patterns of 512 bytes, with something in each word.
+        for size in [63, 64, 65, 127, 128, 511, 512] {
+            let mut pattern = b"ab".repeat(size / 2);
+            pattern.resize(size, b'?');
+            let glob = Glob::new(&pattern, Case::Counts);
+            assert!(
+                glob.fits(&[b"ab".repeat(size / 2), vec![b'x'; size % 2]].concat()),
+                "{size}"
+            );
+            assert!(!glob.fits(&pattern[1..]), "{size}");
+            pattern[0] = b'*';
+            let glob = Glob::new(&pattern, Case::Counts);
+            let long = [vec![b'a'; 64 * 1024], pattern[1..].to_vec()].concat();
+            assert!(glob.fits(&long), "{size}");
+            assert!(!glob.fits(&vec![b'b'; 64 * 1024]), "{size}");
+        }
+    }
+
+    /// A sequence of numbers that a seed decides (the steps of SplitMix64).
+    fn numbers(seed: u64) -> impl FnMut() -> u64 {
+        let mut state = seed;
+        move || {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let number = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            number ^ number >> 31
+        }
     }
 
     #[test]

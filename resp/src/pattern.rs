@@ -1,11 +1,14 @@
 //! A pattern of keys, as KEYS and SCAN take it.
 
-use crate::glob::{Case, fits};
+use crate::glob::{Case, Glob};
 use crate::limits::PATTERN_BYTES_MAX;
 
 /// A pattern of keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Pattern(Vec<u8>);
+pub struct Pattern {
+    text: Vec<u8>,
+    glob: Glob,
+}
 
 impl Pattern {
     /// The pattern with this text.
@@ -17,7 +20,10 @@ impl Pattern {
             true => Err(format!(
                 "the pattern is longer than {PATTERN_BYTES_MAX} bytes"
             )),
-            false => Ok(Self(text.to_vec())),
+            false => Ok(Self {
+                text: text.to_vec(),
+                glob: Glob::new(text, Case::Counts),
+            }),
         }
     }
 
@@ -25,14 +31,14 @@ impl Pattern {
     #[must_use]
     pub fn prefix(&self) -> &[u8] {
         let is_special = |byte: &u8| b"*?[\\".contains(byte);
-        let end = self.0.iter().position(is_special);
-        &self.0[..end.unwrap_or(self.0.len())]
+        let end = self.text.iter().position(is_special);
+        &self.text[..end.unwrap_or(self.text.len())]
     }
 
     /// Whether a key fits.
     #[must_use]
     pub fn fits(&self, key: &[u8]) -> bool {
-        self.0 == b"*" || fits(&self.0, key, Case::Counts)
+        self.glob.fits(key)
     }
 }
 

@@ -174,7 +174,7 @@ pub fn failure(path: &Path, error: &OpenError) -> Failure {
         OpenError::Recovering { .. } => (
             format!("{shown}/{error}"),
             "give the same trine recover once more: it begins with the old files, which are all there; after trine restore, \
-             empty the directory and restore again",
+             give the same trine restore once more",
         ),
         OpenError::Foreign { .. } => (
             format!("{shown}/{error}: a data directory has to be empty at first"),

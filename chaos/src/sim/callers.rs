@@ -2,6 +2,7 @@
 //! of what they saw.
 
 use super::Host;
+use super::counts::Counts;
 use super::ranges::{self, RangeCall, Ranges};
 use super::walks::Walks;
 use crate::history::{Action, History, OperationIndex};
@@ -83,6 +84,8 @@ pub(crate) struct Callers {
     issuer: Option<Issuer>,
     /// Walks and flushes, in a run that has any.
     walks: Option<Walks>,
+    /// Counts of ranges, in a run that has any.
+    counts: Option<Counts>,
     notes: Notes,
 }
 
@@ -137,6 +140,7 @@ impl Callers {
             silent: false,
             issuer: None,
             walks: None,
+            counts: None,
             notes: Notes::default(),
         }
     }
@@ -169,6 +173,11 @@ impl Callers {
     /// Clients also walk over all keys, and flush them. These are those that the history knows.
     pub(crate) fn walk_over(&mut self, keys: Vec<Vec<u8>>, seed: u64) {
         self.walks = Some(Walks::new(keys, Rc::clone(&self.history), seed));
+    }
+
+    /// Clients also count ranges.
+    pub(crate) fn count_ranges(&mut self, counts: Counts) {
+        self.counts = Some(counts);
     }
 
     /// The calls and answers since the last time.
@@ -237,6 +246,9 @@ impl Callers {
                 }
                 if !self.silent && self.callers[index].open < self.pace.open_max {
                     self.submit_about_ranges(now, simulated, index);
+                }
+                if let (false, Some(counts)) = (self.silent, &mut self.counts) {
+                    counts.call(&mut self.clients, self.callers[index].id, now);
                 }
                 if let (false, Some(walks)) = (self.silent, &mut self.walks) {
                     let Caller { number, id, .. } = self.callers[index];
@@ -550,6 +562,11 @@ impl Callers {
             }
             if finished.tag & RANGE_TAG != 0 {
                 self.collect_range(simulated, &finished);
+                continue;
+            }
+            if Counts::owns(finished.tag) {
+                let counts = self.counts.as_mut().expect("only they have such tags");
+                counts.collect(&finished);
                 continue;
             }
             if Walks::owns(finished.tag) {

@@ -6,6 +6,7 @@ use self::sealed::Trust;
 use super::Host;
 use super::callers::Callers;
 use super::config::{DiskConfig, Load, OrderedFrom, SimConfig, varied_endpoint};
+use super::counts::Counts;
 use super::disk::{CALM, Device, SimDisk, SimQueue};
 use super::keeper::USERS_MAX;
 use super::keys::{GroupKeys, KeyOf};
@@ -15,6 +16,7 @@ use super::member::{Observed, Revocations};
 use super::ranges::Ranges;
 use super::trace::Trace;
 use super::world::World;
+use crate::checker::counts::RangeCount;
 use crate::fault::Fault;
 use crate::history::History;
 use crate::workload::Workload;
@@ -47,6 +49,8 @@ pub(crate) struct Cluster {
     pub(crate) config: SimConfig,
     pub(crate) prng: Prng,
     pub(crate) history: Rc<RefCell<History>>,
+    /// Counts of ranges that were answered.
+    pub(crate) counts: Rc<RefCell<Vec<RangeCount>>>,
     pub(crate) log: Rc<RefCell<Agreement>>,
     pub(crate) leaders: Leaders,
     /// When the clock of a replica's machine jumped ahead, and how far.
@@ -93,6 +97,7 @@ impl Cluster {
             config,
             prng,
             history: Rc::default(),
+            counts: Rc::default(),
             log: Rc::default(),
             leaders: Leaders::default(),
             jumps_ns: Vec::new(),
@@ -383,6 +388,10 @@ impl Cluster {
         if let Some(from) = self.config.ordered {
             let seed = self.config.seed ^ (self.clients_made + 1).wrapping_mul(0x5ca9_5ca9_5ca9);
             callers.call_ranges(Ranges::new(seed, from == OrderedFrom::Clients));
+            if self.config.counts {
+                let keys = Workload::keys(&self.config.workload);
+                callers.count_ranges(Counts::new(keys, Rc::clone(&self.counts), seed));
+            }
         }
         if self.config.walks {
             let keys = Workload::keys(&self.config.workload);

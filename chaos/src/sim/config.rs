@@ -1,7 +1,7 @@
 //! The settings of a simulation. The seed alone is enough: the rest follows from it.
 
 use super::callers::Pace;
-use super::{keys, walks};
+use super::{counts, keys, walks};
 use crate::checker::linearizability::Limits;
 use crate::fault::{Event, Fault, Topology};
 use crate::workload::{Mix, WorkloadConfig};
@@ -63,6 +63,8 @@ pub struct SimConfig {
     pub first_state_version: u8,
     /// How clients get an ordered index to scan, if they scan.
     pub ordered: Option<OrderedFrom>,
+    /// Clients count ranges now and then. It takes an ordered index.
+    pub counts: bool,
     /// Clients walk over all keys now and then, and flush them all.
     pub walks: bool,
     /// All packets are sealed.
@@ -204,6 +206,7 @@ impl SimConfig {
                 _ => STATE_VERSION,
             },
             ordered: draw_ordered(seed),
+            counts: counts::is_drawn(seed),
             walks: walks::is_drawn(seed) && draw_ordered(seed).is_none(),
             sealed: keys::is_drawn(seed),
             operations_min: 2_000,

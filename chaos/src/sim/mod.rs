@@ -12,6 +12,7 @@ mod clock;
 mod cluster;
 mod config;
 mod counted;
+mod counts;
 mod disk;
 mod forger;
 mod keeper;

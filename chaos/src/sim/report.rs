@@ -6,7 +6,9 @@ use super::counted::counted;
 use super::plan::Plan;
 use super::run::Report;
 use crate::checker::group_time::{GroupTime, Steady};
-use crate::checker::{Verdict, coverage, exactly_once, linearizability, liveness, positions};
+use crate::checker::{
+    Verdict, counts, coverage, exactly_once, linearizability, liveness, positions,
+};
 use crate::fault::{DRIFT_PER_MILLION_MAX, Fault, KINDS_MIN, Schedule};
 use crate::history::{History, Tally};
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +51,8 @@ pub struct SimReport {
     pub entries_compared: u64,
     /// Calls of users with keys of their own: those that were answered, and those that were denied.
     pub users_calls: (u64, u64),
+    /// Answered counts of ranges.
+    pub ranges_counted: u64,
 }
 
 impl SimReport {
@@ -83,6 +87,7 @@ impl SimReport {
             .clone()
             .and(exactly_once::check(&history))
             .and(positions::check(&history))
+            .and(counts::check(&history, &cluster.counts.borrow()))
             .and(log.entries.verdict())
             .and(log.stores.verdict())
             .and(log.states.verdict())
@@ -118,6 +123,7 @@ impl SimReport {
             states_compared,
             entries_compared,
             users_calls,
+            ranges_counted: cluster.counts.borrow().len() as u64,
             history,
         }
     }
@@ -142,6 +148,7 @@ impl SimReport {
             states_compared: 0,
             entries_compared: 0,
             users_calls: (0, 0),
+            ranges_counted: 0,
             history,
         }
     }
@@ -299,6 +306,9 @@ impl fmt::Display for SimReport {
         if self.users_calls != (0, 0) {
             let (answered, denied) = self.users_calls;
             writeln!(f, "calls of users: {answered} answered, {denied} denied")?;
+        }
+        if self.ranges_counted > 0 {
+            writeln!(f, "ranges counted: {}", self.ranges_counted)?;
         }
         write!(f, "{}", self.verdict)?;
         match &self.verdict {

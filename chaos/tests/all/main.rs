@@ -2,6 +2,7 @@
 //! further program is linked, and waits for the one before it.
 
 mod canary;
+mod counts;
 mod numbers;
 mod referee;
 mod scenarios;

@@ -25,7 +25,7 @@ pub struct BenchArguments {
     /// How often each target is measured; the middle round counts.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=101))]
     pub rounds: u32,
-    /// A workload of YCSB: A, B, C, D or F, with its distribution of keys and values of 1000 bytes unless said otherwise.
+    /// A workload of YCSB: A, B, C, D, E or F, with its distribution of keys and values of 1000 bytes unless said otherwise.
     #[arg(long, value_name = "LETTER", conflicts_with = "read_ratio")]
     pub workload: Option<Workload>,
     /// How keys are chosen; evenly, or as the workload says, if absent.

@@ -187,6 +187,7 @@ fn latencies(runs: &[RunResult], page: &mut Page) {
     let rows = runs.iter().flat_map(|run| {
         let of = [
             ("read", &run.read),
+            ("scan", &run.scan),
             ("write", &run.write),
             ("read, modify, write", &run.read_modify_write),
             ("all", &run.all),

@@ -10,6 +10,7 @@ mod compare;
 mod host;
 mod html;
 mod operation;
+mod probe;
 mod record;
 mod result;
 pub mod stores;
@@ -61,6 +62,7 @@ pub fn run<N: Network>(
 ) -> Result<(), Failure> {
     interrupt::start()?;
     let plan = Plan::new(arguments)?;
+    plan.check_targets()?;
     let earlier = match &arguments.compare {
         None => None,
         Some(path) => Some(compare::read(path)?),
@@ -212,6 +214,7 @@ impl<'a> Plan<'a> {
             Some(workload) => workload.mix(),
             None => Mix {
                 read: arguments.read_ratio,
+                reading: Kind::Read,
                 other: Kind::Update,
                 distribution: Distribution::Uniform,
             },
@@ -266,6 +269,22 @@ impl<'a> Plan<'a> {
             is_last: Cell::new(false),
             not_cleaned: RefCell::new(None),
         })
+    }
+
+    /// Redis has no order of keys that a scan could follow.
+    fn check_targets(&self) -> Result<(), Failure> {
+        let has_no_order = |target: &&Url| matches!(target, Url::Redis(_));
+        let without = self.arguments.targets.iter().find(has_no_order);
+        match (self.mix.reading, without) {
+            (Kind::Scan, Some(target)) => Err(Failure::usage(
+                format!(
+                    "workload E scans keys in their order, and {} keeps none",
+                    target.text()
+                ),
+                "leave it out: trine:// with an ordered index and etcd:// have one",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Measures one round of one target. `first`: the keys have not been written yet.
@@ -332,6 +351,9 @@ impl<'a> Plan<'a> {
         output: Output,
     ) -> Result<RunResult, Failure> {
         let clients = self.arguments.clients as usize;
+        if first && self.mix.reading == Kind::Scan {
+            probe::scan(target)?;
+        }
         if first && !self.mix.read.is_zero() {
             self.fill(target, &named.0, output)?;
         }
@@ -512,8 +534,10 @@ impl<T: Target> Work<T> for Traffic {
     type Operation = Operation;
 
     fn next(&mut self, _: usize) -> Option<Operation> {
-        let (kind, key) = self.generator.draw();
-        Some(Operation::new(kind, key))
+        Some(match self.generator.draw() {
+            (Kind::Scan, key) => Operation::scan(key, self.generator.draw_items()),
+            (kind, key) => Operation::new(kind, key),
+        })
     }
 
     fn send(

@@ -7,22 +7,35 @@ use trine_base::failure::Failure;
 /// Bytes of each key.
 const KEY_BYTES: usize = 16;
 
+/// Behind every key: no scan goes on to keys of others.
+const KEYS_END: &[u8] = b"bench.";
+
 /// An operation on the key with a number.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Operation {
     pub(super) kind: Kind,
     pub(super) key: u64,
+    /// For a scan: the most items that it is to have.
+    items: u32,
     /// For a read-modify-write: the read has ended.
     was_read: bool,
 }
 
 impl Operation {
     pub(super) fn new(kind: Kind, key: u64) -> Self {
-        let was_read = false;
         Self {
             kind,
             key,
-            was_read,
+            items: 0,
+            was_read: false,
+        }
+    }
+
+    /// A scan of so many items from the key on.
+    pub(super) fn scan(key: u64, items: u32) -> Self {
+        Self {
+            items,
+            ..Self::new(Kind::Scan, key)
         }
     }
 
@@ -34,15 +47,16 @@ impl Operation {
         tag: u64,
         value: &[u8],
     ) -> Result<(), Failure> {
-        let writes = match self.kind {
-            Kind::Read => false,
-            Kind::Update | Kind::Insert => true,
-            Kind::ReadModifyWrite => self.was_read,
-        };
         let key = &key_of(self.key);
-        let request = match writes {
-            false => Request::Read { key },
-            true => Request::Write { key, value },
+        let request = match self.kind {
+            Kind::Scan => Request::Scan {
+                from: key,
+                to: KEYS_END,
+                items: self.items,
+            },
+            Kind::Read => Request::Read { key },
+            Kind::ReadModifyWrite if !self.was_read => Request::Read { key },
+            Kind::Update | Kind::Insert | Kind::ReadModifyWrite => Request::Write { key, value },
         };
         target.submit(client, tag, request)
     }
@@ -75,6 +89,7 @@ mod tests {
     #[test]
     fn keys_have_their_number() {
         assert_eq!(&key_of(120), b"bench-0000000120");
+        assert!(key_of(9_999_999_999)[..] < *KEYS_END);
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub(super) struct Recorder {
     now: Histogram<u64>,
     now_errors: u64,
     points: Vec<Point>,
-    latencies: [Latencies; 4],
+    latencies: [Latencies; 5],
     pub(super) misses: u64,
     pub(super) errors: u64,
     pub(super) first_failure: Option<Failure>,

@@ -59,6 +59,9 @@ pub(super) struct RunResult {
     pub(super) misses: u64,
     pub(super) never_sent: u64,
     pub(super) read: Percentiles,
+    /// Absent in files of releases that had no workload E.
+    #[serde(default)]
+    pub(super) scan: Percentiles,
     /// Updates and inserts together.
     pub(super) write: Percentiles,
     pub(super) read_modify_write: Percentiles,
@@ -83,6 +86,7 @@ impl RunResult {
         let seconds = took.as_nanos().max(1) as f64 / 1e9;
         let all = recorder.together(&[
             Kind::Read,
+            Kind::Scan,
             Kind::Update,
             Kind::Insert,
             Kind::ReadModifyWrite,
@@ -108,6 +112,7 @@ impl RunResult {
             misses: recorder.misses,
             never_sent: ended.never_sent,
             read: recorder.of(Kind::Read).percentiles(),
+            scan: recorder.of(Kind::Scan).percentiles(),
             write: recorder
                 .together(&[Kind::Update, Kind::Insert])
                 .percentiles(),
@@ -187,6 +192,7 @@ impl RunResult {
         }
         let rows = [
             ("read", self.read.clone()),
+            ("scan", self.scan.clone()),
             ("write", self.write.clone()),
             ("read, modify, write", self.read_modify_write.clone()),
             ("all", self.all.clone()),
@@ -212,8 +218,12 @@ impl RunResult {
             Some(false) => ", not sealed",
             None => "",
         };
+        let reads = match settings.workload.as_deref() {
+            Some("E") => "scans",
+            _ => "reads",
+        };
         format!(
-            "{workload}{} values, {} keys ({}), {} reads{sealed}",
+            "{workload}{} values, {} keys ({}), {} {reads}{sealed}",
             show_bytes(settings.value_bytes),
             show_count(settings.keys),
             settings.distribution,

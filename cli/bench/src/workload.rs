@@ -13,19 +13,25 @@ pub(super) enum Kind {
     Read,
     Update,
     Insert,
+    /// The items behind a key, in their order.
+    Scan,
     /// A read, and then a write of the same key, with one latency for both.
     ReadModifyWrite,
 }
 
-/// YCSB's core workloads, as far as a store without ordered keys can run them.
+/// YCSB's core workloads.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Workload {
     A,
     B,
     C,
     D,
+    E,
     F,
 }
+
+/// The most items of a scan in workload E, as in YCSB. Shorter ones are as frequent.
+const SCAN_ITEMS_MAX: u64 = 100;
 
 impl Workload {
     pub(super) fn mix(self) -> Mix {
@@ -34,10 +40,15 @@ impl Workload {
             Self::B => (95, Kind::Update, Distribution::Zipf),
             Self::C => (100, Kind::Update, Distribution::Zipf),
             Self::D => (95, Kind::Insert, Distribution::Latest),
+            Self::E => (95, Kind::Insert, Distribution::Zipf),
             Self::F => (50, Kind::ReadModifyWrite, Distribution::Zipf),
         };
         Mix {
             read: Ratio::percent(read),
+            reading: match self {
+                Self::E => Kind::Scan,
+                _ => Kind::Read,
+            },
             other,
             distribution,
         }
@@ -50,6 +61,7 @@ impl Workload {
             Self::B => "B",
             Self::C => "C",
             Self::D => "D",
+            Self::E => "E",
             Self::F => "F",
         }
     }
@@ -64,9 +76,9 @@ impl FromStr for Workload {
             "B" => Ok(Self::B),
             "C" => Ok(Self::C),
             "D" => Ok(Self::D),
-            "E" => Err("workload E scans ranges of keys, and a hash table has no order: there are A, B, C, D and F".into()),
+            "E" => Ok(Self::E),
             "F" => Ok(Self::F),
-            _ => Err("YCSB's workloads are A, B, C, D and F (E scans, which a hash table cannot)".into()),
+            _ => Err("YCSB's workloads are A, B, C, D, E and F".into()),
         }
     }
 }
@@ -75,6 +87,8 @@ impl FromStr for Workload {
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub(super) struct Mix {
     pub(super) read: Ratio,
+    /// The kind of reads.
+    pub(super) reading: Kind,
     /// The kind of operation that is no read.
     pub(super) other: Kind,
     pub(super) distribution: Distribution,
@@ -109,7 +123,7 @@ impl Generator {
     /// The next operation and the number of its key.
     pub(super) fn draw(&mut self) -> (Kind, u64) {
         let kind = match self.prng.chance(self.mix.read) {
-            true => Kind::Read,
+            true => self.mix.reading,
             false => self.mix.other,
         };
         if kind == Kind::Insert {
@@ -117,6 +131,11 @@ impl Generator {
             return (kind, self.next - 1);
         }
         (kind, self.chooser.draw(self.there, &mut self.prng))
+    }
+
+    /// The most items that the next scan is to have.
+    pub(super) fn draw_items(&mut self) -> u32 {
+        1 + self.prng.below(SCAN_ITEMS_MAX) as u32
     }
 
     /// How many keys were used, from number 0 on.
@@ -140,6 +159,7 @@ mod tests {
     #[test]
     fn each_workload_has_its_shares() {
         for (workload, reads, other) in [
+            (Workload::E, 95_000, Kind::Insert),
             (Workload::A, 50_000, Kind::Update),
             (Workload::B, 95_000, Kind::Update),
             (Workload::C, 100_000, Kind::Update),
@@ -149,15 +169,28 @@ mod tests {
             let mut generator = Generator::new(1, workload.mix(), 1_000);
             let drawn: Vec<(Kind, u64)> = (0..100_000).map(|_| generator.draw()).collect();
             let count = |kind| drawn.iter().filter(|(drawn, _)| *drawn == kind).count();
-            assert!(count(Kind::Read).abs_diff(reads) < 1_000, "{workload:?}");
-            assert_eq!(
-                count(Kind::Read) + count(other),
-                drawn.len(),
-                "{workload:?}"
-            );
+            let reading = workload.mix().reading;
+            assert_eq!(reading == Kind::Scan, workload == Workload::E);
+            assert!(count(reading).abs_diff(reads) < 1_000, "{workload:?}");
+            assert_eq!(count(reading) + count(other), drawn.len(), "{workload:?}");
         }
-        let why = "e".parse::<Workload>().expect_err("no scans");
-        assert!(why.contains("scans"), "{why}");
+        assert_eq!("e".parse(), Ok(Workload::E));
+        let why = "g".parse::<Workload>().expect_err("there is none");
+        assert!(why.contains("D, E and F"), "{why}");
+    }
+
+    #[test]
+    fn scans_of_every_length_are_as_frequent() {
+        let mut generator = Generator::new(1, Workload::E.mix(), 100);
+        let mut counts = [0_u32; 101];
+        for _ in 0..100_000 {
+            counts[generator.draw_items() as usize] += 1;
+        }
+        assert_eq!(counts[0], 0);
+        assert!(
+            counts[1..].iter().all(|count| count.abs_diff(1_000) < 200),
+            "{counts:?}"
+        );
     }
 
     #[test]

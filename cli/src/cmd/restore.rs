@@ -12,7 +12,9 @@ use trine_base::{interrupt, peers};
 use trine_protocol::message::{ClusterId, Incarnation, Member, MemberRole, NodeId};
 use trine_replica::backup::{Begun, Content, RestoreError, restore};
 use trine_replica::config::SEGMENT_BYTES;
-use trine_replica::disk::{DiskCause, Fsync, OpenOptions};
+use trine_replica::disk::{
+    Directory, DiskCause, Fsync, OpenOptions, first_obstacle, leave_empty, take_back_restore,
+};
 use trine_server::backup_file::{self, Ttl};
 use trine_server::data;
 
@@ -40,7 +42,7 @@ pub(crate) fn run(arguments: &RestoreArguments, output: Output) -> Result<(), Fa
     let address = peers::resolve_server(&arguments.address)?;
     interrupt::start_writer()?;
     // Before a large file is read.
-    require_empty(directory)?;
+    require_free(directory)?;
     let content = backup_file::read(&arguments.file)?;
     let incarnation = Incarnation(random_seed()?.max(1));
     let member = Member {
@@ -56,16 +58,18 @@ pub(crate) fn run(arguments: &RestoreArguments, output: Output) -> Result<(), Fa
     Ok(())
 }
 
-/// Makes `directory`, which is empty or not there, that of `member` in a new group. After a failure it is again.
+/// Makes `directory`, which is empty or not there, that of `member` in a new group. After a failure it is again. What an
+/// interrupted restore has left there goes before.
 pub(crate) fn into_directory(
     content: Content,
     (file, directory): (&Path, &Path),
     member: Member,
     ttl: Ttl,
 ) -> Result<(ClusterId, Begun), Failure> {
-    require_empty(directory)?;
+    require_free(directory)?;
     let was_there = directory.is_dir();
-    let disk = data::lock(directory)?;
+    let mut disk = data::lock(directory)?;
+    take_back_restore(&mut disk).map_err(|error| data::failure(directory, &error))?;
     let options = OpenOptions {
         node_id: member.node_id,
         fsync: Fsync::Batch,
@@ -83,27 +87,21 @@ pub(crate) fn into_directory(
     }
 }
 
-/// Nothing was in it before, so all in it is this command's.
+/// Removes what this command has written. The lock went with the error. Whoever has the directory by now keeps it, and so
+/// does whoever has put a file into it.
 fn clear(directory: &Path, was_there: bool) {
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    for entry in entries {
-        let _ = std::fs::remove_file(entry.path());
-    }
-    if !was_there {
-        let _ = std::fs::remove_dir(directory);
+    if let Ok(mut disk) = Directory::lock(directory)
+        && take_back_restore(&mut disk).is_ok()
+    {
+        leave_empty(disk, !was_there);
     }
 }
 
-fn require_empty(directory: &Path) -> Result<(), Failure> {
-    let Some(entry) = std::fs::read_dir(directory)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .next()
-    else {
-        return Ok(());
-    };
-    Err(not_empty(directory, &entry.file_name().to_string_lossy()))
+fn require_free(directory: &Path) -> Result<(), Failure> {
+    match first_obstacle(directory) {
+        Some(file) => Err(not_empty(directory, &file)),
+        None => Ok(()),
+    }
 }
 
 fn not_empty(directory: &Path, file: &str) -> Failure {

@@ -476,3 +476,88 @@ fn the_backup_of_an_earlier_release_is_restored() {
     assert!(String::from_utf8_lossy(&users.stdout).contains("alice"));
     up.stop();
 }
+
+/// `trine up --restore` was killed while it made the first replica, and then before that one had taken the others in.
+#[test]
+fn an_interrupted_restore_of_a_group_on_disk_goes_on() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus/backup/version-1.trine");
+    let golden = golden.display().to_string();
+    let place = Scratch::new("up-interrupted");
+    let directory = place.path("group");
+    let first = format!("{directory}/replica-1");
+    let addresses = free_addresses(3).expect("free ports");
+    let base = addresses[0].port().to_string();
+    let disk = ["--insecure", "--log", "disk", "--data-dir", &directory];
+    let up = [&["up", "--base-port", &base], &disk[..]].concat();
+    std::fs::create_dir_all(&first).expect("made");
+    for (file, text) in [("recovering", "11 making anew"), ("synced", "half")] {
+        std::fs::write(format!("{first}/{file}"), text).expect("written");
+    }
+    std::fs::write(format!("{directory}/restoring"), "").expect("written");
+    trine(&up, "", b"").expect_error(2, &["was interrupted before", "--restore FILE"]);
+    assert!(Path::new(&format!("{first}/recovering")).exists());
+
+    // The first replica alone is there.
+    let address = addresses[0].to_string();
+    let restore = [
+        "restore",
+        &golden,
+        "--data-dir",
+        &first,
+        "--address",
+        &address,
+    ];
+    trine(&restore, "", b"").expect_status(0);
+    let again = [&up[..], &["--restore", &golden]].concat();
+    trine(&again, "", b"").expect_error(2, &["holds a group", "leave --restore out"]);
+    let started = Up::start_at(&addresses, &disk);
+    let goes_on = "goes on with a restore that did not come to its end";
+    assert!(started.welcome.contains(goes_on), "{}", started.welcome);
+    let got = trine(&["get", "greeting"], &started.peers, b"").expect_status(0);
+    assert_eq!(got.stdout, b"hello");
+    started.stop();
+    assert!(!Path::new(&format!("{directory}/restoring")).exists());
+    let started = Up::start_at(&addresses, &disk);
+    assert!(!started.welcome.contains(goes_on), "{}", started.welcome);
+    started.stop();
+}
+
+/// A restore that fails removes what it has written, and nothing of whoever came into the directory meanwhile.
+#[test]
+fn a_restore_touches_no_file_of_others() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus/backup/version-1.trine");
+    let golden = golden.display().to_string();
+    let place = Scratch::new("others");
+    let directory = place.path("directory");
+    std::fs::create_dir_all(&directory).expect("made");
+    let restore = [
+        "restore",
+        &golden,
+        "--data-dir",
+        &directory,
+        "--address",
+        "127.0.0.1:7471",
+    ];
+    let lock = std::fs::File::create(format!("{directory}/lock")).expect("made");
+    lock.try_lock().expect("free");
+    trine(&restore, "", b"").expect_error(2, &["another process uses this directory"]);
+    assert!(Path::new(&format!("{directory}/lock")).exists());
+    drop(lock);
+    std::fs::write(format!("{directory}/identity"), "of a replica").expect("written");
+    trine(&restore, "", b"").expect_error(2, &["is not empty: identity is in it"]);
+    assert!(Path::new(&format!("{directory}/identity")).exists());
+    std::fs::remove_file(format!("{directory}/identity")).expect("removed");
+    // It is cut off while it writes, as by a full disk.
+    let line = format!(
+        "ulimit -f 1; exec {} {}",
+        program().display(),
+        restore.join(" ")
+    );
+    let mut shell = Process::new("sh");
+    shell.args(["-c", &line]).stdin(Stdio::null());
+    let shell = shell.stdout(Stdio::piped()).stderr(Stdio::piped());
+    finish(shell.spawn().expect("starts")).expect_error(2, &["nothing was restored"]);
+    let left: Vec<_> = std::fs::read_dir(&directory).expect("read").collect();
+    assert!(left.is_empty(), "{left:?}");
+    trine(&restore, "", b"").expect_status(0);
+}

@@ -134,9 +134,14 @@ fn every_workload_runs_and_results_are_compared() {
         assert_eq!(document["value_bytes"], 1000);
         assert!(document["host"]["commit"].is_string() && document["series"].is_array());
     }
+    // Nothing was written for a group without an ordered index.
     cluster
         .run(&with(&["--workload", "E"]))
-        .expect_error(2, &["scans"]);
+        .expect_error(1, &["scans keys", "trine config set ordered on"]);
+    let redis = with(&["--workload", "E", "--target", "redis://127.0.0.1:1"]);
+    cluster
+        .run(&redis)
+        .expect_error(2, &["keeps none", "trine://"]);
 
     let (file, report) = (TempFile::new("then.json"), TempFile::new("report.html"));
     let then = cluster
@@ -302,4 +307,27 @@ fn a_store_that_says_no_is_reached() {
     cluster
         .run(&writes_alone)
         .expect_error(1, &["no operation succeeded", full, "config set memory"]);
+}
+
+#[test]
+fn scans_are_measured_where_keys_have_an_order() {
+    let cluster = Cluster::start(&["--ordered"]);
+    cluster.ok(&["put", "bench.", "not one of the keys"]);
+    let document = cluster
+        .run(&with(&["--workload", "e", "--clean", "--json"]))
+        .expect_status(0)
+        .json();
+    assert_eq!(
+        (&document["errors"], &document["misses"]),
+        (&Value::from(0), &Value::from(0)),
+        "{document}"
+    );
+    let count = |name: &str| document[name]["count"].as_u64().expect("a count");
+    assert!(
+        count("scan") > count("write") && count("write") > 0,
+        "{document}"
+    );
+    assert_eq!((count("read"), count("read_modify_write")), (0, 0));
+    assert_eq!(document["settings"]["workload"], "E");
+    assert_eq!(cluster.ok(&["count", "bench"]), b"1\n");
 }

@@ -175,3 +175,25 @@ fn keys_that_arrive_together_are_all_read() {
     shell.expect("\r\nsecond\r\n");
     shell.expect("\r\n1\r\n");
 }
+
+/// Tab completes keys, with the ordered index and without. Where nobody answers it says nothing, and the line goes on.
+#[test]
+fn tab_completes_keys_and_is_silent_without_a_group() {
+    for more in [&[][..], &["--ordered"]] {
+        let cluster = Cluster::start(more);
+        cluster.ok(&["put", "greeting:long", "the-value"]);
+        cluster.ok(&["put", "other", "v"]);
+        let mut shell = AtTerminal::start(command(&[], &cluster.group.peers()));
+        shell.expect("trine> ");
+        shell.press("get gree\t");
+        shell.expect("greeting:long");
+        shell.press("\r");
+        shell.expect("the-value");
+    }
+    let mut shell = AtTerminal::start(command(&["shell", "--timeout", "1s"], "127.0.0.1:1"));
+    shell.expect("trine> ");
+    shell.press("get gree\t\tx\r");
+    shell.expect("greex");
+    shell.expect("nothing was read");
+    shell.press("quit\r");
+}

@@ -35,8 +35,12 @@ impl LongKeys {
 
     /// Frees so many keys of a tree that is not used any more; true once there is none.
     pub(super) fn drop_some(&mut self, count: usize) -> bool {
-        self.keys.truncate(self.keys.len().saturating_sub(count));
-        self.keys.is_empty()
+        let left = self.keys.len().saturating_sub(count);
+        self.bytes -= self.keys.drain(left..).map(|key| key.len()).sum::<usize>();
+        if left == 0 {
+            *self = Self::default();
+        }
+        left == 0
     }
 
     /// Bytes of the keys, and of the tables that find them.

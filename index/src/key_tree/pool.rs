@@ -35,7 +35,11 @@ impl Pool {
 
     /// Frees a region of a tree that is not used any more; true once there is none.
     pub(super) fn drop_region(&mut self) -> bool {
-        self.regions.pop().is_none()
+        let is_empty = self.regions.pop().is_none();
+        self.free = Vec::new();
+        let left = u32::try_from(self.regions.len() * REGION_PAGES).unwrap_or(u32::MAX);
+        self.used = self.used.min(left);
+        is_empty
     }
 
     pub(super) fn remove(&mut self, id: u32) {

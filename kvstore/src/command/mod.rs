@@ -60,6 +60,16 @@ impl Command<'_> {
         }
     }
 
+    /// Whether the command is answered as a read alone. In the log every replica would make its answer, for nobody; that of a
+    /// walk even depends on more than the replicated state.
+    #[must_use]
+    pub fn is_only_read(&self) -> bool {
+        matches!(
+            self,
+            Self::Scan { .. } | Self::CountRange { .. } | Self::Walk { .. }
+        )
+    }
+
     /// Whether the command can be an operation of EXEC.
     #[must_use]
     pub fn can_be_operation(&self) -> bool {

@@ -23,12 +23,13 @@ use crate::command::{Command, STATE_VERSION, STATE_VERSION_FIRST};
 use crate::error::StoreError;
 use crate::items::{Found, Items};
 use crate::limits::Limits;
-use crate::ordered::{Index, Ordered};
+use crate::ordered::Ordered;
 use crate::position::Position;
 use crate::response::{Response, Versioned};
 use crate::snapshot::SnapshotSummary;
 use crate::users::{User, Users};
 use execute::Journal;
+use ordered::Deletions;
 use walk::Told;
 
 pub use number::integer;
@@ -42,6 +43,8 @@ pub struct Store {
     state_version: u8,
     applied: Position,
     pub(crate) users: Users,
+    /// What DELETEs of ranges have done in the present log entry.
+    deletions: Deletions,
     /// Some exactly while a command runs that may have to be undone.
     journal: Option<Journal>,
     /// A value that is on its way out of the store, for the response that carries it.
@@ -65,7 +68,7 @@ pub struct Stats {
     pub arena_bytes: u64,
     /// Bytes that the index has from the system.
     pub index_bytes: u64,
-    /// Bytes that the ordered index has from the system.
+    /// Bytes that the ordered index has from the system, one that was dropped and is not freed yet included.
     pub ordered_bytes: u64,
 }
 
@@ -100,6 +103,7 @@ impl Store {
             state_version,
             applied: Position::ZERO,
             users: Users::default(),
+            deletions: Deletions::default(),
             journal: None,
             departing: Vec::new(),
             scratch: Vec::new(),
@@ -280,7 +284,7 @@ impl Store {
             arena_live_bytes: arena.live_bytes,
             arena_bytes: arena.region_bytes,
             index_bytes,
-            ordered_bytes: self.items.index().map_or(0, Index::memory_bytes),
+            ordered_bytes: self.items.ordered_bytes(),
         }
     }
 

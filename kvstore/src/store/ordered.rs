@@ -4,12 +4,13 @@ use super::Store;
 use crate::codec::{Field, List};
 use crate::command::{KeyRange, ScanOptions, after_prefix};
 use crate::config::{
-    COUNT_EXPIRED_MAX, DELETE_RANGE_KEYS_MAX, KEY_BYTES_MAX, SCAN_EXPIRED_MAX, SCAN_KEYS_MAX,
-    SCAN_PAGE_BYTES,
+    COUNT_EXPIRED_MAX, DELETE_RANGE_ENTRY_KEYS_MAX, DELETE_RANGE_KEY_BYTES, DELETE_RANGE_KEYS_MAX,
+    KEY_BYTES_MAX, SCAN_EXPIRED_MAX, SCAN_KEYS_MAX, SCAN_PAGE_BYTES,
 };
 use crate::error::StoreError;
 use crate::interleave::LANES;
 use crate::ordered::{Index, Ordered};
+use crate::position::Position;
 use crate::response::{RangeItem, Response, Versioned};
 use std::borrow::Cow;
 use std::ops::Bound;
@@ -45,6 +46,32 @@ struct Page {
     last: Vec<u8>,
     /// Keys that were passed by.
     expired: u32,
+}
+
+/// How many keys DELETEs of ranges have looked at in a log entry. A batch may hold many of them, and no other command runs
+/// meanwhile. No snapshot has this: none begins within an entry.
+#[derive(Default, Debug)]
+pub(super) struct Deletions {
+    entry: u64,
+    keys: u32,
+}
+
+impl Deletions {
+    /// How many keys a DELETE at this position may look at.
+    fn left(&self, at: Position) -> u32 {
+        let done = match self.entry == at.index() {
+            true => self.keys,
+            false => 0,
+        };
+        (DELETE_RANGE_ENTRY_KEYS_MAX - done).min(DELETE_RANGE_KEYS_MAX)
+    }
+
+    fn note(&mut self, at: Position, keys: u32) {
+        if self.entry != at.index() {
+            (self.entry, self.keys) = (at.index(), 0);
+        }
+        self.keys += keys;
+    }
 }
 
 /// Why a page takes no further key.
@@ -116,7 +143,7 @@ impl Store {
     /// Fills a page until it is full or the keys end. Returns the first key that was not looked at.
     fn fill(&self, page: &mut Page, keys: &mut Keys<'_>, options: ScanOptions) -> Option<Vec<u8>> {
         // Without expired keys, a page of keys needs no item.
-        let needs_items = !options.keys_only || self.expired_unswept();
+        let needs_items = !options.keys_only || self.has_expired_items();
         let mut lanes: [Vec<u8>; LANES] = Default::default();
         loop {
             let mut count = 0;
@@ -160,7 +187,7 @@ impl Store {
         let tree = self.whole_index()?;
         let span = self.span(range)?;
         let all = tree.count(span.bounds());
-        if all == 0 || !self.expired_unswept() {
+        if all == 0 || !self.has_expired_items() {
             return Ok(all);
         }
         if all <= COUNT_EXPIRED_MAX as u64 {
@@ -209,14 +236,18 @@ impl Store {
         if count == 0 {
             return Err(StoreError::BadKeyCount { asked: 0 });
         }
+        let most = count.min(self.deletions.left(self.applied));
         let mut keys = tree.range(span.bounds());
-        let mut first = Vec::new();
-        while first.len() < count.min(DELETE_RANGE_KEYS_MAX) as usize
+        let (mut first, mut bytes) = (Vec::new(), 0);
+        while first.len() < most as usize
+            && bytes < DELETE_RANGE_KEY_BYTES
             && let Some(key) = keys.next()
         {
+            bytes += key.len();
             first.push(key.to_vec());
         }
         let next = keys.next().map(<[u8]>::to_vec);
+        self.deletions.note(self.applied, first.len() as u32);
         let mut removed = 0;
         for key in first {
             let found = self.items.find(&key);
@@ -226,8 +257,10 @@ impl Store {
         Ok((removed, next))
     }
 
-    /// Whether there are items that no command finds any more.
-    fn expired_unswept(&self) -> bool {
+    /// Whether there are items that no command finds any more. While there are, reads of ranges look at more than they
+    /// tell of.
+    #[must_use]
+    pub fn has_expired_items(&self) -> bool {
         let soonest = self.items.expiries.first();
         soonest.is_some_and(|(expiry_ns, _)| self.has_expired(expiry_ns))
     }

@@ -1,7 +1,7 @@
 //! FLUSH: everything ends at one position, and its memory comes back slice by slice.
 
 use trine_keys::{Fingerprint, GroupId, Issuer, Role};
-use trine_kvstore::config::{FLUSH_SLICE_BYTES, FLUSH_SLICE_EXPIRIES};
+use trine_kvstore::config::{FLUSH_BEHIND_SLICES, FLUSH_SLICE_BYTES, FLUSH_SLICE_EXPIRIES};
 use trine_kvstore::{
     Command, Limits, Position, Response, Rights, SetExpiry, SetOptions, SnapshotError,
     SnapshotReader, SnapshotStep, Store,
@@ -172,4 +172,29 @@ fn many_flushes_do_not_pile_up() {
         stats.arena_bytes + stats.index_bytes < 120 << 20,
         "{stats:?}"
     );
+}
+
+/// Large stores are flushed faster than they are freed. No flush frees more than a few slices, and none is forgotten.
+#[test]
+fn a_flush_behind_others_frees_few_slices() {
+    let mut store = Store::new(Limits::default(), [5, 6]).with_ordered();
+    let memory = |store: &Store| store.stats().arena_bytes;
+    let value = vec![7; 1024 * 1024];
+    let mut index = 0;
+    for _ in 0..8 {
+        for number in 0..40_u8 {
+            index += 1;
+            let (key, value) = ([number], &value[..]);
+            store.apply(Position::new(index, 0), &Command::Put { key: &key, value });
+        }
+        let before = memory(&store);
+        index += 1;
+        store.apply(Position::new(index, 0), &Command::Flush);
+        let freed = before - memory(&store);
+        let most = u64::from(FLUSH_BEHIND_SLICES) * FLUSH_SLICE_BYTES as u64;
+        assert!(freed <= most, "{freed} bytes");
+    }
+    assert!(memory(&store) > 5 * 40 << 20, "{}", memory(&store));
+    while !store.free_flushed() {}
+    assert_eq!(memory(&store), 0);
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use trine_protocol::message::Member;
 
@@ -60,6 +60,8 @@ impl Directory {
             .open(path.join(LOCK))
             .map_err(failed("open the lock in"))?;
         match lock.try_lock() {
+            // Another process has removed the directory, or its lock, between the two calls.
+            Ok(()) if !is_at(&lock, &path.join(LOCK)) => Err(used(shown)),
             Ok(()) => Ok(Self {
                 path: path.to_owned(),
                 spare: None,
@@ -67,12 +69,7 @@ impl Directory {
                 open: Vec::new(),
                 watch: None,
             }),
-            Err(TryLockError::WouldBlock) => Err(DiskError {
-                operation: "lock",
-                file: shown,
-                reason: "another process uses this directory".to_owned(),
-                cause: DiskCause::Device,
-            }),
+            Err(TryLockError::WouldBlock) => Err(used(shown)),
             Err(TryLockError::Error(error)) => Err(failed("lock")(error)),
         }
     }
@@ -138,6 +135,23 @@ impl Directory {
         self.open.push((name.to_owned(), file));
         &self.open[self.open.len() - 1].1
     }
+}
+
+fn used(file: String) -> DiskError {
+    DiskError {
+        operation: "lock",
+        file,
+        reason: "another process uses this directory".to_owned(),
+        cause: DiskCause::Device,
+    }
+}
+
+/// Whether this is the file that has that path now.
+fn is_at(file: &File, path: &Path) -> bool {
+    let (Ok(open), Ok(there)) = (file.metadata(), std::fs::metadata(path)) else {
+        return false;
+    };
+    (open.dev(), open.ino()) == (there.dev(), there.ino())
 }
 
 fn failure(operation: &'static str, file: String, error: &io::Error) -> DiskError {

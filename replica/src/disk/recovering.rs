@@ -15,7 +15,7 @@ use trine_protocol::message::Incarnation;
 use super::names::{LOCK, RECOVERING, SET_ASIDE, set_aside};
 use super::{Disk, DiskError, LostMemory, OpenError};
 
-const TEMPORARY: &str = "recovering.tmp";
+pub(super) const TEMPORARY: &str = "recovering.tmp";
 /// More than a mark ever has.
 const BYTES_MAX: u64 = 64;
 
@@ -62,6 +62,25 @@ pub(super) fn take_back(disk: &mut impl Disk) -> Result<(), OpenError> {
     }
     disk.sync_names()?;
     Ok(end(disk)?)
+}
+
+/// Takes back an interrupted attempt that began in an empty directory. Anything else stays as it is.
+pub(super) fn take_back_from_empty(disk: &mut impl Disk) -> Result<(), OpenError> {
+    let step = read(disk)?.map(|(step, _)| step);
+    let mut others = disk.names()?;
+    let has_temporary = others.iter().any(|name| name == TEMPORARY);
+    others.retain(|name| ![LOCK, RECOVERING, TEMPORARY].contains(&name.as_str()));
+    let began_empty = match step {
+        Some(Step::MakingAnew) => !others.iter().any(|name| name.starts_with(SET_ASIDE)),
+        Some(Step::SettingAside) | None => others.is_empty(),
+    };
+    if !began_empty {
+        return Ok(());
+    }
+    if has_temporary {
+        disk.remove(TEMPORARY)?;
+    }
+    take_back(disk)
 }
 
 /// The prefix that [`set_aside`] puts in front of a name.

@@ -17,7 +17,9 @@ use trine_transport::time::Instant;
 use super::consensus::Consensus;
 use super::local::Local;
 use crate::audit::{Audit, By, Trail};
-use crate::config::{BACKUP_BYTES_PER_TURN, BACKUP_IDLE_MAX, BACKUP_PIECES_WAITING_MAX};
+use crate::config::{
+    BACKUP_BYTES_PER_TURN, BACKUP_IDLE_MAX, BACKUP_PAUSE, BACKUP_PIECES_WAITING_MAX,
+};
 use crate::outbox::Outbox;
 use crate::snapshot_transfer::{Image, Piece};
 use crate::state_machine::StateMachine;
@@ -29,6 +31,8 @@ pub(super) struct Backups {
     reading: Option<Reading>,
     /// Why the last image went, for the caller that still asks for it.
     gone: Option<(u64, &'static str)>,
+    /// No image is begun before this: one that was begun earlier was in the way of other work.
+    paused_until: Option<Instant>,
     audit: Trail,
 }
 
@@ -61,6 +65,7 @@ impl Backups {
             names: Prng::new(seed),
             reading: None,
             gone: None,
+            paused_until: None,
             audit: Trail::default(),
         }
     }
@@ -144,6 +149,13 @@ impl Backups {
                 cx.out,
                 "this replica has not applied yet what the leader has",
             );
+        }
+        let raft = cx.consensus.raft();
+        let is_paused = self.paused_until.is_some_and(|until| cx.now < until);
+        if is_paused || raft.is_leader() && cx.consensus.wants_snapshot() {
+            let text =
+                "this replica makes way for a member that needs the state, or for its own snapshot";
+            return later(cx.out, text);
         }
         let index = state.applied_index();
         let term = cx.consensus.raft().term_at(index);
@@ -305,7 +317,10 @@ impl Backups {
             None => return,
             Some(reading) if idle(reading) => "nothing of it was asked for in a minute",
             Some(_) => match in_the_way {
-                Some(why) => why,
+                Some(why) => {
+                    self.paused_until = Some(now + BACKUP_PAUSE);
+                    why
+                }
                 None => return,
             },
         };

@@ -10,6 +10,7 @@ use trine_transport::buf::{Pool, PoolConfig};
 use trine_transport::time::{Duration, Instant};
 
 use super::Group;
+use super::durability::Durability;
 use crate::bootstrap::Origin;
 use crate::config::{BACKUP_LOG_SHARE_MAX, ReplicaConfig};
 use crate::outbox::Outbox;
@@ -176,6 +177,7 @@ fn a_snapshot_that_is_long_overdue_goes_before_a_backup() {
     };
     assert!(why.contains("own snapshot"), "{why}");
     assert!(alone.snapshots() > 0);
+    assert_eq!(alone.begin(), None, "the snapshot has a head start");
     let mut begun = None;
     for _ in 0..100 {
         begun = begun.or_else(|| alone.begin());
@@ -211,4 +213,24 @@ fn an_image_that_is_written_to_its_end_stops_no_snapshot() {
     let Ok(BackupReply::Piece { last: true, .. }) = BackupReply::decode(&reply) else {
         panic!("{reply:?}");
     };
+}
+
+/// A snapshot of its own that came to nothing counted as if no log had piled up. A backup then was never in its way.
+#[test]
+fn a_snapshot_that_was_given_up_is_due_and_as_overdue_as_before() {
+    let mut alone = Alone::new();
+    alone.put(1, 10);
+    let now = alone.now;
+    let Alone { group, out, .. } = &mut alone;
+    let (local, consensus) = (&group.local, &group.consensus);
+    let state = group.state.as_mut().expect("a state");
+    let mut disk = Durability::with_log(BACKUP_LOG_SHARE_MAX * LOG_BYTES + 1);
+    for _ in 0..3 {
+        assert!(disk.own_snapshot_is_overdue(local));
+        assert!(state.store_mut().clear_snapshot());
+        disk.begin_own_snapshot(now, local, Some(&mut *state), false, consensus, out);
+        assert!(disk.writes_own_snapshot(), "it is due at once");
+        assert!(!disk.own_snapshot_is_overdue(local));
+        disk.give_up_own(Some(&mut *state), out);
+    }
 }

@@ -53,6 +53,8 @@ struct OwnSnapshot {
     image: Image,
     pieces: u32,
     bytes: u64,
+    /// Bytes of log that had piled up when it was begun. They still do if it comes to nothing.
+    log_bytes_before: u64,
 }
 
 /// A snapshot on its way from another member to the disk.
@@ -236,9 +238,7 @@ impl Durability {
     /// Whether far more log has piled up than a snapshot begins with.
     pub(super) fn own_snapshot_is_overdue(&self, local: &Local) -> bool {
         let enough = local.config.disk_log_bytes_max.max(self.snapshot_bytes);
-        // After a snapshot that was given up the count says "at once", and is no measure.
-        let known = self.log_bytes < u64::MAX / 2;
-        known && self.log_bytes / BACKUP_LOG_SHARE_MAX >= enough
+        self.log_bytes / BACKUP_LOG_SHARE_MAX >= enough
     }
 
     /// Begins a snapshot of the own state if enough log has piled up. `busy`: another snapshot is under way.
@@ -275,12 +275,12 @@ impl Durability {
         let stream = self.next_stream();
         let bytes = begin_piece(&head);
         out.write(Write::SnapshotPiece { stream, bytes });
-        self.log_bytes = 0;
         self.own = Some(OwnSnapshot {
             stream,
             image,
             pieces: 1,
             bytes: 0,
+            log_bytes_before: std::mem::take(&mut self.log_bytes),
         });
     }
 
@@ -315,14 +315,14 @@ impl Durability {
         }
     }
 
-    fn give_up_own(&mut self, state: Option<&mut StateMachine>, out: &mut Outbox) {
+    /// The snapshot of the own state comes to nothing. The next one is due at once: no log has gone.
+    pub(super) fn give_up_own(&mut self, state: Option<&mut StateMachine>, out: &mut Outbox) {
         if let Some(own) = self.own.take() {
             if let Some(state) = state {
                 own.image.abandon(state.store_mut());
             }
             out.write(Write::SnapshotGivenUp { stream: own.stream });
-            // The next one is due at once.
-            self.log_bytes = u64::MAX / 2;
+            self.log_bytes = self.log_bytes.saturating_add(own.log_bytes_before);
         }
     }
 }

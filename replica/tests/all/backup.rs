@@ -376,6 +376,34 @@ fn a_new_member_goes_first() {
     );
 }
 
+/// A caller who begins again at once took the store's one image each time, before raft asked for it once more.
+#[test]
+fn a_backup_that_begins_again_and_again_keeps_no_member_out() {
+    let (mut world, client) = filled(3);
+    let leader = world.leader().expect("a leader");
+    begin(&mut world, leader);
+    let node_id = world.add_node();
+    world.start(node_id, false);
+    for number in 0..300 {
+        put(&mut world, client, number, 10);
+    }
+    let cluster = cluster(&world);
+    let add = AdminCommand::Add { voter: true };
+    let (mut later, mut turns) = (0, 0);
+    while world.status(node_id).store.items < 60 {
+        world.admin_once(leader, add, node_id, Incarnation::NONE);
+        let begin = BackupStep::Begin { at_least: 0 };
+        match ask(&mut world, leader, cluster, begin) {
+            Said::Begun(_) => {}
+            Said::Later(_) => later += 1,
+            other => panic!("{other:?}"),
+        }
+        turns += 1;
+        assert!(turns < 5_000, "the new member has its state by then");
+    }
+    assert!(later > 0);
+}
+
 /// The store keeps what is overwritten for the image's sake, and not without end.
 #[test]
 fn an_image_that_costs_too_much_is_given_up() {

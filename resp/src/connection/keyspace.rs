@@ -262,6 +262,8 @@ impl Connection {
                     return self.writer().null();
                 }
                 *wrapped |= ended;
+                // None of the few is there: below a prefix keys may be rare, and pages as large as can be find one sooner.
+                walk.count = WALK_ITEMS_MAX;
             }
         }
         walk.from = page.next;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use trine_transport::time::Instant;
 
 use super::http2::{Answer, Http2};
-use super::protobuf::{field, has_field};
+use super::protobuf::{field, has_field, number};
 use super::sockets::Sockets;
 use super::{Finished, IN_FLIGHT_MAX, Outcome, Request, Target};
 use trine_base::failure::Failure;
@@ -78,6 +78,13 @@ impl Target for Etcd {
         let (path, tag) = match request {
             Request::Read { key } => {
                 field(1, key, &mut message);
+                ("/etcdserverpb.KV/Range", tag | READ)
+            }
+            Request::Scan { from, to, items } => {
+                // RangeRequest: field 2 is the end, and field 3 the limit.
+                field(1, from, &mut message);
+                field(2, to, &mut message);
+                number(3, items.into(), &mut message);
                 ("/etcdserverpb.KV/Range", tag | READ)
             }
             Request::Write { key, value } => {

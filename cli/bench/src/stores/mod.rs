@@ -24,16 +24,29 @@ pub(super) const IN_FLIGHT_MAX: usize = 64;
 /// One operation.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Request<'a> {
-    Read { key: &'a [u8] },
-    Write { key: &'a [u8], value: &'a [u8] },
-    Delete { key: &'a [u8] },
+    Read {
+        key: &'a [u8],
+    },
+    Write {
+        key: &'a [u8],
+        value: &'a [u8],
+    },
+    Delete {
+        key: &'a [u8],
+    },
+    /// So many items at most, from a key on and before another.
+    Scan {
+        from: &'a [u8],
+        to: &'a [u8],
+        items: u32,
+    },
 }
 
 /// Its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Done,
-    /// A read of a key that does not exist. To delete it is done either way.
+    /// A read of a key that does not exist, or a scan that finds none. To delete it is done either way.
     Missing,
     Failed(Failure),
 }

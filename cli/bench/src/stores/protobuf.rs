@@ -1,15 +1,24 @@
-//! The part of Protocol Buffers for etcd's GET and PUT: it writes fields of bytes, and finds them.
+//! The part of Protocol Buffers for etcd's GET, PUT and range: it writes fields, and finds those of bytes.
 
 /// Appends a field of bytes.
 pub fn field(number: u8, bytes: &[u8], out: &mut Vec<u8>) {
     out.push(number << 3 | 2);
-    let mut length = bytes.len();
-    while length >= 0x80 {
-        out.push((length & 0x7f) as u8 | 0x80);
-        length >>= 7;
-    }
-    out.push(length as u8);
+    push_varint(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
+}
+
+/// Appends a field that is a number.
+pub fn number(number: u8, value: u64, out: &mut Vec<u8>) {
+    out.push(number << 3);
+    push_varint(value, out);
+}
+
+fn push_varint(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
 }
 
 /// Whether the message has a field of bytes with this number.
@@ -49,6 +58,14 @@ fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fields_are_as_the_format_says() {
+        let mut message = Vec::new();
+        field(1, b"k", &mut message);
+        number(3, 300, &mut message);
+        assert_eq!(message, [0x0a, 1, b'k', 0x18, 0xac, 0x02]);
+    }
 
     #[test]
     fn what_is_no_message_has_no_field() {

@@ -1,7 +1,7 @@
 //! A trine group, through the client library.
 
 use trine_client::{ClientId, Error, Mode};
-use trine_kvstore::{Command, Response};
+use trine_kvstore::{Command, KeyRange, Response, ScanOptions};
 use trine_transport::backend::Backend;
 use trine_transport::time::Instant;
 
@@ -32,6 +32,7 @@ impl<B: Backend> Target for Trine<B> {
             Request::Read { key } => (Mode::Read, Command::Get { key }),
             Request::Write { key, value } => (Mode::Write, Command::Put { key, value }),
             Request::Delete { key } => (Mode::Write, Command::Delete { key }),
+            Request::Scan { from, to, items } => (Mode::Read, scan(from, to, items)),
         };
         self.endpoint
             .submit(self.clients[client], mode, &command, tag)
@@ -59,6 +60,11 @@ impl<B: Backend> load::Target for Trine<B> {
                     Response::Written { .. } | Response::Value { .. } | Response::Deleted { .. },
                 )) => Outcome::Done,
                 Ok(Ok(Response::NotFound)) => Outcome::Missing,
+                // A page ends at its bytes: long values may make it shorter than was asked.
+                Ok(Ok(Response::Items { items, .. })) => match items.is_empty() {
+                    true => Outcome::Missing,
+                    false => Outcome::Done,
+                },
                 Ok(Ok(Response::Error(error))) => {
                     Outcome::Failed(refusal(error, error.to_string()))
                 }
@@ -70,6 +76,19 @@ impl<B: Backend> load::Target for Trine<B> {
             };
             finished.push((over.tag, outcome));
         })
+    }
+}
+
+fn scan<'a>(from: &'a [u8], to: &'a [u8], items: u32) -> Command<'a> {
+    Command::Scan {
+        range: KeyRange::Between {
+            start: from,
+            end: Some(to),
+        },
+        options: ScanOptions {
+            limit: items,
+            ..ScanOptions::default()
+        },
     }
 }
 

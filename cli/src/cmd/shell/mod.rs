@@ -5,6 +5,7 @@ mod answer;
 mod args;
 mod commands;
 mod edit;
+mod finder;
 mod input;
 mod keys;
 mod parse;
@@ -18,6 +19,7 @@ use rustyline::error::ReadlineError;
 
 use self::answer::{Form, tell};
 pub(crate) use self::args::ShellArguments;
+use self::finder::Finder;
 use self::input::{Input, read_line, size_of_input};
 use self::parse::{ParseError, Request, StoreRequest};
 use self::worker::Worker;
@@ -84,7 +86,9 @@ enum Next {
 fn converse<N: Network>(shell: &mut Shell<'_, N>) -> Result<(), Failure> {
     let unusable = |error| Failure::usage(format!("the terminal cannot be used: {error}"), "");
     restore_terminal_on_sigterm();
-    let (mut editor, history) = edit::editor().map_err(unusable)?;
+    let finder = Finder::new(shell.network, shell.client);
+    let find_keys = Box::new(move |prefix: &[u8]| finder.keys(prefix));
+    let (mut editor, history) = edit::editor(find_keys).map_err(unusable)?;
     if shell.form == Form::People {
         let peers = &shell.client.group.peers;
         print_all(format!("trine at {peers}; help lists the commands, Ctrl-D ends\n").as_bytes());

@@ -113,15 +113,27 @@ fn start<N: Network>(
 ) -> Result<Group, Failure> {
     let kept = arguments.log.directory();
     let limit = start_limit(kept.map(PathBuf::as_path));
-    let Some(file) = &arguments.restore else {
-        let (all, sink) = (addresses.to_vec(), Some(sink));
-        return group::start_by(network, all, serve_args, sink, Vec::new(), limit);
+    let unfinished = match kept {
+        Some(directory) => restored::is_unfinished(directory, arguments.restore.is_some())?,
+        None => false,
     };
-    let begin = restored::prepare(file, kept, addresses[0], arguments.ttl, announcer)?;
+    let (begin, bytes) = match &arguments.restore {
+        None if !unfinished => {
+            let (all, sink) = (addresses.to_vec(), Some(sink));
+            return group::start_by(network, all, serve_args, sink, Vec::new(), limit);
+        }
+        None => {
+            announcer.line("goes on with a restore that did not come to its end");
+            (Vec::new(), 0)
+        }
+        Some(file) => (
+            restored::prepare(file, kept, addresses[0], arguments.ttl, announcer)?,
+            std::fs::metadata(file).map_or(0, |about| about.len()),
+        ),
+    };
     // Each replica reads it, or gets as much over the network.
-    let bytes = std::fs::metadata(file).map_or(0, |about| about.len());
     let limit = limit + Duration::from_secs(bytes / READ_BYTES_PER_SECOND);
-    restored::start(network, addresses, serve_args, sink, begin, limit)
+    restored::start(network, (addresses, kept), serve_args, sink, begin, limit)
 }
 
 /// Where the replicas will be.

@@ -15,15 +15,21 @@ use trine_base::network::Network;
 use trine_base::units::plural;
 use trine_local::{Group, LineSink, start as group};
 use trine_protocol::message::{AdminCommand, Incarnation, Member, MemberRole, NodeId};
+use trine_replica::disk::first_obstacle;
 use trine_server::backup_file::{self, Ttl};
 
 use super::kept::replicas_in;
 use crate::cmd::member::{Wanted, execute};
 use crate::cmd::restore::into_directory;
 
-/// Refuses a directory that holds a group.
+/// The mark in a group's directory that the first replica has not taken all others in yet.
+const UNFINISHED: &str = "restoring";
+
+/// Refuses a directory that holds a group. What an interrupted restore has left is none.
 pub(super) fn require_new(directory: &Path) -> Result<(), Failure> {
-    let Some(replica) = replicas_in(directory).into_iter().next() else {
+    let replicas = replicas_in(directory);
+    let holds_data = |replica: &&PathBuf| first_obstacle(replica).is_some();
+    let Some(replica) = replicas.iter().find(holds_data) else {
         return Ok(());
     };
     Err(Failure::usage(
@@ -34,6 +40,39 @@ pub(super) fn require_new(directory: &Path) -> Result<(), Failure> {
         ),
         "leave --restore out to go on with that group, or give another directory with --data-dir",
     ))
+}
+
+/// Whether a restore into this directory did not come to its end.
+///
+/// # Errors
+/// Its first replica is not made yet, so that there is nothing to go on with.
+pub(super) fn is_unfinished(directory: &Path, restores: bool) -> Result<bool, Failure> {
+    if !directory.join(UNFINISHED).exists() {
+        return Ok(false);
+    }
+    let first = directory.join("replica-1");
+    if !restores && first_obstacle(&first).is_none() {
+        return Err(Failure::usage(
+            format!(
+                "a restore into {} was interrupted before its first replica was made",
+                directory.display()
+            ),
+            "give the same `trine up --restore FILE` once more: it begins again",
+        ));
+    }
+    Ok(true)
+}
+
+/// Marks the directory, until all replicas vote.
+fn mark(directory: &Path) -> Result<(), Failure> {
+    let path = directory.join(UNFINISHED);
+    let made = std::fs::File::create(&path).and_then(|file| file.sync_all());
+    made.map_err(|error| {
+        Failure::usage(
+            format!("cannot write {}: {error}", path.display()),
+            "give a directory that this user can write in with --data-dir",
+        )
+    })
 }
 
 /// The arguments with which the first replica begins the group. With a directory the state is in it by then.
@@ -54,6 +93,7 @@ pub(super) fn prepare(
         return Ok(words.into());
     };
     let content = backup_file::read(file)?;
+    mark(directory)?;
     let member = Member {
         node_id: NodeId(1),
         role: MemberRole::Voter,
@@ -71,10 +111,10 @@ pub(super) fn prepare(
     Ok(Vec::new())
 }
 
-/// Starts all replicas, and has the first one take the others in.
+/// Starts all replicas, and has the first one take in those of the others that are no members yet.
 pub(super) fn start<N: Network>(
     network: &N,
-    addresses: &[SocketAddr],
+    (addresses, kept): (&[SocketAddr], Option<&PathBuf>),
     serve_args: Vec<OsString>,
     sink: LineSink,
     begin: Vec<OsString>,
@@ -96,5 +136,9 @@ pub(super) fn start<N: Network>(
         execute(network, &admin, add)?;
     }
     group::wait_for_voters(network, &mut started, addresses.len(), limit)?;
+    if let Some(directory) = kept {
+        // A mark that stays does no harm: who is a member already is not taken in again.
+        let _ = std::fs::remove_file(directory.join(UNFINISHED));
+    }
     Ok(started)
 }

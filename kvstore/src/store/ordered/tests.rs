@@ -196,7 +196,7 @@ fn without_the_whole_index_commands_say_how_to_get_it() {
     log.refused(&count, StoreError::NotOrdered { building: false });
     let used = log.store.stats().logical_bytes;
     assert_eq!(log.apply(&Command::SetOrdered { on: true }), Response::Done);
-    assert_eq!(log.store.stats().logical_bytes, used + 32 * 1_000);
+    assert_eq!(log.store.stats().logical_bytes, used + (32 + 4 + 2) * 1_000);
     assert_eq!(
         log.count(ALL),
         Response::Error(StoreError::NotOrdered { building: true })
@@ -219,20 +219,53 @@ fn without_the_whole_index_commands_say_how_to_get_it() {
 #[test]
 fn an_index_that_would_pass_the_limit_is_refused() {
     let limits = Limits {
-        memory_bytes: 10 * (32 + 5) + 319,
+        memory_bytes: 10 * (32 + 5) + 10 * (32 + 4 + 2) - 1,
         ..Limits::default()
     };
     let mut log = Log::new(Store::new(limits, [1, 2]));
     (0..10).for_each(|n| log.put(&number(n), b"v"));
     let on = Command::SetOrdered { on: true };
-    log.refused(&on, StoreError::NoRoomForIndex { needed: 690 });
-    log.apply(&Command::SetMemory { memory_bytes: 690 });
+    log.refused(&on, StoreError::NoRoomForIndex { needed: 750 });
+    log.apply(&Command::SetMemory { memory_bytes: 750 });
     assert_eq!(log.apply(&on), Response::Done);
     let command = Command::Put {
         key: b"x",
         value: b"",
     };
-    log.refused(&command, StoreError::Full { limit: 690 });
+    log.refused(&command, StoreError::Full { limit: 750 });
+}
+
+/// What the limit counts covers what the index takes, whatever the length of the keys, and not much more than twice that.
+#[test]
+fn the_charge_covers_what_the_index_takes() {
+    for (key_bytes, count) in [
+        (4, 50_000_u32),
+        (8, 50_000),
+        (16, 50_000),
+        (32, 50_000),
+        (64, 30_000),
+        (100, 30_000),
+        (128, 30_000),
+        (132, 30_000),
+        (200, 20_000),
+        (1_000, 5_000),
+        (64 * 1024, 100),
+    ] {
+        let mut log = Log::ordered();
+        for n in 0..count {
+            // In no order, and without a prefix that nodes would have once: this is the dear case.
+            let mut key = n.wrapping_mul(0x9e37_79b9).to_be_bytes().to_vec();
+            key.resize(key_bytes, b'k');
+            log.put(&key, b"");
+        }
+        let counted = log.store.stats();
+        let charged = counted.logical_bytes - u64::from(count) * (32 + key_bytes as u64);
+        let ratio = charged as f64 / counted.ordered_bytes as f64;
+        println!("key {key_bytes}: charged / taken = {ratio:.2}");
+        // A key of 4 bytes is a slot and nothing else.
+        let most = if key_bytes < 16 { 4.0 } else { 2.5 };
+        assert!((1.0..most).contains(&ratio), "key {key_bytes}: {ratio:.2}");
+    }
 }
 
 /// While it is built, keys come and go on both sides of the walk, a snapshot keeps shadows, and the table grows.
@@ -420,4 +453,87 @@ fn copy(store: &mut Store) -> Store {
             return reader.finish().expect("it is complete");
         }
     }
+}
+
+/// Keys are deleted by many commands of one entry: together they look at a bounded number of keys, and each one that comes too
+/// late says where to go on.
+#[test]
+fn the_deletions_of_one_entry_are_bounded_together() {
+    let mut log = Log::ordered();
+    (0..6_000).for_each(|n| log.put(&number(n), b"v"));
+    let delete = Command::DeleteRange {
+        range: ALL,
+        count: u32::MAX,
+    };
+    let entry = log.index + 1;
+    let mut steps = Vec::new();
+    for place in 0..8 {
+        match log.store.apply(Position::new(entry, place), &delete) {
+            Response::RangeDeleted { removed, next } => {
+                steps.push((removed, next.map(|next| next.into_owned())));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let next = |n: u32| Some(number(n).to_vec());
+    let expected = [1_024, 2_048, 3_072, 4_096].map(|n| (1_024, next(n)));
+    assert_eq!(steps[..4], expected);
+    assert!(
+        steps[4..].iter().all(|step| *step == (0, next(4_096))),
+        "{steps:?}"
+    );
+    log.index = entry;
+    let response = log.apply(&delete);
+    assert!(
+        matches!(response, Response::RangeDeleted { removed: 1_024, .. }),
+        "the next entry goes on: {response:?}"
+    );
+}
+
+/// Long keys make a step smaller.
+#[test]
+fn a_step_of_a_deletion_has_bounded_bytes() {
+    let mut log = Log::ordered();
+    let key = |n: u8| [&[n][..], &vec![b'k'; 64 * 1024 - 1]].concat();
+    (0..10).for_each(|n| log.put(&key(n), b"v"));
+    let delete = Command::DeleteRange {
+        range: ALL,
+        count: 100,
+    };
+    let next = Some(std::borrow::Cow::Owned(key(4)));
+    let removed = 4;
+    assert_eq!(log.apply(&delete), Response::RangeDeleted { removed, next });
+}
+
+/// `ordered off` takes as long for many keys as for few. The memory comes back slice by slice.
+#[test]
+fn a_dropped_index_is_freed_in_slices() {
+    let mut log = Log::ordered();
+    let long = |n: u32| [&[0xff; 200][..], &number(n)].concat();
+    (0..200_000_u32).for_each(|n| log.put(&number(n.wrapping_mul(0x9e37_79b9)), b"v"));
+    (0..5_000).for_each(|n| log.put(&long(n), b"v"));
+    let before = log.store.stats().ordered_bytes;
+    assert!(before > 3 << 20, "{before}");
+    log.apply(&Command::SetOrdered { on: false });
+    let left = log.store.stats().ordered_bytes;
+    assert_eq!(left, before, "nothing was freed by the command");
+    assert_eq!(log.store.ordered(), Ordered::Off);
+    // A new index does not wait for the old one to be gone.
+    log.apply(&Command::SetOrdered { on: true });
+    while log.store.ordered() != Ordered::On {
+        log.apply(&Command::Count);
+    }
+    assert_eq!(log.count(ALL), Response::Count { items: 205_000 });
+    let both = log.store.stats().ordered_bytes;
+    assert!(both > before, "the old one is there still");
+    let (mut last, mut slices) = (both, 0);
+    while !log.store.free_flushed() {
+        let now = log.store.stats().ordered_bytes;
+        assert!(last - now <= 2 << 20, "a slice is bounded: {}", last - now);
+        (slices, last) = (slices + 1, now);
+    }
+    assert!(slices >= before >> 20, "{slices} slices");
+    let now = log.store.stats().ordered_bytes;
+    assert_eq!(both - now, before, "all of it was freed");
+    assert_eq!(log.count(ALL), Response::Count { items: 205_000 });
 }

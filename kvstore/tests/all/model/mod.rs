@@ -410,7 +410,7 @@ impl Model {
     fn charge(&self, key_bytes: usize, value_bytes: usize) -> u64 {
         let for_index = match self.ordered {
             ordered::Ordered::Off => 0,
-            _ => 32,
+            _ => ordered::for_index(key_bytes),
         };
         item_charge(key_bytes, value_bytes) + for_index
     }

@@ -14,6 +14,11 @@ pub(crate) enum Ordered {
     On,
 }
 
+/// What an item counts for the index: 32, the key, and half of the part of it that can lie in a node.
+pub(super) fn for_index(key_bytes: usize) -> u64 {
+    (32 + key_bytes + key_bytes.min(128) / 2) as u64
+}
+
 impl Model {
     /// With so few items, the next log entry builds the whole index.
     pub(crate) fn build_index(&mut self) {
@@ -40,7 +45,8 @@ impl Model {
         if !on {
             self.ordered = Ordered::Off;
         } else if self.ordered == Ordered::Off {
-            let needed = self.logical_bytes() + 32 * self.items.len() as u64;
+            let for_index: u64 = self.items.keys().map(|key| for_index(key.len())).sum();
+            let needed = self.logical_bytes() + for_index;
             if needed > self.limits.memory_bytes {
                 return Err(StoreError::NoRoomForIndex { needed });
             }

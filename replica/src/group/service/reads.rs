@@ -1,13 +1,14 @@
 //! Linearizable reads: by ReadIndex rounds, or on the leader under a lease that such a round has given.
 
-use trine_kvstore::{Command, Response};
+use trine_kvstore::{Command, Response, Store};
 use trine_protocol::message::{ClientStatus, ReplyToken};
 use trine_transport::buf::MsgBuf;
 use trine_transport::time::Instant;
 
 use super::{Service, refusal, refuse};
 use crate::config::{
-    RANGE_READ_BYTES_MIN, READ_ANSWER_BYTES_PER_TURN, ReadMode, WALK_CHARGE_BYTES,
+    EXPIRED_RANGE_CHARGE_BYTES, RANGE_READ_BYTES_MIN, READ_ANSWER_BYTES_PER_TURN, ReadMode,
+    WALK_CHARGE_BYTES,
 };
 use crate::group::cx::Cx;
 use crate::reads::{AnswerWith, Read};
@@ -76,7 +77,7 @@ impl Service {
             }
             let answer = match read.answer {
                 AnswerWith::Value => Command::decode(&read.command).ok().and_then(|command| {
-                    bytes += least_bytes(&command);
+                    bytes += least_bytes(&command, state.store());
                     let response = state.store().read_at(&command, group_time_ns);
                     cx.out.response(cx.local.cluster, position, &response)
                 }),
@@ -213,7 +214,9 @@ fn answer_read(cx: &mut Cx<'_>, token: ReplyToken, command: &[u8]) -> usize {
             };
             cx.out
                 .reply_response(token, cx.local.cluster, position, &response);
-            response.encoded_len().max(least_bytes(&command))
+            response
+                .encoded_len()
+                .max(least_bytes(&command, state.store()))
         }
         Err(_) => {
             refuse(cx, token, ClientStatus::Malformed);
@@ -223,10 +226,40 @@ fn answer_read(cx: &mut Cx<'_>, token: ReplyToken, command: &[u8]) -> usize {
 }
 
 /// What answering a command counts as, whatever the answer.
-fn least_bytes(command: &Command<'_>) -> usize {
+fn least_bytes(command: &Command<'_>, store: &Store) -> usize {
     match command {
         Command::Walk { .. } => WALK_CHARGE_BYTES,
+        command if command.range().is_some() && store.has_expired_items() => {
+            EXPIRED_RANGE_CHARGE_BYTES
+        }
         command if command.range().is_some() => RANGE_READ_BYTES_MIN,
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trine_kvstore::{KeyRange, Limits, Position};
+
+    /// While a sweep is behind, a COUNT looks at items one by one. It counted as much as one that adds two numbers.
+    #[test]
+    fn a_count_costs_more_while_expired_keys_are_there() {
+        let mut store = Store::new(Limits::default(), [1, 2]).with_ordered();
+        for number in 0..100_u8 {
+            let (key, value) = (&[number][..], &b"v"[..]);
+            let index = u64::from(number) + 1;
+            store.apply(Position::new(index, 0), &Command::Put { key, value });
+            let expire = Command::Expire { key, after_ns: 10 };
+            store.apply(Position::new(index, 1), &expire);
+        }
+        let range = KeyRange::Prefix(b"");
+        let cost = |store: &Store| least_bytes(&Command::CountRange { range }, store);
+        assert_eq!(cost(&store), RANGE_READ_BYTES_MIN);
+        store.set_group_time(10);
+        assert_eq!(store.stats().items, 36, "64 are swept at a time");
+        assert_eq!(cost(&store), 4 * WALK_CHARGE_BYTES);
+        store.set_group_time(11);
+        assert_eq!(cost(&store), RANGE_READ_BYTES_MIN);
     }
 }

@@ -107,8 +107,7 @@ impl Service {
         request: &ClientRequest<'_>,
         command: Option<&Command<'_>>,
     ) {
-        // Every replica would make the page, for nobody.
-        if let Some(Command::Scan { .. } | Command::CountRange { .. }) = command {
+        if command.is_some_and(Command::is_only_read) {
             let error = Response::Error(StoreError::OnlyRead);
             return cx.out.reply_response(token, cx.local.cluster, 0, &error);
         }

@@ -244,3 +244,21 @@ fn a_page_that_could_not_be_read_ends_the_command() {
         "-CLUSTERDOWN nothing was read: alone\r\n+PONG\r\n"
     );
 }
+
+/// It walked pages of 32 items: the one key of a user cost as many requests as there were pages of others' keys.
+#[test]
+fn a_random_key_below_a_prefix_takes_large_pages() {
+    let mut bench = Bench::new();
+    bench.fill("b/", 4_000);
+    bench.says("SET a/only v", "+OK\r\n");
+    bench.says("AUTH alice secret", "+OK\r\n");
+    for _ in 0..5 {
+        let before = bench.calls;
+        bench.says("RANDOMKEY", "$6\r\na/only\r\n");
+        let pages = bench.calls - before;
+        assert!(
+            pages <= 2 + 2 * 4_001_usize.div_ceil(1_024),
+            "{pages} pages"
+        );
+    }
+}

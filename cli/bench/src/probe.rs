@@ -1,0 +1,62 @@
+//! Can a target do what the workload needs? One operation says it, before many keys are written.
+
+use trine_base::failure::Failure;
+use trine_base::load::{Pace, Work, drive};
+use trine_transport::backend::MonotonicClock;
+use trine_transport::time::{Clock, Instant};
+
+use super::operation::Operation;
+use super::stores::{Outcome, Target};
+
+/// Scans one item.
+pub(super) fn scan(target: &mut impl Target) -> Result<(), Failure> {
+    let mut probe = Probe {
+        operation: Some(Operation::scan(0, 1)),
+        failure: None,
+    };
+    let pace = Pace::Closed { pipeline: 1 };
+    let span = (MonotonicClock.now(), None);
+    drive(target, 1, pace, span, &mut probe)?;
+    match probe.failure {
+        None => Ok(()),
+        Some(failure) => Err(failure.while_doing("workload E scans keys in their order")),
+    }
+}
+
+struct Probe {
+    operation: Option<Operation>,
+    failure: Option<Failure>,
+}
+
+impl<T: Target> Work<T> for Probe {
+    type Operation = Operation;
+
+    fn next(&mut self, _: usize) -> Option<Operation> {
+        self.operation.take()
+    }
+
+    fn send(
+        &mut self,
+        target: &mut T,
+        client: usize,
+        tag: u64,
+        operation: &Operation,
+    ) -> Result<(), Failure> {
+        operation.send(target, client, tag, &[])
+    }
+
+    fn over(
+        &mut self,
+        _operation: Operation,
+        _due: Instant,
+        _ended: Instant,
+        outcome: Outcome,
+    ) -> Option<Operation> {
+        if let Outcome::Failed(why) = outcome {
+            self.failure = Some(why);
+        }
+        None
+    }
+
+    fn on_poll(&mut self, _now: Instant) {}
+}
