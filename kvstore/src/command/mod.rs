@@ -54,6 +54,7 @@ impl Command<'_> {
     pub fn range(&self) -> Option<KeyRange<'_>> {
         match self {
             Self::Scan { range, .. }
+            | Self::ScanAt { range, .. }
             | Self::CountRange { range }
             | Self::DeleteRange { range, .. } => Some(*range),
             _ => None,

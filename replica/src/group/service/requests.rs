@@ -108,7 +108,9 @@ impl Service {
         command: Option<&Command<'_>>,
     ) {
         // Every replica would make the page, for nobody.
-        if let Some(Command::Scan { .. } | Command::CountRange { .. }) = command {
+        if let Some(Command::Scan { .. } | Command::ScanAt { .. } | Command::CountRange { .. }) =
+            command
+        {
             let error = Response::Error(StoreError::OnlyRead);
             return cx.out.reply_response(token, cx.local.cluster, 0, &error);
         }
