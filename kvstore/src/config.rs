@@ -67,6 +67,25 @@ pub const CHUNK_BYTES_MAX: usize = 64 + KEY_BYTES_MAX as usize + VALUE_BYTES_MAX
 /// half of its live bytes.
 pub const SNAPSHOT_KEPT_BYTES_MIN: u64 = 64 * 1024 * 1024;
 
+/// Pins that a group has at most.
+pub const PINS_MAX: usize = 64;
+
+/// Pins that a client has at most.
+pub const PINS_PER_CLIENT_MAX: usize = 8;
+
+/// A pin ends after so much group time, unless it is renewed.
+pub const PIN_TTL_NS: u64 = 30_000_000_000;
+
+/// Pins may keep at least this many bytes of what was overwritten or removed; a larger store allows half of its live
+/// bytes. What is beyond ends the oldest pin on the replica that has kept it.
+pub const PIN_KEPT_BYTES_MIN: u64 = 64 * 1024 * 1024;
+
+/// How many blocks that pins have kept a change frees.
+pub const PIN_SHADOWS_FREED: u32 = 8;
+
+/// The same for a turn of a replica.
+pub const PIN_SHADOWS_FREED_PER_TURN: u32 = 512;
+
 /// The most items that one page of a walk looks at.
 pub const WALK_ITEMS_MAX: u32 = 1024;
 
@@ -100,6 +119,7 @@ pub const USER_PREFIX_BYTES_MAX: usize = 128;
 const _: () = assert!(VALUE_BYTES_MAX >= KEY_BYTES_MAX);
 const _: () = assert!(LIST_RESPONSE_BYTES_MAX > VALUE_BYTES_MAX as usize);
 const _: () = assert!(SCAN_PAGE_BYTES < LIST_RESPONSE_BYTES_MAX);
+const _: () = assert!(PINS_PER_CLIENT_MAX <= PINS_MAX);
 const _: () = assert!(WALK_ITEMS_MAX <= LIST_ITEMS_MAX);
 const _: () = assert!(WALK_BYTES_MAX < LIST_RESPONSE_BYTES_MAX);
 const _: () = assert!(CHUNK_BODY_BYTES <= CHUNK_BYTES_MAX);

@@ -104,6 +104,15 @@ pub enum StoreError {
     SweepBehind,
     /// The command only reads, and its answer is not the same on every replica: it is sent as a read.
     OnlyRead,
+    /// The client or the group has as many pins as it can have.
+    TooManyPins {
+        /// How many those are.
+        limit: u32,
+    },
+    /// There is no such pin, or it is another client's.
+    PinEnded,
+    /// This replica has not kept the state of the pin.
+    PinNotHere,
 }
 
 impl StoreError {
@@ -138,6 +147,9 @@ impl StoreError {
             Self::NoRoomForIndex { needed } => (27, needed, 0),
             Self::SweepBehind => (28, 0, 0),
             Self::OnlyRead => (30, 0, 0),
+            Self::TooManyPins { limit } => (34, u64::from(limit), 0),
+            Self::PinEnded => (35, 0, 0),
+            Self::PinNotHere => (36, 0, 0),
         };
         sink.put_u8(kind);
         sink.put_u64(first);
@@ -149,7 +161,11 @@ impl StoreError {
         let short = || u32::try_from(first).map_err(|_| DecodeError::BadField { field: "limit" });
         let byte = || u8::try_from(first).map_err(|_| DecodeError::BadField { field: "version" });
         if (second != 0 && kind != 11)
-            || (first != 0 && !matches!(kind, 1..=3 | 11 | 12 | 16 | 19 | 20 | 22 | 24 | 26 | 27))
+            || (first != 0
+                && !matches!(
+                    kind,
+                    1..=3 | 11 | 12 | 16 | 19 | 20 | 22 | 24 | 26 | 27 | 34
+                ))
         {
             return Err(DecodeError::BadField { field: "error" });
         }
@@ -194,6 +210,9 @@ impl StoreError {
             27 => Self::NoRoomForIndex { needed: first },
             28 => Self::SweepBehind,
             30 => Self::OnlyRead,
+            34 => Self::TooManyPins { limit: short()? },
+            35 => Self::PinEnded,
+            36 => Self::PinNotHere,
             kind => return Err(DecodeError::UnknownKind { kind }),
         })
     }
@@ -283,6 +302,19 @@ impl fmt::Display for StoreError {
             Self::OnlyRead => write!(
                 formatter,
                 "the command only reads and was sent as a write: send it as a read"
+            ),
+            Self::TooManyPins { limit } => write!(
+                formatter,
+                "{limit} scans are under way, which is the limit: wait for one to end, or read page by page with \
+                 `trine scan --no-atomic`"
+            ),
+            Self::PinEnded => write!(
+                formatter,
+                "the position is not kept any more: begin the scan again"
+            ),
+            Self::PinNotHere => write!(
+                formatter,
+                "this replica has not kept the state of the position: ask another one, or begin the scan again"
             ),
             Self::NotInCache => write!(formatter, "a cache does not know this command"),
             Self::ExecuteTooLarge => write!(

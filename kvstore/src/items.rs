@@ -1,12 +1,16 @@
 //! Index and arena as one map that keeps count: of items, logical bytes, expiries and the sum
 //! that the state hash is made of.
 
+mod kept;
+
 use crate::arena::{Arena, Item, Location, Stamp, Usage};
 use crate::expiry::Expiries;
 use crate::flushed::{Flushed, Old};
 use crate::hash::{Hasher, KeyHash};
 use crate::limits::{item_charge, ordered_charge};
 use crate::ordered::{Index, Ordered};
+use crate::position::Position;
+use crate::shadows::Shadows;
 use crate::snapshot::Progress;
 use crate::table::{Slot, Table};
 use trine_canary as canary;
@@ -26,6 +30,14 @@ pub(crate) struct Items {
     pub(crate) expiries: Expiries,
     /// Some exactly while a snapshot is written or what it kept is cleared away.
     pub(crate) snapshot: Option<Progress>,
+    /// What is kept for snapshots and pins.
+    pub(crate) shadows: Shadows,
+    /// A block of a newer version is needed by no snapshot and no pin. Most of the time every version is newer.
+    keep_through: Position,
+    /// The position of the changes that come. What they replace ends there.
+    pub(crate) changes_at: Position,
+    /// The most bytes of shadows for pins, if an operator has set one.
+    pub(crate) retain_bytes: Option<u64>,
     /// The keys in their order, if the group keeps an index of them. Boxed: without one a change tests a pointer.
     index: Option<Box<Index>>,
     /// What earlier items took and was not freed yet.
@@ -36,6 +48,15 @@ pub(crate) struct Items {
     /// has to know them.
     index_charge: u64,
     sum: u128,
+}
+
+/// What happens to a block.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+enum Change {
+    Overwritten,
+    Removed,
+    /// Removed because its time is over.
+    Swept,
 }
 
 /// Where a key is or would be. Stale after any change.
@@ -62,6 +83,10 @@ impl Items {
             hasher: Hasher::new(hash_seed),
             expiries: Expiries::default(),
             snapshot: None,
+            shadows: Shadows::default(),
+            keep_through: Position::ZERO,
+            changes_at: Position::ZERO,
+            retain_bytes: None,
             index: None,
             flushed: Flushed::default(),
             count: 0,
@@ -187,6 +212,7 @@ impl Items {
         // The group keeps its index, built as far as it was.
         self.begin_with_index(old.ordered());
         self.snapshot = old.snapshot.take().map(Progress::of_flushed);
+        self.retain_bytes = old.retain_bytes;
         self.flushed = std::mem::take(&mut old.flushed);
         self.flushed
             .add(Old::new(old.arena, old.table, old.expiries, old.index));
@@ -221,6 +247,10 @@ impl Items {
 
     /// Removes the item that was found.
     pub(crate) fn remove(&mut self, found: Found) {
+        self.remove_by(found, Change::Removed);
+    }
+
+    fn remove_by(&mut self, found: Found, change: Change) {
         let Some((slot, location)) = found.slot else {
             return;
         };
@@ -228,7 +258,10 @@ impl Items {
         if let Some(index) = &mut self.index {
             index.remove(self.arena.item(location).key);
         }
-        if !self.keep_for_snapshot(found.hash, location) {
+        if self.shadows.pinned() > 0 {
+            self.add_ghost_of(found.hash, location);
+        }
+        if !self.keep(found.hash, location, change) {
             self.table.remove(found.hash, slot);
             self.arena.remove(location);
         }
@@ -245,7 +278,7 @@ impl Items {
                     && self.hasher.key(item.key) == hash
             });
             assert!(slot.is_some(), "an item with an expiry was counted in");
-            self.remove(Found { hash, slot });
+            self.remove_by(Found { hash, slot }, Change::Swept);
         }
     }
 
@@ -266,23 +299,20 @@ impl Items {
         let found = self.find(key);
         let shadow = self.table.find(found.hash, |location| {
             self.arena.is_shadow(location, key)
-                && self.arena.item(location).stamp.version == stamp.version
+                && self
+                    .shadow_of(location)
+                    .is_some_and(|(_, record)| record.version == stamp.version)
         });
         let Some((_, shadow)) = shadow else {
             return self.put(found, key, value, stamp);
         };
-        // The snapshot keeps exactly this item: two of them would be written twice.
+        // A snapshot or a pin keeps exactly this item: two of them would be written twice.
         if let Some((slot, location)) = found.slot {
             self.count_out(found.hash, location);
             self.table.remove(found.hash, slot);
             self.arena.remove(location);
         }
-        self.arena.set_shadow(shadow, false);
-        let bytes = self.arena.block_bytes(shadow);
-        self.snapshot
-            .as_mut()
-            .expect("only a snapshot keeps shadows")
-            .forget(bytes);
+        self.revive(shadow);
         self.count_in(found.hash, key, value, stamp);
     }
 
@@ -307,9 +337,9 @@ impl Items {
         stamp: Stamp,
     ) {
         self.count_out(hash, old);
-        if self.keep_for_snapshot(hash, old) {
+        if self.keep(hash, old, Change::Overwritten) {
             // The new item takes the shadow's slot, so that lookups do not pass the shadow. The
-            // index does not grow for shadows: they are gone when the snapshot is.
+            // index does not grow for shadows: they are gone when the snapshot or the pin is.
             let new = self.arena.add(key, value, stamp);
             self.table.set_location(slot, new);
             self.table.insert(hash, old);
@@ -320,21 +350,11 @@ impl Items {
         }
     }
 
-    /// Leaves an item in place as a shadow if the running snapshot has not passed it yet.
-    fn keep_for_snapshot(&mut self, hash: KeyHash, location: Location) -> bool {
-        let Some(progress) = &mut self.snapshot else {
-            return false;
-        };
-        let item = self.arena.item(location);
-        if !progress.needs(hash, item.key, item.stamp.version) {
-            return false;
-        }
-        progress.keep(
-            self.arena.block_bytes(location),
-            self.arena.usage().live_bytes,
-        );
-        self.arena.set_shadow(location, true);
-        true
+    /// Leaves a block in place as a shadow if a snapshot or a pin needs it.
+    #[inline(always)]
+    fn keep(&mut self, hash: KeyHash, location: Location, change: Change) -> bool {
+        self.arena.version(location) <= self.keep_through
+            && self.keep_if_needed(hash, location, change)
     }
 
     fn count_in(&mut self, hash: KeyHash, key: &[u8], value: &[u8], stamp: Stamp) {
@@ -375,14 +395,11 @@ impl Items {
                 .table
                 .find_location(hash, from)
                 .expect("every live block is in the index");
-            let is_shadow = self.arena.is_shadowed(from);
+            let shadow = self.shadow_of(from).map(|(_, record)| *record);
             let to = self.arena.relocate(from);
             self.table.set_location(slot, to);
-            if is_shadow {
-                self.snapshot
-                    .as_mut()
-                    .expect("only a snapshot keeps shadows")
-                    .moved(bytes, self.arena.block_bytes(to));
+            if let Some(record) = shadow {
+                self.shadow_moved(&record, bytes, self.arena.block_bytes(to));
             }
             if bytes >= DEFRAGMENT_LARGE_BYTES {
                 break;
@@ -390,6 +407,9 @@ impl Items {
         }
         if self.snapshot.as_ref().is_some_and(Progress::is_clearing) {
             self.clear_a_little();
+        }
+        if self.shadows.pinned() > 0 {
+            self.mind_shadows();
         }
     }
 }

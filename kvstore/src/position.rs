@@ -30,6 +30,12 @@ impl Position {
         Self(position)
     }
 
+    /// The least position behind this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
     /// The log index.
     #[must_use]
     pub const fn index(self) -> u64 {

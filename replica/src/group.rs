@@ -248,6 +248,7 @@ impl Group {
         self.backups.serve(self.state.as_mut(), out);
         if let Some(state) = &mut self.state {
             state.store_mut().free_flushed();
+            state.store_mut().free_shadows();
         }
     }
 

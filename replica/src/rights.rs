@@ -325,7 +325,9 @@ fn need(kind: Kind) -> Need {
         | Kind::ExpireIfBeyond
         | Kind::Persist => Need::Keys(Role::Write),
         Kind::Count => Need::WholeSpace(Role::Read),
-        Kind::Scan | Kind::CountRange => Need::Range(Role::Read),
+        // They touch no key, and whoever may read needs them. The pages are checked.
+        Kind::Pin | Kind::RenewPin | Kind::Unpin => Need::Keys(Role::Read),
+        Kind::Scan | Kind::ScanAt | Kind::CountRange => Need::Range(Role::Read),
         Kind::DeleteRange => Need::Range(Role::Write),
         Kind::Flush => Need::WholeSpace(Role::Write),
         Kind::Execute => Need::Operations,

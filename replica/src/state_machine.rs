@@ -129,6 +129,8 @@ impl StateMachine {
     #[must_use]
     pub(crate) fn restored_at(mut self, index: u64, passed_ns: u64, numbers: u32) -> Self {
         self.store.leave_out_user_numbers(numbers);
+        // They belong to sessions of the old group.
+        self.store.end_pins();
         self.sessions = ClientSessions::new(self.genesis.session_limits);
         self.applied_index = index;
         self.applied_position = Position::new(index, 0);
@@ -289,7 +291,10 @@ impl StateMachine {
         };
         self.scratch.clear();
         match words_of(&command) {
-            None => self.store.apply(at, &command).encode(&mut self.scratch),
+            None => self
+                .store
+                .apply_for(envelope.client, at, &command)
+                .encode(&mut self.scratch),
             Some(what) => self.administrate(at, envelope.client, &command, what),
         }
         self.sessions

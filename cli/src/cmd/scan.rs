@@ -1,25 +1,27 @@
-//! `trine scan` prints the keys of a range in their order, with their values.
+//! `trine scan` prints the keys of a range in their order, with their values, all as of one moment.
 
 use std::io::IsTerminal;
+use std::time::Instant;
 
 use clap::Args;
 use serde_json::{Map, Value, json};
-use trine_base::answers::{response_of, unexpected};
+use trine_base::answers::{response_of, store_failure, unexpected};
 use trine_base::arguments::ClientArguments;
-use trine_base::client;
+use trine_base::client::{self, Session};
 use trine_base::failure::Failure;
 use trine_base::network::Network;
 use trine_base::output::{Output, insert_bytes, print_all};
 use trine_base::words::show;
-use trine_client::RangeWalk;
-use trine_kvstore::{KeyRange, RangeItem};
+use trine_client::{Mode, PinnedError, PinnedWalk, RangeWalk};
+use trine_kvstore::{KeyRange, Position, RangeItem, Response};
 
 use super::range::{RangeArguments, ReplicaArguments};
 
 /// Prints the keys that begin with PREFIX, or of a range, in the order of their bytes, with their values.
 ///
-/// The group has to keep an ordered index: `trine config set ordered on`. A scan reads pages of at most 256 KiB. Each page is
-/// the state of one moment. A later page is newer: what is written between two pages may be in the later one.
+/// The group has to keep an ordered index: `trine config set ordered on`. All of a scan is the state of one moment. Beyond a
+/// page of 256 KiB the group keeps that state while the scan goes on. With --no-atomic, and with --stale, each page is the
+/// state of a moment of its own.
 ///
 /// A line has a key, and behind a tab its value. What is no plain text is in double quotes, with escapes. With --json each
 /// item is a document on a line of its own, and the last line has their number.
@@ -36,10 +38,20 @@ pub(crate) struct ScanArguments {
     /// Print no values.
     #[arg(long)]
     pub(crate) keys_only: bool,
+    /// Each page is the state of a later moment. Then the group has to keep nothing meanwhile.
+    #[arg(long)]
+    pub(crate) no_atomic: bool,
     #[command(flatten)]
     pub(crate) replica: ReplicaArguments,
     #[command(flatten)]
     pub(crate) client: ClientArguments,
+}
+
+/// What was printed, and of which position.
+#[derive(Default)]
+struct Printed {
+    items: u64,
+    position: u64,
 }
 
 pub(crate) fn run<N: Network>(
@@ -47,30 +59,103 @@ pub(crate) fn run<N: Network>(
     arguments: &ScanArguments,
     output: Output,
 ) -> Result<(), Failure> {
-    let mut walk = walk(arguments)?;
-    let mode = arguments.replica.mode();
-    let mut session = client::open(network, &arguments.client, |_| {})?;
-    let (mut items, mut position) = (0_u64, 0);
-    while let Some(command) = walk.command() {
-        let answer = session.execute(mode, &command)?;
-        let response = response_of(&answer)?;
-        let mut page = String::new();
-        let taken = walk.take(&response, |item| {
-            items += 1;
-            page.push_str(&line(&item, output));
-            page.push('\n');
-        });
-        if !taken {
-            return Err(unexpected(&response));
-        }
-        print_all(page.as_bytes());
-        position = answer.position().as_u64();
-    }
+    let walk = walk(arguments)?;
+    let session = client::open(network, &arguments.client, |_| {})?;
+    let Printed { items, position } = match arguments.no_atomic || arguments.replica.stale {
+        true => by_page(walk, arguments.replica.mode(), session, output)?,
+        false => at_once(walk, arguments.replica.mode(), session, output)?,
+    };
     output.json_line(&json!({ "items": items, "position": position }));
     if items == 0 && std::io::stdout().is_terminal() {
         output.line("no keys there");
     }
     Ok(())
+}
+
+/// Each page as of its own moment.
+fn by_page(
+    mut walk: RangeWalk,
+    mode: Mode,
+    mut session: Session,
+    output: Output,
+) -> Result<Printed, Failure> {
+    let mut printed = Printed::default();
+    while let Some(command) = walk.command() {
+        let answer = session.execute(mode, &command)?;
+        let response = response_of(&answer)?;
+        let mut page = String::new();
+        let taken = walk.take(&response, |item| {
+            printed.items += 1;
+            add_line(&mut page, &item, output);
+        });
+        if !taken {
+            return Err(unexpected(&response));
+        }
+        print_all(page.as_bytes());
+        printed.position = answer.position().as_u64();
+    }
+    Ok(printed)
+}
+
+/// All pages as of one moment.
+fn at_once(
+    walk: RangeWalk,
+    mode: Mode,
+    mut session: Session,
+    output: Output,
+) -> Result<Printed, Failure> {
+    let begun = Instant::now();
+    let mut walk = PinnedWalk::over(walk, mode);
+    let mut items = 0;
+    while let Some((mode, command)) = walk.command(begun.elapsed()) {
+        let is_last = mode == Mode::WriteAndClose;
+        let answer = match session.execute(mode, &command) {
+            // Everything is printed, and the group forgets the position by itself.
+            Err(_) if is_last => break,
+            answer => answer?,
+        };
+        let response = match answer.response() {
+            Ok(response @ Response::Error(_)) => response,
+            _ => response_of(&answer)?,
+        };
+        let mut page = String::new();
+        let taken = walk.take(begun.elapsed(), answer.position(), &response, |item| {
+            items += 1;
+            add_line(&mut page, &item, output);
+        });
+        taken.map_err(|error| interrupted(error, &response, items))?;
+        print_all(page.as_bytes());
+    }
+    let position = walk.position().map_or(0, Position::as_u64);
+    Ok(Printed { items, position })
+}
+
+/// Why a scan ended in the middle, and the command that reads on.
+fn interrupted(error: PinnedError, response: &Response<'_>, items: u64) -> Failure {
+    let hint = "run the scan again; `trine scan --no-atomic` needs nothing kept, and reads each page at a later moment";
+    match error {
+        PinnedError::Gone(_) => Failure::negative(
+            format!(
+                "the scan ends after {items} keys: {error}, for too much was written meanwhile, or the replicas were \
+                 restarted"
+            ),
+            hint,
+        ),
+        PinnedError::Ended(_) => Failure::negative(
+            format!(
+                "the scan ends after {items} keys: {error}, for its output stood still for 30 s, or all keys were flushed, or \
+                 the index was turned off"
+            ),
+            hint,
+        ),
+        PinnedError::Refused(refused) => store_failure(refused),
+        PinnedError::Unexpected => unexpected(response),
+    }
+}
+
+fn add_line(page: &mut String, item: &RangeItem<'_>, output: Output) {
+    page.push_str(&line(item, output));
+    page.push('\n');
 }
 
 fn walk(arguments: &ScanArguments) -> Result<RangeWalk, Failure> {
@@ -104,7 +189,7 @@ fn line(item: &RangeItem<'_>, output: Output) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trine_kvstore::{Position, Versioned};
+    use trine_kvstore::Versioned;
 
     #[test]
     fn a_line_can_be_taken_apart_whatever_is_in_the_item() {

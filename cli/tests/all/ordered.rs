@@ -70,6 +70,39 @@ fn ranges_are_scanned_counted_and_deleted() {
     assert_eq!(text(&cluster, &["count"]), "1000\n");
 }
 
+/// A token moves between the ends of the range all the time, and each scan of many pages sees it at one place.
+#[test]
+fn a_scan_of_many_pages_is_one_moment() {
+    let cluster = Cluster::start(&["--ordered"]);
+    let peers = cluster.group.peers();
+    let value = "v".repeat(1_000);
+    let mut lines: String = (0..2_000)
+        .map(|number| format!("put k/{number:04} {value}\n"))
+        .collect();
+    lines.push_str("mput k/0 token k/9 none\n");
+    trine(&[], &peers, lines.as_bytes()).expect_status(0);
+    // Both steps at one position.
+    let moves = "mput k/9 token k/0 none\nmput k/0 token k/9 none\n".repeat(400);
+    let mover = {
+        let peers = peers.clone();
+        std::thread::spawn(move || trine(&[], &peers, moves.as_bytes()).expect_status(0))
+    };
+    let mut scans = 0;
+    while scans < 3 || !mover.is_finished() {
+        for replica in ["leader", "any"] {
+            let json = text(&cluster, &["scan", "k/", "--json", "--replica", replica]);
+            assert_eq!(json.matches("\"token\"").count(), 1);
+            let last: Value = serde_json::from_str(json.lines().last().unwrap()).unwrap();
+            assert_eq!(last["items"], 2_002);
+            assert!(last["position"].as_u64() > Some(0));
+        }
+        scans += 1;
+    }
+    mover.join().expect("the mover ends");
+    let by_page = text(&cluster, &["scan", "k/", "--no-atomic", "--keys-only"]);
+    assert_eq!(by_page.lines().count(), 2_002);
+}
+
 #[test]
 fn rm_asks_at_a_terminal() {
     let cluster = Cluster::start(&["--ordered"]);

@@ -3,7 +3,7 @@
 use trine_keys::{Fingerprint, GroupId, Issuer, Role, UserName};
 use trine_kvstore::{
     Command, ExpireCondition, KeyRange, Limits, Position, Response, Rights, ScanOptions,
-    SetCondition, SetExpiry, SetOptions, SnapshotReader, SnapshotStep, Store,
+    SetCondition, SetExpiry, SetOptions, SnapshotReader, SnapshotStep, Store, StoreError,
 };
 
 const LIMITS: Limits = Limits {
@@ -88,6 +88,7 @@ pub fn operations(bytes: &[u8]) {
     let (mut steady, mut moving) = (Store::new(LIMITS, [1, 2]), Store::new(LIMITS, [1, 2]));
     let mut time_ns = 0;
     let mut chunk = Vec::new();
+    let mut pins = Vec::new();
     for (index, operation) in bytes.chunks_exact(4).enumerate() {
         let [kind, key, first, second] = *operation else {
             continue;
@@ -122,6 +123,8 @@ pub fn operations(bytes: &[u8]) {
                 assert_eq!(steady.apply(at, &command), moving.apply(at, &command));
                 assert_eq!(steady.users(), moving.users());
             }
+            // GETDEL of a long key is about pins.
+            4 if key.len() > 40 => change_pins(&mut pins, at, second, &mut steady, &mut moving),
             // And so has GET.
             0 if key.len() > 20 => {
                 let command = range_command(&key[..3], first, second);
@@ -133,7 +136,62 @@ pub fn operations(bytes: &[u8]) {
             }
         }
         assert_eq!(steady.state_hash(), moving.state_hash());
+        check_pins(&mut pins, &steady);
     }
+}
+
+/// A pin, and the encoded page that the whole range was right before it.
+type Pinned = (Position, Vec<u8>);
+
+const ALL: KeyRange<'static> = KeyRange::Prefix(b"");
+
+fn change_pins(
+    pins: &mut Vec<Pinned>,
+    at: Position,
+    which: u8,
+    steady: &mut Store,
+    moving: &mut Store,
+) {
+    let number = usize::from(which / 4) % pins.len().max(1);
+    let command = match (which % 4, pins.get(number)) {
+        (2, Some((position, _))) => Command::RenewPin {
+            position: *position,
+        },
+        (3, Some(_)) => Command::Unpin {
+            position: pins.remove(number).0,
+        },
+        _ => Command::Pin,
+    };
+    let mut page = Vec::new();
+    let options = ScanOptions::default();
+    let scan = Command::Scan {
+        range: ALL,
+        options,
+    };
+    steady.read(&scan).encode(&mut page);
+    let answer = steady.apply(at, &command);
+    assert_eq!(answer, moving.apply(at, &command));
+    if let (Command::Pin, Response::Pinned { position }) = (&command, answer) {
+        pins.push((position, page));
+    }
+}
+
+/// Every pin reads what was there, or has ended.
+fn check_pins(pins: &mut Vec<Pinned>, store: &Store) {
+    pins.retain(|(position, page)| {
+        let command = Command::ScanAt {
+            position: *position,
+            range: ALL,
+            options: ScanOptions::default(),
+        };
+        let mut found = Vec::new();
+        match store.read(&command) {
+            Response::Error(StoreError::PinEnded) => return false,
+            other => other.encode(&mut found),
+        }
+        assert_eq!(found, *page, "pin {position}");
+        true
+    });
 }
 
 /// About keys that begin with one byte or another, most of which are short.

@@ -126,17 +126,27 @@ impl Arena {
         prefetch_at(self.bytes(location), 64);
     }
 
+    /// The version word of a block. That of a shadow holds something else.
+    #[inline(always)]
+    pub(crate) fn version(&self, location: Location) -> Position {
+        Position::from_u64(self.word(location, 1))
+    }
+
+    pub(crate) fn set_version(&mut self, location: Location, version: Position) {
+        self.set_word(location, 1, version.as_u64());
+    }
+
     pub(crate) fn set_shadow(&mut self, location: Location, shadow: bool) {
         let header = self.header(location);
         self.set_header(location, header.with_shadow(shadow));
     }
 
-    /// Whether the item is kept only for the running snapshot.
+    /// Whether the block is kept only for a snapshot or a pin.
     pub(crate) fn is_shadowed(&self, location: Location) -> bool {
         self.header(location).shadow()
     }
 
-    /// Whether this item of the key is kept only for the running snapshot.
+    /// Whether this block of the key is kept only for a snapshot or a pin.
     pub(crate) fn is_shadow(&self, location: Location, key: &[u8]) -> bool {
         self.header(location).shadow() && self.item(location).key == key
     }

@@ -54,6 +54,7 @@ impl Command<'_> {
     pub fn range(&self) -> Option<KeyRange<'_>> {
         match self {
             Self::Scan { range, .. }
+            | Self::ScanAt { range, .. }
             | Self::CountRange { range }
             | Self::DeleteRange { range, .. } => Some(*range),
             _ => None,
@@ -66,7 +67,10 @@ impl Command<'_> {
     pub fn is_only_read(&self) -> bool {
         matches!(
             self,
-            Self::Scan { .. } | Self::CountRange { .. } | Self::Walk { .. }
+            Self::Scan { .. }
+                | Self::ScanAt { .. }
+                | Self::CountRange { .. }
+                | Self::Walk { .. }
         )
     }
 

@@ -200,6 +200,33 @@ commands! {
         /// Removes all keys. Users, limits and client sessions stay.
         kind 23, version 6, Write, Alone, keys []:
         Flush,
+        /// Keeps the state of this position for a while, so that pages of a scan can be read at it. Needs the ordered
+        /// index.
+        kind 24, version 6, Write, Alone, keys []:
+        Pin,
+        /// Keeps the state of a pin for longer. Only the client that has the pin may ask for it.
+        kind 25, version 6, Write, Alone, keys []:
+        RenewPin {
+            /// The pin's position.
+            position: Position,
+        },
+        /// Ends a pin. Only the client that has it may ask for it.
+        kind 26, version 6, Write, Alone, keys []:
+        Unpin {
+            /// The pin's position.
+            position: Position,
+        },
+        /// Reads a page of a range as it was at a pin. Not every replica has kept that state, so it is answered as a read
+        /// only.
+        kind 27, version 6, Read, Alone, keys []:
+        ScanAt {
+            /// The pin's position.
+            position: Position,
+            /// Which keys.
+            range: KeyRange<'a>,
+            /// How many, in which order, and whether with their values.
+            options: ScanOptions,
+        },
         /// Applies operations at one position if every condition holds.
         kind 14, version 2, OfOperations, Alone, keys [conditions, operations]:
         Execute {

@@ -33,6 +33,7 @@ mod kind {
     pub(crate) const ITEMS: u8 = 18;
     pub(crate) const RANGE_DELETED: u8 = 19;
     pub(crate) const PAGE: u8 = 20;
+    pub(crate) const PINNED: u8 = 21;
 }
 
 impl<'a> Response<'a> {
@@ -148,6 +149,7 @@ impl<'a> Response<'a> {
                 sink.put_u8(kind::PAGE);
                 page.write_field(sink);
             }
+            Self::Pinned { position } => put_kind_and_version(sink, kind::PINNED, *position),
             Self::Denied { reason } => {
                 sink.put_u8(kind::DENIED);
                 sink.put_bytes(reason.as_bytes());
@@ -206,8 +208,8 @@ impl<'a> Response<'a> {
                 items: reader.u64()?,
             },
             kind::DONE => Self::Done,
-            // Neither commands about users or ranges nor walks nor a denial are about an operation.
-            kind::USER..=kind::PAGE if nested => return Err(DecodeError::Nested),
+            // Neither commands about users, ranges or pins nor walks nor a denial are about an operation.
+            kind::USER..=kind::PINNED if nested => return Err(DecodeError::Nested),
             kind::ITEMS => {
                 let next = read_next(reader)?;
                 let items = List::read(reader)?;
@@ -221,6 +223,9 @@ impl<'a> Response<'a> {
             kind::USER => Self::User(User::read_field(reader)?),
             kind::USERS => Self::Users(List::read(reader)?),
             kind::PAGE => Self::Page(Page::read_field(reader)?),
+            kind::PINNED => Self::Pinned {
+                position: read_version(reader)?,
+            },
             kind::DENIED => {
                 let reason = std::str::from_utf8(reader.bytes()?);
                 Self::Denied {

@@ -98,6 +98,11 @@ pub enum Response<'a> {
     Users(List<'a, User<'a>>),
     /// A part of a walk.
     Page(Page<'a>),
+    /// A pin was taken or renewed.
+    Pinned {
+        /// The position that is read at it.
+        position: Position,
+    },
     /// The caller has no right to the command, which was not applied. Replicas answer this, not the store.
     Denied {
         /// Who lacks which right, for people.

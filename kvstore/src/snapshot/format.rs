@@ -3,11 +3,11 @@
 //! ```text
 //! 0   magic "TRSN"            4 bytes
 //! 4   format version          u16
-//! 6   kind (1 head, 2 items, 3 end, 4 users)   u8
+//! 6   kind (1 head, 2 items, 3 end, 4 users, 5 pins)   u8
 //! 7   zero                    u8
 //! 8   position                u64
 //! 16  sequence, from 0        u32
-//! 20  items or users in this chunk     u32
+//! 20  items, users or pins in this chunk   u32
 //! 24  body length             u32
 //! 28  CRC-32C of all of the above and the body   u32
 //! 32  body
@@ -15,7 +15,8 @@
 //!
 //! The head's body is a [`SnapshotSummary`]; an item is key length u32, value length u32, version
 //! u64, expiry u64 (0: none), key, value; the end's body is the number of items u64.
-//! Chunks of users (`users/stored.rs`) follow the head, and are absent if there never was a user.
+//! Chunks of users (`users/stored.rs`) follow the head, and are absent if there never was a user. Then comes a chunk of
+//! pins (`pins.rs`), if there are any: position u64, client u64, group time at the position u64, end in group time u64.
 
 use crate::checksum::crc32c;
 
@@ -39,6 +40,7 @@ pub(super) enum Kind {
     Items,
     End,
     Users,
+    Pins,
 }
 
 impl Kind {
@@ -51,6 +53,7 @@ impl Kind {
             Self::Items => 2,
             Self::End => 3,
             Self::Users => 4,
+            Self::Pins => 5,
         }
     }
 
@@ -60,6 +63,7 @@ impl Kind {
             2 => Self::Items,
             3 => Self::End,
             4 => Self::Users,
+            5 => Self::Pins,
             _ => return None,
         })
     }

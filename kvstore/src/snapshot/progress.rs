@@ -1,6 +1,6 @@
 //! How far a snapshot is, and what it still needs.
 
-use super::format::SnapshotSummary;
+use super::format::{Kind, SnapshotSummary};
 use crate::config::SNAPSHOT_KEPT_BYTES_MIN;
 use crate::hash::KeyHash;
 use crate::position::Position;
@@ -31,15 +31,15 @@ pub(crate) struct Progress {
     pub(super) summary: SnapshotSummary,
     pub(super) sequence: u32,
     pub(super) items_written: u64,
-    /// The chunks of users that are still to be written: the table as it was when the snapshot began.
-    pub(super) users: VecDeque<(Vec<u8>, u32)>,
+    /// The chunks of users and pins that are still to be written: the tables as they were when the snapshot began.
+    pub(super) tables: VecDeque<(Kind, Vec<u8>, u32)>,
     /// The items of the chunk that is being filled.
     pub(super) open_body: Vec<u8>,
     pub(super) open_items: u32,
 }
 
 impl Progress {
-    pub(super) fn new(summary: SnapshotSummary, users: VecDeque<(Vec<u8>, u32)>) -> Self {
+    pub(super) fn new(summary: SnapshotSummary, tables: VecDeque<(Kind, Vec<u8>, u32)>) -> Self {
         Self {
             purpose: Purpose::Writing,
             cursor_order: 0,
@@ -50,7 +50,7 @@ impl Progress {
             summary,
             sequence: 0,
             items_written: 0,
-            users,
+            tables,
             open_body: Vec::new(),
             open_items: 0,
         }
@@ -71,6 +71,11 @@ impl Progress {
     /// Whether this place is still to be written.
     pub(super) fn is_ahead(&self, order: u64, key: &[u8]) -> bool {
         !self.at_end && (order, key) >= (self.cursor_order, &self.cursor_key)
+    }
+
+    /// The position whose state is written.
+    pub(crate) fn position(&self) -> Position {
+        self.summary.position
     }
 
     /// Whether the snapshot still has to write this item.

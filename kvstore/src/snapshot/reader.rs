@@ -5,6 +5,8 @@ use crate::arena::Stamp;
 use crate::codec::{DecodeError, Reader};
 use crate::command::STATE_VERSION;
 use crate::config::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::ordered::Ordered;
+use crate::pins::Pins;
 use crate::position::Position;
 use crate::store::Store;
 use trine_canary as canary;
@@ -70,6 +72,7 @@ impl SnapshotReader {
         match (header.kind, &mut self.restoring) {
             (Kind::Head, None) => self.restoring = Some(Restoring::new(header, body)?),
             (Kind::Users, Some(restoring)) => restoring.add_users(header, body)?,
+            (Kind::Pins, Some(restoring)) => restoring.add_pins(header, body)?,
             (Kind::Items, Some(restoring)) => restoring.add_items(header, body)?,
             (Kind::End, Some(restoring)) => {
                 restoring.check_end(header, body)?;
@@ -148,6 +151,20 @@ impl Restoring {
         }
         let added = self.store.users.add_body(body, header.items);
         added.map_err(|_| malformed)
+    }
+
+    /// Pins stand before all items. They are part of the state, but what they need of earlier positions is not here.
+    fn add_pins(&mut self, header: ChunkHeader, body: &[u8]) -> Result<(), RestoreError> {
+        let malformed = RestoreError::Malformed {
+            sequence: header.sequence,
+        };
+        let is_due = self.last.is_none() && self.store.pins.is_empty();
+        if !is_due || self.summary.ordered != Ordered::On {
+            return Err(malformed);
+        }
+        let pins = Pins::read(body, header.items, self.summary.position);
+        self.store.pins = pins.map_err(|_| malformed)?;
+        Ok(())
     }
 
     fn add_items(&mut self, header: ChunkHeader, body: &[u8]) -> Result<(), RestoreError> {

@@ -9,6 +9,7 @@ use crate::hash::KeyHash;
 use crate::interleave::{LANES, batch, prefetch};
 use crate::items::Items;
 use crate::store::Store;
+use std::collections::VecDeque;
 use std::fmt;
 
 /// Buckets that one call of [`Store::snapshot_chunk`] scans.
@@ -66,7 +67,8 @@ impl Store {
             return Err(SnapshotError::Busy);
         }
         let summary = self.summary();
-        self.items.snapshot = Some(Progress::new(summary, self.users.to_bodies()));
+        self.items.snapshot = Some(Progress::new(summary, self.tables()));
+        self.items.set_keep_through();
         Ok(summary)
     }
 
@@ -88,9 +90,9 @@ impl Store {
         let kind = if progress.sequence == 0 {
             progress.summary.write(chunk);
             Kind::Head
-        } else if let Some((body, count)) = progress.users.pop_front() {
+        } else if let Some((kind, body, count)) = progress.tables.pop_front() {
             (progress.open_body, progress.open_items) = (body, count);
-            Kind::Users
+            kind
         } else if progress.at_end() {
             chunk.put_u64(progress.items_written);
             Kind::End
@@ -123,7 +125,22 @@ impl Store {
             "a snapshot has all items and no other"
         );
         self.items.snapshot = None;
+        self.items.set_keep_through();
         Ok(SnapshotStep::Last)
+    }
+
+    /// The chunks of what the state has beside items: users, then pins.
+    fn tables(&self) -> VecDeque<(Kind, Vec<u8>, u32)> {
+        let users = self.users.to_bodies().into_iter();
+        let mut tables: VecDeque<_> = users
+            .map(|(body, count)| (Kind::Users, body, count))
+            .collect();
+        if !self.pins.is_empty() {
+            let mut body = Vec::new();
+            self.pins.write(&mut body);
+            tables.push_back((Kind::Pins, body, length_u32(self.pins.len())));
+        }
+        tables
     }
 
     /// Whether a snapshot is being written that was not given up.
@@ -211,8 +228,9 @@ impl Items {
         let hash = KeyHash::from_order(progress.cursor_order());
         self.table
             .for_each_in_chain(self.table.home(hash), |location| {
-                let item = self.arena.item(location);
-                if item.stamp.version <= progress.summary.position {
+                let version = self.version_for_snapshot(location);
+                if version.is_some_and(|version| version <= progress.summary.position) {
+                    let item = self.arena.item(location);
                     let order = self.hasher.key(item.key).order();
                     if progress.is_ahead(order, item.key) {
                         range.push((order, location));
@@ -240,28 +258,16 @@ impl Items {
             let body = &mut progress.open_body;
             body.put_u32(length_u32(item.key.len()));
             body.put_u32(length_u32(item.value.len()));
-            body.put_u64(item.stamp.version.as_u64());
+            let version = self.version_for_snapshot(location);
+            let version = version.expect("it was collected");
+            body.put_u64(version.as_u64());
             body.put_u64(item.stamp.expiry_ns);
             body.put(item.key);
             body.put(item.value);
             progress.open_items += 1;
-            self.drop_shadow(progress, KeyHash::from_order(order), location);
+            self.drop_for_snapshot(progress, location);
         }
         true
-    }
-
-    /// Ends an item that only the snapshot needed.
-    fn drop_shadow(&mut self, progress: &mut Progress, hash: KeyHash, location: Location) {
-        if !self.arena.is_shadowed(location) {
-            return;
-        }
-        let slot = self
-            .table
-            .find_location(hash, location)
-            .expect("every live block is in the index");
-        progress.forget(self.arena.block_bytes(location));
-        self.table.remove(hash, slot);
-        self.arena.remove(location);
     }
 
     /// Clears away what an abandoned snapshot kept in the next few buckets.
@@ -277,11 +283,12 @@ impl Items {
                     "{} bytes of shadows were passed",
                     progress.kept_bytes()
                 );
+                self.set_keep_through();
                 return;
             }
             let bits = self.collect_range(&progress, &mut range);
-            for &(order, location) in &range {
-                self.drop_shadow(&mut progress, KeyHash::from_order(order), location);
+            for &(_, location) in &range {
+                self.drop_for_snapshot(&mut progress, location);
             }
             progress.pass_range(bits);
         }

@@ -18,6 +18,9 @@ impl Store {
     /// Every replica calls this with the same times between the same commands.
     pub fn set_group_time(&mut self, group_time_ns: u64) {
         self.group_time_ns = self.group_time_ns.max(group_time_ns);
+        self.expire_pins();
+        // A sweep stands between two commands: behind every pin so far, and before the next one.
+        self.items.changes_at = self.applied.next();
         for _ in 0..SWEEP_ITEMS_MAX {
             let Some((expiry_ns, hash)) = self.items.expiries.first() else {
                 return;

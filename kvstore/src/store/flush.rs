@@ -8,6 +8,7 @@ use crate::response::Response;
 
 impl Store {
     pub(super) fn flush(&mut self) -> Response<'_> {
+        self.end_pins();
         let items = self.items.flush();
         Response::Count { items }
     }

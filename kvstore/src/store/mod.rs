@@ -12,6 +12,7 @@ mod get;
 mod list;
 mod number;
 mod ordered;
+mod pin;
 mod remove;
 mod walk;
 mod write;
@@ -23,7 +24,8 @@ use crate::command::{Command, STATE_VERSION, STATE_VERSION_FIRST};
 use crate::error::StoreError;
 use crate::items::{Found, Items};
 use crate::limits::Limits;
-use crate::ordered::Ordered;
+use crate::ordered::{Index, Ordered};
+use crate::pins::Pins;
 use crate::position::Position;
 use crate::response::{Response, Versioned};
 use crate::snapshot::SnapshotSummary;
@@ -45,6 +47,7 @@ pub struct Store {
     pub(crate) users: Users,
     /// What DELETEs of ranges have done in the present log entry.
     deletions: Deletions,
+    pub(crate) pins: Pins,
     /// Some exactly while a command runs that may have to be undone.
     journal: Option<Journal>,
     /// A value that is on its way out of the store, for the response that carries it.
@@ -104,6 +107,7 @@ impl Store {
             applied: Position::ZERO,
             users: Users::default(),
             deletions: Deletions::default(),
+            pins: Pins::default(),
             journal: None,
             departing: Vec::new(),
             scratch: Vec::new(),
@@ -115,11 +119,20 @@ impl Store {
     /// # Panics
     /// If `at` is not behind every earlier position: versions would no longer tell changes apart.
     pub fn apply(&mut self, at: Position, command: &Command<'_>) -> Response<'_> {
+        self.apply_for(0, at, command)
+    }
+
+    /// The same for a client session, to which the pins belong that it takes. To other commands it makes no difference.
+    ///
+    /// # Panics
+    /// As [`Store::apply`].
+    pub fn apply_for(&mut self, client: u64, at: Position, command: &Command<'_>) -> Response<'_> {
         assert!(
             at > self.applied,
             "commands are applied in the order of their positions"
         );
         self.applied = at;
+        self.items.changes_at = at;
         if command.version() > self.state_version {
             let (required, active) = (command.version(), self.state_version);
             return Response::Error(StoreError::VersionNotActive { required, active });
@@ -132,7 +145,10 @@ impl Store {
                 operations,
             } => self.execute(at, *mode, conditions, operations),
             Command::MultiGet { keys } => self.multi_get(keys),
-            Command::Walk { .. } => Response::Error(StoreError::OnlyRead),
+            Command::Walk { .. } | Command::ScanAt { .. } => Response::Error(StoreError::OnlyRead),
+            Command::Pin => self.pin(at, client),
+            Command::RenewPin { position } => self.renew_pin(*position, client),
+            Command::Unpin { position } => self.unpin(*position, client),
             Command::Flush => self.flush(),
             Command::SetLimits { limits } => self.set_limits(*limits),
             Command::SetOrdered { on } => self.set_ordered(*on),
@@ -216,6 +232,11 @@ impl Store {
             },
             Command::Scan { range, options } => self.scan(range, *options),
             Command::CountRange { range } => self.count_range(range),
+            Command::ScanAt {
+                position,
+                range,
+                options,
+            } => self.scan_at(*position, range, *options),
             Command::ListUsers => Response::Users(self.users.to_list()),
             Command::Walk {
                 from,
@@ -300,6 +321,7 @@ impl Store {
         rest.put_u64(self.items.count());
         rest.put_u64(self.items.logical_bytes());
         self.items.ordered().write(&mut rest);
+        self.pins.write(&mut rest);
         self.items
             .sum()
             .wrapping_add(self.items.hasher.bytes(&rest))

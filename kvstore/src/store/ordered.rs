@@ -1,5 +1,7 @@
 //! SCAN, COUNT and DELETE of ranges, and the ordered index that they need.
 
+mod at;
+
 use super::Store;
 use crate::codec::{Field, List};
 use crate::command::{KeyRange, ScanOptions, after_prefix};
@@ -93,7 +95,10 @@ impl Store {
 
     pub(super) fn set_ordered(&mut self, on: bool) -> Response<'_> {
         match (on, self.items.ordered()) {
-            (false, _) => self.items.drop_index(),
+            (false, _) => {
+                self.end_pins();
+                self.items.drop_index();
+            }
             (true, Ordered::Off) => {
                 let needed = self.items.logical_bytes() + self.items.index_charge();
                 if needed > self.limits.memory_bytes {
@@ -266,7 +271,7 @@ impl Store {
     }
 
     /// The keys in their order, if they are all there.
-    fn whole_index(&self) -> Result<&KeyTree, StoreError> {
+    pub(super) fn whole_index(&self) -> Result<&KeyTree, StoreError> {
         let index = self.items.index().ok_or(OFF)?;
         match index.state() {
             Ordered::On => Ok(index.keys()),

@@ -40,6 +40,11 @@ enum Operation {
     Scan(Range, ScanOptions),
     CountRange(Range),
     DeleteRange(Range, u32),
+    Pin,
+    /// About one of the pins that there ever were.
+    Renew(usize),
+    Unpin(usize),
+    ScanAt(usize, Range, ScanOptions),
     Flush,
     Advance(u64),
     BeginSnapshot,
@@ -268,6 +273,11 @@ fn operation() -> impl Strategy<Value = Operation> {
         6 => (range(), scan_options()).prop_map(|(range, options)| Operation::Scan(range, options)),
         3 => range().prop_map(Operation::CountRange),
         3 => (range(), 0_u32..5).prop_map(|(range, count)| Operation::DeleteRange(range, count)),
+        3 => Just(Operation::Pin),
+        1 => (0_usize..40).prop_map(Operation::Renew),
+        2 => (0_usize..40).prop_map(Operation::Unpin),
+        6 => (0_usize..40, range(), scan_options())
+            .prop_map(|(pin, range, options)| Operation::ScanAt(pin, range, options)),
         1 => Just(Operation::Flush),
         4 => (0_u64..30).prop_map(Operation::Advance),
         2 => Just(Operation::BeginSnapshot),
@@ -284,6 +294,9 @@ struct Bench {
     model: Model,
     snapshot: Option<(SnapshotReader, Model, u128)>,
     index: u64,
+    /// Positions of all pins that there ever were. Those before `pins_lost_through` are unknown to the rebuilt store.
+    pins: Vec<Position>,
+    pins_lost_through: Position,
 }
 
 impl Bench {
@@ -295,6 +308,8 @@ impl Bench {
             model: Model::new(LIMITS),
             snapshot: None,
             index: 0,
+            pins: Vec::new(),
+            pins_lost_through: Position::ZERO,
         }
     }
 
@@ -354,6 +369,21 @@ impl Bench {
                 range: range.of_keys(),
                 count: *count,
             }),
+            Operation::Pin => {
+                self.pins.push(Position::new(self.index + 1, 0));
+                self.apply(&Command::Pin);
+            }
+            Operation::Renew(number) => {
+                let position = self.pin(*number);
+                self.apply(&Command::RenewPin { position });
+            }
+            Operation::Unpin(number) => {
+                let position = self.pin(*number);
+                self.apply(&Command::Unpin { position });
+            }
+            Operation::ScanAt(number, range, options) => {
+                self.scan_at(self.pin(*number), range, *options);
+            }
             Operation::Flush => self.flush(),
             Operation::Advance(by_ns) => {
                 let to = self.model.group_time_ns + by_ns;
@@ -451,6 +481,41 @@ impl Bench {
         });
     }
 
+    fn pin(&self, number: usize) -> Position {
+        match self.pins.len() {
+            0 => Position::ZERO,
+            count => self.pins[count - 1 - number % count],
+        }
+    }
+
+    fn scan_at(&mut self, position: Position, range: &Range, options: ScanOptions) {
+        let range = range.of_keys();
+        let command = Command::ScanAt {
+            position,
+            range,
+            options,
+        };
+        let is_known = position > self.pins_lost_through;
+        for (store, known) in [(&self.steady, true), (&self.rebuilt, is_known)] {
+            let expected = self.model.scan_at(position, &range, options, known);
+            let expected = Response::decode(&expected).expect("what was encoded decodes");
+            match (store.read(&command), expected) {
+                // Where it goes on depends on the keys that were passed by: any place behind the last item will do.
+                (
+                    Response::Items { items, next },
+                    Response::Items {
+                        items: told,
+                        next: more,
+                    },
+                ) => {
+                    assert_eq!(items, told, "{command:?}");
+                    assert!(next.is_some() || more.is_none(), "{command:?}");
+                }
+                (found, expected) => assert_eq!(found, expected, "{command:?}"),
+            }
+        }
+    }
+
     /// The command goes through its encoding into one store and as it is into the other.
     fn apply(&mut self, command: &Command<'_>) {
         self.index += 1;
@@ -528,6 +593,7 @@ impl Bench {
 
     fn rebuild(&mut self) {
         self.rebuilt = copy(&mut self.rebuilt);
+        self.pins_lost_through = Position::new(self.index, 0);
         assert_eq!(self.rebuilt.state_hash(), self.steady.state_hash());
     }
 }

@@ -21,6 +21,7 @@ mod logical;
 mod operation;
 mod outcome;
 mod peers;
+mod pinned;
 mod probe;
 mod ranges;
 mod reply;
@@ -41,6 +42,7 @@ pub use config::{
 pub use core::{ClientId, ClientStats, Clients, Finished};
 pub use operation::Mode;
 pub use outcome::{Answer, Error, Obstacle, WriteTiming};
+pub use pinned::{PinnedError, PinnedWalk};
 pub use probe::{ProbeError, Probed, probe_status};
 pub use ranges::{RangeDeletion, RangeWalk};
 pub use submit::{EncodedCommand, Submission, SubmitError};

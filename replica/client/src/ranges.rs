@@ -1,10 +1,10 @@
 //! Reading, counting and deleting ranges of keys, page by page.
 //!
 //! Each page is the state of one position. A later page is as new as its own answer, so keys that change between two
-//! pages may be seen in either state.
+//! pages may be seen in either state. `pinned.rs` reads all pages as of one position.
 
 use trine_kvstore::config::{SCAN_KEYS_MAX, SCAN_PAGE_BYTES};
-use trine_kvstore::{Command, KeyRange, RangeItem, Response, ScanOptions};
+use trine_kvstore::{Command, KeyRange, Position, RangeItem, Response, ScanOptions};
 
 /// A walk over the keys of a range. It says which command follows and is told the answer.
 ///
@@ -121,15 +121,29 @@ impl RangeWalk {
     /// The command for the next page; nothing at the end.
     #[must_use]
     pub fn command(&self) -> Option<Command<'_>> {
-        let limit = u32::try_from(self.left).unwrap_or(u32::MAX);
         (!self.is_over).then(|| Command::Scan {
             range: self.rest.range(),
-            options: ScanOptions {
-                limit: limit.min(SCAN_KEYS_MAX),
-                reverse: self.reverse,
-                keys_only: self.keys_only,
-            },
+            options: self.options(),
         })
+    }
+
+    /// The same for a page as it was at a pin.
+    #[must_use]
+    pub fn command_at(&self, position: Position) -> Option<Command<'_>> {
+        (!self.is_over).then(|| Command::ScanAt {
+            position,
+            range: self.rest.range(),
+            options: self.options(),
+        })
+    }
+
+    fn options(&self) -> ScanOptions {
+        let limit = u32::try_from(self.left).unwrap_or(u32::MAX);
+        ScanOptions {
+            limit: limit.min(SCAN_KEYS_MAX),
+            reverse: self.reverse,
+            keys_only: self.keys_only,
+        }
     }
 
     /// Hands out the items of a page. False if the response is none: the walk is where it was.
@@ -186,10 +200,10 @@ pub(super) fn expected_bytes(command: &Command<'_>) -> usize {
     /// Beside key and value.
     const ITEM_BYTES: usize = 64;
     match command {
-        Command::Scan { options, .. } if options.keys_only => {
+        Command::Scan { options, .. } | Command::ScanAt { options, .. } if options.keys_only => {
             ROOM.min((options.limit as usize).saturating_mul(ITEM_BYTES))
         }
-        Command::Scan { options, .. } => {
+        Command::Scan { options, .. } | Command::ScanAt { options, .. } => {
             ROOM.min((options.limit as usize).saturating_mul(16 * ITEM_BYTES))
         }
         _ => 0,
@@ -199,7 +213,7 @@ pub(super) fn expected_bytes(command: &Command<'_>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trine_kvstore::{Limits, Position, Store};
+    use trine_kvstore::{Limits, Store};
 
     fn store() -> Store {
         let mut store = Store::new(Limits::default(), [1, 2]).with_ordered();

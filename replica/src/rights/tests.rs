@@ -107,6 +107,18 @@ fn command_of<'a>(kind: Kind, key: &'a [u8], lists: &'a Lists<'a>) -> Command<'a
             range: KeyRange::Prefix(key),
             options: ScanOptions::default(),
         },
+        Kind::ScanAt => Command::ScanAt {
+            position: Position::ZERO,
+            range: KeyRange::Prefix(key),
+            options: ScanOptions::default(),
+        },
+        Kind::Pin => Command::Pin,
+        Kind::RenewPin => Command::RenewPin {
+            position: Position::ZERO,
+        },
+        Kind::Unpin => Command::Unpin {
+            position: Position::ZERO,
+        },
         Kind::CountRange => Command::CountRange {
             range: KeyRange::Prefix(key),
         },
@@ -166,7 +178,9 @@ fn every_kind_of_command_has_its_rights() {
         let may = |who| subject(users, who).may(What::Command(&command)).is_ok();
         let is_administrative = kind.row().name.contains("User")
             || ["SetLimits", "SetMemory", "SetOrdered", "RaiseVersion"].contains(&kind.row().name);
-        let writes = !command.is_read_only();
+        // Who may read may have the position kept that is read.
+        let is_of_pins = kind.row().name.contains("Pin") || kind.row().name == "Unpin";
+        let writes = !command.is_read_only() && !is_of_pins;
         let name = kind.row().name;
         assert!(may("boss"), "{name}");
         assert_eq!(may("writer"), !is_administrative, "{name}");
@@ -226,6 +240,11 @@ fn a_range_has_to_lie_within_the_prefix() {
                 range,
                 options: ScanOptions::default(),
             },
+            Command::ScanAt {
+                position: Position::ZERO,
+                range,
+                options: ScanOptions::default(),
+            },
             Command::CountRange { range },
             Command::DeleteRange { range, count: 1 },
         ];
@@ -237,9 +256,9 @@ fn a_range_has_to_lie_within_the_prefix() {
         between("a/", Some("a0")),
         between("a/x", Some("a/y")),
     ] {
-        assert_eq!(may("prefixed", range), [Ok(()), Ok(()), Ok(())]);
-        let [scan, count, delete] = may("reader", range);
-        assert!(scan.is_ok() && count.is_ok());
+        assert_eq!(may("prefixed", range), [Ok(()), Ok(()), Ok(()), Ok(())]);
+        let [scan, at_pin, count, delete] = may("reader", range);
+        assert!(scan.is_ok() && at_pin.is_ok() && count.is_ok());
         let denied = delete.expect_err("it writes").to_string();
         assert_eq!(
             denied,

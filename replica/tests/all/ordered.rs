@@ -6,7 +6,7 @@ use trine_replica_harness as harness;
 use harness::client::Wish;
 use harness::{World, small};
 use trine_kvstore::command::{ORDERED_VERSION, STATE_VERSION};
-use trine_kvstore::{Command, KeyRange, Response, ScanOptions, StoreError};
+use trine_kvstore::{Command, KeyRange, Position, Response, ScanOptions, StoreError};
 use trine_protocol::message::{ClientReply, ClientRequest, ClientStatus, Encode, Operation, kind};
 use trine_protocol::status::OrderedStatus;
 use trine_replica::ReplicaConfig;
@@ -182,6 +182,60 @@ fn building_goes_on_at_the_next_leader() {
     let next = world.leader().unwrap();
     let all = keys(&mut world, next, Operation::ReadLinearizable, b"k");
     assert_eq!(all.len(), 1_500);
+}
+
+/// Any replica that was there gives pages at a pin, also after the leader died. One that came out of a snapshot says that it
+/// has not kept the state, and the group's states are equal all the same.
+#[test]
+fn a_pin_survives_the_leader_and_a_replica_out_of_a_snapshot_has_it_not() {
+    let config = ReplicaConfig {
+        ordered: true,
+        ..small()
+    };
+    let mut world = World::serving(3, config, 6);
+    let client = world.registered_client(1);
+    for number in 0..20 {
+        world.put(client, &format!("k{number:02}"), "before");
+    }
+    let done = world.get_done(client, Wish::Write(encoded(&Command::Pin)));
+    let position = Position::from_u64(done.position);
+    world.put(client, "k05", "later");
+    let delete = Command::Delete { key: b"k07" };
+    world.get_done(client, Wish::Write(encoded(&delete)));
+    let leader = world.leader().unwrap();
+    world.kill(leader);
+    world.expect("a leader", SECOND * 5, |world| world.leader().is_some());
+    world.put(client, "k99", "new");
+    world.start(leader, false);
+    world.expect("a voter again", SECOND * 10, |world| {
+        let status = world.status(leader);
+        status.members.iter().any(|m| m.this && m.voter) && status.members.len() == 3
+    });
+    let page = Command::ScanAt {
+        position,
+        range: KeyRange::Prefix(b""),
+        options: ScanOptions::default(),
+    };
+    for node_id in world.running() {
+        let response = read(&mut world, node_id, Operation::ReadHere, &page);
+        match Response::decode(&response).unwrap() {
+            Response::Items { items, next: None } if node_id != leader => {
+                assert_eq!(items.len(), 20);
+                let value = |item: trine_kvstore::RangeItem<'_>| item.item.unwrap().value.to_vec();
+                assert!(items.iter().all(|item| value(item) == b"before"));
+            }
+            Response::Error(StoreError::PinNotHere) if node_id == leader => {}
+            other => panic!("node {node_id}: {other:?}"),
+        }
+    }
+    agree(&mut world);
+    let unpin = Command::Unpin { position };
+    world.get_done(client, Wish::Write(encoded(&unpin)));
+    agree(&mut world);
+    let next = world.leader().unwrap();
+    let ended = read(&mut world, next, Operation::ReadLinearizable, &page);
+    let error = Response::Error(StoreError::PinEnded);
+    assert_eq!(Response::decode(&ended), Ok(error));
 }
 
 #[test]

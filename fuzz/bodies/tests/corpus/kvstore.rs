@@ -58,6 +58,7 @@ fn seed(target: &str, seeds: &[Vec<u8>]) {
     }
 }
 
+// Long because each kind of command has a seed.
 fn command_seeds() -> Vec<Vec<u8>> {
     let (key, value) = (b"key".as_slice(), b"value".as_slice());
     let options = SetOptions {
@@ -165,8 +166,23 @@ fn command_seeds() -> Vec<Vec<u8>> {
             },
             Command::Flush,
         ])
+        .chain(&pin_commands())
         .map(|command| encoded(|bytes| command.encode(bytes)))
         .collect()
+}
+
+fn pin_commands() -> [Command<'static>; 4] {
+    let position = Position::new(5, 1);
+    [
+        Command::Pin,
+        Command::RenewPin { position },
+        Command::Unpin { position },
+        Command::ScanAt {
+            position,
+            range: KeyRange::Prefix(b"key"),
+            options: ScanOptions::default(),
+        },
+    ]
 }
 
 fn range_commands() -> [Command<'static>; 5] {
@@ -302,6 +318,10 @@ fn response_seeds() -> Vec<Vec<u8>> {
         page(Found::Keys(List::from(&keys))),
         page(Found::Items(List::from(&items))),
         Response::Error(StoreError::OnlyRead),
+        Response::Pinned { position: version },
+        Response::Error(StoreError::TooManyPins { limit: 8 }),
+        Response::Error(StoreError::PinEnded),
+        Response::Error(StoreError::PinNotHere),
     ];
     simple
         .iter()

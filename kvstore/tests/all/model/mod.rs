@@ -25,6 +25,14 @@ pub(crate) struct Model {
     pub(crate) group_time_ns: u64,
     pub(crate) users: users::Users,
     pub(crate) ordered: ordered::Ordered,
+    pub(crate) pins: Vec<Pinned>,
+}
+
+/// A pin, and all items of then.
+#[derive(Clone, Debug)]
+pub(crate) struct Pinned {
+    pub(crate) position: Position,
+    pub(crate) items: BTreeMap<Vec<u8>, Item>,
 }
 
 /// An owned answer: the encoding of the real one.
@@ -44,6 +52,7 @@ impl Model {
             group_time_ns: 0,
             users: users::Users::default(),
             ordered: ordered::Ordered::Off,
+            pins: Vec::new(),
         }
     }
 
@@ -79,6 +88,9 @@ impl Model {
                 self.limits.memory_bytes = *memory_bytes;
                 answer(Response::Done)
             }
+            Command::Pin | Command::RenewPin { .. } | Command::Unpin { .. } => {
+                self.apply_pin(at, command)
+            }
             Command::SetOrdered { .. }
             | Command::Scan { .. }
             | Command::CountRange { .. }
@@ -86,6 +98,7 @@ impl Model {
             Command::Flush => {
                 let items = self.items.len() as u64;
                 self.items.clear();
+                self.pins.clear();
                 answer(Response::Count { items })
             }
             Command::AddUser { .. }

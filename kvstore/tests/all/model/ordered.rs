@@ -1,9 +1,9 @@
 //! What SCAN, COUNT and DELETE of ranges must answer.
 
-use super::{Answer, Item, Model, answer};
+use super::{Answer, Item, Model, Pinned, answer};
 use std::borrow::Cow;
 use trine_kvstore::{
-    Command, KeyRange, List, RangeItem, Response, ScanOptions, StoreError, Versioned,
+    Command, KeyRange, List, Position, RangeItem, Response, ScanOptions, StoreError, Versioned,
 };
 
 /// The index of the model: it has none, it only knows whether the group has one.
@@ -41,9 +41,65 @@ impl Model {
         result.unwrap_or_else(|error| answer(Response::Error(error)))
     }
 
+    pub(super) fn apply_pin(&mut self, at: Position, command: &Command<'_>) -> Answer {
+        let is_there = |position| self.pins.iter().position(|pin| pin.position == position);
+        let result = match command {
+            Command::Pin => self.pin(at),
+            Command::RenewPin { position } => match is_there(*position) {
+                Some(_) => Ok(Response::Pinned {
+                    position: *position,
+                }),
+                None => Err(StoreError::PinEnded),
+            },
+            Command::Unpin { position } => match is_there(*position) {
+                Some(place) => {
+                    self.pins.remove(place);
+                    Ok(Response::Done)
+                }
+                None => Err(StoreError::PinEnded),
+            },
+            other => panic!("{other:?} is about no pin"),
+        };
+        answer(result.unwrap_or_else(Response::Error))
+    }
+
+    fn pin(&mut self, at: Position) -> Result<Response<'static>, StoreError> {
+        self.selected(&KeyRange::Prefix(b""))?;
+        if self.pins.len() == 8 {
+            return Err(StoreError::TooManyPins { limit: 8 });
+        }
+        self.pins.push(Pinned {
+            position: at,
+            items: self.items.clone(),
+        });
+        Ok(Response::Pinned { position: at })
+    }
+
+    /// A page at a pin: the same as a page was then. `known` is false of a replica that has not kept what it needs.
+    pub(crate) fn scan_at(
+        &self,
+        position: Position,
+        range: &KeyRange<'_>,
+        options: ScanOptions,
+        known: bool,
+    ) -> Answer {
+        let pinned = self.pins.iter().find(|pin| pin.position == position);
+        let result = match pinned {
+            None => Err(StoreError::PinEnded),
+            Some(_) if !known => Err(StoreError::PinNotHere),
+            Some(pinned) => {
+                let mut then = self.clone();
+                then.items = pinned.items.clone();
+                then.scan(range, options)
+            }
+        };
+        result.unwrap_or_else(|error| answer(Response::Error(error)))
+    }
+
     fn set_ordered(&mut self, on: bool) -> Result<Answer, StoreError> {
         if !on {
             self.ordered = Ordered::Off;
+            self.pins.clear();
         } else if self.ordered == Ordered::Off {
             let for_index: u64 = self.items.keys().map(|key| for_index(key.len())).sum();
             let needed = self.logical_bytes() + for_index;

@@ -1,0 +1,227 @@
+//! Which positions does the group read at? Replicated state.
+//!
+//! A pin is a command in the log. The position of the command is the position that is read. Every replica knows the same
+//! pins; whether it still has the state of a pin is another question (`shadows.rs`).
+
+use crate::codec::{DecodeError, Reader, Sink};
+use crate::config::{PIN_TTL_NS, PINS_MAX, PINS_PER_CLIENT_MAX};
+use crate::error::StoreError;
+use crate::position::Position;
+
+/// A position that somebody reads at.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub(crate) struct Pin {
+    position: Position,
+    /// The client session that owns it.
+    client: u64,
+    /// Group time at the position: it decides which keys had expired.
+    time_ns: u64,
+    /// Group time from which on the pin has ended.
+    until_ns: u64,
+}
+
+/// The pins of a group, oldest first.
+#[derive(Clone, Eq, PartialEq, Default, Debug)]
+pub(crate) struct Pins {
+    pins: Vec<Pin>,
+}
+
+impl Pin {
+    pub(crate) fn position(&self) -> Position {
+        self.position
+    }
+
+    pub(crate) fn time_ns(&self) -> u64 {
+        self.time_ns
+    }
+}
+
+impl Pins {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pins.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.pins.len()
+    }
+
+    #[cfg(test)]
+    fn positions(&self) -> impl Iterator<Item = Position> {
+        self.pins.iter().map(Pin::position)
+    }
+
+    /// The pin of this position.
+    pub(crate) fn at(&self, position: Position) -> Option<&Pin> {
+        let place = self.place_of(position).ok()?;
+        Some(&self.pins[place])
+    }
+
+    fn place_of(&self, position: Position) -> Result<usize, usize> {
+        self.pins
+            .binary_search_by_key(&position, |pin| pin.position)
+    }
+
+    /// Adds a pin at the newest position.
+    ///
+    /// # Errors
+    /// When the group or the client has as many as it can have.
+    pub(crate) fn add(
+        &mut self,
+        position: Position,
+        client: u64,
+        now_ns: u64,
+    ) -> Result<(), StoreError> {
+        let own = self.pins.iter().filter(|pin| pin.client == client).count();
+        for (count, limit) in [(own, PINS_PER_CLIENT_MAX), (self.pins.len(), PINS_MAX)] {
+            if count >= limit {
+                let limit = limit as u32;
+                return Err(StoreError::TooManyPins { limit });
+            }
+        }
+        self.pins.push(Pin {
+            position,
+            client,
+            time_ns: now_ns,
+            until_ns: now_ns.saturating_add(PIN_TTL_NS),
+        });
+        Ok(())
+    }
+
+    /// Lets the client's pin live on.
+    ///
+    /// # Errors
+    /// When the client has none at this position.
+    pub(crate) fn renew(
+        &mut self,
+        position: Position,
+        client: u64,
+        now_ns: u64,
+    ) -> Result<(), StoreError> {
+        let place = self.place_of_own(position, client)?;
+        self.pins[place].until_ns = now_ns.saturating_add(PIN_TTL_NS);
+        Ok(())
+    }
+
+    /// Ends the client's pin.
+    ///
+    /// # Errors
+    /// When the client has none at this position.
+    pub(crate) fn remove(&mut self, position: Position, client: u64) -> Result<(), StoreError> {
+        let place = self.place_of_own(position, client)?;
+        self.pins.remove(place);
+        Ok(())
+    }
+
+    /// Nobody ends or prolongs the pin of another client: positions can be guessed.
+    fn place_of_own(&self, position: Position, client: u64) -> Result<usize, StoreError> {
+        let place = self.place_of(position).ok();
+        place
+            .filter(|&place| self.pins[place].client == client)
+            .ok_or(StoreError::PinEnded)
+    }
+
+    /// Ends the pins whose time is over; true if there were any.
+    pub(crate) fn expire(&mut self, now_ns: u64) -> bool {
+        let before = self.pins.len();
+        self.pins.retain(|pin| pin.until_ns > now_ns);
+        self.pins.len() < before
+    }
+
+    /// Ends all.
+    pub(crate) fn clear(&mut self) {
+        self.pins.clear();
+    }
+
+    /// What a snapshot and the state hash have of them: nothing if there are none.
+    pub(crate) fn write(&self, sink: &mut impl Sink) {
+        for pin in &self.pins {
+            sink.put_u64(pin.position.as_u64());
+            sink.put_u64(pin.client);
+            sink.put_u64(pin.time_ns);
+            sink.put_u64(pin.until_ns);
+        }
+    }
+
+    /// Reads `count` pins, none of them newer than the state's position.
+    pub(crate) fn read(body: &[u8], count: u32, newest: Position) -> Result<Self, DecodeError> {
+        const BAD: DecodeError = DecodeError::BadField { field: "pins" };
+        if !(1..=PINS_MAX as u32).contains(&count) {
+            return Err(BAD);
+        }
+        let mut reader = Reader::new(body);
+        let mut pins: Vec<Pin> = Vec::with_capacity(count as usize);
+        for _ in 0..count {
+            let pin = Pin {
+                position: Position::from_u64(reader.u64()?),
+                client: reader.u64()?,
+                time_ns: reader.u64()?,
+                until_ns: reader.u64()?,
+            };
+            let is_behind = pins.last().is_none_or(|last| last.position < pin.position);
+            if !is_behind || pin.position > newest {
+                return Err(BAD);
+            }
+            pins.push(pin);
+        }
+        reader.finish()?;
+        Ok(Self { pins })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: fn(u64) -> Position = |index| Position::new(index, 0);
+
+    #[test]
+    fn a_client_has_its_share_and_the_group_a_limit() {
+        let mut pins = Pins::default();
+        for index in 0..8 {
+            assert_eq!(pins.add(AT(index + 1), 1, 0), Ok(()));
+        }
+        let limit = StoreError::TooManyPins { limit: 8 };
+        assert_eq!(pins.add(AT(9), 1, 0), Err(limit));
+        for index in 8..64 {
+            assert_eq!(pins.add(AT(index + 1), index, 0), Ok(()));
+        }
+        let limit = StoreError::TooManyPins { limit: 64 };
+        assert_eq!(pins.add(AT(65), 99, 0), Err(limit));
+        assert_eq!(pins.remove(AT(3), 1), Ok(()));
+        assert_eq!(pins.add(AT(65), 99, 0), Ok(()));
+    }
+
+    #[test]
+    fn a_pin_ends_in_time_unless_its_own_client_renews_it() {
+        let mut pins = Pins::default();
+        pins.add(AT(1), 1, 10).expect("room");
+        pins.add(AT(2), 2, 10).expect("room");
+        assert_eq!(pins.renew(AT(1), 1, 20), Ok(()));
+        assert_eq!(pins.renew(AT(2), 1, 20), Err(StoreError::PinEnded));
+        assert_eq!(pins.remove(AT(2), 1), Err(StoreError::PinEnded));
+        assert!(!pins.expire(PIN_TTL_NS + 9));
+        assert!(pins.expire(PIN_TTL_NS + 10));
+        assert!(pins.positions().eq([AT(1)]));
+        assert!(pins.expire(PIN_TTL_NS + 20) && pins.is_empty());
+    }
+
+    #[test]
+    fn pins_survive_a_snapshot_and_others_are_refused() {
+        let mut pins = Pins::default();
+        pins.add(AT(1), 1, 10).expect("room");
+        pins.add(AT(2), 2, 10).expect("room");
+        let mut body = Vec::new();
+        pins.write(&mut body);
+        assert_eq!(Pins::read(&body, 2, AT(2)), Ok(pins));
+        for (body, count, newest) in [
+            (&body[..], 1, 2),
+            (&body[..], 2, 1),
+            (&body[..63], 2, 2),
+            (&[], 0, 2),
+        ] {
+            assert!(Pins::read(body, count, AT(newest)).is_err());
+        }
+        let turned = [&body[32..], &body[..32]].concat();
+        assert!(Pins::read(&turned, 2, AT(2)).is_err());
+    }
+}

@@ -1,0 +1,185 @@
+//! SCAN at a pin: a page of a range as it was at an earlier position.
+//!
+//! The keys of that position are among those of now and the ghosts, which were removed since. Each key is looked up with
+//! its shadows. What was written later, and what had expired by then, is passed by.
+
+use super::{Full, Page, Span};
+use crate::arena::Item;
+use crate::command::{KeyRange, ScanOptions};
+use crate::config::SCAN_KEYS_MAX;
+use crate::error::StoreError;
+use crate::interleave::LANES;
+use crate::pins::Pin;
+use crate::position::Position;
+use crate::response::{Response, Versioned};
+use crate::store::Store;
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use trine_canary as canary;
+use trine_index::{KeyTree, Keys};
+
+/// The keys of two trees in one order, each once.
+struct Merged<'a> {
+    first: Head<'a>,
+    second: Head<'a>,
+    reverse: bool,
+}
+
+/// A tree's keys with the next one in front.
+struct Head<'a> {
+    keys: Keys<'a>,
+    key: Option<Vec<u8>>,
+}
+
+impl<'a> Head<'a> {
+    fn of(tree: &'a KeyTree, span: &Span<'_>, reverse: bool) -> Self {
+        let mut keys = match reverse {
+            true => tree.range_backwards(span.bounds()),
+            false => tree.range(span.bounds()),
+        };
+        let key = keys.next().map(<[u8]>::to_vec);
+        Self { keys, key }
+    }
+
+    /// Moves the front key to `out`.
+    fn take(&mut self, out: &mut Vec<u8>) {
+        let Some(key) = &mut self.key else { return };
+        std::mem::swap(out, key);
+        match self.keys.next() {
+            Some(next) => {
+                key.clear();
+                key.extend_from_slice(next);
+            }
+            None => self.key = None,
+        }
+    }
+}
+
+impl Merged<'_> {
+    /// Moves the next key to `out`; false at the end.
+    fn next(&mut self, out: &mut Vec<u8>) -> bool {
+        let order = match (&self.first.key, &self.second.key) {
+            (None, None) => return false,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(first), Some(second)) if self.reverse => second.cmp(first),
+            (Some(first), Some(second)) => first.cmp(second),
+        };
+        if order.is_ge() {
+            self.second.take(out);
+        }
+        if order.is_le() {
+            self.first.take(out);
+        }
+        true
+    }
+}
+
+impl Store {
+    pub(in crate::store) fn scan_at(
+        &self,
+        position: Position,
+        range: &KeyRange<'_>,
+        options: ScanOptions,
+    ) -> Response<'_> {
+        match self.try_scan_at(position, range, options) {
+            Ok((page, next)) => page.response(next),
+            Err(error) => Response::Error(error),
+        }
+    }
+
+    fn try_scan_at(
+        &self,
+        position: Position,
+        range: &KeyRange<'_>,
+        options: ScanOptions,
+    ) -> Result<(Page, Option<Vec<u8>>), StoreError> {
+        let pin = self.served_pin(position)?;
+        let tree = self.whole_index()?;
+        let span = self.span(range)?;
+        if !(1..=SCAN_KEYS_MAX).contains(&options.limit) {
+            let asked = options.limit;
+            return Err(StoreError::BadKeyCount { asked });
+        }
+        let reverse = options.reverse;
+        let mut keys = Merged {
+            first: Head::of(tree, &span, reverse),
+            second: Head::of(self.items.shadows.ghosts(), &span, reverse),
+            reverse,
+        };
+        let mut page = Page::default();
+        let next = match self.fill_at(pin, &mut page, &mut keys, options) {
+            Some(_) if reverse => Some(page.last.clone()),
+            next => next,
+        };
+        Ok((page, next))
+    }
+
+    /// The pin, if this replica has kept what it needs. A replica that is behind says that it has not, for it cannot know.
+    fn served_pin(&self, position: Position) -> Result<&Pin, StoreError> {
+        if position > self.applied {
+            return Err(StoreError::PinNotHere);
+        }
+        let pin = self.pins.at(position).ok_or(StoreError::PinEnded)?;
+        match self.items.shadows.serves(position) {
+            true => Ok(pin),
+            false => Err(StoreError::PinNotHere),
+        }
+    }
+
+    /// Fills a page until it is full or the keys end. Returns the first key that was not looked at.
+    fn fill_at(
+        &self,
+        pin: &Pin,
+        page: &mut Page,
+        keys: &mut Merged<'_>,
+        options: ScanOptions,
+    ) -> Option<Vec<u8>> {
+        let mut lanes: [Vec<u8>; LANES] = Default::default();
+        loop {
+            let mut count = 0;
+            while count < LANES && keys.next(&mut lanes[count]) {
+                count += 1;
+            }
+            if count == 0 {
+                return None;
+            }
+            self.warm(count, |number| Some(&lanes[number]));
+            for key in &lanes[..count] {
+                let taken = match self.get_at(pin, key) {
+                    None => page.pass(key),
+                    Some(_) if options.keys_only => page.add(key, None, options.limit),
+                    item => page.add(key, item, options.limit),
+                };
+                if let Err(Full) = taken {
+                    return Some(key.clone());
+                }
+            }
+        }
+    }
+
+    /// A key's state at a pin that is served.
+    fn get_at(&self, pin: &Pin, key: &[u8]) -> Option<Versioned<'_>> {
+        if canary::planted("torn scan") {
+            return self.get(key);
+        }
+        let Item { value, stamp, .. } = self.items.lookup_at(key, pin.position())?;
+        let has_expired = stamp.expiry_ns != 0 && stamp.expiry_ns <= pin.time_ns();
+        (!has_expired).then_some(Versioned {
+            value,
+            version: stamp.version,
+        })
+    }
+}
+
+impl Page {
+    fn response(self, next: Option<Vec<u8>>) -> Response<'static> {
+        Response::Items {
+            items: crate::codec::List::from_encoded(self.count, Cow::Owned(self.items)),
+            next: next.map(Cow::Owned),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,508 @@
+//! Is every page of a scan at a pin the state of that pin, whatever happens meanwhile? And does nothing stay behind?
+
+use crate::codec::List;
+use crate::config::{PIN_TTL_NS, SCAN_KEYS_MAX};
+use crate::{
+    Command, Condition, ExecuteMode, KeyRange, Limits, Position, Response, ScanOptions,
+    SetCondition, SetExpiry, SetOptions, SnapshotReader, SnapshotStep, Store, StoreError,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const ALL: KeyRange<'static> = KeyRange::Prefix(b"");
+
+type State = BTreeMap<Vec<u8>, (Vec<u8>, Position)>;
+
+/// A store that gets its commands one log entry each.
+struct Log {
+    store: Store,
+    index: u64,
+}
+
+impl Log {
+    fn new() -> Self {
+        Self {
+            store: Store::new(Limits::default(), [1, 2]).with_ordered(),
+            index: 0,
+        }
+    }
+
+    fn apply(&mut self, command: &Command<'_>) -> Response<'_> {
+        self.index += 1;
+        self.store.apply(Position::new(self.index, 0), command)
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) {
+        let response = self.apply(&Command::Put { key, value });
+        assert!(matches!(response, Response::Written { .. }), "{response:?}");
+    }
+
+    fn pin(&mut self) -> Position {
+        match self.apply(&Command::Pin) {
+            Response::Pinned { position } => position,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn unpin(&mut self, position: Position) {
+        assert_eq!(self.apply(&Command::Unpin { position }), Response::Done);
+    }
+
+    /// All items of a range at a pin, or now, page by page.
+    fn state(
+        &self,
+        pin: Option<Position>,
+        (limit, reverse): (u32, bool),
+    ) -> Result<State, StoreError> {
+        let (mut state, mut next) = (State::new(), None::<Vec<u8>>);
+        loop {
+            let range = match (&next, reverse) {
+                (None, _) => ALL,
+                (Some(next), false) => KeyRange::Between {
+                    start: next,
+                    end: None,
+                },
+                (Some(next), true) => KeyRange::Between {
+                    start: b"",
+                    end: Some(next),
+                },
+            };
+            match self.store.read(&scan(pin, range, limit, reverse)) {
+                Response::Items { items, next: more } => {
+                    for item in items.iter() {
+                        let found = item.item.expect("values were asked for");
+                        let entry = (found.value.to_vec(), found.version);
+                        let twice = state.insert(item.key.to_vec(), entry);
+                        assert_eq!(twice, None, "a key is in one page");
+                    }
+                    next = more.map(|more| more.into_owned());
+                }
+                Response::Error(error) => return Err(error),
+                other => panic!("{other:?}"),
+            }
+            if next.is_none() {
+                return Ok(state);
+            }
+        }
+    }
+
+    fn now(&self) -> State {
+        self.state(None, (SCAN_KEYS_MAX, false)).expect("an index")
+    }
+
+    fn at(&self, pin: Position) -> Result<State, StoreError> {
+        self.state(Some(pin), (3, false))
+    }
+
+    fn kept(&self) -> u64 {
+        self.store.pin_usage().1
+    }
+}
+
+fn scan(pin: Option<Position>, range: KeyRange<'_>, limit: u32, reverse: bool) -> Command<'_> {
+    let options = ScanOptions {
+        limit,
+        reverse,
+        keys_only: false,
+    };
+    match pin {
+        Some(position) => Command::ScanAt {
+            position,
+            range,
+            options,
+        },
+        None => Command::Scan { range, options },
+    }
+}
+
+fn rebuilt(store: &mut Store) -> Store {
+    let (mut reader, mut chunk) = (SnapshotReader::new(), Vec::new());
+    store.begin_snapshot().expect("no other one is written");
+    loop {
+        let step = store.snapshot_chunk(&mut chunk).expect("it was begun");
+        if step != SnapshotStep::Pending {
+            reader.push(&chunk).expect("a sound chunk");
+        }
+        if step == SnapshotStep::Last {
+            return reader.finish().expect("all chunks");
+        }
+    }
+}
+
+#[test]
+fn a_page_at_a_pin_sees_nothing_that_came_later() {
+    let mut log = Log::new();
+    for number in 0..20_u8 {
+        log.put(&[number], b"before");
+    }
+    let expire = Command::Expire {
+        key: &[3],
+        after_ns: 50,
+    };
+    log.apply(&expire);
+    let before = log.now();
+    let pin = log.pin();
+    log.put(&[1], b"later");
+    log.put(&[1], b"later still");
+    log.put(&[100], b"new");
+    log.apply(&Command::Delete { key: &[2] });
+    log.apply(&Command::Delete { key: &[4] });
+    log.put(&[4], b"again");
+    log.apply(&Command::DeleteRange {
+        range: KeyRange::Prefix(&[5]),
+        count: 1,
+    });
+    // Overwritten first, then removed: the state at the pin is two changes away.
+    log.put(&[6], b"later");
+    log.apply(&Command::Delete { key: &[6] });
+    log.store.set_group_time(60);
+    assert!(!log.now().contains_key(&[3][..]), "its time is over");
+    for page in [(1, false), (2, true), (7, false), (SCAN_KEYS_MAX, true)] {
+        assert_eq!(log.state(Some(pin), page), Ok(before.clone()), "{page:?}");
+    }
+    let keys_only = ScanOptions {
+        keys_only: true,
+        ..ScanOptions::default()
+    };
+    let command = Command::ScanAt {
+        position: pin,
+        range: KeyRange::Between {
+            start: &[2],
+            end: Some(&[5]),
+        },
+        options: keys_only,
+    };
+    match log.store.read(&command) {
+        Response::Items { items, next: None } => {
+            assert!(
+                items
+                    .iter()
+                    .map(|item| item.key.to_vec())
+                    .eq([[2], [3], [4]])
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    log.unpin(pin);
+    assert_eq!(log.at(pin), Err(StoreError::PinEnded));
+    assert!(log.store.free_shadows());
+    assert_eq!(log.kept(), 0);
+    assert!(log.store.items.shadows.ghosts().is_empty());
+}
+
+/// What had expired at the pin is not there, though it is only swept later.
+#[test]
+fn expiry_is_judged_by_the_time_of_the_pin() {
+    let mut log = Log::new();
+    for number in 0..100_u8 {
+        log.put(&[number], b"v");
+        log.apply(&Command::Expire {
+            key: &[number],
+            after_ns: 10,
+        });
+    }
+    log.put(b"stays", b"v");
+    let first = log.pin();
+    // 64 are swept with this step of group time.
+    log.store.set_group_time(10);
+    let second = log.pin();
+    log.store.set_group_time(11);
+    assert_eq!(log.at(first).expect("it is kept").len(), 101);
+    assert_eq!(log.at(second).expect("it is kept").len(), 1);
+}
+
+#[test]
+fn an_undone_command_leaves_the_state_of_a_pin_as_it_was() {
+    let mut log = Log::new();
+    for number in 0..4_u8 {
+        log.put(&[number], b"before");
+    }
+    let (before, pin) = (log.now(), log.pin());
+    log.put(&[3], b"later");
+    let now = log.now();
+    let (value, options) = (
+        &b"x"[..],
+        SetOptions {
+            condition: SetCondition::Absent,
+            ..SetOptions::default()
+        },
+    );
+    let operations = [
+        Command::Delete { key: &[0] },
+        Command::Put { key: &[0], value },
+        Command::Put { key: &[1], value },
+        Command::Delete { key: &[2] },
+        Command::Delete { key: &[3] },
+        Command::Put { key: &[9], value },
+        // Fails: the key is there.
+        Command::Set {
+            key: &[1],
+            value,
+            options,
+        },
+    ];
+    let conditions: [Condition<'_>; 0] = [];
+    let response = log.apply(&Command::Execute {
+        mode: ExecuteMode::AllOrNothing,
+        conditions: List::from(&conditions[..]),
+        operations: List::from(&operations[..]),
+    });
+    assert!(matches!(response, Response::Aborted { .. }), "{response:?}");
+    assert_eq!(log.now(), now);
+    assert_eq!(log.at(pin), Ok(before.clone()));
+    log.apply(&Command::Delete { key: &[2] });
+    assert_eq!(log.at(pin), Ok(before));
+}
+
+#[test]
+fn too_much_kept_ends_the_oldest_pin_first_and_never_grows() {
+    let mut log = Log::new();
+    let value = [7; 1_000];
+    (0..200_u8).for_each(|number| log.put(&[number], &value));
+    log.store.set_retain_bytes(Some(100_000));
+    let first = log.pin();
+    (0..60_u8).for_each(|number| log.put(&[number], &value));
+    let (second, at_second) = (log.pin(), log.now());
+    assert!(log.at(first).is_ok());
+    (100..160_u8).for_each(|number| log.put(&[number], &value));
+    assert_eq!(log.at(first), Err(StoreError::PinNotHere));
+    assert_eq!(log.at(second), Ok(at_second));
+    assert_eq!(log.store.pin_usage().0, 2, "the group has both");
+    for round in 0..3_u8 {
+        (0..200_u8).for_each(|number| log.put(&[number], &[round; 900]));
+        assert!(log.kept() <= 102_000, "{}", log.kept());
+        log.pin();
+    }
+    assert_eq!(log.at(second), Err(StoreError::PinNotHere));
+}
+
+#[test]
+fn a_flush_the_end_of_the_index_and_time_end_pins_everywhere() {
+    let mut log = Log::new();
+    log.put(b"k", b"v");
+    let pin = log.pin();
+    log.apply(&Command::Flush);
+    assert_eq!(log.at(pin), Err(StoreError::PinEnded));
+    log.put(b"k", b"v");
+    let pin = log.pin();
+    log.apply(&Command::SetOrdered { on: false });
+    assert_eq!(log.at(pin), Err(StoreError::PinEnded));
+    let refused = log.apply(&Command::Pin);
+    let error = StoreError::NotOrdered { building: false };
+    assert_eq!(refused, Response::Error(error));
+    log.apply(&Command::SetOrdered { on: true });
+    log.store.build_index();
+    let pin = log.pin();
+    log.store.set_group_time(PIN_TTL_NS - 1);
+    assert!(log.at(pin).is_ok());
+    log.apply(&Command::RenewPin { position: pin });
+    log.store.set_group_time(2 * PIN_TTL_NS - 2);
+    assert!(log.at(pin).is_ok());
+    log.store.set_group_time(2 * PIN_TTL_NS - 1);
+    assert_eq!(log.at(pin), Err(StoreError::PinEnded));
+}
+
+#[test]
+fn a_pin_belongs_to_its_client_and_a_page_at_it_is_no_write() {
+    let mut log = Log::new();
+    let (position, other) = (Position::new(1, 0), 8);
+    let pinned = Response::Pinned { position };
+    assert_eq!(log.store.apply_for(7, position, &Command::Pin), pinned);
+    let ended = Response::Error(StoreError::PinEnded);
+    for (index, command) in [Command::Unpin { position }, Command::RenewPin { position }]
+        .iter()
+        .enumerate()
+    {
+        let at = Position::new(2 + index as u64, 0);
+        assert_eq!(log.store.apply_for(other, at, command), ended);
+    }
+    let at = Position::new(4, 0);
+    let answer = log.store.apply(at, &scan(Some(position), ALL, 1, false));
+    assert_eq!(answer, Response::Error(StoreError::OnlyRead));
+    // A replica that is behind cannot know.
+    let later = scan(Some(Position::new(5, 0)), ALL, 1, false);
+    let unknown = Response::Error(StoreError::PinNotHere);
+    assert_eq!(log.store.read(&later), unknown);
+}
+
+/// The pins are part of the state, what they need is not.
+#[test]
+fn a_store_out_of_a_snapshot_knows_the_pins_and_does_not_serve_them() {
+    let mut log = Log::new();
+    log.put(b"k", b"v");
+    let pin = log.pin();
+    log.put(b"k", b"w");
+    let mut copy = Log {
+        store: rebuilt(&mut log.store),
+        index: log.index,
+    };
+    assert_eq!(copy.store.state_hash(), log.store.state_hash());
+    assert_eq!(copy.at(pin), Err(StoreError::PinNotHere));
+    let (one, other) = (copy.pin(), log.pin());
+    assert_eq!(one, other);
+    copy.apply(&Command::Delete { key: b"k" });
+    log.apply(&Command::Delete { key: b"k" });
+    assert_eq!(copy.at(one), log.at(one));
+    assert_eq!(copy.at(one).expect("it is kept").len(), 1);
+    copy.unpin(pin);
+    log.unpin(pin);
+    assert_eq!(copy.store.state_hash(), log.store.state_hash());
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(u8, u8),
+    PutFor(u8, u8),
+    Delete(u8),
+    DeleteRange(u8),
+    /// These keys, some deleted and some written, and all of it undone.
+    Undone(Vec<(u8, bool)>),
+    Advance(u64),
+    Pin,
+    Unpin(usize),
+    BeginSnapshot,
+    Chunk,
+    Abandon,
+    FreeShadows,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let key = || 0_u8..24;
+    prop_oneof![
+        6 => (key(), any::<u8>()).prop_map(|(key, length)| Step::Put(key, length)),
+        2 => (key(), 1_u8..40).prop_map(|(key, after)| Step::PutFor(key, after)),
+        4 => key().prop_map(Step::Delete),
+        1 => key().prop_map(Step::DeleteRange),
+        3 => vec((key(), any::<bool>()), 1..6).prop_map(Step::Undone),
+        2 => (0_u64..30).prop_map(Step::Advance),
+        3 => Just(Step::Pin),
+        2 => (0_usize..8).prop_map(Step::Unpin),
+        1 => Just(Step::BeginSnapshot),
+        2 => Just(Step::Chunk),
+        1 => Just(Step::Abandon),
+        1 => Just(Step::FreeShadows),
+    ]
+}
+
+/// A snapshot that is being written, and what has come of it.
+type Written = (u128, SnapshotReader);
+
+fn run(log: &mut Log, written: &mut Option<Written>, step: &Step) {
+    match step {
+        Step::Put(key, length) => log.put(&[*key], &vec![*length; usize::from(*length)]),
+        Step::PutFor(key, after) => {
+            let options = SetOptions {
+                expiry: SetExpiry::After(u64::from(*after)),
+                ..SetOptions::default()
+            };
+            log.apply(&Command::Set {
+                key: &[*key],
+                value: &[*after; 9],
+                options,
+            });
+        }
+        Step::Delete(key) => drop(log.apply(&Command::Delete { key: &[*key] })),
+        Step::DeleteRange(start) => {
+            let range = KeyRange::Between {
+                start: &[*start],
+                end: None,
+            };
+            log.apply(&Command::DeleteRange { range, count: 5 });
+        }
+        Step::Undone(keys) => undone(log, keys),
+        Step::Advance(by) => log.store.set_group_time(log.store.group_time() + by),
+        Step::Pin | Step::Unpin(_) => {}
+        Step::BeginSnapshot => {
+            if log.store.begin_snapshot().is_ok() {
+                *written = Some((log.store.state_hash(), SnapshotReader::new()));
+            }
+        }
+        Step::Chunk => chunk(log, written),
+        Step::Abandon => {
+            log.store.abandon_snapshot();
+            *written = None;
+        }
+        Step::FreeShadows => drop(log.store.free_shadows()),
+    }
+}
+
+fn undone(log: &mut Log, keys: &[(u8, bool)]) {
+    let bytes: Vec<[u8; 1]> = keys.iter().map(|(key, _)| [*key]).collect();
+    let mut operations: Vec<Command<'_>> = keys
+        .iter()
+        .zip(&bytes)
+        .map(|((_, deletes), key)| match deletes {
+            true => Command::Delete { key },
+            false => Command::Put { key, value: b"x" },
+        })
+        .collect();
+    let impossible = Command::CompareAndSwap {
+        key: b"never there",
+        expected: Position::ZERO,
+        value: b"",
+    };
+    operations.push(impossible);
+    let conditions: [Condition<'_>; 0] = [];
+    let response = log.apply(&Command::Execute {
+        mode: ExecuteMode::AllOrNothing,
+        conditions: List::from(&conditions[..]),
+        operations: List::from(operations.as_slice()),
+    });
+    assert!(matches!(response, Response::Aborted { .. }), "{response:?}");
+}
+
+fn chunk(log: &mut Log, written: &mut Option<Written>) {
+    let Some((hash, mut reader)) = written.take() else {
+        return;
+    };
+    let mut chunk = Vec::new();
+    let step = log.store.snapshot_chunk(&mut chunk).expect("it was begun");
+    if step != SnapshotStep::Pending {
+        reader.push(&chunk).expect("a sound chunk");
+    }
+    if step == SnapshotStep::Last {
+        let store = reader.finish().expect("all chunks");
+        assert_eq!(store.state_hash(), hash);
+    } else {
+        *written = Some((hash, reader));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Every pin reads what a scan read right before it, until it ends. Afterwards nothing is left of it.
+    #[test]
+    fn every_pin_reads_its_own_state(steps in vec(step(), 1..120)) {
+        let mut log = Log::new();
+        let (mut pins, mut written) = (Vec::<(Position, State)>::new(), None);
+        for step in &steps {
+            match step {
+                Step::Pin if pins.len() < 8 => {
+                    let state = log.now();
+                    pins.push((log.pin(), state));
+                }
+                Step::Unpin(number) if !pins.is_empty() => {
+                    let (pin, _) = pins.remove(number % pins.len());
+                    log.unpin(pin);
+                }
+                step => run(&mut log, &mut written, step),
+            }
+            for (number, (pin, state)) in pins.iter().enumerate() {
+                let page = (number as u32 * 3 + 1, number % 2 == 1);
+                let found = log.state(Some(*pin), page);
+                prop_assert_eq!(found.as_ref(), Ok(state), "pin {}", pin);
+            }
+        }
+        pins.iter().for_each(|(pin, _)| log.unpin(*pin));
+        log.store.abandon_snapshot();
+        while !log.store.clear_snapshot() || !log.store.free_shadows() {}
+        prop_assert_eq!(log.kept(), 0);
+        prop_assert!(log.store.items.shadows.ghosts().is_empty());
+        prop_assert!(log.store.items.shadows.is_empty());
+        let copy = rebuilt(&mut log.store);
+        let live = |store: &Store| store.stats().arena_live_bytes;
+        prop_assert!(live(&log.store) <= live(&copy) + 256 * copy.stats().items);
+    }
+}
