@@ -9,6 +9,9 @@ use crate::response::Response;
 impl Store {
     pub(super) fn flush(&mut self) -> Response<'_> {
         let items = self.items.flush();
+        if let Some(history) = self.history.as_mut().filter(|_| items > 0) {
+            history.flushed();
+        }
         Response::Count { items }
     }
 
