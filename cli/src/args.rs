@@ -38,6 +38,7 @@ use crate::cmd::status::StatusArguments;
 use crate::cmd::top::TopArguments;
 use crate::cmd::up::UpArguments;
 use crate::cmd::user::UserCommand;
+use crate::cmd::watch::WatchArguments;
 use crate::settings::ConfigCommand;
 use trine_apps::cache::CacheArguments;
 use trine_apps::index::IndexArguments;
@@ -89,6 +90,8 @@ pub(crate) enum Command {
     Del(DelArguments),
     /// Print the keys of a prefix or a range in their order, with their values.
     Scan(ScanArguments),
+    /// Print every change of the keys that begin with a prefix, as it happens.
+    Watch(WatchArguments),
     /// Count the keys, all of them or those of a prefix or a range.
     Count(CountArguments),
     /// Delete all keys that begin with a prefix.

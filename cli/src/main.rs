@@ -172,6 +172,7 @@ impl OnNetwork for Run<'_> {
             Command::Backup(arguments) => cmd::backup::run(network, arguments, output),
             Command::Del(arguments) => cmd::del::run(network, arguments, output),
             Command::Scan(arguments) => cmd::scan::run(network, arguments, output),
+            Command::Watch(arguments) => cmd::watch::run(network, arguments, output),
             Command::Count(arguments) => cmd::count::run(network, arguments, output),
             Command::Rm(arguments) => cmd::rm::run(network, arguments, output),
             Command::Flush(arguments) => cmd::flush::run(network, arguments, output),

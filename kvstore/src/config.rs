@@ -95,6 +95,12 @@ pub const WALK_BUCKETS_MAX: u32 = 1024;
 /// The most bytes of keys and values in a page of a walk; a single item may be larger.
 pub const WALK_BYTES_MAX: usize = 256 * 1024;
 
+/// A piece of the history of changes; a smaller history has eight pieces.
+pub const HISTORY_SEGMENT_BYTES: usize = 64 * 1024;
+
+/// The longest value that an event of the history has with it.
+pub const HISTORY_VALUE_BYTES_MAX: usize = 16 * 1024;
+
 /// How much memory of a flushed store is given back at a time.
 pub const FLUSH_SLICE_BYTES: usize = 16 * 1024 * 1024;
 

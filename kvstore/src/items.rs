@@ -268,8 +268,13 @@ impl Items {
         self.maintain();
     }
 
-    /// Removes every item with this hash and expiry.
-    pub(crate) fn remove_expired(&mut self, hash: KeyHash, expiry_ns: u64) {
+    /// Removes every item with this hash and expiry, and names its key.
+    pub(crate) fn remove_expired(
+        &mut self,
+        hash: KeyHash,
+        expiry_ns: u64,
+        mut removed: impl FnMut(&[u8]),
+    ) {
         while self.expiries.first() == Some((expiry_ns, hash)) {
             let slot = self.table.find(hash, |location| {
                 let item = self.arena.item(location);
@@ -277,7 +282,8 @@ impl Items {
                     && !self.arena.is_shadowed(location)
                     && self.hasher.key(item.key) == hash
             });
-            assert!(slot.is_some(), "an item with an expiry was counted in");
+            let (_, location) = slot.expect("an item with an expiry was counted in");
+            removed(self.arena.item(location).key);
             self.remove_by(Found { hash, slot }, Change::Swept);
         }
     }

@@ -16,6 +16,7 @@ pub mod error;
 mod expiry;
 mod flushed;
 mod hash;
+pub mod history;
 pub mod interleave;
 mod items;
 pub mod limits;
@@ -39,6 +40,7 @@ pub use command::{
 };
 pub use cursor::Cursor;
 pub use error::StoreError;
+pub use history::History;
 pub use limits::{Limits, LimitsError};
 pub use ordered::Ordered;
 pub use position::Position;

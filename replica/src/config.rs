@@ -104,6 +104,34 @@ pub const RESTORE_INDEX_SPREAD: u64 = 1 << 42;
 pub const RESTORE_NUMBER_GAP: u32 = 1 << 16;
 /// See [`RESTORE_NUMBER_GAP`].
 pub const RESTORE_NUMBER_SPREAD: u32 = 1 << 22;
+/// Bytes of the latest changes that a replica keeps for those who watch keys, unless something else is asked for.
+pub const WATCH_HISTORY_BYTES: usize = 16 << 20;
+/// The least history, unless there is none: the largest event has less than a piece of it.
+pub const WATCH_HISTORY_BYTES_MIN: usize = 1 << 20;
+/// Clients that watch at a time.
+pub const WATCHERS_MAX: usize = 1024;
+/// Clients of one holder that watch at a time.
+pub const WATCHERS_PER_HOLDER_MAX: usize = 256;
+/// Bytes of what all clients watch.
+pub const WATCH_BYTES_MAX: usize = 16 << 20;
+/// Bytes of what the clients of one holder watch.
+pub const WATCH_BYTES_PER_HOLDER_MAX: usize = 4 << 20;
+/// Ranges with a start and an end that all clients watch: each event is compared with all of them.
+pub const WATCH_RANGES_MAX: usize = 1024;
+/// Bytes of answers to watchers that one turn hands out, that of the last answer not counted.
+pub const WATCH_BYTES_PER_TURN: usize = 1 << 20;
+/// Events of the past that one turn looks at for clients that have just come.
+pub const WATCH_EVENTS_PER_TURN: usize = 4096;
+/// Events that are noted for a watcher before it is answered; if there are more, the history is looked through for it.
+pub const WATCH_HITS_MAX: usize = 256;
+/// Pause before a client asks a replica again that cannot serve its watch now.
+pub const WATCH_PAUSE_MS: u32 = 2_000;
+/// Bytes that a watch counts beside its keys.
+pub const WATCH_CHARGE_BYTES: usize = 128;
+/// A watch request without events is answered after so long, with the position up to which nothing has happened.
+pub const WATCH_HOLD: Duration = Duration::from_secs(10);
+/// A replica that has not applied yet what a watch request begins with says so after this long.
+pub const WATCH_BEHIND_MAX: Duration = Duration::from_secs(2);
 /// Version of the replicated state machine: the meaning of entries. A replica that knows less refuses to apply.
 pub const STATE_MACHINE_VERSION: u16 = 1;
 
@@ -200,6 +228,8 @@ pub struct ReplicaConfig {
     /// The newest state-machine version that this replica takes part in: that of its release, or an older one, as a
     /// replica of an older release would. A group switches to a version once all of its members understand it.
     pub state_version: u8,
+    /// Bytes of the latest changes that are kept for those who watch keys; with 0 nobody can watch here.
+    pub watch_history_bytes: usize,
     /// How long a graceful stop waits for another replica to take over leadership.
     pub handover_timeout: Duration,
 }
@@ -226,6 +256,7 @@ impl Default for ReplicaConfig {
             appends_in_flight_max: 64,
             snapshot_chunk_bytes: 64 << 10,
             state_version: STATE_VERSION,
+            watch_history_bytes: WATCH_HISTORY_BYTES,
             handover_timeout: Duration::from_millis(500),
         }
     }

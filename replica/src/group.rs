@@ -25,6 +25,9 @@ mod restored;
 mod sending;
 mod service;
 mod snapshots;
+mod watches;
+#[cfg(test)]
+mod watches_tests;
 
 use std::net::SocketAddr;
 
@@ -32,7 +35,7 @@ use raft::eraftpb::{Entry, EntryType, Message, MessageType};
 use trine_canary as canary;
 use trine_protocol::message::{
     AdminRequest, BackupReply, BackupRequest, ClientRequest, ClusterId, JoinReply, JoinRequest,
-    Member, MemberRole, ReplyToken,
+    Member, MemberRole, ReplyToken, WatchReply, WatchRequest,
 };
 use trine_transport::Holder;
 use trine_transport::time::Instant;
@@ -40,7 +43,7 @@ use trine_transport::time::Instant;
 use crate::addresses::Addresses;
 use crate::audit::By;
 use crate::bootstrap::Origin;
-use crate::config::{READY_ROUNDS_MAX, ReplicaConfig};
+use crate::config::{READY_ROUNDS_MAX, ReplicaConfig, WATCH_PAUSE_MS};
 use crate::halt::Halt;
 use crate::log::MemoryLog;
 use crate::membership;
@@ -62,6 +65,7 @@ use members::Membership;
 use receiving::Receiving;
 use sending::Sending;
 use service::Service;
+use watches::{WatchCx, Watches};
 
 /// A member of a group, or one that is being taken in.
 pub(crate) struct Group {
@@ -77,6 +81,7 @@ pub(crate) struct Group {
     sending: Sending,
     receiving: Receiving,
     backups: Backups,
+    watches: Watches,
     /// Some exactly in disk mode.
     disk: Option<Box<Durability>>,
     /// Whether raft wanted nothing more when its ready loop ended last.
@@ -160,7 +165,11 @@ impl Group {
             },
             life: Life::Running,
             consensus: Consensus::new(raft, now),
-            state: state.map(|state| state.understanding(config.state_version)),
+            state: state.map(|state| {
+                state
+                    .understanding(config.state_version)
+                    .with_history(config.watch_history_bytes)
+            }),
             service: Service::starting_at(0),
             clock: GroupClock::new(now),
             membership: Membership::new(origin),
@@ -168,6 +177,7 @@ impl Group {
             sending: Sending::starting_at(1),
             receiving: Receiving::default(),
             backups: Backups::new(seed ^ own.incarnation.0.rotate_left(17)),
+            watches: Watches::default(),
             disk: None,
             pumped_to_the_end: true,
         }
@@ -208,6 +218,7 @@ impl Group {
             if self.consensus.stop_leading() {
                 self.abandon_clients(now, out);
             }
+            self.watches.give_up("the replica has halted", out);
             let state = self.state.as_mut();
             return self.backups.give_up(state, "the replica has halted", out);
         }
@@ -245,6 +256,7 @@ impl Group {
         if let (Some(disk), Some(state)) = (&mut self.disk, &mut self.state) {
             disk.write_own_snapshot(state, out);
         }
+        self.watches.serve(now, self.state.as_ref(), out);
         self.backups.serve(self.state.as_mut(), out);
         if let Some(state) = &mut self.state {
             state.store_mut().free_flushed();
@@ -277,6 +289,7 @@ impl Group {
             || self.service.holds_answers()
             || self.service.has_ready_reads(self.state.as_ref())
             || self.backups.has_waiting()
+            || self.watches.has_work()
         {
             return Some(Instant::ZERO);
         }
@@ -561,9 +574,36 @@ impl Group {
         self.backups.on_request(cx, token, by, request);
     }
 
+    /// A watch request has arrived from a caller that is counted for this holder.
+    pub(crate) fn on_watch(
+        &mut self,
+        now: Instant,
+        token: ReplyToken,
+        (caller, holder): (Caller, Holder),
+        request: &WatchRequest<'_>,
+        out: &mut Outbox,
+    ) {
+        if self.life.is_halted() || self.life.is_stopping() {
+            let (pause_ms, why) = (WATCH_PAUSE_MS, "this replica is about to end");
+            return out.reply(token, &WatchReply::Later { pause_ms, why });
+        }
+        let raft = self.consensus.raft();
+        // Whatever was committed before this leadership is in its log.
+        let knows_all = raft.is_leader() && raft.has_applied_in_term();
+        let cx = WatchCx {
+            now,
+            local: &self.local,
+            state: self.state.as_ref(),
+            last_index: knows_all.then(|| raft.last_index()),
+            out,
+        };
+        self.watches.on_request(cx, token, caller, holder, request);
+    }
+
     /// Begins a graceful stop.
     pub(crate) fn stop(&mut self, now: Instant, out: &mut Outbox) {
         self.life.stop(now + self.local.config.handover_timeout);
+        self.watches.give_up("this replica is about to end", out);
         self.hand_over(now, out);
     }
 

@@ -24,6 +24,7 @@ pub mod rights;
 mod snapshot_transfer;
 mod state_machine;
 pub mod timing;
+mod watch;
 mod writes;
 
 pub use config::ReplicaConfig;

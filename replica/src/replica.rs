@@ -12,7 +12,7 @@ use trine_protocol::message::{
     BootstrapReply, BootstrapRequest, ClientReply, ClientRequest, ClientStatus, ClusterId,
     DecodeError, Incarnation, JoinRefusal, JoinReply, JoinRequest, Member, MemberRole, NodeId,
     PeerHeader, RaftFrame, ReplyToken, SnapshotChunk, StateReport, StatusForm, StatusReply,
-    StatusRequest, kind,
+    StatusRequest, WatchReply, WatchRequest, kind,
 };
 use trine_transport::Holder;
 use trine_transport::buf::Pool;
@@ -22,7 +22,7 @@ use trine_transport::time::{Duration, Instant};
 use crate::addresses::Addresses;
 use crate::audit::Audit;
 use crate::bootstrap::{self, Begin, Bootstrap, Origin, Progress};
-use crate::config::{BEGIN_PATIENCE, ConfigError, NODES_MAX, ReplicaConfig};
+use crate::config::{BEGIN_PATIENCE, ConfigError, NODES_MAX, ReplicaConfig, WATCH_PAUSE_MS};
 use crate::disk::{DiskError, Fsync, Restored, Write};
 use crate::group::Group;
 use crate::halt::Halt;
@@ -527,6 +527,33 @@ impl Replica {
             (Err(_), _) => {
                 self.out.counters.messages_refused += 1;
                 self.out.reply_empty(token);
+            }
+        }
+    }
+
+    /// A watch request, from a session that has proven this. It is answered through [`Output::Reply`], exactly once: when
+    /// something has happened, or after a while. `holder` tells whom it is counted for.
+    pub fn on_watch(
+        &mut self,
+        now: Instant,
+        token: ReplyToken,
+        caller: Caller,
+        holder: Holder,
+        request: &[u8],
+    ) {
+        let why = "this replica belongs to no group yet, or is about to end";
+        match (WatchRequest::decode(request), self.life.group_mut()) {
+            (Ok(request), Some(group)) if !self.stopping => {
+                group.on_watch(now, token, (caller, holder), &request, &mut self.out);
+            }
+            (Ok(_), _) => {
+                let pause_ms = WATCH_PAUSE_MS;
+                self.out.reply(token, &WatchReply::Later { pause_ms, why });
+            }
+            (Err(error), _) => {
+                self.out.counters.messages_refused += 1;
+                self.out
+                    .reply(token, &WatchReply::Refused(&error.to_string()));
             }
         }
     }

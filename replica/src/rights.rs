@@ -15,7 +15,7 @@ use std::fmt;
 
 use trine_keys::{Credential, Role, UserName};
 use trine_kvstore::{Access, Command, Kind, User, Users};
-use trine_protocol::message::{ForUser, kind};
+use trine_protocol::message::{ForUser, Watch, Watched, kind};
 
 use crate::config::DENIED_KEY_BYTES_MAX;
 
@@ -61,6 +61,8 @@ pub enum What<'a> {
     Admin,
     /// An image of all keys and users.
     Backup,
+    /// To hear of every change of these keys.
+    Watch(&'a [Watch<'a>]),
     /// A message between members.
     Peer,
 }
@@ -76,6 +78,8 @@ pub enum MessageClass {
     Admin,
     /// A request about a backup.
     Backup,
+    /// What a client watches: its content decides.
+    Watch,
     /// Between members.
     Peer,
 }
@@ -89,6 +93,7 @@ impl MessageClass {
             kind::STATUS => Self::Status,
             kind::ADMIN => Self::Admin,
             kind::BACKUP => Self::Backup,
+            kind::WATCH => Self::Watch,
             _ => Self::Peer,
         }
     }
@@ -193,6 +198,10 @@ impl<'a> Subject<'a> {
                 self.needs(Role::Admin)?;
                 self.may_all_keys()
             }
+            What::Watch(watches) => {
+                self.needs(Role::Read)?;
+                watches.iter().try_for_each(|watch| self.may_watch(watch))
+            }
             What::Peer => self.needs(Role::Member),
             What::Command(command) => self.may_command(command),
         }
@@ -214,6 +223,21 @@ impl<'a> Subject<'a> {
             }
             Need::Admin => self.needs(Role::Admin),
             Need::Operations => self.may_operations(command),
+        }
+    }
+
+    fn may_watch(&self, watch: &Watch<'_>) -> Result<(), Denied> {
+        let prefix = self.prefix();
+        match watch.watched {
+            Watched::Key(key) if key.starts_with(prefix) => Ok(()),
+            Watched::Range(range) if range.is_within(prefix) => Ok(()),
+            Watched::Key(key) => Err(self.denied(Missing::KeyOutside {
+                key: short(key),
+                prefix: short(prefix),
+            })),
+            Watched::Range(_) => Err(self.denied(Missing::RangeOutside {
+                prefix: short(prefix),
+            })),
         }
     }
 

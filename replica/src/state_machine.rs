@@ -89,6 +89,13 @@ impl StateMachine {
         self
     }
 
+    /// Keeps a history of the changes from here on, in up to `bytes` of memory. Not part of the state.
+    #[must_use]
+    pub(crate) fn with_history(mut self, bytes: usize) -> Self {
+        self.store.keep_history(bytes, self.applied_position);
+        self
+    }
+
     /// Whether the group has switched to a version that this replica does not understand.
     #[must_use]
     pub(crate) fn is_too_new(&self) -> bool {
@@ -173,6 +180,7 @@ impl StateMachine {
         self.applied_position = Position::new(index, 0);
         let Some(view) = view else { return Ok(()) };
         self.group_time_ns = self.group_time_ns.max(view.group_time_ns);
+        self.store.begin_entry(self.applied_position);
         self.store.set_group_time(self.group_time_ns);
         self.store.build_index();
         if let Some(version) = view.raises_to {

@@ -34,3 +34,4 @@ pub(crate) mod status;
 pub(crate) mod top;
 pub(crate) mod up;
 pub(crate) mod user;
+pub(crate) mod watch;

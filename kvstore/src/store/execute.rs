@@ -3,7 +3,7 @@
 use super::Store;
 use crate::arena::Stamp;
 use crate::codec::{Field, List, length_u32};
-use crate::command::{Command, Condition, ExecuteMode};
+use crate::command::{Command, Condition, ExecuteMode, Kind};
 use crate::config::{LIST_ITEMS_MAX, LIST_RESPONSE_BYTES_MAX, UNDO_BYTES_MAX};
 use crate::error::StoreError;
 use crate::items::Found;
@@ -19,10 +19,12 @@ pub(super) struct Journal {
 }
 
 #[derive(Debug)]
-struct JournalEntry {
-    key: Vec<u8>,
+pub(super) struct JournalEntry {
+    pub(super) key: Vec<u8>,
     /// None if the key was absent.
-    previous: Option<(Vec<u8>, Stamp)>,
+    pub(super) previous: Option<(Vec<u8>, Stamp)>,
+    /// The operation that is about to change it.
+    pub(super) by: Kind,
 }
 
 /// Why an EXEC is undone.
@@ -121,6 +123,7 @@ impl Store {
         responses: &mut Vec<u8>,
     ) -> Result<(), Undo> {
         for (index, operation) in operations.iter().enumerate() {
+            self.begin_operation(operation.kind());
             let response = match &operation {
                 Command::MultiPut { pairs } => self.put_all(at, pairs),
                 operation => self.apply_to_key(at, operation),
@@ -159,8 +162,8 @@ impl Store {
         if !done {
             self.undo_to(0);
         }
-        let journal = self.journal.take();
-        assert!(journal.is_some(), "begin_undoable was called");
+        let journal = self.journal.take().expect("begin_undoable was called");
+        self.note_journal(&journal.entries);
     }
 
     /// How many overwritten items are kept: a place to go back to with [`Store::undo_to`].
@@ -189,6 +192,10 @@ impl Store {
 
     /// Keeps what is about to be overwritten, if the command that runs may have to be undone.
     pub(super) fn note_for_undo(&mut self, found: Found, key: &[u8]) -> Result<(), StoreError> {
+        let by = match &self.journal {
+            None => return Ok(()),
+            Some(_) => self.running(),
+        };
         let Some(journal) = &mut self.journal else {
             return Ok(());
         };
@@ -203,6 +210,7 @@ impl Store {
         journal.entries.push(JournalEntry {
             key: key.to_vec(),
             previous,
+            by,
         });
         Ok(())
     }

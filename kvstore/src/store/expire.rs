@@ -28,7 +28,12 @@ impl Store {
             if !self.has_expired(expiry_ns) {
                 return;
             }
-            self.items.remove_expired(hash, expiry_ns);
+            let history = &mut self.history;
+            self.items.remove_expired(hash, expiry_ns, |key| {
+                if let Some(history) = history {
+                    history.swept(key);
+                }
+            });
         }
     }
 
@@ -137,6 +142,7 @@ impl Store {
         let noted = self.note_for_undo(found, key);
         if noted.is_ok() {
             self.items.put(found, key, &value, stamp);
+            self.note_written(key, &value, stamp);
         }
         self.scratch = value;
         noted

@@ -10,6 +10,9 @@ impl Store {
     pub(super) fn flush(&mut self) -> Response<'_> {
         self.end_pins();
         let items = self.items.flush();
+        if let Some(history) = self.history.as_mut().filter(|_| items > 0) {
+            history.flushed();
+        }
         Response::Count { items }
     }
 

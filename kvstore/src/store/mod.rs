@@ -9,6 +9,7 @@ mod execute;
 mod expire;
 mod flush;
 mod get;
+mod history;
 mod list;
 mod number;
 mod ordered;
@@ -22,6 +23,7 @@ use crate::codec::Sink;
 use crate::command::{Command, STATE_VERSION, STATE_VERSION_FIRST};
 
 use crate::error::StoreError;
+use crate::history::History;
 use crate::items::{Found, Items};
 use crate::limits::Limits;
 use crate::ordered::{Index, Ordered};
@@ -52,6 +54,8 @@ pub struct Store {
     journal: Option<Journal>,
     /// A value that is on its way out of the store, for the response that carries it.
     departing: Vec<u8>,
+    /// What was changed last, for those who watch. Boxed: without one a change tests a pointer.
+    history: Option<Box<History>>,
     /// The encoded elements of a list response, or a value that is being put together.
     scratch: Vec<u8>,
 }
@@ -110,6 +114,7 @@ impl Store {
             pins: Pins::default(),
             journal: None,
             departing: Vec::new(),
+            history: None,
             scratch: Vec::new(),
         }
     }
@@ -133,6 +138,9 @@ impl Store {
         );
         self.applied = at;
         self.items.changes_at = at;
+        if let Some(history) = &mut self.history {
+            history.begin(at, command.kind());
+        }
         if command.version() > self.state_version {
             let (required, active) = (command.version(), self.state_version);
             return Response::Error(StoreError::VersionNotActive { required, active });

@@ -257,7 +257,9 @@ impl Store {
         for key in first {
             let found = self.items.find(&key);
             removed += u32::from(self.live(found).is_some());
+            let stamp = self.items.item(found).map(|item| item.stamp);
             self.items.remove(found);
+            self.note_removed(&key, stamp);
         }
         Ok((removed, next))
     }

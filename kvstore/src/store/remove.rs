@@ -34,7 +34,9 @@ impl Store {
     pub(super) fn remove(&mut self, found: Found, key: &[u8]) -> Result<(), StoreError> {
         if found.slot.is_some() {
             self.note_for_undo(found, key)?;
+            let stamp = self.items.item(found).map(|item| item.stamp);
             self.items.remove(found);
+            self.note_removed(key, stamp);
         }
         Ok(())
     }

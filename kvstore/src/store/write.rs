@@ -169,6 +169,7 @@ impl Store {
         }
         self.note_for_undo(found, key)?;
         self.items.put(found, key, value, stamp);
+        self.note_written(key, value, stamp);
         Ok(())
     }
 

@@ -29,6 +29,7 @@ mod sent_batch;
 mod spread;
 mod submit;
 mod survey;
+mod watcher;
 mod window;
 
 pub use admin_client::{AdminClient, AdminDone, AdminError, run_admin};
@@ -47,3 +48,7 @@ pub use probe::{ProbeError, Probed, probe_status};
 pub use ranges::{RangeDeletion, RangeWalk};
 pub use submit::{EncodedCommand, Submission, SubmitError};
 pub use survey::{Report, leader_of, majority_gone, voters_in_step};
+pub use watcher::{
+    WatchBatch, WatchConfig, WatchError, WatchFrom, WatchTarget, WatchedChange, WatchedEvent,
+    Watcher,
+};

@@ -656,6 +656,7 @@ impl World {
             }
             kind::ADMIN => replica.on_admin(now, token, self.caller, bytes),
             kind::BACKUP => replica.on_backup(now, token, self.caller, bytes),
+            kind::WATCH => replica.on_watch(now, token, self.caller, Holder::Shared, bytes),
             kind => replica.on_peer(now, token, kind, bytes, comes_from),
         }
     }

@@ -204,6 +204,28 @@ pub struct Counters {
     /// Those of them that were read to their end.
     #[serde(default)]
     pub backups_read: u64,
+    /// Watch requests that were answered with events, or with the news that there are none.
+    #[serde(default)]
+    pub watch_answers: u64,
+    /// Events in those answers.
+    #[serde(default)]
+    pub watch_events: u64,
+    /// Watch requests that asked for events which the history has forgotten.
+    #[serde(default)]
+    pub watches_compacted: u64,
+}
+
+/// Who watches keys at the answering replica.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct WatchStatus {
+    /// Clients whose request waits for events.
+    pub watchers: u64,
+    /// Keys, prefixes and ranges that they watch.
+    pub watches: u64,
+    /// Bytes that the history of changes has from the system.
+    pub history_bytes: u64,
+    /// The position behind which all changes are in the history.
+    pub oldest: u64,
 }
 
 /// An image of the answering replica's state that a backup reads.
@@ -280,6 +302,9 @@ pub struct Status {
     /// The image of its state that a backup reads.
     #[serde(default)]
     pub backup: Option<BackupStatus>,
+    /// Who watches keys here; nothing if nobody can.
+    #[serde(default)]
+    pub watch: Option<WatchStatus>,
     /// Its term.
     pub term: u64,
     /// The leader, as far as it knows.

@@ -172,6 +172,9 @@ impl Group {
         status.not_serving = self.why_not_serving(now);
         status.receiving = self.receiving();
         status.backup = self.backups.status();
+        let state = self.state.as_ref();
+        let history = state.and_then(|state| state.store().history());
+        status.watch = history.map(|history| self.watches.status(history));
         status.term = self.consensus.raft().term();
         status.leader = self.leader_address();
         status.committed = self.consensus.raft().committed();

@@ -162,11 +162,15 @@ impl Group {
         self.backups.give_up(self.state.as_mut(), why, out);
         self.consensus.applied_to(index);
         self.adapt_to(&state);
-        let state = state.understanding(self.local.config.state_version);
+        let config = &self.local.config;
+        let state = state
+            .understanding(config.state_version)
+            .with_history(config.watch_history_bytes);
         if state.is_too_new() {
             return self.life.halt(Halt::TooOld);
         }
         self.state = Some(state);
+        self.watches.on_new_state();
         out.counters.snapshots_installed += 1;
         if let Some(disk) = &mut self.disk {
             disk.answer_installed(out);

@@ -349,7 +349,7 @@ impl<R: Route> App<R> for Node<R> {
         match request.kind {
             kind::STATUS => return self.on_status_request(cx, request.session, request.data),
             kind::CLIENT_BATCH => return self.on_batch(cx, request.handle, request.data),
-            kind::CLIENT..=kind::JOIN | kind::ADMIN | kind::AGREE | kind::BACKUP => {}
+            kind::CLIENT..=kind::JOIN | kind::ADMIN | kind::AGREE | kind::BACKUP | kind::WATCH => {}
             _ => {
                 self.stats.unknown_kind += 1;
                 return reply_empty(cx);
@@ -377,6 +377,12 @@ impl<R: Route> App<R> for Node<R> {
                 let caller = caller_in(cx, request.session);
                 self.replica
                     .on_backup(cx.now(), token, caller, request.data);
+            }
+            kind::WATCH => {
+                let caller = caller_in(cx, request.session);
+                let holder = caller_of(&self.holder_of, cx, request.session);
+                self.replica
+                    .on_watch(cx.now(), token, caller, holder, request.data);
             }
             kind::APPEND => self.on_append(cx, request.session, token, request.data),
             other => self.on_peer(cx, request.session, token, other, request.data),

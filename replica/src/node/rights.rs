@@ -46,7 +46,7 @@ impl<R: Route> Node<R> {
             MessageClass::Admin => What::Admin,
             MessageClass::Backup => What::Backup,
             MessageClass::Peer => What::Peer,
-            MessageClass::Client | MessageClass::Status => return None,
+            MessageClass::Client | MessageClass::Status | MessageClass::Watch => return None,
         };
         let denied = self.replica.denies(caller, what)?;
         Some(match message_kind {

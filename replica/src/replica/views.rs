@@ -117,6 +117,7 @@ impl Replica {
             not_serving: None,
             receiving: None,
             backup: None,
+            watch: None,
             term: 0,
             leader: None,
             committed: 0,

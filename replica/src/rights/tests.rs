@@ -326,6 +326,29 @@ fn the_parts_of_an_exec_are_checked_one_by_one() {
 }
 
 #[test]
+fn a_watch_is_allowed_where_every_key_of_it_may_be_read() {
+    use trine_protocol::message::{Watch, Watched};
+    let store = table();
+    let users = store.users();
+    let may = |who: Subject<'_>, watched| {
+        let watch = Watch { id: 1, watched };
+        who.may(What::Watch(&[watch])).is_ok()
+    };
+    let prefix = |prefix| Watched::Range(KeyRange::Prefix(prefix));
+    let between = |end| Watched::Range(KeyRange::Between { start: b"a/1", end });
+    let prefixed = || subject(users, "prefixed");
+    assert!(may(prefixed(), Watched::Key(b"a/x")));
+    assert!(!may(prefixed(), Watched::Key(b"b")));
+    assert!(may(prefixed(), prefix(b"a/b")));
+    assert!(!may(prefixed(), prefix(b"a")));
+    assert!(may(prefixed(), between(Some(b"a/2"))));
+    assert!(!may(prefixed(), between(Some(b"b"))));
+    assert!(!may(prefixed(), between(None)));
+    assert!(may(subject(users, "reader"), prefix(b"")));
+    assert!(!may(Subject::Stranger, Watched::Key(b"a/x")));
+}
+
+#[test]
 fn every_message_has_its_class_and_its_rights() {
     for message in 0..=u8::MAX {
         let expected = match message {
@@ -333,6 +356,7 @@ fn every_message_has_its_class_and_its_rights() {
             7 => MessageClass::Status,
             8 => MessageClass::Admin,
             12 => MessageClass::Backup,
+            13 => MessageClass::Watch,
             _ => MessageClass::Peer,
         };
         assert_eq!(MessageClass::of(message), expected, "{message}");

@@ -77,6 +77,7 @@ pub(super) fn families(snapshot: &Snapshot) -> Vec<Family> {
     let mut all = raft(snapshot);
     all.extend(receiving(snapshot));
     all.extend(backup(snapshot));
+    all.extend(watch(snapshot));
     all.extend(members(&snapshot.status.replica.members));
     all.extend(store_and_sessions(snapshot));
     all.extend(counters(snapshot));
@@ -138,6 +139,28 @@ fn receiving(snapshot: &Snapshot) -> [Family; 2] {
             "snapshot_receiving_total_bytes",
             "Bytes of keys and values of the whole snapshot that is being received; 0 while there is none.",
             state.bytes_total,
+        ),
+    ]
+}
+
+/// Who watches keys here.
+fn watch(snapshot: &Snapshot) -> [Family; 3] {
+    let watch = snapshot.status.replica.watch.unwrap_or_default();
+    [
+        gauge(
+            "watchers",
+            "Clients whose watch request waits here for events.",
+            watch.watchers,
+        ),
+        gauge(
+            "watches",
+            "Keys, prefixes and ranges that they watch.",
+            watch.watches,
+        ),
+        gauge(
+            "watch_history_bytes",
+            "Bytes that the history of changes has from the system; 0 if there is none.",
+            watch.history_bytes,
         ),
     ]
 }
@@ -385,6 +408,21 @@ fn counters(snapshot: &Snapshot) -> Vec<Family> {
             "backups_read",
             "Those of them that were read to their end.",
             count.backups_read,
+        ),
+        counter(
+            "watch_answers",
+            "Watch requests that were answered with events, or with the news that there are none.",
+            count.watch_answers,
+        ),
+        counter(
+            "watch_events",
+            "Events in those answers.",
+            count.watch_events,
+        ),
+        counter(
+            "watches_compacted",
+            "Watch requests that asked for events which the history has forgotten.",
+            count.watches_compacted,
         ),
         counter(
             "reads_under_lease",

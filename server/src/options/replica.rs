@@ -8,10 +8,14 @@ use clap::ValueEnum;
 
 use trine_base::failure::Failure;
 use trine_base::placement;
+use trine_base::units::parse_bytes;
 use trine_base::units::parse_duration;
 use trine_base::units::parse_positive_duration;
 use trine_base::units::parse_store_bytes;
+use trine_replica::config::WATCH_HISTORY_BYTES_MIN;
 
+/// The longest history that can be asked for.
+const WATCH_HISTORY_BYTES_LIMIT: u64 = 64 << 30;
 /// The default size limit of a group's store.
 const STORE_BYTES: &str = "1GiB";
 
@@ -69,6 +73,10 @@ pub struct ReadArguments {
     /// drift than this can make a read old.
     #[arg(long, default_value = "10ms", value_name = "TIME", value_parser = parse_duration)]
     pub lease_drift: Duration,
+    /// Memory for the latest changes, from which `trine watch` is served: 1MiB at least. With 0 nobody can watch keys at
+    /// this replica. A longer history lets watchers be away for longer.
+    #[arg(long, default_value = "16MiB", value_name = "SIZE", value_parser = parse_history)]
+    pub watch_history: u64,
 }
 
 /// How linearizable reads are confirmed.
@@ -88,9 +96,19 @@ impl ReadArguments {
             Reads::Lease => "lease",
         };
         let drift = format!("{}ns", self.lease_drift.as_nanos());
-        ["--reads", reads, "--lease-drift", &drift]
-            .map(OsString::from)
-            .into()
+        let history = self.watch_history.to_string();
+        let options = ["--reads", reads, "--lease-drift", &drift];
+        let options = options.into_iter().chain(["--watch-history", &history]);
+        options.map(OsString::from).collect()
+    }
+}
+
+/// Room for the largest events, and no more than a machine has.
+fn parse_history(text: &str) -> Result<u64, String> {
+    const LEAST: u64 = WATCH_HISTORY_BYTES_MIN as u64;
+    match parse_bytes(text)? {
+        bytes @ (0 | LEAST..=WATCH_HISTORY_BYTES_LIMIT) => Ok(bytes),
+        _ => Err("0, or at least 1MiB and at most 64GiB".to_owned()),
     }
 }
 

@@ -120,6 +120,7 @@ pub(super) fn replica_config(reading: &ReadArguments, timing: &TimingArguments) 
             Reads::Lease => ReadMode::Lease,
         },
         lease_drift: reading.lease_drift.into(),
+        watch_history_bytes: usize::try_from(reading.watch_history).unwrap_or(usize::MAX),
         ..defaults
     }
 }

@@ -18,6 +18,7 @@ mod peer;
 mod snapshot;
 mod status;
 mod timing;
+mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -46,6 +47,10 @@ pub use peer::{PEER_HEADER_SIZE, PeerHeader, RaftFrame};
 pub use snapshot::{ChunkAck, ChunkOutcome, SNAPSHOT_HEADER_SIZE, SnapshotChunk};
 pub use status::{Discovery, RoleCode, StatusForm, StatusReply, StatusRequest};
 pub use timing::{LeaderTiming, TIMING_SIZE};
+pub use watch::{
+    EventList, EventWriter, WATCH_REPLY_BYTES, WATCH_REPLY_BYTES_MIN, WATCHES_MAX, Watch,
+    WatchEvent, WatchReply, WatchRequest, Watched,
+};
 
 /// Version of every layout in this module. A message of another version is refused, never guessed at.
 pub const MESSAGE_VERSION: u8 = 1;
@@ -74,4 +79,6 @@ pub mod kind {
     pub const CLIENT_BATCH: u8 = 9;
     /// An image for a backup: [`super::BackupRequest`] answered by [`super::BackupReply`].
     pub const BACKUP: u8 = 12;
+    /// What a client watches: [`super::WatchRequest`] answered by [`super::WatchReply`].
+    pub const WATCH: u8 = 13;
 }

@@ -1,0 +1,232 @@
+//! `trine watch` prints every change of some keys, in the order of the log, for as long as it runs.
+
+mod line;
+mod stream;
+
+use std::ffi::OsString;
+
+use clap::Args;
+use serde_json::json;
+use trine_base::arguments::ClientArguments;
+use trine_base::failure::Failure;
+use trine_base::interrupt;
+use trine_base::network::Network;
+use trine_base::output::{Output, print_all};
+use trine_base::values::key_bytes;
+use trine_base::{announce, peers};
+use trine_client::{WatchBatch, WatchConfig, WatchError, WatchFrom, WatchTarget};
+use trine_kvstore::Position;
+use trine_transport::time::Duration;
+
+use self::stream::Changes;
+
+/// How long one look for the next events takes: then Ctrl-C is looked for.
+const LOOK: Duration = Duration::from_millis(100);
+/// A replica is found and asked in less; what takes longer is told.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
+
+/// Prints every change of the keys that begin with a prefix, as it happens, in the order of the log.
+///
+/// Nothing is left out and nothing comes twice, also when the replica that serves the watch dies: another one goes on. A line
+/// has the position of the change, what has happened (written, removed, expired, flushed), the key and the new value, with
+/// tabs between them. What is no plain text is in double quotes, with escapes. With --json each change is a document on a line
+/// of its own, and {"seen": POSITION} follows once everything up to a position was told.
+///
+/// Ctrl-C ends it, and says with which --from another watch goes on.
+#[derive(Debug, Args)]
+pub(crate) struct WatchArguments {
+    /// The keys that begin with this; several can be given. Without any, and without --key, all keys.
+    #[arg(value_name = "PREFIX")]
+    pub(crate) prefixes: Vec<OsString>,
+    /// This key alone; can be given several times.
+    #[arg(long = "key", value_name = "KEY", id = "watched_key")]
+    pub(crate) keys: Vec<OsString>,
+    /// Begin behind this position, which an earlier watch, a write or a read has named, and not with what happens from now on.
+    #[arg(long, value_name = "POSITION", value_parser = parse_position)]
+    pub(crate) from: Option<Position>,
+    /// End after so many changes.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) limit: Option<u64>,
+    /// Print no values.
+    #[arg(long)]
+    pub(crate) keys_only: bool,
+    #[command(flatten)]
+    pub(crate) client: ClientArguments,
+}
+
+/// A position as `trine` prints it, or as log index and place.
+fn parse_position(text: &str) -> Result<Position, String> {
+    let wrong = || {
+        "a position is a number, such as the version that `trine put` prints, or INDEX.PLACE"
+            .to_owned()
+    };
+    let position = match text.split_once('.') {
+        None => Position::from_u64(text.parse().map_err(|_| wrong())?),
+        Some((index, place)) => {
+            let index: u64 = index.parse().map_err(|_| wrong())?;
+            let place = place.parse().map_err(|_| wrong())?;
+            match index <= Position::INDEX_MAX {
+                true => Position::new(index, place),
+                false => return Err(wrong()),
+            }
+        }
+    };
+    Ok(position)
+}
+
+pub(crate) fn run<N: Network>(
+    network: &N,
+    arguments: &WatchArguments,
+    output: Output,
+) -> Result<(), Failure> {
+    interrupt::start()?;
+    let config = WatchConfig {
+        addresses: peers::resolve(&arguments.client.group.peers)?,
+        targets: targets(arguments)?,
+        from: arguments.from.map_or(WatchFrom::Now, WatchFrom::Behind),
+        keys_only: arguments.keys_only,
+    };
+    let mut changes = Changes::open(network, &arguments.client, config)?;
+    let mut told = Told {
+        output,
+        left: arguments.limit.unwrap_or(u64::MAX),
+        seen: None,
+        in_trouble: false,
+    };
+    while told.left > 0 {
+        if interrupt::interrupted() {
+            told.say_where_it_ends();
+            break;
+        }
+        match changes.next(LOOK).map_err(|error| failure(&error))? {
+            Some(batch) => told.tell(&batch),
+            None => told.watch_over(&changes, arguments)?,
+        }
+    }
+    changes.leave();
+    Ok(())
+}
+
+fn targets(arguments: &WatchArguments) -> Result<Vec<(u32, WatchTarget)>, Failure> {
+    let prefix = |text: &OsString| Ok(WatchTarget::Prefix(key_bytes(text)?.to_vec()));
+    let key = |text: &OsString| Ok(WatchTarget::Key(key_bytes(text)?.to_vec()));
+    let prefixes = arguments.prefixes.iter().map(prefix);
+    let targets: Result<Vec<_>, Failure> = prefixes.chain(arguments.keys.iter().map(key)).collect();
+    let mut targets = targets?;
+    if targets.is_empty() {
+        targets.push(WatchTarget::Prefix(Vec::new()));
+    }
+    if targets.len() > trine_protocol::message::WATCHES_MAX {
+        return Err(Failure::usage(
+            format!(
+                "one watch has at most {} keys and prefixes",
+                trine_protocol::message::WATCHES_MAX
+            ),
+            "give a prefix that they have in common, or run several watches",
+        ));
+    }
+    Ok((0..).zip(targets).collect())
+}
+
+/// What was printed.
+struct Told {
+    output: Output,
+    left: u64,
+    seen: Option<Position>,
+    in_trouble: bool,
+}
+
+impl Told {
+    fn tell(&mut self, batch: &WatchBatch) {
+        if std::mem::take(&mut self.in_trouble) {
+            announce::note("the watch goes on");
+        }
+        let mut text = String::new();
+        for event in &batch.events {
+            if self.left == 0 {
+                // What is left of the batch is not told, so its position is not seen.
+                break;
+            }
+            self.left -= 1;
+            text.push_str(&line::line(event, self.output.json));
+            text.push('\n');
+        }
+        print_all(text.as_bytes());
+        if self.left > 0 {
+            self.seen = Some(batch.position);
+            self.output
+                .json_line(&json!({ "seen": batch.position.as_u64() }));
+        }
+    }
+
+    /// Nothing has come for a while: that is so, or nobody serves the watch.
+    fn watch_over(&mut self, changes: &Changes, arguments: &WatchArguments) -> Result<(), Failure> {
+        self.seen = self.seen.or(changes.began());
+        let Some((why, lasts)) = changes.trouble() else {
+            return Ok(());
+        };
+        let timeout = arguments.client.group.timeout;
+        if changes.began().is_none() && lasts > Duration::from(timeout) {
+            return Err(Failure::not_reachable(
+                format!("no replica serves the watch: {why}; nothing was told"),
+                "`trine status` shows the group; --timeout waits longer",
+            ));
+        }
+        if lasts > SILENCE_MAX && changes.began().is_some() && !self.in_trouble {
+            self.in_trouble = true;
+            announce::note(format_args!(
+                "no replica serves the watch: {why}; it goes on as soon as one does"
+            ));
+        }
+        Ok(())
+    }
+
+    fn say_where_it_ends(&self) {
+        if let Some(seen) = self.seen {
+            let seen = seen.as_u64();
+            announce::note(format_args!(
+                "everything up to position {seen} was told; `--from {seen}` goes on behind it"
+            ));
+        }
+    }
+}
+
+fn failure(error: &WatchError) -> Failure {
+    let hint = match error {
+        WatchError::Compacted { oldest, .. } => format!(
+            "what has happened up to then can be read and not watched: read the keys, and begin with --from {}. Replicas remember more with \
+             a larger --watch-history",
+            oldest.as_u64()
+        ),
+        WatchError::Future { applied, .. } => format!(
+            "--from {} is where the group is; a position of another group, or of one from before a restore, means nothing here",
+            applied.as_u64()
+        ),
+        WatchError::NotServed(obstacle) => trine_base::client::advice(*obstacle).to_owned(),
+        WatchError::Denied { .. } => "`trine user list` shows the rights of a user".to_owned(),
+        _ => String::new(),
+    };
+    match error {
+        WatchError::Transport(_) | WatchError::Backend(_) | WatchError::NotServed(_) => {
+            Failure::usage(error.to_string(), hint)
+        }
+        WatchError::Compacted { .. }
+        | WatchError::Future { .. }
+        | WatchError::Refused { .. }
+        | WatchError::Denied { .. } => Failure::negative(error.to_string(), hint),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_is_read_in_both_forms() {
+        assert_eq!(parse_position("65537"), Ok(Position::new(1, 1)));
+        assert_eq!(parse_position("1.1"), Ok(Position::new(1, 1)));
+        for wrong in ["", "x", "-1", "1.", "1.65536", "281474976710656.0", "1.1.1"] {
+            assert!(parse_position(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The stream of changes over any backend.
+
+use std::any::Any;
+
+use trine_base::arguments::ClientArguments;
+use trine_base::capture;
+use trine_base::endpoint::random_seed;
+use trine_base::failure::Failure;
+use trine_base::network::{Network, Opened};
+use trine_client::{WatchBatch, WatchConfig, WatchError, Watcher};
+use trine_kvstore::Position;
+use trine_transport::backend::{Backend, MonotonicClock};
+use trine_transport::time::Duration;
+
+/// A stream of changes.
+pub(super) struct Changes(Box<dyn Source>);
+
+trait Source {
+    fn next(&mut self, patience: Duration) -> Result<Option<WatchBatch>, WatchError>;
+    fn began(&self) -> Option<Position>;
+    fn trouble(&self) -> Option<(&str, Duration)>;
+    fn leave(self: Box<Self>);
+}
+
+/// The watcher, and what its backend needs.
+struct Kept<B: Backend> {
+    watcher: Watcher<B, MonotonicClock>,
+    _keep: Option<Box<dyn Any + Send>>,
+}
+
+impl<B: Backend> Source for Kept<B> {
+    fn next(&mut self, patience: Duration) -> Result<Option<WatchBatch>, WatchError> {
+        self.watcher.next(patience)
+    }
+
+    fn began(&self) -> Option<Position> {
+        self.watcher.began()
+    }
+
+    fn trouble(&self) -> Option<(&str, Duration)> {
+        self.watcher.trouble()
+    }
+
+    fn leave(self: Box<Self>) {
+        self.watcher.leave();
+    }
+}
+
+impl Changes {
+    /// A stream; nothing is sent before its first use.
+    pub(super) fn open<N: Network>(
+        network: &N,
+        arguments: &ClientArguments,
+        config: WatchConfig,
+    ) -> Result<Self, Failure> {
+        let capture = arguments.capture.open()?;
+        let opened = network.call(&config.addresses)?;
+        match capture {
+            None => Self::over(opened, config),
+            Some(capture) => Self::over(capture::around_opened(network, opened, capture), config),
+        }
+    }
+
+    fn over<B: Backend + 'static>(opened: Opened<B>, config: WatchConfig) -> Result<Self, Failure> {
+        let Opened {
+            backend,
+            endpoint,
+            route_of,
+            keep,
+            ..
+        } = opened;
+        let (clock, seed) = (MonotonicClock, random_seed()?);
+        let watcher = Watcher::new(backend, clock, endpoint, config, route_of, seed)
+            .map_err(|error| Failure::usage(error.to_string(), ""))?;
+        Ok(Self(Box::new(Kept {
+            watcher,
+            _keep: keep,
+        })))
+    }
+
+    pub(super) fn next(&mut self, patience: Duration) -> Result<Option<WatchBatch>, WatchError> {
+        self.0.next(patience)
+    }
+
+    pub(super) fn began(&self) -> Option<Position> {
+        self.0.began()
+    }
+
+    pub(super) fn trouble(&self) -> Option<(&str, Duration)> {
+        self.0.trouble()
+    }
+
+    pub(super) fn leave(self) {
+        self.0.leave();
+    }
+}

@@ -1,0 +1,185 @@
+//! Why do the replicas not serve a stream, and when is that final?
+//!
+//! A replica that is dead, busy or behind may serve later. One that has forgotten the events will never have them again,
+//! and one that denies them may only not have heard of the user yet. Such an objection is final when all replicas that
+//! could be asked have made one, or when all were tried twice.
+
+use std::fmt;
+
+use trine_kvstore::Position;
+use trine_protocol::message::ClientStatus;
+
+use super::WatchError;
+use crate::outcome::Obstacle;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Objection {
+    /// There is no session, or no answer.
+    Obstacle(Obstacle),
+    /// Not here, or not now.
+    Later(String),
+    /// It knows everything behind this position, and that is too little.
+    Compacted(Position),
+    /// The caller has no right to it.
+    Denied(String),
+    /// The answer is none.
+    Unreadable,
+}
+
+impl Objection {
+    /// A replica has not said where the group is.
+    pub(super) fn of_status(status: ClientStatus) -> Self {
+        match status {
+            ClientStatus::Denied => Self::Denied("the key gives no right to read".to_owned()),
+            ClientStatus::NotLeader | ClientStatus::LeadershipLost => {
+                Self::Obstacle(Obstacle::NoLeader)
+            }
+            ClientStatus::NoQuorum => Self::Obstacle(Obstacle::NoQuorum),
+            ClientStatus::NotAttached => Self::Obstacle(Obstacle::NotAttached),
+            ClientStatus::Busy => Self::Obstacle(Obstacle::Busy),
+            _ => Self::Unreadable,
+        }
+    }
+}
+
+impl fmt::Display for Objection {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Obstacle(obstacle) => obstacle.fmt(formatter),
+            Self::Later(why) | Self::Denied(why) => formatter.write_str(why),
+            Self::Compacted(oldest) => {
+                write!(formatter, "its history goes back to {oldest} only")
+            }
+            Self::Unreadable => formatter.write_str(
+                "it gives no readable answer: it may run a release that cannot be watched",
+            ),
+        }
+    }
+}
+
+/// The objections since a replica has served the stream last.
+#[derive(Debug)]
+pub(super) struct Objections {
+    last: Vec<Option<Objection>>,
+    tried: usize,
+}
+
+impl Objections {
+    pub(super) fn of(replicas: usize) -> Self {
+        Self {
+            last: vec![None; replicas],
+            tried: 0,
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.last.fill(None);
+        self.tried = 0;
+    }
+
+    /// Whether every replica was tried just as often as every other.
+    pub(super) fn is_round(&self) -> bool {
+        self.tried.is_multiple_of(self.last.len())
+    }
+
+    /// Whether every replica was tried.
+    pub(super) fn is_late(&self) -> bool {
+        self.tried >= self.last.len()
+    }
+
+    /// A replica does not serve the stream, which has everything up to `from`. Returns what that means if it is final.
+    pub(super) fn add(
+        &mut self,
+        replica: usize,
+        objection: Objection,
+        from: Position,
+    ) -> Option<WatchError> {
+        self.tried += 1;
+        self.last[replica] = Some(objection);
+        let lasting = self.last.iter().flatten().filter_map(|objection| {
+            Some(match objection {
+                Objection::Compacted(oldest) => WatchError::Compacted {
+                    from,
+                    oldest: *oldest,
+                },
+                Objection::Denied(why) => WatchError::Denied { why: why.clone() },
+                Objection::Obstacle(
+                    obstacle @ (Obstacle::Key(_)
+                    | Obstacle::VersionMismatch { .. }
+                    | Obstacle::WrongCluster { .. }
+                    | Obstacle::BadTerms { .. }),
+                ) => WatchError::NotServed(*obstacle),
+                _ => return None,
+            })
+        });
+        let lasting: Vec<_> = lasting.collect();
+        let all = lasting.len() == self.last.len();
+        let twice = self.tried >= 2 * self.last.len();
+        // The oldest history is the one to name.
+        let age = |error: &WatchError| match error {
+            WatchError::Compacted { oldest, .. } => oldest.as_u64(),
+            _ => u64::MAX,
+        };
+        let busy = self
+            .last
+            .iter()
+            .flatten()
+            .any(|objection| matches!(objection, Objection::Later(_)));
+        (all || (twice && !busy))
+            .then(|| lasting.into_iter().min_by_key(age))
+            .flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(position: u64) -> Position {
+        Position::from_u64(position)
+    }
+
+    #[test]
+    fn forgotten_events_are_an_error_when_nobody_has_them() {
+        let mut objections = Objections::of(3);
+        let from = at(5);
+        assert_eq!(objections.add(0, Objection::Compacted(at(9)), from), None);
+        assert_eq!(objections.add(1, Objection::Compacted(at(7)), from), None);
+        let error = objections.add(2, Objection::Compacted(at(8)), from);
+        let oldest = at(7);
+        assert_eq!(error, Some(WatchError::Compacted { from, oldest }));
+    }
+
+    #[test]
+    fn a_dead_replica_is_tried_twice_before_events_count_as_forgotten() {
+        let mut objections = Objections::of(2);
+        let dead = || Objection::Obstacle(Obstacle::NoConnection);
+        let (from, oldest) = (at(5), at(9));
+        assert_eq!(objections.add(0, Objection::Compacted(oldest), from), None);
+        assert_eq!(objections.add(1, dead(), from), None);
+        assert_eq!(objections.add(0, Objection::Compacted(oldest), from), None);
+        let error = objections.add(1, dead(), from);
+        assert_eq!(error, Some(WatchError::Compacted { from, oldest }));
+    }
+
+    #[test]
+    fn replicas_that_are_dead_or_busy_are_tried_for_ever() {
+        let mut objections = Objections::of(2);
+        for _ in 0..10 {
+            let dead = Objection::Obstacle(Obstacle::NoConnection);
+            assert_eq!(objections.add(0, dead, at(1)), None);
+            let later = Objection::Later("busy".to_owned());
+            assert_eq!(objections.add(1, later, at(1)), None);
+        }
+    }
+
+    #[test]
+    fn an_objection_before_the_last_answer_counts_no_more() {
+        let mut objections = Objections::of(2);
+        let denied = || Objection::Denied("no".to_owned());
+        assert_eq!(objections.add(0, denied(), at(1)), None);
+        objections.clear();
+        assert_eq!(objections.add(1, denied(), at(1)), None);
+        assert!(objections.add(0, denied(), at(1)).is_some());
+    }
+}

@@ -1,0 +1,5 @@
+//! Watches as values: who watches a key, and what an answer holds.
+
+pub(crate) mod matcher;
+pub(crate) mod own;
+pub(crate) mod page;
