@@ -67,10 +67,7 @@ impl Command<'_> {
     pub fn is_only_read(&self) -> bool {
         matches!(
             self,
-            Self::Scan { .. }
-                | Self::ScanAt { .. }
-                | Self::CountRange { .. }
-                | Self::Walk { .. }
+            Self::Scan { .. } | Self::ScanAt { .. } | Self::CountRange { .. } | Self::Walk { .. }
         )
     }
 

@@ -26,7 +26,7 @@ use crate::error::StoreError;
 use crate::history::History;
 use crate::items::{Found, Items};
 use crate::limits::Limits;
-use crate::ordered::{Index, Ordered};
+use crate::ordered::Ordered;
 use crate::pins::Pins;
 use crate::position::Position;
 use crate::response::{Response, Versioned};
