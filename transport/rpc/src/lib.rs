@@ -61,6 +61,7 @@ mod error;
 mod hosted;
 mod message;
 mod node;
+mod patience;
 mod serve;
 mod shared;
 mod status;

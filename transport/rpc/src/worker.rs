@@ -14,13 +14,14 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::patience::Patience;
 use trine_transport::app::{App, Cx};
 use trine_transport::backend::{Route, Waker};
 use trine_transport::buf::{MsgBuf, Pool};
 use trine_transport::session::{Event, Holder, SessionId};
-use trine_transport::time::Instant;
+use trine_transport::time::Instant as LoopInstant;
 use trine_transport::{Completion, Reply, Request, ResponseHandle};
 
 /// Above this many waiting jobs, each new one searches for the job that it makes stale.
@@ -49,6 +50,8 @@ pub struct WorkerStats {
     pub without_memory: u64,
     /// Requests whose handler gave no response; each ended its session.
     pub unanswered: u64,
+    /// Requests for which a sleeping thread was woken. Each cost the event loop a system call.
+    pub woken: u64,
 }
 
 /// The threads and their two queues. Waiting jobs are bounded by the slots of the established
@@ -133,7 +136,8 @@ impl<A> WithWorkers<A> {
         &mut self.app
     }
 
-    /// Lets an idle thread poll this long before it sleeps. At first it is zero. Waking a thread costs the event loop a
+    /// Lets an idle thread poll this long before it sleeps; up to twenty times as long where jobs come that often. At
+    /// first it is zero: then it does not poll. Waking a thread costs the event loop a
     /// system call, which may take as long as a short handler.
     pub fn set_spin(&self, spin: Duration) {
         let nanoseconds = u64::try_from(spin.as_nanos()).unwrap_or(u64::MAX);
@@ -154,11 +158,12 @@ impl<A> WithWorkers<A> {
         let mut copy = cx.alloc(request.data.len())?;
         copy.copy_from_slice(request.data);
         self.stats.submitted += 1;
-        self.workers.submit(Job {
+        let has_woken = self.workers.submit(Job {
             handle: request.handle,
             kind: request.kind,
             request: copy,
         });
+        self.stats.woken += u64::from(has_woken);
         Some(())
     }
 
@@ -212,7 +217,7 @@ impl<R: Route, A: App<R>> App<R> for WithWorkers<A> {
         self.app.holder(route)
     }
 
-    fn next_timeout(&self) -> Option<Instant> {
+    fn next_timeout(&self) -> Option<LoopInstant> {
         self.app.next_timeout()
     }
 }
@@ -253,7 +258,8 @@ impl Workers {
         Ok(workers)
     }
 
-    fn submit(&self, job: Job) {
+    /// Whether a thread had to be woken.
+    fn submit(&self, job: Job) -> bool {
         let mut queues = self.shared.lock();
         if queues.jobs.len() >= JOBS_UNSORTED_MAX {
             let place = |job: &Job| (job.handle.session(), job.handle.slot());
@@ -267,6 +273,7 @@ impl Workers {
         if has_sleepers {
             self.shared.job_came.notify_one();
         }
+        has_sleepers
     }
 
     /// Gives up the waiting jobs of a session that is over.
@@ -298,7 +305,8 @@ impl Shared {
     /// The main loop of a thread.
     fn work(&self, pool: &Pool, handler: &impl Fn(u8, &[u8], &Pool) -> Option<MsgBuf>) {
         let _watch = Watch(self);
-        while let Some(job) = self.next_job() {
+        let mut patience = Patience::default();
+        while let Some(job) = self.next_job(&mut patience) {
             let response = handler(job.kind, &job.request, pool);
             let mut queues = self.lock();
             queues.results.push_back((job.handle, response));
@@ -309,8 +317,8 @@ impl Shared {
     }
 
     /// Waits for a job; `None` when the end has come.
-    fn next_job(&self) -> Option<Job> {
-        let mut has_polled = false;
+    fn next_job(&self, patience: &mut Patience) -> Option<Job> {
+        let mut idle_since = None;
         let mut queues = self.lock();
         loop {
             if queues.is_over {
@@ -319,13 +327,16 @@ impl Shared {
             if let Some(job) = queues.jobs.pop_front() {
                 let is_left = !queues.jobs.is_empty();
                 self.has_jobs.store(is_left, Ordering::Relaxed);
+                drop(queues);
+                let pause = idle_since.map_or(Duration::ZERO, |since: Instant| since.elapsed());
+                patience.note(pause);
                 return Some(job);
             }
             self.has_jobs.store(false, Ordering::Relaxed);
-            if !has_polled {
+            if idle_since.is_none() {
                 drop(queues);
-                self.poll();
-                has_polled = true;
+                idle_since = Some(Instant::now());
+                self.poll(patience);
                 queues = self.lock();
                 continue;
             }
@@ -339,12 +350,13 @@ impl Shared {
     }
 
     /// Polls until a job seems to wait, or for the time that an idle thread polls. Offers the processor to others.
-    fn poll(&self) {
+    fn poll(&self, patience: &Patience) {
         let spin = Duration::from_nanos(self.spin_ns.load(Ordering::Relaxed));
         if spin.is_zero() {
             return;
         }
-        let start = std::time::Instant::now();
+        let spin = patience.poll_for(spin);
+        let start = Instant::now();
         while !self.has_jobs.load(Ordering::Relaxed) && start.elapsed() < spin {
             for _ in 0..POLLS_BEFORE_YIELD {
                 if self.has_jobs.load(Ordering::Relaxed) {
@@ -480,11 +492,11 @@ mod tests {
     impl Pair {
         /// Turns both loops until `done` holds.
         fn run(&mut self, done: impl Fn(&Self) -> bool) {
-            let end = std::time::Instant::now() + Duration::from_secs(20);
+            let end = Instant::now() + Duration::from_secs(20);
             while !done(self) {
                 self.client.turn().expect("the ring works");
                 self.server.turn().expect("the ring works");
-                assert!(std::time::Instant::now() < end, "it takes for ever");
+                assert!(Instant::now() < end, "it takes for ever");
                 std::thread::yield_now();
             }
         }

@@ -301,8 +301,14 @@ impl Inbox {
 
 impl Wake for Inbox {
     fn wake(&self) {
-        self.lock().woken = true;
-        self.arrived.notify_one();
+        let mut queue = self.lock();
+        queue.woken = true;
+        let sleeps = std::mem::take(&mut queue.sleeping);
+        drop(queue);
+        // A system call, which a worker would make for each of its results.
+        if sleeps {
+            self.arrived.notify_one();
+        }
     }
 }
 

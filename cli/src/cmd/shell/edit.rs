@@ -97,7 +97,7 @@ fn is_key_in(form: &str, number: usize) -> bool {
     let token = match tokens.get(number) {
         None if repeated => {
             let opens = |token: &&str| token.starts_with('[');
-            let first = tokens.iter().rposition(|token| opens(token));
+            let first = tokens.iter().rposition(opens);
             let first = first.unwrap_or(tokens.len() - 1);
             tokens[first..][(number - first) % (tokens.len() - first)]
         }
