@@ -111,6 +111,18 @@ pub const CANARIES: &[Canary] = &[
     )
     .from(30),
     group(
+        "torn scan",
+        &["not linearizable", "not the state of one position"],
+    ),
+    group(
+        "pin ignored by the sweep",
+        &[
+            "not linearizable",
+            "gone before its time",
+            "not the state of one position",
+        ],
+    ),
+    group(
         "a revoked user keeps its session",
         &["session of a removed user"],
     ),
@@ -247,7 +259,9 @@ fn may_find(canary: Canary, seed: u64) -> bool {
     match canary.name {
         name if name.starts_with("lease") => config.replica.reads == ReadMode::Lease,
         "ack before fsync" => config.disk.is_some(),
-        "index missed an undo" => config.ordered.is_some(),
+        "index missed an undo" | "torn scan" | "pin ignored by the sweep" => {
+            config.ordered.is_some()
+        }
         "range delete before the index is whole" => config.ordered == Some(OrderedFrom::Clients),
         name if name.starts_with("a walk") || name.starts_with("a flush") => config.walks,
         "a revoked user keeps its session"

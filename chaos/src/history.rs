@@ -294,6 +294,16 @@ impl History {
         self.operations[index.0].position = position;
     }
 
+    /// Records what a read was answered whose position was fixed when it was completed. Until now it said nothing.
+    ///
+    /// # Panics
+    /// If it was not completed, or with something.
+    pub fn tell(&mut self, index: OperationIndex, answer: Answer) {
+        let operation = &mut self.operations[index.0];
+        assert_eq!(operation.outcome, Outcome::Known(Answer::Refused));
+        operation.outcome = Outcome::Known(answer);
+    }
+
     /// Records that the call certainly had no effect.
     pub fn fail(&mut self, index: OperationIndex, now_ns: u64) {
         self.end(index, now_ns, Outcome::Failed);

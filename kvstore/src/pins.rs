@@ -8,7 +8,7 @@ use crate::config::{PIN_TTL_NS, PINS_MAX, PINS_PER_CLIENT_MAX};
 use crate::error::StoreError;
 use crate::position::Position;
 
-/// A position that somebody reads at.
+/// A position that a client reads at.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub(crate) struct Pin {
     position: Position,
@@ -112,7 +112,7 @@ impl Pins {
         Ok(())
     }
 
-    /// Nobody ends or prolongs the pin of another client: positions can be guessed.
+    /// Only its own client ends or prolongs a pin: positions can be guessed.
     fn place_of_own(&self, position: Position, client: u64) -> Result<usize, StoreError> {
         let place = self.place_of(position).ok();
         place
@@ -132,7 +132,7 @@ impl Pins {
         self.pins.clear();
     }
 
-    /// What a snapshot and the state hash have of them: nothing if there are none.
+    /// The bytes of all pins for a snapshot and for the state hash. None if there are no pins.
     pub(crate) fn write(&self, sink: &mut impl Sink) {
         for pin in &self.pins {
             sink.put_u64(pin.position.as_u64());

@@ -13,7 +13,7 @@ use crate::position::Position;
 use std::collections::VecDeque;
 use trine_index::KeyTree;
 
-/// What is known of a shadow beside its block.
+/// A shadow's version and end, and who needs it.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) version: Position,
@@ -35,7 +35,7 @@ impl Record {
 pub(crate) struct ShadowId(u32);
 
 impl ShadowId {
-    /// As it stands in the version word of a shadow's block.
+    /// The number as the version word of a shadow's block holds it.
     pub(crate) fn as_word(self) -> Position {
         Position::from_u64(self.0.into())
     }
@@ -60,7 +60,7 @@ pub(crate) struct Shadows {
     ghosts: KeyTree,
 }
 
-/// What a record counts beside its block.
+/// Bytes that a record counts beside its block.
 const RECORD_BYTES: u64 = (size_of::<Option<Record>>() + size_of::<ShadowId>()) as u64;
 
 impl Shadows {

@@ -30,6 +30,10 @@ pub const READ_ROUNDS_MAX: usize = 4;
 pub const READ_ANSWER_BYTES_PER_TURN: usize = 4 << 20;
 /// A read of a range counts as so many of these bytes at least: it may look at many keys, and answer with a few bytes.
 pub const RANGE_READ_BYTES_MIN: usize = 64 << 10;
+/// What a scan is charged for each key that it may look at, in nanoseconds. An estimate, on the safe side.
+pub const SCAN_KEY_NS: u64 = 200;
+/// Scans take one part in so many of the time while commands are applied.
+pub const SCAN_SHARE: u64 = 10;
 /// What a page of a walk counts among those bytes at least: it may look at many items and tell of none.
 pub const WALK_CHARGE_BYTES: usize = trine_kvstore::config::WALK_BYTES_MAX;
 /// The same of a read of a range while expired keys wait to be removed: it looks at up to 4,096 items, one by one.

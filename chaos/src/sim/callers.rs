@@ -4,6 +4,7 @@
 use super::Host;
 use super::counts::Counts;
 use super::ranges::{self, RangeCall, Ranges};
+use super::streams::Streams;
 use super::walks::Walks;
 use crate::history::{Action, History, OperationIndex};
 use crate::translate::{answer_of, command_of};
@@ -78,6 +79,8 @@ pub(crate) struct Callers {
     /// Calls about ranges, if the group has an ordered index at any time.
     ranges: Option<Ranges>,
     open_ranges: BTreeMap<u64, RangeCall>,
+    /// Streams at a pin, where there are calls about ranges.
+    streams: Option<Streams>,
     /// No further calls.
     silent: bool,
     /// What keys of users are made of, in a group that has keys.
@@ -137,6 +140,7 @@ impl Callers {
             prng,
             ranges: None,
             open_ranges: BTreeMap::new(),
+            streams: None,
             silent: false,
             issuer: None,
             walks: None,
@@ -165,9 +169,10 @@ impl Callers {
         self.issuer = Some(issuer);
     }
 
-    /// Clients also scan and delete ranges.
-    pub(crate) fn call_ranges(&mut self, ranges: Ranges) {
+    /// Clients also scan and delete ranges, and read streams of pages.
+    pub(crate) fn call_ranges(&mut self, ranges: Ranges, seed: u64) {
         self.ranges = Some(ranges);
+        self.streams = Some(Streams::new(Rc::clone(&self.history), seed));
     }
 
     /// Clients also walk over all keys, and flush them. These are those that the history knows.
@@ -202,6 +207,7 @@ impl Callers {
     pub(crate) fn is_done(&self) -> bool {
         self.open.is_empty()
             && self.open_ranges.is_empty()
+            && !self.streams.as_ref().is_some_and(Streams::awaits_pin)
             && self.callers.iter().all(|caller| caller.errands.is_empty())
     }
 
@@ -222,7 +228,8 @@ impl Callers {
         let of_callers = self.callers.iter().filter(wants);
         let of_callers = of_callers.map(|caller| caller.next_call);
         let of_walks = self.walks.iter().filter_map(Walks::next_call);
-        of_callers.chain(of_walks).min()
+        let of_streams = self.streams.iter().filter_map(Streams::next_call);
+        of_callers.chain(of_walks).chain(of_streams).min()
     }
 
     /// Calls what is due.
@@ -232,6 +239,9 @@ impl Callers {
         }
         if let Some(walks) = &mut self.walks {
             walks.go_on(&mut self.clients, now, simulated);
+        }
+        if let Some(streams) = &mut self.streams {
+            streams.go_on(&mut self.clients, now, simulated);
         }
         for index in 0..self.callers.len() {
             while self.callers[index].next_call <= simulated
@@ -253,6 +263,12 @@ impl Callers {
                 if let (false, Some(walks)) = (self.silent, &mut self.walks) {
                     let Caller { number, id, .. } = self.callers[index];
                     walks.call(&mut self.clients, (number, id), now, simulated);
+                }
+                if let (false, Some(streams)) = (self.silent, &mut self.streams) {
+                    let Caller {
+                        number, workload, ..
+                    } = &self.callers[index];
+                    streams.call(&mut self.clients, *number, workload.all_keys(), simulated);
                 }
                 let pause =
                     Duration::from_nanos(self.prng.below(self.pace.pause.as_nanos().max(1) * 2));
@@ -572,6 +588,11 @@ impl Callers {
             if Walks::owns(finished.tag) {
                 let walks = self.walks.as_mut().expect("only they have such tags");
                 walks.collect(&finished, simulated);
+                continue;
+            }
+            if Streams::owns(finished.tag) {
+                let streams = self.streams.as_mut().expect("only they have such tags");
+                streams.collect(&mut self.clients, &finished, simulated);
                 continue;
             }
             let open = self

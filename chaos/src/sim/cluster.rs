@@ -387,7 +387,7 @@ impl Cluster {
         }
         if let Some(from) = self.config.ordered {
             let seed = self.config.seed ^ (self.clients_made + 1).wrapping_mul(0x5ca9_5ca9_5ca9);
-            callers.call_ranges(Ranges::new(seed, from == OrderedFrom::Clients));
+            callers.call_ranges(Ranges::new(seed, from == OrderedFrom::Clients), seed);
             if self.config.counts {
                 let keys = Workload::keys(&self.config.workload);
                 callers.count_ranges(Counts::new(keys, Rc::clone(&self.counts), seed));

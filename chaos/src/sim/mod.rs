@@ -30,6 +30,7 @@ mod report;
 pub mod rpc;
 mod run;
 mod seals;
+mod streams;
 mod summary;
 mod trace;
 mod trust;

@@ -9,7 +9,7 @@ use crate::shadows::{Record, ShadowId};
 use crate::snapshot::Progress;
 use trine_canary as canary;
 
-/// What pins may have kept in vain before this replica gives all of them up.
+/// Shadows that one change frees at the limit, before this replica gives all pins up.
 const FREED_AT_THE_LIMIT_MAX: u32 = 64;
 
 impl Items {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use trine_client::{ClientConfig, ClientId, Clients, Mode, Submission};
-use trine_kvstore::Command;
+use trine_kvstore::{Command, Position, Response};
 use trine_protocol::endpoint_config;
 use trine_protocol::message::{Incarnation, NodeId};
 use trine_protocol::route::RouteOf;
@@ -100,6 +100,45 @@ impl Group {
     /// Writes `count` times with `window` writes in flight.
     pub(crate) fn write(&mut self, count: u64, window: usize) {
         self.run(count, window, None);
+    }
+
+    /// Pins the present position.
+    pub(crate) fn pin(&mut self) -> Position {
+        match Response::decode(&self.execute(&Command::Pin)) {
+            Ok(Response::Pinned { position }) => position,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Ends a pin, which must have lived until now.
+    pub(crate) fn unpin(&mut self, position: Position) {
+        let answer = self.execute(&Command::Unpin { position });
+        assert_eq!(Response::decode(&answer), Ok(Response::Done));
+    }
+
+    fn execute(&mut self, command: &Command<'_>) -> Vec<u8> {
+        let submission = Submission {
+            mode: Mode::Write,
+            command,
+            deadline: None,
+            tag: 0,
+        };
+        let id = self.id;
+        self.client
+            .with(|clients, cx| clients.submit(cx.now(), id, submission))
+            .expect("room for a command");
+        loop {
+            self.turn(None);
+            if let Some(ended) = self.client.app_mut().poll_finished() {
+                let answer = ended.result.expect("an answer");
+                let mut bytes = Vec::new();
+                answer
+                    .response()
+                    .expect("it can be read")
+                    .encode(&mut bytes);
+                return bytes;
+            }
+        }
     }
 
     /// The same; the leader's turns run inside the function whose instructions are counted, a burst of `window`

@@ -40,7 +40,7 @@ fn main() {
     let is_wanted =
         |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let mut report = Report::new("replica");
-    let measurements: [(&str, Measurement); 9] = [
+    let measurements: [(&str, Measurement); 10] = [
         ("put_latency_udp", latency_udp),
         ("put_rate_udp_window_256", rate_udp),
         ("put_latency_ring_one_thread", latency_ring),
@@ -50,6 +50,10 @@ fn main() {
         (
             "ordered_overwrite_instructions_leader",
             instructions_ordered,
+        ),
+        (
+            "ordered_overwrite_pinned_instructions_leader",
+            instructions_pinned,
         ),
         ("ordered_new_key_instructions_leader", instructions_ordered),
         ("ordered_delete_instructions_leader", instructions_ordered),
@@ -155,7 +159,30 @@ fn counted_writes(job: &str) {
         group.write(KEYS_IN_ORDER, BATCH);
     }
     group.go_on_with(writes);
+    // Each write is then the first one of its key since the pin, so each leaves a block behind.
+    let pin = job.contains(JOB_PINNED).then(|| group.pin());
     group.write_counted(KEYS_IN_ORDER, BATCH);
+    if let Some(pin) = pin {
+        group.unpin(pin);
+    }
+}
+
+const JOB_PINNED: &str = "pinned_";
+
+/// The same keys in a group that has the index, with a pin and without one.
+fn instructions_pinned(report: &mut Report, name: &str) {
+    let per_write = |job: &str| {
+        count::in_function(job, group::COUNTED).map(|count| count as f64 / KEYS_IN_ORDER as f64)
+    };
+    match (
+        per_write(name),
+        per_write(&name.replacen(JOB_PINNED, "", 1)),
+    ) {
+        (Ok(with), Ok(without)) => {
+            report.ratio(name, with, "instructions", "without a pin", without)
+        }
+        (Err(reason), _) | (_, Err(reason)) => eprintln!("{name}: skipped, {reason}"),
+    }
 }
 
 /// Random keys of 16 bytes.

@@ -107,6 +107,12 @@ impl PinnedWalk {
         self.position
     }
 
+    /// Whether every page was handed out.
+    #[must_use]
+    pub const fn is_read(&self) -> bool {
+        matches!(self.stage, Stage::Unpinning | Stage::Over)
+    }
+
     /// The next command; nothing at the end. `now` is the time since some moment of the caller's choice.
     #[must_use]
     pub fn command(&self, now: Duration) -> Option<(Mode, Command<'_>)> {

@@ -33,6 +33,8 @@ pub struct RangeWalk {
     keys_only: bool,
     /// How many items may still come.
     left: u64,
+    /// How many keys a page has at most.
+    page_keys: u32,
     is_over: bool,
 }
 
@@ -92,6 +94,7 @@ impl RangeWalk {
             reverse: false,
             keys_only: false,
             left: u64::MAX,
+            page_keys: SCAN_KEYS_MAX,
             is_over: false,
         }
     }
@@ -118,6 +121,13 @@ impl RangeWalk {
         self
     }
 
+    /// In pages of at most so many keys; of one, if it is none.
+    #[must_use]
+    pub const fn page_keys(mut self, keys: u32) -> Self {
+        self.page_keys = if keys == 0 { 1 } else { keys };
+        self
+    }
+
     /// The command for the next page; nothing at the end.
     #[must_use]
     pub fn command(&self) -> Option<Command<'_>> {
@@ -140,7 +150,7 @@ impl RangeWalk {
     fn options(&self) -> ScanOptions {
         let limit = u32::try_from(self.left).unwrap_or(u32::MAX);
         ScanOptions {
-            limit: limit.min(SCAN_KEYS_MAX),
+            limit: limit.min(SCAN_KEYS_MAX).min(self.page_keys),
             reverse: self.reverse,
             keys_only: self.keys_only,
         }

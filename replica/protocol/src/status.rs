@@ -139,6 +139,12 @@ pub struct StoreStatus {
     /// Bytes of memory that it takes here.
     #[serde(default)]
     pub ordered_bytes: u64,
+    /// Positions that are pinned for scans.
+    #[serde(default)]
+    pub pins: u64,
+    /// Bytes of what this replica has kept for them.
+    #[serde(default)]
+    pub pinned_bytes: u64,
 }
 
 /// Counters since the start.
@@ -167,6 +173,9 @@ pub struct Counters {
     pub read_rounds: u64,
     /// Requests that were told to come back later.
     pub busy: u64,
+    /// Scans among them that came too soon after others, while there were writes.
+    #[serde(default)]
+    pub scans_deferred: u64,
     /// Requests that were sent to another replica.
     pub redirected: u64,
     /// Registrations that were refused because the caller's address had its share of the sessions.

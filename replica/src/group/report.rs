@@ -217,6 +217,7 @@ impl Group {
             duplicates: counters.duplicates,
         };
         let (stats, hash) = (state.store().stats(), state.store().state_hash());
+        let (pins, pinned_bytes) = state.store().pin_usage();
         status.store = StoreStatus {
             items: stats.items,
             expiring: stats.expiring,
@@ -231,6 +232,8 @@ impl Group {
                 Ordered::On => OrderedStatus::On,
             },
             ordered_bytes: stats.ordered_bytes,
+            pins: pins as u64,
+            pinned_bytes,
         };
         status.counters.commands_applied = state.commands_applied();
     }

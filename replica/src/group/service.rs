@@ -4,6 +4,7 @@
 mod reads;
 mod registrars;
 mod requests;
+mod scans;
 
 use raft::eraftpb::Entry;
 use trine_canary as canary;
@@ -14,6 +15,7 @@ use trine_protocol::stages::WriteStages;
 use trine_transport::time::Instant;
 
 use self::registrars::Registrars;
+use self::scans::ScanBudget;
 use super::cx::Cx;
 use crate::outbox::Outbox;
 use crate::raft_group::{Proposal, ProposeError};
@@ -29,6 +31,7 @@ pub(super) struct Service {
     reads: Reads,
     /// What stale reads have counted as since reads were answered last: see [`Service::read_now`].
     stale_bytes: usize,
+    scans: ScanBudget,
     registrars: Registrars,
     /// See [`crate::timing`].
     stopwatch: Option<Stopwatch>,
@@ -42,6 +45,7 @@ impl Service {
             writes: Writes::default(),
             reads: Reads::starting_at(context),
             stale_bytes: 0,
+            scans: ScanBudget::new(),
             registrars: Registrars::new(),
             stopwatch: None,
             stages: WriteStages::default(),

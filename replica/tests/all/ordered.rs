@@ -238,6 +238,41 @@ fn a_pin_survives_the_leader_and_a_replica_out_of_a_snapshot_has_it_not() {
     assert_eq!(Response::decode(&ended), Ok(error));
 }
 
+/// Two scans come one right after the other. With a write between them the second has to wait, and without one it need not.
+#[test]
+fn a_scan_right_behind_another_gives_way_to_writers() {
+    let config = ReplicaConfig {
+        ordered: true,
+        ..small()
+    };
+    let mut world = World::serving(3, config, 7);
+    let client = world.registered_client(1);
+    let leader = world.leader().unwrap();
+    let scan = encoded(&Command::Scan {
+        range: KeyRange::Prefix(b""),
+        options: ScanOptions::default(),
+    });
+    let request = ClientRequest {
+        command: &scan,
+        ..ClientRequest::bare(Operation::ReadLinearizable)
+    };
+    let asked = |world: &mut World| {
+        world.heard_from_replicas.clear();
+        world.inject(leader, kind::CLIENT, &request.encode_to_vec());
+        world.run_for(Duration::from_millis(10));
+        let bytes = world.heard_from_replicas.pop().expect("an answer");
+        ClientReply::decode(&bytes).unwrap().status
+    };
+    world.put(client, "k", "v");
+    assert_eq!(asked(&mut world), ClientStatus::Ok);
+    assert_eq!(asked(&mut world), ClientStatus::Ok);
+    world.put(client, "k", "v");
+    assert_eq!(asked(&mut world), ClientStatus::Busy);
+    assert_eq!(world.status(leader).counters.scans_deferred, 1);
+    world.run_for(Duration::from_millis(40));
+    assert_eq!(asked(&mut world), ClientStatus::Ok);
+}
+
 #[test]
 fn a_group_of_the_release_before_gets_its_index_after_the_upgrade() {
     let before = ReplicaConfig {

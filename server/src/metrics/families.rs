@@ -330,6 +330,16 @@ fn store_and_sessions(snapshot: &Snapshot) -> Vec<Family> {
             "Memory of the ordered index.",
             store.ordered_bytes,
         ),
+        gauge(
+            "store_pins",
+            "Positions that are pinned for scans.",
+            store.pins,
+        ),
+        gauge(
+            "store_pinned_bytes",
+            "Memory of what was overwritten or removed, and is kept for pins.",
+            store.pinned_bytes,
+        ),
         gauge("sessions_open", "Open client sessions.", sessions.open),
         gauge(
             "sessions_closed",
@@ -435,6 +445,11 @@ fn counters(snapshot: &Snapshot) -> Vec<Family> {
             "requests_told_busy",
             "Requests that were told to come back later.",
             count.busy,
+        ),
+        counter(
+            "scans_deferred",
+            "Scans among them that came too soon after others, while there were writes.",
+            count.scans_deferred,
         ),
         counter(
             "requests_denied",

@@ -14,6 +14,7 @@ use crate::config::SESSION_WINDOW;
 use crate::group::cx::Cx;
 use crate::reads::AnswerWith;
 use crate::rights::{Caller, Denied, Missing, Subject, What};
+use crate::state_machine::StateMachine;
 use crate::state_machine::entry::EntryBuilder;
 
 impl Service {
@@ -40,6 +41,13 @@ impl Service {
             }
             Err(denied) => return self.deny(cx, token, caller, request.operation, &denied),
         };
+        let applied = cx.state.map_or(0, StateMachine::commands_applied);
+        let scans = &mut self.scans;
+        let is_admitted = |command| scans.admit(cx.now, applied, command);
+        if !command.as_ref().is_none_or(is_admitted) {
+            cx.out.counters.scans_deferred += 1;
+            return refuse(cx, token, ClientStatus::Busy);
+        }
         match request.operation {
             Operation::ReadStale => self.read_now(cx, token, request.command),
             Operation::ReadLinearizable if canary::planted("read without ReadIndex") => {
