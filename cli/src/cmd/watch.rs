@@ -35,11 +35,11 @@ const SILENCE_MAX: Duration = Duration::from_secs(2);
 /// Ctrl-C ends it, and says with which --from another watch goes on.
 #[derive(Debug, Args)]
 pub(crate) struct WatchArguments {
-    /// The keys that begin with this; several can be given. Without any, and without --key, all keys.
+    /// The keys that begin with this; several can be given. Without any, and without --exact, all keys.
     #[arg(value_name = "PREFIX")]
     pub(crate) prefixes: Vec<OsString>,
     /// This key alone; can be given several times.
-    #[arg(long = "key", value_name = "KEY", id = "watched_key")]
+    #[arg(long = "exact", value_name = "KEY")]
     pub(crate) keys: Vec<OsString>,
     /// Begin behind this position, which an earlier watch, a write or a read has named, and not with what happens from now on.
     #[arg(long, value_name = "POSITION", value_parser = parse_position)]
@@ -91,6 +91,7 @@ pub(crate) fn run<N: Network>(
         output,
         left: arguments.limit.unwrap_or(u64::MAX),
         seen: None,
+        served: false,
         in_trouble: false,
     };
     while told.left > 0 {
@@ -133,11 +134,14 @@ struct Told {
     output: Output,
     left: u64,
     seen: Option<Position>,
+    /// A replica has served the watch once.
+    served: bool,
     in_trouble: bool,
 }
 
 impl Told {
     fn tell(&mut self, batch: &WatchBatch) {
+        self.served = true;
         if std::mem::take(&mut self.in_trouble) {
             announce::note("the watch goes on");
         }
@@ -163,16 +167,17 @@ impl Told {
     fn watch_over(&mut self, changes: &Changes, arguments: &WatchArguments) -> Result<(), Failure> {
         self.seen = self.seen.or(changes.began());
         let Some((why, lasts)) = changes.trouble() else {
+            self.served |= changes.served_by().is_some();
             return Ok(());
         };
         let timeout = arguments.client.group.timeout;
-        if changes.began().is_none() && lasts > Duration::from(timeout) {
+        if !self.served && lasts > Duration::from(timeout) {
             return Err(Failure::not_reachable(
                 format!("no replica serves the watch: {why}; nothing was told"),
                 "`trine status` shows the group; --timeout waits longer",
             ));
         }
-        if lasts > SILENCE_MAX && changes.began().is_some() && !self.in_trouble {
+        if lasts > SILENCE_MAX && self.served && !self.in_trouble {
             self.in_trouble = true;
             announce::note(format_args!(
                 "no replica serves the watch: {why}; it goes on as soon as one does"

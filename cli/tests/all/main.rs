@@ -36,3 +36,4 @@ mod timing;
 mod transfer;
 mod up_key;
 mod user;
+mod watch;

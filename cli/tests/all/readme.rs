@@ -67,6 +67,7 @@ documents! {
     index "docs/index.md",
     sequencer "docs/sequencer.md",
     ordered "docs/ordered.md",
+    watch "docs/watch.md",
 }
 
 #[test]

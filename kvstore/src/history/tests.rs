@@ -1,3 +1,5 @@
+//! The events of the history against what the store holds, and what the ring forgets.
+
 use super::{Change, Event, History, Place};
 use crate::command::{Command, ExecuteMode, Kind, Pair, SetExpiry, SetOptions};
 use crate::config::HISTORY_VALUE_BYTES_MAX;

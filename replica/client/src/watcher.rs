@@ -32,6 +32,8 @@ use objections::{Objection, Objections};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A replica holds a request for ten seconds. One that has not answered after so long is given up.
 const HELD_MAX: Duration = Duration::from_secs(15);
+/// A replica that does not serve a watch says so in less.
+const SERVED_AFTER: Duration = Duration::from_millis(500);
 /// Pause after every replica was tried.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -158,16 +160,17 @@ impl<B: Backend, C: Clock> Watcher<B, C> {
     #[must_use]
     pub fn served_by(&self) -> Option<SocketAddr> {
         let stream = self.event_loop.app();
-        stream.is_served().then(|| stream.address())
+        let now = self.event_loop.now();
+        stream.is_served(now).then(|| stream.address())
     }
 
     /// Why no replica serves the stream now, and since when none does.
     #[must_use]
     pub fn trouble(&self) -> Option<(&str, Duration)> {
         let stream = self.event_loop.app();
-        let since = stream.trouble_since?;
-        let lasts = self.event_loop.now().saturating_since(since);
-        Some((&stream.trouble, lasts))
+        let now = self.event_loop.now();
+        let since = stream.trouble_since.filter(|_| !stream.is_served(now))?;
+        Some((&stream.trouble, now.saturating_since(since)))
     }
 
     /// Ends the stream, and with it the session.
@@ -189,6 +192,8 @@ struct Stream<R: Route> {
     connected: bool,
     /// The request that is under way; tags of earlier ones mean nothing.
     asked: Option<u64>,
+    /// When the watch request was sent that this replica has.
+    held_since: Option<Instant>,
     next_tag: u64,
     /// Nothing is asked before this.
     ask_at: Instant,
@@ -218,6 +223,7 @@ impl<R: Route> Stream<R> {
             session: None,
             connected: false,
             asked: None,
+            held_since: None,
             next_tag: 0,
             ask_at: Instant::ZERO,
             cluster: None,
@@ -235,20 +241,27 @@ impl<R: Route> Stream<R> {
         self.routes[self.at].0
     }
 
-    fn is_served(&self) -> bool {
-        self.connected && self.began.is_some() && self.trouble_since.is_none()
+    /// Whether this replica has answered, or holds the request.
+    fn is_served(&self, now: Instant) -> bool {
+        let held = |since| now.saturating_since(since) >= SERVED_AFTER;
+        self.connected
+            && self.began.is_some()
+            && (self.trouble_since.is_none() || self.held_since.is_some_and(held))
     }
 
     fn leave_replica(&mut self, cx: &mut Cx<'_, R>) {
         if let Some(session) = self.session.take() {
             cx.disconnect(session);
         }
-        (self.connected, self.asked) = (false, None);
+        (self.connected, self.asked, self.held_since) = (false, None, None);
     }
 
     /// This replica does not serve the stream: the next one may.
     fn move_on(&mut self, cx: &mut Cx<'_, R>, objection: Objection, pause: Duration) {
         self.trouble = format!("{}: {objection}", self.address());
+        if self.is_served(cx.now()) {
+            self.trouble_since = None;
+        }
         self.trouble_since.get_or_insert(cx.now());
         self.leave_replica(cx);
         self.failed = self.objections.add(self.at, objection, self.whole);
@@ -330,6 +343,7 @@ impl<R: Route> Stream<R> {
             watches: targets.iter().map(WatchTarget::watch).collect(),
         };
         self.send(cx, kind::WATCH, &request, (WATCH_REPLY_BYTES, HELD_MAX));
+        self.held_since = self.asked.map(|_| cx.now());
         drop(request);
         self.config.targets = targets;
     }

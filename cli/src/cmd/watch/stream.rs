@@ -1,6 +1,7 @@
 //! The stream of changes over any backend.
 
 use std::any::Any;
+use std::net::SocketAddr;
 
 use trine_base::arguments::ClientArguments;
 use trine_base::capture;
@@ -18,6 +19,7 @@ pub(super) struct Changes(Box<dyn Source>);
 trait Source {
     fn next(&mut self, patience: Duration) -> Result<Option<WatchBatch>, WatchError>;
     fn began(&self) -> Option<Position>;
+    fn served_by(&self) -> Option<SocketAddr>;
     fn trouble(&self) -> Option<(&str, Duration)>;
     fn leave(self: Box<Self>);
 }
@@ -35,6 +37,10 @@ impl<B: Backend> Source for Kept<B> {
 
     fn began(&self) -> Option<Position> {
         self.watcher.began()
+    }
+
+    fn served_by(&self) -> Option<SocketAddr> {
+        self.watcher.served_by()
     }
 
     fn trouble(&self) -> Option<(&str, Duration)> {
@@ -84,6 +90,10 @@ impl Changes {
 
     pub(super) fn began(&self) -> Option<Position> {
         self.0.began()
+    }
+
+    pub(super) fn served_by(&self) -> Option<SocketAddr> {
+        self.0.served_by()
     }
 
     pub(super) fn trouble(&self) -> Option<(&str, Duration)> {
