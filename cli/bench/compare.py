@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Three replicas of trine as separate processes on loopback, beside what else there is on this machine:
 
-    cargo build --release -p trine && cli/bench/compare.py [--for 5s] [--only etcd|redis|loop|sealed]
+    cargo build --release -p trine && cli/bench/compare.py [--for 5s] [--only etcd|redis|loop|sealed|cache]
 
 Debian packages of the peers, of which nothing is installed by this script: etcd-server etcd-client redis-server
-redis-tools. A peer that is missing is said and left out. Prints the table and leaves target/bench/compare.json.
+redis-tools memcached. A peer that is missing is said and left out. Prints the table and leaves target/bench/compare.json.
 
 What is compared with what:
 - Keys uniform over 1 M, values of 64 bytes, everywhere. All servers and clients share this machine.
@@ -22,6 +22,8 @@ What is compared with what:
   for three replicas share the disk: the mean of the three.
 - A group without a key and clients without one, against a group whose packets are sealed: the median of a write of one
   client, and the writes a second of 64 clients. Both groups run all the time, and one of them is measured at a time.
+- `trine cache` over UDP against memcached over TCP, and against redis-server over TCP: one thread each, keys of 16 bytes and
+  values of 32, 95 % GETs, one generator. With 16 requests in flight on one connection, and with 16 connections of one each.
 Each figure of ours is the median of three runs, alternating with the peer's.
 """
 
@@ -43,7 +45,7 @@ from common import TRINE, Group, Report, fail, free_ports, median, missing, requ
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--for", dest="duration", default="5s", metavar="TIME", help="length of one run")
 parser.add_argument("--runs", type=int, default=3)
-parser.add_argument("--only", choices=["etcd", "redis", "loop", "sealed"])
+parser.add_argument("--only", choices=["etcd", "redis", "loop", "sealed", "cache"])
 parser.add_argument("--disk", default="target", help="a directory on the disk that is to be measured")
 arguments = parser.parse_args()
 SPAN = seconds(arguments.duration)
@@ -293,6 +295,38 @@ def against_redis(report):
         redis.wait()
 
 
+def cache_rate(target, clients, pipeline):
+    return bench([str(TRINE), "bench", "--target", target, "--clients", str(clients), "--pipeline", str(pipeline), "--json",
+                  "--read-ratio", "95%", "--value-size", "32", "--keys", "100000"])["operations_per_second"]
+
+
+def cache_against_others(report):
+    lacking = missing({"redis-server": "redis-server", "memcached": "memcached"})
+    if lacking:
+        print(f"left out: apt-get install {' '.join(lacking)}")
+    address, peers = f"127.0.0.1:{free_ports(1)[0]}", {}
+    started = [start([str(TRINE), "cache", "serve", "--listen", address, "--memory", "256MiB"])]
+    if "memcached" not in lacking:
+        port = free_ports(1, socket.SOCK_STREAM)[0]
+        # It refuses to run as root unless a user is named.
+        started.append(start(["memcached", "-u", "nobody", "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-t", "1", "-m", "256"]))
+        peers["memcached"] = f"memcached://127.0.0.1:{port}"
+    if "redis-server" not in lacking:
+        port = free_ports(1, socket.SOCK_STREAM)[0]
+        started.append(redis_server(port))
+        peers["redis"] = f"redis://127.0.0.1:{port}"
+    time.sleep(1)
+    try:
+        for peer, target in peers.items():
+            for name, clients, pipeline in (("16_outstanding", 1, 16), ("16_connections", 16, 1)):
+                row(report, f"cache_get_rate_vs_{peer}_{name}", lambda: cache_rate(f"cache://{address}", clients, pipeline),
+                    f"{peer}, TCP", lambda: cache_rate(target, clients, pipeline))
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
 def sealed_against_unsealed(report):
     with tempfile.TemporaryDirectory(prefix="trine-key-") as directory:
         key = f"{directory}/group.key"
@@ -308,7 +342,8 @@ def main():
     require_trine()
     os.makedirs(arguments.disk, exist_ok=True)
     report = Report("compare")
-    parts = {"redis": against_redis, "loop": against_loop, "etcd": against_etcd, "sealed": sealed_against_unsealed}
+    parts = {"redis": against_redis, "loop": against_loop, "etcd": against_etcd, "sealed": sealed_against_unsealed,
+             "cache": cache_against_others}
     for name, part in parts.items():
         if arguments.only in (None, name):
             part(report)

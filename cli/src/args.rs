@@ -9,6 +9,7 @@ pub(crate) use self::parse::parse;
 use clap::{Parser, Subcommand};
 
 use crate::cmd::backup::BackupArguments;
+use crate::cmd::cache::CacheCommand;
 use crate::cmd::completions::CompletionsArguments;
 use crate::cmd::count::CountArguments;
 use crate::cmd::debug::DebugCommand;
@@ -40,7 +41,6 @@ use crate::cmd::up::UpArguments;
 use crate::cmd::user::UserCommand;
 use crate::cmd::watch::WatchArguments;
 use crate::settings::ConfigCommand;
-use trine_apps::cache::CacheArguments;
 use trine_apps::index::IndexArguments;
 use trine_apps::sequencer::SequencerArguments;
 use trine_base::arguments::GlobalArguments;
@@ -140,7 +140,8 @@ pub(crate) enum Command {
     /// Simulate whole groups under faults on virtual time; a seed replays its run byte for byte.
     Sim(SimArguments),
     /// Serve a cache without replication, and talk to it.
-    Cache(CacheArguments),
+    #[command(subcommand)]
+    Cache(CacheCommand),
     /// Serve an ordered index without replication, talk to it, and measure it.
     Index(IndexArguments),
     /// Serve numbers that come once and grow, take some, and measure it.

@@ -196,9 +196,7 @@ impl OnNetwork for Run<'_> {
             Command::Bench(arguments) => trine_bench::run(network, arguments, output),
             Command::Chaos(arguments) => trine_live::run(network, arguments, output),
             Command::Debug(command) => cmd::debug::run(network, command, output),
-            Command::Cache(arguments) => {
-                trine_apps::cache::run(network, &arguments.command, output)
-            }
+            Command::Cache(command) => cmd::cache::run(network, command, output),
             Command::Index(arguments) => {
                 trine_apps::index::run(network, &arguments.command, output)
             }

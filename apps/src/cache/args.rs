@@ -13,14 +13,6 @@ use trine_base::units::parse_bytes;
 use trine_base::units::parse_duration;
 use trine_base::units::parse_positive_duration;
 
-/// The options of `trine cache`.
-#[derive(Debug, Args)]
-pub struct CacheArguments {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: CacheCommand,
-}
-
 /// The commands of the cache.
 #[derive(Debug, Subcommand)]
 pub enum CacheCommand {

@@ -13,9 +13,11 @@ mod stats;
 pub mod wire;
 
 pub use self::args::{
-    CacheArguments, CacheClientArguments, CacheCommand, CacheKeyArguments, CachePutArguments,
-    CacheServeArguments,
+    CacheClientArguments, CacheCommand, CacheKeyArguments, CachePutArguments, CacheServeArguments,
 };
+
+/// The address of a server and of its clients, unless an option says otherwise.
+pub const ADDRESS: &str = crate::config::CACHE_ADDRESS;
 
 use trine_base::failure::Failure;
 use trine_base::network::Network;

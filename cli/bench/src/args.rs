@@ -18,8 +18,8 @@ use trine_base::units::parse_positive_duration;
 /// The options of `trine bench`.
 #[derive(Debug, Args)]
 pub struct BenchArguments {
-    /// What is measured: trine://HOST:PORT,... (without hosts the group of --peers), redis://HOST:PORT or
-    /// etcd://HOST:PORT,... Several are measured in turn, with the same operations.
+    /// What is measured: trine://HOST:PORT,... (without hosts the group of --peers), redis://HOST:PORT,
+    /// etcd://HOST:PORT,..., memcached://HOST:PORT or cache://HOST:PORT. Several are measured in turn, with the same operations.
     #[arg(long = "target", value_name = "URL")]
     pub targets: Vec<Url>,
     /// How often each target is measured; the middle round counts.

@@ -1,10 +1,11 @@
-//! `trine bench` measures throughput and latency of a group, of Redis or of etcd, under the same operations in a closed
-//! or an open loop.
+//! `trine bench` measures throughput and latency of a group, of a cache, or of other stores, under the same operations in a
+//! closed or an open loop. `trine cache bench` runs the workloads of the papers.
 
 // They panic where the stream cannot be written: results go through `output`, everything else through `announce`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod args;
+mod cache;
 mod clean;
 mod compare;
 mod host;
@@ -28,12 +29,13 @@ use trine_transport::prng::Prng;
 use trine_transport::time::{Clock, Duration, Instant};
 
 pub use self::args::BenchArguments;
+pub use self::cache::{CacheBenchArguments, run_cache};
 use self::host::Host;
 use self::operation::Operation;
 use self::record::Recorder;
 use self::result::{RunResult, Settings};
 pub use self::stores::Url;
-use self::stores::{Etcd, IN_FLIGHT_MAX, Outcome, Redis, Target, Trine};
+use self::stores::{Cache, Etcd, IN_FLIGHT_MAX, Memcached, Outcome, Redis, Target, Trine};
 use self::workload::{Generator, Kind, Mix};
 pub use self::zipf::Distribution;
 use trine_base::announce::note;
@@ -75,12 +77,26 @@ pub fn run<N: Network>(
         true => vec![Url::Trine(None)],
         false => arguments.targets.clone(),
     };
+    let runs = measure_all(network, &plan, &targets, output)?;
+    finish(arguments, &runs, earlier.as_deref(), output)?;
+    // The results are printed by now, whatever became of the keys.
+    plan.not_cleaned.take().map_or(Ok(()), Err)
+}
+
+/// Measures all targets in all rounds, and returns the middle one of each.
+fn measure_all<N: Network>(
+    network: &N,
+    plan: &Plan<'_>,
+    targets: &[Url],
+    output: Output,
+) -> Result<Vec<RunResult>, Failure> {
+    let rounds = plan.arguments.rounds;
     let mut of_targets: Vec<Vec<RunResult>> = vec![Vec::new(); targets.len()];
     let mut some = false;
     // The targets alternate by round, so that changes on the machine affect all of them alike.
-    'rounds: for round in 1..=arguments.rounds {
+    'rounds: for round in 1..=rounds {
         for (target, results) in targets.iter().zip(&mut of_targets) {
-            plan.is_last.set(round == arguments.rounds);
+            plan.is_last.set(round == rounds);
             let measured = plan.measure(network, target, results.is_empty(), output);
             let result = match measured {
                 // The results of earlier targets count all the same.
@@ -95,10 +111,7 @@ pub fn run<N: Network>(
             }
         }
     }
-    let runs: Vec<RunResult> = of_targets.into_iter().filter_map(middle).collect();
-    finish(arguments, &runs, earlier.as_deref(), output)?;
-    // The results are printed by now, whatever became of the keys.
-    plan.not_cleaned.take().map_or(Ok(()), Err)
+    Ok(of_targets.into_iter().filter_map(middle).collect())
 }
 
 /// The result of the middle round by throughput.
@@ -317,6 +330,17 @@ impl<'a> Plan<'a> {
             }
             Url::Etcd(servers) => {
                 self.measure_on(&mut Etcd::connect(servers, clients)?, named, first, output)
+            }
+            Url::Memcached(server) => self.measure_on(
+                &mut Memcached::connect(server, clients)?,
+                named,
+                first,
+                output,
+            ),
+            Url::Cache(server) => {
+                let limit = self.arguments.client.group.timeout.into();
+                let mut cache = Cache::connect(network, server, clients, self.value_bytes, limit)?;
+                self.measure_on(&mut cache, named, first, output)
             }
         }
     }

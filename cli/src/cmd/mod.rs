@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub(crate) mod backup;
+pub(crate) mod cache;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod count;

@@ -1,7 +1,8 @@
 //! Does `trine cache` work as documented, with real processes on free ports?
 
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
@@ -525,4 +526,95 @@ fn without_a_list_users_get_nothing_and_a_bad_list_is_an_error() {
         let missing = keys.text("missing");
         serve(&["--key", &key, "--users", &missing]).expect_error(2, &["list of users", &missing]);
     }
+}
+
+/// A server of one connection after the other that knows as much of memcached's protocol as the benchmark speaks.
+fn like_memcached(listener: &TcpListener) {
+    let mut values: HashMap<String, Vec<u8>> = HashMap::new();
+    for stream in listener.incoming().map_while(Result::ok) {
+        let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
+        while let Some(answer) = answer_like_memcached(&mut reader, &mut values) {
+            let mut stream: &TcpStream = &stream;
+            if stream.write_all(&answer).is_err() {
+                break;
+            }
+        }
+    }
+}
+
+fn answer_like_memcached(
+    reader: &mut BufReader<TcpStream>,
+    values: &mut HashMap<String, Vec<u8>>,
+) -> Option<Vec<u8>> {
+    let mut line = String::new();
+    reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match words[..] {
+        ["get", key] => Some(match values.get(key) {
+            Some(value) => {
+                let head = format!("VALUE {key} 0 {}\r\n", value.len()).into_bytes();
+                [&head, &value[..], b"\r\nEND\r\n"].concat()
+            }
+            None => b"END\r\n".to_vec(),
+        }),
+        ["set", key, "0", "0", length] => {
+            let mut value = vec![0; length.parse::<usize>().expect("a length") + 2];
+            reader.read_exact(&mut value).ok()?;
+            value.truncate(value.len() - 2);
+            values.insert(key.to_owned(), value);
+            Some(b"STORED\r\n".to_vec())
+        }
+        _ => Some(b"ERROR\r\n".to_vec()),
+    }
+}
+
+#[test]
+fn the_benchmark_gives_a_cache_and_memcached_the_same_load() {
+    let server = Server::start(2, &["--memory", "64MiB"]);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let memcached = format!("memcached://{}", listener.local_addr().expect("bound"));
+    std::thread::spawn(move || like_memcached(&listener));
+    let cache = format!("cache://{}", server.address);
+    let bench = |more: &[&str]| trine(&[&["cache", "bench"], more].concat(), "", b"");
+    let short = [
+        "--rounds", "1", "--for", "100ms", "--warmup", "0s", "--keys", "500",
+    ];
+    let targets = ["--target", &cache, "--target", &memcached, "--json"];
+    let document = bench(&[&targets[..], &short].concat())
+        .expect_status(0)
+        .json();
+    let runs = document["runs"].as_array().expect("runs");
+    assert_eq!(runs.len(), 8, "two mixes, two distributions, two targets");
+    for (number, run) in runs.iter().enumerate() {
+        let settings = &run["settings"];
+        let reads = if number < 4 { "95%" } else { "50%" };
+        let keys = if number % 4 < 2 {
+            "uniform"
+        } else {
+            "zipf 0.99"
+        };
+        assert_eq!(
+            (&settings["read_ratio"], &settings["distribution"]),
+            (&reads.into(), &keys.into())
+        );
+        assert_eq!(
+            (&run["misses"], &run["errors"]),
+            (&0.into(), &0.into()),
+            "{run}"
+        );
+        assert!(run["operations"].as_u64() > Some(100), "{run}");
+    }
+    // Both threads have their keys, and the GETs of a turn were looked up together.
+    for shard in server.stats()["shards"].as_array().expect("shards") {
+        assert!(
+            shard["puts"].as_u64() > Some(100) && shard["largest_burst"].as_u64() > Some(1),
+            "{shard}"
+        );
+        assert_eq!(shard["refused"], 0);
+    }
+    let second = SocketAddr::new(server.address.ip(), server.address.port() + 1);
+    bench(&["--connect", &second.to_string()])
+        .expect_error(2, &["not the first thread of a cache"]);
+    bench(&["--target", "memcached://127.0.0.1:1"]).expect_error(3, &["cannot connect"]);
+    bench(&["--target", "ftp://127.0.0.1:1"]).expect_error(2, &["memcached and cache"]);
 }

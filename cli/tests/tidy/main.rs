@@ -146,6 +146,7 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "cli/bench",
         &[
+            "trine-apps",
             "trine-base",
             "trine-client",
             "trine-local",

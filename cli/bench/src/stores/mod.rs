@@ -1,8 +1,11 @@
 //! The measured stores, each behind a URL. All of them get the same operations in the same order from one thread. The
 //! time of an answer is when that thread receives it.
 
+mod cache;
 mod etcd;
 pub mod http2;
+mod memcached;
+mod memcached_answer;
 pub mod protobuf;
 mod redis;
 pub mod redis_answer;
@@ -11,7 +14,9 @@ mod trine;
 
 use std::str::FromStr;
 
+pub(super) use self::cache::Cache;
 pub(super) use self::etcd::Etcd;
+pub(super) use self::memcached::Memcached;
 pub(super) use self::redis::Redis;
 pub(super) use self::trine::Trine;
 
@@ -74,6 +79,10 @@ pub enum Url {
     Redis(String),
     /// An etcd server at an address.
     Etcd(String),
+    /// A memcached server at an address.
+    Memcached(String),
+    /// A server of `trine cache`, at the address of its first thread.
+    Cache(String),
 }
 
 impl Url {
@@ -84,6 +93,8 @@ impl Url {
             Self::Trine(Some(list)) => format!("trine://{list}"),
             Self::Redis(server) => format!("redis://{server}"),
             Self::Etcd(servers) => format!("etcd://{servers}"),
+            Self::Memcached(server) => format!("memcached://{server}"),
+            Self::Cache(server) => format!("cache://{server}"),
         }
     }
 
@@ -93,6 +104,8 @@ impl Url {
             Self::Trine(_) => "trine",
             Self::Redis(_) => "redis",
             Self::Etcd(_) => "etcd",
+            Self::Memcached(_) => "memcached",
+            Self::Cache(_) => "cache",
         }
     }
 }
@@ -101,9 +114,9 @@ impl FromStr for Url {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (scheme, rest) = text
-            .split_once("://")
-            .ok_or("write trine://HOST:PORT,..., redis://HOST:PORT or etcd://HOST:PORT")?;
+        let (scheme, rest) = text.split_once("://").ok_or(
+            "write trine://HOST:PORT,..., or redis, etcd, memcached or cache with ://HOST:PORT",
+        )?;
         let rest = rest.trim_end_matches('/');
         if rest.contains(['/', '@', '?']) {
             return Err(
@@ -118,7 +131,11 @@ impl FromStr for Url {
             "trine" => Ok(Self::Trine((!rest.is_empty()).then(|| rest.to_owned()))),
             "redis" => Ok(Self::Redis(or("127.0.0.1:6379"))),
             "etcd" => Ok(Self::Etcd(or("127.0.0.1:2379"))),
-            _ => Err(format!("{scheme:?} is none of trine, redis and etcd")),
+            "memcached" => Ok(Self::Memcached(or("127.0.0.1:11211"))),
+            "cache" => Ok(Self::Cache(or(trine_apps::cache::ADDRESS))),
+            _ => Err(format!(
+                "{scheme:?} is none of trine, redis, etcd, memcached and cache"
+            )),
         }
     }
 }
@@ -132,6 +149,11 @@ mod tests {
         let url = |text: &str| text.parse::<Url>();
         assert_eq!(url("trine://"), Ok(Url::Trine(None)));
         assert_eq!(url("redis://h:1/"), Ok(Url::Redis("h:1".into())));
+        assert_eq!(url("memcached://h:1"), Ok(Url::Memcached("h:1".into())));
+        assert_eq!(
+            url("cache://").map(|url| url.text()),
+            Ok("cache://127.0.0.1:7481".into())
+        );
         assert_eq!(
             url("etcd://").map(|url| url.text()),
             Ok("etcd://127.0.0.1:2379".into())

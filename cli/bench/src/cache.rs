@@ -1,0 +1,166 @@
+//! `trine cache bench`: the workloads of the MICA and HERD papers. Keys have 16 bytes and values 32, so items have 48. 95 or
+//! 50 % of the requests are GETs, and keys are chosen evenly or by Zipf's law with 0.99.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use trine_transport::prng::Ratio;
+
+use super::args::BenchArguments;
+use super::result::RunResult;
+use super::stores::Url;
+use super::zipf::Distribution;
+use super::{Plan, measure_all};
+use trine_base::arguments::{ClientArguments, GroupArguments};
+use trine_base::capture::CaptureArguments;
+use trine_base::config::CLIENTS_MAX;
+use trine_base::failure::Failure;
+use trine_base::interrupt;
+use trine_base::network::Network;
+use trine_base::output::{Output, Table};
+use trine_base::units::{parse_duration, parse_positive_duration, plural, show_count, show_ns};
+
+/// The papers' items.
+const VALUE_BYTES: u64 = 32;
+/// Percent of GETs.
+const READS: [u32; 2] = [95, 50];
+const DISTRIBUTIONS: [Distribution; 2] = [Distribution::Uniform, Distribution::Zipf];
+
+/// The options of `trine cache bench`.
+#[derive(Debug, Args)]
+pub struct CacheBenchArguments {
+    /// The cache's address: where its first thread listens. It is measured if no --target says otherwise.
+    #[arg(long, env = "TRINE_CACHE", default_value = trine_apps::cache::ADDRESS, value_name = "HOST:PORT")]
+    pub connect: String,
+    /// What is measured: cache://HOST:PORT, memcached://HOST:PORT or redis://HOST:PORT. Several are measured in turn, with
+    /// the same operations from the same generator.
+    #[arg(long = "target", value_name = "URL")]
+    pub targets: Vec<Url>,
+    /// How often each target is measured; the middle round counts.
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=101))]
+    pub rounds: u32,
+    /// Clients, each with a connection or session of its own.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(CLIENTS_MAX)))]
+    pub clients: u32,
+    /// Requests that each client has in flight.
+    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub pipeline: u32,
+    /// How many keys there are. They are written first.
+    #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub keys: u64,
+    /// How long each workload is measured in each round.
+    #[arg(long = "for", default_value = "3s", value_name = "TIME", value_parser = parse_positive_duration)]
+    pub duration: Duration,
+    /// How long it runs before that.
+    #[arg(long, default_value = "500ms", value_name = "TIME", value_parser = parse_duration)]
+    pub warmup: Duration,
+    /// Give up connecting after this long.
+    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = parse_positive_duration)]
+    pub timeout: Duration,
+    /// The seed of keys and of the order of reads and writes.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub seed: u64,
+}
+
+/// Runs all workloads on all targets.
+pub fn run_cache<N: Network>(
+    network: &N,
+    arguments: &CacheBenchArguments,
+    output: Output,
+) -> Result<(), Failure> {
+    interrupt::start()?;
+    let mut runs = Vec::new();
+    for reads in READS {
+        for distribution in DISTRIBUTIONS {
+            let of_workload = workload(arguments, reads, distribution);
+            let plan = Plan::new(&of_workload)?;
+            runs.extend(measure_all(network, &plan, &of_workload.targets, output)?);
+            interrupt::check()?;
+        }
+    }
+    output.document(&json!({ "runs": runs.iter().map(RunResult::document).collect::<Vec<_>>() }));
+    output.line(format_args!(
+        "items of 48 bytes, {}, {} in flight for each of {}; the middle of {}",
+        plural(arguments.keys, "key"),
+        arguments.pipeline,
+        plural(arguments.clients.into(), "client"),
+        plural(arguments.rounds.into(), "round"),
+    ));
+    output.line(table(&runs));
+    runs.iter().try_for_each(RunResult::judge)
+}
+
+/// One workload, as options of `trine bench`.
+fn workload(
+    arguments: &CacheBenchArguments,
+    reads: u32,
+    distribution: Distribution,
+) -> BenchArguments {
+    let targets = match arguments.targets.is_empty() {
+        true => vec![Url::Cache(arguments.connect.clone())],
+        false => arguments.targets.clone(),
+    };
+    BenchArguments {
+        targets,
+        rounds: arguments.rounds,
+        workload: None,
+        distribution: Some(distribution),
+        clients: arguments.clients,
+        pipeline: arguments.pipeline,
+        rate: None,
+        value_size: Some(VALUE_BYTES),
+        read_ratio: Ratio::percent(reads),
+        keys: arguments.keys,
+        duration: arguments.duration,
+        warmup: arguments.warmup,
+        seed: arguments.seed,
+        compare: None,
+        force: false,
+        clean: false,
+        html: None,
+        client: ClientArguments {
+            group: GroupArguments {
+                peers: String::new(),
+                timeout: arguments.timeout,
+            },
+            capture: CaptureArguments::default(),
+        },
+    }
+}
+
+fn table(runs: &[RunResult]) -> Table {
+    let mut table = Table::new([
+        "GETs",
+        "keys",
+        "target",
+        "requests/s",
+        "to the first",
+        "p50",
+        "p99",
+        "misses",
+    ]);
+    let mut first = None;
+    for run in runs {
+        let workload = (&run.settings.read_ratio, &run.settings.distribution);
+        let (of, rate) = *first.get_or_insert((workload, run.operations_per_second));
+        let rate = match of == workload {
+            true => rate,
+            false => {
+                first = Some((workload, run.operations_per_second));
+                run.operations_per_second
+            }
+        };
+        table.row([
+            run.settings.read_ratio.clone(),
+            run.settings.distribution.clone(),
+            run.target.clone(),
+            show_count(run.operations_per_second as u64),
+            format!("{:.2}", run.operations_per_second / rate),
+            show_ns(run.all.p50_ns),
+            show_ns(run.all.p99_ns),
+            show_count(run.misses),
+        ]);
+    }
+    table
+}
