@@ -159,14 +159,13 @@ impl<B: Backend> Cache<B> {
 
 impl<B: Backend> Target for Cache<B> {
     fn submit(&mut self, client: usize, tag: u64, request: Request<'_>) -> Result<(), Failure> {
-        let (command, key) = match request {
-            Request::Read { key } => (Command::Get { key }, key),
-            Request::Write { key, value } => (Command::Put { key, value }, key),
-            Request::Delete { key } => (Command::Delete { key }, key),
-        };
-        let answer_bytes = match request {
-            Request::Read { .. } => self.answer_bytes,
-            Request::Write { .. } | Request::Delete { .. } => ANSWER_BYTES_LEAST,
+        let (command, key, answer_bytes) = match request {
+            Request::Read { key } => (Command::Get { key }, key, self.answer_bytes),
+            Request::Write { key, value } => (Command::Put { key, value }, key, ANSWER_BYTES_LEAST),
+            Request::Delete { key } => (Command::Delete { key }, key, ANSWER_BYTES_LEAST),
+            Request::Scan { .. } => {
+                return Err(Failure::usage("a cache keeps no order of keys to scan", ""));
+            }
         };
         let pool = self.event_loop.backend().pool();
         let buffers = pool

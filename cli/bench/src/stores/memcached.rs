@@ -40,8 +40,8 @@ impl Memcached {
 
 impl Target for Memcached {
     fn submit(&mut self, client: usize, tag: u64, request: Request<'_>) -> Result<(), Failure> {
+        encode(request, self.sockets.out(client))?;
         self.under_way[client].push_back(tag);
-        encode(request, self.sockets.out(client));
         Ok(())
     }
 }
@@ -77,7 +77,7 @@ impl load::Target for Memcached {
 }
 
 /// The benchmark's keys have no spaces and no control characters.
-fn encode(request: Request<'_>, out: &mut Vec<u8>) {
+fn encode(request: Request<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
     match request {
         Request::Read { key } => line(&[b"get ", key], out),
         Request::Write { key, value } => {
@@ -86,7 +86,14 @@ fn encode(request: Request<'_>, out: &mut Vec<u8>) {
             line(&[value], out);
         }
         Request::Delete { key } => line(&[b"delete ", key], out),
+        Request::Scan { .. } => {
+            return Err(Failure::usage(
+                "memcached keeps no order of keys to scan",
+                "",
+            ));
+        }
     }
+    Ok(())
 }
 
 fn line(parts: &[&[u8]], out: &mut Vec<u8>) {
@@ -120,7 +127,7 @@ mod tests {
             (Request::Delete { key: b"k" }, "delete k\r\n"),
         ] {
             let mut out = Vec::new();
-            encode(request, &mut out);
+            encode(request, &mut out).expect("memcached has it");
             assert_eq!(String::from_utf8_lossy(&out), text);
         }
     }
