@@ -8,7 +8,7 @@ use trine_protocol::message::{
     AdminReply, AdminRequest, AppendFrame, BATCH_ITEMS_MAX, BackupReply, BackupRequest, BatchItems,
     BootstrapReply, BootstrapRequest, ChunkAck, ClientReply, ClientRequest, ClusterId, DecodeError,
     Encode, GroupId, JoinReply, JoinRequest, PeerHeader, RaftFrame, SnapshotChunk, StateReport,
-    StatusReply, StatusRequest, kind, stream_position,
+    StatusReply, StatusRequest, WatchReply, WatchRequest, kind, stream_position,
 };
 use trine_replica_harness::{World, small};
 use trine_transport::time::Duration;
@@ -52,7 +52,9 @@ pub fn messages(bytes: &[u8]) {
         SnapshotChunk,
         StateReport,
         StatusReply,
-        StatusRequest
+        StatusRequest,
+        WatchReply,
+        WatchRequest
     );
     let _ = stream_position(bytes);
     if let Ok(items) = BatchItems::decode(bytes) {
