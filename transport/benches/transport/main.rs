@@ -1,6 +1,7 @@
 //! `cargo bench -p trine-transport [NAME...]`: see `BENCHMARKS.md`.
 
 mod count;
+mod paper;
 mod raw;
 mod rpc;
 
@@ -42,7 +43,7 @@ fn main() {
     let is_wanted =
         |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let mut report = Report::new("transport");
-    let measurements: [(&str, Measurement); 23] = [
+    let measurements: [(&str, Measurement); 27] = [
         ("rpc_latency_udp_32b", latency_udp),
         ("rpc_rate_udp_32b_window_64", rate_udp),
         ("rpc_rate_udp_20000_sessions", many_sessions),
@@ -67,6 +68,10 @@ fn main() {
         ),
         ("cpu_time_rpc_udp_20000_sessions", cpu_time_many_sessions),
         ("factor_analysis", factor_analysis),
+        ("factor_copies", paper::copies),
+        ("factor_instructions", paper::copies_counted),
+        ("rpc_time_udp_window_64", paper::session_percentiles),
+        ("transfer_udp_one_under_way", paper::transfers_by_size),
         ("sealed_rpc_latency_udp_32b", sealed_latency_udp),
         ("sealed_rpc_rate_udp_32b_window_64", sealed_rate_udp),
         (
@@ -307,8 +312,17 @@ fn ring_job(job: &str) {
         ..Setup::default()
     };
     setup.config.tag_per_run = kind != JOB_TAG_PER_PACKET;
+    setup.copies.requests = kind == paper::JOB_COPIED_REQUESTS;
+    setup.copies.responses = kind == paper::JOB_COPIED_RESPONSES;
     let congestion = &mut setup.config.congestion;
-    congestion.control = if [JOB_PLAIN, JOB_SEALED, JOB_TAG_PER_PACKET].contains(&kind) {
+    let without_control = [
+        JOB_PLAIN,
+        JOB_SEALED,
+        JOB_TAG_PER_PACKET,
+        paper::JOB_COPIED_REQUESTS,
+        paper::JOB_COPIED_RESPONSES,
+    ];
+    congestion.control = if without_control.contains(&kind) {
         CongestionControl::Off
     } else {
         CongestionControl::TimelyEcn

@@ -1,6 +1,7 @@
 //! The same jobs as RPCs.
 
 use std::cell::Cell;
+use std::hint::black_box;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,9 +29,33 @@ const HANDSHAKES_MAX: usize = 256;
 /// Longer requests are answered empty.
 const ECHO_MAX: usize = 64 << 10;
 
+/// What a handler copies that it need not copy.
+#[derive(Copy, Clone, Default)]
+pub(crate) struct Copies {
+    /// Each request, to memory of the allocator, before it is read.
+    pub(crate) requests: bool,
+    /// Each response, from memory of the allocator in which it is built.
+    pub(crate) responses: bool,
+}
+
+impl Copies {
+    #[cold]
+    #[inline(never)]
+    fn answer(self, request: &[u8], response: &mut [u8]) {
+        let copied = self.requests.then(|| black_box(request.to_vec()));
+        let data = &copied.as_deref().unwrap_or(request)[..response.len()];
+        match self.responses {
+            true => response.copy_from_slice(&black_box(data.to_vec())),
+            false => response.copy_from_slice(data),
+        }
+    }
+}
+
 /// Answers with the request's own bytes, or with none if they are many.
 #[derive(Default)]
-pub(crate) struct Echo;
+pub(crate) struct Echo {
+    copies: Copies,
+}
 
 impl<R: Route> App<R> for Echo {
     fn on_request(&mut self, cx: &mut Cx<'_, R>, request: Request<'_>) -> Reply {
@@ -41,7 +66,13 @@ impl<R: Route> App<R> for Echo {
             request.data.len()
         };
         let mut response = cx.alloc(len).expect("the server's pool is large enough");
-        response.copy_from_slice(&request.data[..len]);
+        match self.copies {
+            Copies {
+                requests: false,
+                responses: false,
+            } => response.copy_from_slice(&request.data[..len]),
+            copies => copies.answer(request.data, &mut response),
+        }
         Reply::Now(response)
     }
 
@@ -61,6 +92,10 @@ pub(crate) struct Load {
     in_flight: usize,
     /// Buffers that wait to be issued: tag, request, response.
     idle: Vec<(u64, MsgBuf, MsgBuf)>,
+    /// When the request under way on each session was sent, if that is watched: each has one at most then.
+    sent: Vec<Instant>,
+    /// The round trips since, in nanoseconds.
+    times: Vec<u32>,
 }
 
 impl<R: Route> App<R> for Load {
@@ -72,6 +107,9 @@ impl<R: Route> App<R> for Load {
         completion.result.expect("nothing is lost on loopback");
         self.completed += 1;
         self.in_flight -= 1;
+        if !self.sent.is_empty() {
+            self.note_time(tag);
+        }
         self.idle
             .push((tag, completion.request, completion.response));
         if self.running && self.idle.len() >= self.batch {
@@ -91,10 +129,30 @@ impl<R: Route> App<R> for Load {
 }
 
 impl Load {
+    /// From now on round trips are recorded.
+    pub(crate) fn watch(&mut self) {
+        self.sent = vec![Instant::now(); self.sessions.len()];
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_time(&mut self, tag: u64) {
+        let time = self.sent[tag as usize].elapsed().as_nanos();
+        self.times.push(u32::try_from(time).unwrap_or(u32::MAX));
+    }
+
+    /// The round trips so far, in nanoseconds.
+    pub(crate) fn watched(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.times)
+    }
+
     /// Sends a request; its tag names the session.
     fn issue<R: Route>(&mut self, cx: &mut Cx<'_, R>, tag: u64, request: MsgBuf, response: MsgBuf) {
         self.in_flight += 1;
         let session = self.sessions[tag as usize];
+        if !self.sent.is_empty() {
+            self.sent[tag as usize] = Instant::now();
+        }
         cx.enqueue_request(session, KIND, request, response, tag, None)
             .expect("the session takes a request");
     }
@@ -122,6 +180,8 @@ pub(crate) struct Setup {
     pub(crate) udp: UdpConfig,
     /// Both ends hold a key, and seal their packets.
     pub(crate) is_sealed: bool,
+    /// What the server's handler copies.
+    pub(crate) copies: Copies,
 }
 
 /// Never sleeps, everything else as by default.
@@ -135,6 +195,7 @@ impl Default for Setup {
             config,
             udp: UdpConfig::default(),
             is_sealed: false,
+            copies: Copies::default(),
         }
     }
 }
@@ -217,6 +278,12 @@ pub(crate) fn run_until<B: Backend, A: App<B::Route>>(
     assert!(finished, "no progress for ten seconds");
 }
 
+fn echo(setup: &Setup) -> Echo {
+    Echo {
+        copies: setup.copies,
+    }
+}
+
 /// An echo server on its own core.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
@@ -233,7 +300,7 @@ impl Server {
         let seen = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             pin(core);
-            let mut event_loop = event_loop(backend, MonotonicClock, Echo, &setup, 2);
+            let mut event_loop = event_loop(backend, MonotonicClock, echo(&setup), &setup, 2);
             event_loop
                 .run_until(None, |_| seen.load(Ordering::Relaxed))
                 .expect("the backend works");
@@ -353,7 +420,7 @@ pub(crate) fn joined_by_udp(
 impl<B: Backend, C: Clock + Default> Joined<B, C> {
     fn start(setup: &Setup, client: B, server: B, route: B::Route, sessions: usize) -> Self {
         let client = event_loop(client, C::default(), Load::default(), setup, 1);
-        let server = event_loop(server, C::default(), Echo, setup, 2);
+        let server = event_loop(server, C::default(), echo(setup), setup, 2);
         let mut joined = Self { client, server };
         for connected in 0..sessions {
             joined
