@@ -41,10 +41,12 @@ const MISSES_MAX: u32 = 16;
 ///     }
 ///     let response = trine_kvstore::Response::decode(&bytes).expect("an answer");
 ///     walk.take(Duration::ZERO, at, &response, |_| items += 1).expect("a page");
-///     // What is written meanwhile is not seen.
-///     index += 1;
-///     let (key, value) = (&index.to_be_bytes()[..], &b"later"[..]);
-///     store.apply(Position::new(index, 0), &Command::Put { key, value });
+///     // What is written after the position is not seen.
+///     if walk.position().is_some() {
+///         index += 1;
+///         let (key, value) = (&index.to_be_bytes()[..], &b"later"[..]);
+///         store.apply(Position::new(index, 0), &Command::Put { key, value });
+///     }
 /// }
 /// assert_eq!(items, 1_000);
 /// ```
