@@ -206,35 +206,8 @@ impl Group {
             .iter()
             .map(|member| self.member_status(now, member))
             .collect();
-        let (sessions, counters) = (state.sessions(), state.sessions().counters());
-        status.sessions = SessionStatus {
-            open: sessions.open_count(),
-            closed: sessions.closed_count(),
-            reply_bytes: sessions.bytes(),
-            evicted: counters.evicted,
-            gave_way: counters.gave_way,
-            refused: counters.refused,
-            duplicates: counters.duplicates,
-        };
-        let (stats, hash) = (state.store().stats(), state.store().state_hash());
-        let (pins, pinned_bytes) = state.store().pin_usage();
-        status.store = StoreStatus {
-            items: stats.items,
-            expiring: stats.expiring,
-            logical_bytes: stats.logical_bytes,
-            memory_bytes: state.store().limits().memory_bytes,
-            hash: [(hash >> 64) as u64, hash as u64],
-            ordered: match state.store().ordered() {
-                Ordered::Off => OrderedStatus::Off,
-                Ordered::Building(walk) => OrderedStatus::Building {
-                    permille: walk.permille(),
-                },
-                Ordered::On => OrderedStatus::On,
-            },
-            ordered_bytes: stats.ordered_bytes,
-            pins: pins as u64,
-            pinned_bytes,
-        };
+        status.sessions = session_status(state);
+        status.store = store_status(state);
         status.counters.commands_applied = state.commands_applied();
     }
 
@@ -311,5 +284,40 @@ impl Group {
         } else {
             "no leader yet: an election is under way".to_owned()
         })
+    }
+}
+
+fn session_status(state: &StateMachine) -> SessionStatus {
+    let (sessions, counters) = (state.sessions(), state.sessions().counters());
+    SessionStatus {
+        open: sessions.open_count(),
+        closed: sessions.closed_count(),
+        reply_bytes: sessions.bytes(),
+        evicted: counters.evicted,
+        gave_way: counters.gave_way,
+        refused: counters.refused,
+        duplicates: counters.duplicates,
+    }
+}
+
+fn store_status(state: &StateMachine) -> StoreStatus {
+    let (stats, hash) = (state.store().stats(), state.store().state_hash());
+    let (pins, pinned_bytes) = state.store().pin_usage();
+    StoreStatus {
+        items: stats.items,
+        expiring: stats.expiring,
+        logical_bytes: stats.logical_bytes,
+        memory_bytes: state.store().limits().memory_bytes,
+        hash: [(hash >> 64) as u64, hash as u64],
+        ordered: match state.store().ordered() {
+            Ordered::Off => OrderedStatus::Off,
+            Ordered::Building(walk) => OrderedStatus::Building {
+                permille: walk.permille(),
+            },
+            Ordered::On => OrderedStatus::On,
+        },
+        ordered_bytes: stats.ordered_bytes,
+        pins: pins as u64,
+        pinned_bytes,
     }
 }
