@@ -194,7 +194,7 @@ fn a_flush_behind_others_frees_few_slices() {
         let most = u64::from(FLUSH_BEHIND_SLICES) * FLUSH_SLICE_BYTES as u64;
         assert!(freed <= most, "{freed} bytes");
     }
-    assert!(memory(&store) > 5 * 40 << 20, "{}", memory(&store));
+    assert!(memory(&store) > (5 * 40) << 20, "{}", memory(&store));
     while !store.free_flushed() {}
     assert_eq!(memory(&store), 0);
 }
