@@ -98,9 +98,17 @@ mod tests {
         };
         let with = written(Some(b"two\nlines"));
         assert_eq!(line(&with, false), "7\twritten\t\"a\\tb\"\t\"two\\nlines\"");
+        let document: Value = serde_json::from_str(&line(&with, true)).expect("one document");
         assert_eq!(
-            line(&with, true),
-            r#"{"position":7,"change":"written","command":"Append","key":"a\tb","value":"two\nlines","expires_in_ms":2}"#
+            document,
+            serde_json::json!({
+                "position": 7,
+                "change": "written",
+                "command": "Append",
+                "key": "a\tb",
+                "value": "two\nlines",
+                "expires_in_ms": 2
+            })
         );
         assert_eq!(line(&written(None), false), "7\twritten\t\"a\\tb\"");
         assert!(line(&written(None), true).contains(r#""value_bytes":9"#));
