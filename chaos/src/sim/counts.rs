@@ -12,7 +12,7 @@ use trine_transport::prng::{Prng, Ratio};
 use trine_transport::time::{Duration, Instant};
 
 /// Tags of counts have this bit.
-const COUNT_TAG: u64 = 1 << 59;
+const COUNT_TAG: u64 = 1 << 58;
 /// How often a call of a client is followed by a count.
 const COUNTS: Ratio = Ratio::percent(5);
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -229,7 +229,7 @@ fn a_server_that_goes_away_is_told() {
     let gone = trine(&with(&["--target", "redis://127.0.0.1:1"]), "", b"");
     gone.expect_error(3, &["cannot connect to 127.0.0.1:1"]);
     trine(&with(&["--target", "http://x"]), "", b"")
-        .expect_error(2, &["none of trine, redis and etcd"]);
+        .expect_error(2, &["none of trine, redis, etcd, memcached and cache"]);
 }
 
 /// A server process that ends when its value is dropped.
