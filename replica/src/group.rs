@@ -43,7 +43,7 @@ use trine_transport::time::Instant;
 use crate::addresses::Addresses;
 use crate::audit::By;
 use crate::bootstrap::Origin;
-use crate::config::{READY_ROUNDS_MAX, ReplicaConfig, WATCH_PAUSE_MS};
+use crate::config::{READY_ROUNDS_MAX, ReplicaConfig, WATCH_BEHIND_MAX, WATCH_PAUSE_MS};
 use crate::halt::Halt;
 use crate::log::MemoryLog;
 use crate::membership;
@@ -66,6 +66,9 @@ use receiving::Receiving;
 use sending::Sending;
 use service::Service;
 use watches::{WatchCx, Watches};
+
+/// What watchers hear of a replica that may be cut off from its group.
+const NO_LEADER: &str = "this replica knows no leader";
 
 /// A member of a group, or one that is being taken in.
 pub(crate) struct Group {
@@ -255,6 +258,9 @@ impl Group {
             .send_chunks(now, self.state.as_mut(), &mut self.consensus, out);
         if let (Some(disk), Some(state)) = (&mut self.disk, &mut self.state) {
             disk.write_own_snapshot(state, out);
+        }
+        if self.has_no_leader(now) {
+            self.watches.give_up(NO_LEADER, out);
         }
         self.watches.serve(now, self.state.as_ref(), out);
         self.backups.serve(self.state.as_mut(), out);
@@ -587,6 +593,10 @@ impl Group {
             let (pause_ms, why) = (WATCH_PAUSE_MS, "this replica is about to end");
             return out.reply(token, &WatchReply::Later { pause_ms, why });
         }
+        if self.has_no_leader(now) {
+            let (pause_ms, why) = (WATCH_PAUSE_MS, NO_LEADER);
+            return out.reply(token, &WatchReply::Later { pause_ms, why });
+        }
         let raft = self.consensus.raft();
         // Whatever was committed before this leadership is in its log.
         let knows_all = raft.is_leader() && raft.has_applied_in_term();
@@ -598,6 +608,13 @@ impl Group {
             out,
         };
         self.watches.on_request(cx, token, caller, holder, request);
+    }
+
+    /// Whether there has been no leader for so long that another replica may know more.
+    fn has_no_leader(&self, now: Instant) -> bool {
+        self.consensus
+            .leaderless_since()
+            .is_some_and(|since| now.saturating_since(since) >= WATCH_BEHIND_MAX)
     }
 
     /// Begins a graceful stop.

@@ -388,9 +388,11 @@ impl<R: Route> Stream<R> {
                 self.move_on(cx, Objection::Later(text(why)), pause);
             }
             WatchReply::Denied(why) => self.move_on(cx, Objection::Denied(text(why)), PAUSE),
-            WatchReply::Future { applied } => {
-                let (from, applied) = (self.whole, Position::from_u64(*applied));
-                self.failed = Some(WatchError::Future { from, applied });
+            // The group has come to this position: it was asked before the first watch. A leader that says so was deposed
+            // and has not noticed yet.
+            WatchReply::Future { .. } => {
+                let why = "the replica has not come to the position of the watch";
+                self.move_on(cx, Objection::Later(why.to_owned()), PAUSE);
             }
             WatchReply::Refused(why) => {
                 let why = text(why);

@@ -270,7 +270,11 @@ impl Watches {
     /// The work of one turn: what was applied since the last one is looked up, and whoever has something is answered.
     pub(super) fn serve(&mut self, now: Instant, state: Option<&StateMachine>, out: &mut Outbox) {
         let Some(state) = state.filter(|_| !self.held.is_empty()) else {
-            self.looked = None;
+            // Requests that were answered before their turn came may still stand in line.
+            (self.looked, self.scan) = (None, None);
+            self.arriving.clear();
+            self.ready.clear();
+            self.behind.clear();
             return;
         };
         let Some(history) = state.store().history() else {
@@ -666,6 +670,10 @@ fn refusal(
         .iter()
         .try_for_each(OwnWatch::check)
         .map_err(|why| Refusal::Refused(why.to_owned()))?;
+    if has_twins(&request.watches) {
+        let why = "a request watches each key, prefix and range once";
+        return Err(Refusal::Refused(why.to_owned()));
+    }
     if request.prefer_follower && cx.last_index.is_some() && state.members().all().len() > 1 {
         return Err(Refusal::Elsewhere(
             "this replica leads, and a follower can serve the watch",
@@ -676,6 +684,14 @@ fn refusal(
         return Err(Refusal::Future(state.applied_position()));
     }
     Ok(())
+}
+
+/// Whether two watches are of the same thing. A thousand of them would make each change of it cost a thousand times as
+/// much.
+fn has_twins(watches: &[Watch<'_>]) -> bool {
+    let mut targets: Vec<_> = watches.iter().map(Watch::parts).collect();
+    targets.sort_unstable();
+    targets.windows(2).any(|pair| pair[0] == pair[1])
 }
 
 fn may(caller: Caller, watches: &[Watch<'_>], users: &Users) -> Result<(), Denied> {

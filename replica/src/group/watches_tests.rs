@@ -150,11 +150,15 @@ impl Alone {
         state.applied_position().as_u64()
     }
 
-    fn watch_as(&mut self, token: u64, caller: Caller, request: &WatchRequest<'_>) {
+    fn arrive(&mut self, token: u64, caller: Caller, request: &WatchRequest<'_>) {
         let token = ReplyToken(token);
         let who = (caller, Holder::Shared);
         self.group
             .on_watch(self.now, token, who, request, &mut self.out);
+    }
+
+    fn watch_as(&mut self, token: u64, caller: Caller, request: &WatchRequest<'_>) {
+        self.arrive(token, caller, request);
         self.turn();
     }
 
@@ -358,12 +362,26 @@ fn what_nobody_can_watch_is_refused_with_the_reason() {
             "{answer}"
         );
     }
+    // A thousand watches of one key made each of its changes cost a thousand times as much.
+    alone.watch(
+        1,
+        &request(1, from, &[key(1, "a"), key(2, "b"), key(3, "a")]),
+    );
+    assert!(alone.answer(1).unwrap().contains("once"));
     let narrow = WatchRequest {
         bytes_max: 1_000,
         ..request(1, from, &[key(1, "a")])
     };
     alone.watch(1, &narrow);
     assert!(alone.answer(1).unwrap().contains("room for"));
+    // The second request takes the place of the first within one turn, and is refused. What stood in line for the first
+    // kept the replica's thread busy for ever.
+    let good = request(1, from, &[key(1, "a")]);
+    for (token, request) in [(2, &good), (3, &narrow)] {
+        alone.arrive(token, Caller::default(), request);
+    }
+    alone.turn();
+    assert!(!alone.group.watches.has_work());
     let foreign = WatchRequest {
         cluster: ClusterId(8),
         ..request(1, from, &[key(1, "a")])
@@ -469,7 +487,7 @@ fn sets() -> [Vec<Watch<'static>>; 4] {
         vec![prefix(1, "")],
         vec![key(1, "a"), key(2, "b"), key(3, "nobody")],
         vec![prefix(1, "a"), prefix(2, "a/"), between],
-        vec![between, key(1, "c"), key(2, "c")],
+        vec![between, key(1, "c"), prefix(2, "c")],
     ]
 }
 

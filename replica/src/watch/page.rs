@@ -79,9 +79,13 @@ impl Page {
     pub(crate) fn known(&self, all: Position) -> Known {
         match self.full {
             true => self.known,
+            // Without an event the position of those that the watcher has already is still to come.
             false => Known {
                 whole: all.max(self.known.whole),
-                part: 0,
+                part: match self.current {
+                    None => self.skip,
+                    Some(_) => 0,
+                },
             },
         }
     }
@@ -177,5 +181,30 @@ mod tests {
             let expected: Vec<_> = (0..positions.len()).map(|n| format!("{n:03}")).collect();
             assert_eq!(told, expected, "{room} to a page");
         }
+    }
+
+    /// A replica that has not come to the position of the events that the watcher has already answers without events. It
+    /// forgot how many of them the watcher had, and told them again.
+    #[test]
+    fn an_answer_before_the_position_of_a_part_keeps_the_part() {
+        let known = Known {
+            whole: Position::from_u64(7),
+            part: 2,
+        };
+        let mut page = Page::new(known, true, 1 << 20);
+        let before = Position::from_u64(8);
+        assert_eq!(
+            page.known(before),
+            Known {
+                whole: before,
+                part: 2
+            }
+        );
+        for key in [b"a", b"b", b"c"] {
+            assert!(page.add(&event(9, key), &[1]));
+        }
+        assert_eq!(page.writer().count(), 1);
+        let at = Position::from_u64(9);
+        assert_eq!(page.known(at), Known { whole: at, part: 0 });
     }
 }
