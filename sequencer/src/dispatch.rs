@@ -13,7 +13,7 @@ use std::sync::Arc;
 use trine_canary as canary;
 use trine_transport::backend::Route;
 use trine_transport::buf::MsgBuf;
-use trine_transport::time::Clock;
+use trine_transport::time::{Clock, Instant};
 use trine_transport::{App, Completion, Cx, Holder, Reply, Request, ResponseHandle, SessionId};
 
 use crate::config::COUNT_MAX;
@@ -139,9 +139,10 @@ impl<C: Clock, G> Dispatch<C, G> {
         self.firsts.extend(one_by_one);
     }
 
-    /// Whether the lease has ended. Asked behind the taking.
-    fn is_too_late<R: Route>(&self, cx: &Cx<'_, R>) -> bool {
-        let Some(until) = self.supply.until() else {
+    /// Whether the lease that ends at `until` has ended. Asked behind the taking, of an end that was read before it: a new
+    /// lease that begins in between brings new numbers, and says nothing about those that were taken.
+    fn is_too_late<R: Route>(&self, cx: &Cx<'_, R>, until: Option<Instant>) -> bool {
+        let Some(until) = until else {
             return false;
         };
         let now = match canary::planted("a lease is looked at too early") {
@@ -182,8 +183,9 @@ impl<C: Clock, G> Dispatch<C, G> {
 
     /// Answers the requests of this turn, and those that have waited for numbers.
     fn answer_waiting<R: Route>(&mut self, cx: &mut Cx<'_, R>) {
+        let until = self.supply.until();
         self.take();
-        if self.is_too_late(cx) {
+        if self.is_too_late(cx, until) {
             self.answer_without(cx, 0, Why::Elsewhere);
             return;
         }

@@ -22,7 +22,7 @@ pub(super) struct EpochFile {
     last: Option<u64>,
     /// No number is less than this.
     least: u64,
-    _lock: File,
+    lock: File,
 }
 
 impl EpochFile {
@@ -31,9 +31,11 @@ impl EpochFile {
     /// # Errors
     /// Another server has it, it cannot be read, or it is no state of a sequencer.
     pub(super) fn open(path: &Path, least: u64) -> Result<Self, Failure> {
+        let path = &resolved(path)?;
         let beside = sibling(path, ".lock");
-        let there_before = beside.exists();
         let lock = lock(path, &beside)?;
+        let marked = lock.metadata().map_err(|error| unusable(&beside, &error))?;
+        let there_before = marked.len() > 0;
         let last = match fs::read_to_string(path) {
             Ok(text) => Some(read_epoch(&text).map_err(|bad| damaged(path, &bad.to_string()))?),
             Err(error) if error.kind() == io::ErrorKind::NotFound && !there_before => None,
@@ -46,10 +48,10 @@ impl EpochFile {
             Err(error) => return Err(unusable(path, &error)),
         };
         Ok(Self {
-            path: path.to_owned(),
+            path: path.clone(),
             last,
             least,
-            _lock: lock,
+            lock,
         })
     }
 
@@ -68,7 +70,9 @@ impl EpochFile {
                 "begin a new sequence with another --state FILE",
             ));
         };
-        replace(&self.path, &write_epoch(epoch)).map_err(|error| unusable(&self.path, &error))?;
+        replace(&self.path, &write_epoch(epoch))
+            .and_then(|()| self.mark())
+            .map_err(|error| unusable(&self.path, &error))?;
         self.last = Some(epoch);
         let block = block_of(epoch);
         Ok(Grant {
@@ -76,6 +80,15 @@ impl EpochFile {
             end: block.end,
             until: Instant::FAR_FUTURE,
         })
+    }
+
+    /// Writes into the lock file that a state was written. An empty lock file is left by a server that never began.
+    fn mark(&self) -> io::Result<()> {
+        if self.lock.metadata()?.len() > 0 {
+            return Ok(());
+        }
+        (&self.lock).write_all(b"used\n")?;
+        self.lock.sync_all()
     }
 }
 
@@ -91,6 +104,35 @@ impl Source for EpochFile {
     }
 
     fn give_back(&mut self) {}
+}
+
+/// The path without symbolic links. The lock and the file's replacement stand beside the file itself, so that two names of one
+/// file are one state.
+fn resolved(path: &Path) -> Result<PathBuf, Failure> {
+    use std::os::unix::fs::MetadataExt as _;
+    let whole = match fs::canonicalize(path) {
+        Ok(whole) => whole,
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(unusable(path, &error));
+        }
+        Err(error) if path.is_symlink() => return Err(unusable(path, &error)),
+        Err(error) => {
+            let name = path.file_name().ok_or_else(|| unusable(path, &error))?;
+            let parent = path
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty());
+            let parent = fs::canonicalize(parent.unwrap_or(Path::new(".")));
+            return Ok(parent.map_err(|error| unusable(path, &error))?.join(name));
+        }
+    };
+    let names = fs::metadata(&whole).map_err(|error| unusable(path, &error))?;
+    if names.is_file() && names.nlink() > 1 {
+        return Err(Failure::usage(
+            format!("{} has several names (hard links)", path.display()),
+            "a sequencer replaces its file; give it a file with one name",
+        ));
+    }
+    Ok(whole)
 }
 
 /// The path with something at its end.
@@ -194,6 +236,41 @@ mod tests {
         let refused = EpochFile::open(path, 0).map(drop).expect_err("refused");
         assert_eq!(refused.exit_status(), 2);
         refused.in_one_line()
+    }
+
+    /// The lock and the replacement stood beside the link, so two servers had one file, and each gave out the same numbers.
+    #[test]
+    fn two_names_of_one_file_are_one_state() {
+        let directory = Directory::new("names");
+        let (path, link) = (directory.0.join("state"), directory.0.join("link"));
+        std::os::unix::fs::symlink(&path, &link).expect("a link");
+        assert!(refused(&link).contains("link"), "it leads nowhere yet");
+        let mut file = EpochFile::open(&path, 0).expect("opened");
+        file.begin().expect("begun");
+        assert!(refused(&link).contains("another sequencer uses"));
+        drop(file);
+        let mut through = EpochFile::open(&link, 0).expect("opened");
+        assert_eq!(through.begin().expect("begun").start, 1 << 40);
+        drop(through);
+        assert!(link.is_symlink());
+        let mut file = EpochFile::open(&path, 0).expect("opened");
+        assert_eq!(file.begin().expect("begun").start, 2 << 40);
+        drop(file);
+        fs::hard_link(&path, directory.0.join("hard")).expect("a second name");
+        assert!(refused(&path).contains("several names"));
+    }
+
+    /// Its port was taken, for example. Every later start heard that the state was gone.
+    #[test]
+    fn a_server_that_never_began_leaves_nothing_that_is_missed() {
+        let directory = Directory::new("never");
+        let path = directory.0.join("state");
+        drop(EpochFile::open(&path, 0).expect("opened"));
+        let mut file = EpochFile::open(&path, 0).expect("opened again");
+        file.begin().expect("begun");
+        drop(file);
+        fs::remove_file(&path).expect("removed");
+        refused(&path);
     }
 
     #[test]

@@ -67,12 +67,14 @@ impl Scan {
             count: SCAN_COUNT,
             hides: false,
         };
+        // Made once, behind the loop: a line of a thousand patterns would cost a thousand times as much.
+        let mut matched = None;
         for option in words[1..].chunks(2) {
             let [name, value] = option else {
                 return Err(SYNTAX.to_owned());
             };
             match name.to_ascii_lowercase().as_slice() {
-                b"match" => scan.pattern = Some(pattern(value)?),
+                b"match" => matched = Some(*value),
                 b"count" => {
                     let count = integer(value).ok_or(NOT_AN_INTEGER)?;
                     if count < 1 {
@@ -84,6 +86,7 @@ impl Scan {
                 _ => return Err(SYNTAX.to_owned()),
             }
         }
+        scan.pattern = matched.map(pattern).transpose()?;
         Ok(scan)
     }
 }
