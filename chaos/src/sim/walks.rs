@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use trine_client::{ClientId, Clients, Finished, Mode, Submission};
-use trine_kvstore::{Command, Cursor, Entry, Found, Page, Prefix, Response, WalkContent};
+use trine_kvstore::{Command, Cursor, Entry, Found, Page, Position, Prefix, Response, WalkContent};
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::time::{Duration, Instant};
 
@@ -197,17 +197,24 @@ impl Walks {
             other => panic!("a walk is answered with {other:?}"),
         };
         let next = page.next;
-        self.take_page(&mut walk, &page, simulated);
+        self.take_page(&mut walk, &page, answer.position(), simulated);
         if next == Cursor::START {
             return self.end(walk, simulated);
         }
         self.ready = Some((walk, next, simulated));
     }
 
-    fn take_page(&self, walk: &mut Walk, page: &Page<'_>, simulated: Instant) {
+    /// `at`: the position of the answer. That of the page is the last one at which the store changed: a leader's first entry
+    /// has no commands, and other reads may have seen it before.
+    fn take_page(&self, walk: &mut Walk, page: &Page<'_>, at: Position, simulated: Instant) {
         let Found::Items(items) = &page.found else {
             panic!("a page of items was asked for");
         };
+        assert!(
+            page.position <= at,
+            "a page is of {}, its answer of {at}",
+            page.position
+        );
         let mut history = self.history.borrow_mut();
         for Entry {
             key,
@@ -234,7 +241,7 @@ impl Walks {
                 value: value.to_vec(),
                 version: Some(version.as_u64()),
             };
-            let position = Some(page.position.as_u64());
+            let position = Some(at.as_u64());
             history.complete(index, simulated.as_nanos(), answer, position);
         }
     }
