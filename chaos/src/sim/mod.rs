@@ -22,6 +22,7 @@ mod measure;
 mod member;
 mod network;
 pub mod numbers;
+mod part;
 mod plan;
 mod player;
 mod ranges;
@@ -40,6 +41,7 @@ mod world;
 
 pub use callers::{LEISURE, Pace};
 pub use config::{DiskConfig, Load, OrderedFrom, QUIET_MIN, SimConfig, SimConfigError};
+pub use part::{Facts, Part, PartConfig, PartReport};
 pub use plan::Plan;
 pub use report::SimReport;
 pub use run::{Report, Run};

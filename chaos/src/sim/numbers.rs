@@ -10,22 +10,19 @@ mod server;
 use self::clients::{Clients, Ledger};
 use self::server::{Everybody, Kept, LastReading, Server, Source};
 use super::config::varied_endpoint;
-use super::counted::counted;
 use super::keys;
 use super::network::Cut;
+use super::part::{Ending, Facts, Part, PartConfig, PartReport};
 use super::player::{Player, Stage};
 use super::report::ended_early;
-use super::run::{Report, Run, halved};
 use super::trace::Trace;
 use super::world::World;
-use super::{Host, Program, message_of};
+use super::{Host, Program};
 use crate::checker::Verdict;
 use crate::checker::numbers::{Growth, check};
-use crate::fault::{Event, Fault, FaultSet, Schedule, Topology};
+use crate::fault::{Event, Fault, Schedule, Topology};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use trine_sequencer::config::EPOCH_LOW;
@@ -39,176 +36,55 @@ use trine_transport::prng::{Prng, Ratio};
 use trine_transport::session::{self, Identity};
 use trine_transport::time::{Clock, Duration, Instant};
 
+pub use super::part::{run, run_while};
+
 /// Machines with clients.
 const CLIENT_MACHINES: u16 = 3;
 /// How often a run is asked whether it goes on.
 const STEP: Duration = Duration::from_millis(100);
-/// Shortest time with faults to which a run is shrunk.
-const FAULTY_MIN: Duration = Duration::from_millis(100);
+
+/// Sequencers, with a simulated register in the place of their group.
+#[derive(Clone, Debug)]
+pub struct Sequencers;
 
 /// What to simulate.
-#[derive(Clone, Debug)]
-pub struct NumbersConfig {
-    /// The seed.
-    pub seed: u64,
-    /// Simulated time with faults.
-    pub faulty: Duration,
-    /// Simulated time without, at the end.
-    pub quiet: Duration,
-    /// The faults; without them the seed draws a subset.
-    pub faults: Option<BTreeSet<Fault>>,
-    /// Fewest answered requests.
-    pub answers_min: u64,
-}
-
-impl NumbersConfig {
-    /// Five simulated seconds with a drawn subset of the faults, two without.
-    pub fn new(seed: u64) -> Self {
-        Self {
-            seed,
-            faulty: Duration::from_secs(5),
-            quiet: Duration::from_secs(3),
-            faults: None,
-            answers_min: 500,
-        }
-    }
-}
+pub type NumbersConfig = PartConfig<Sequencers>;
 
 /// The result.
-#[derive(Clone, Debug)]
-pub struct NumbersReport {
-    /// The seed.
-    pub seed: u64,
+pub type NumbersReport = PartReport<Given>;
+
+/// The numbers of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
     /// Where the numbers were kept.
     pub keeping: &'static str,
-    /// The judgement.
-    pub verdict: Verdict,
     /// Requests that got numbers.
     pub answered: u64,
     /// Requests that were told that there are none, or not told anything.
     pub without: u64,
     /// Whether numbers passed the wrap of their low half.
     pub wrapped: bool,
-    /// Faults that fired.
-    pub faults: BTreeMap<Fault, u64>,
-    /// Wire packets sent.
-    pub packets: u64,
-    /// A hash over all numbers, in the order in which they came.
-    pub hash: u64,
-    /// It was told to end before its time.
-    pub ended_early: bool,
-    /// The command that replays the run.
-    pub replay: String,
 }
 
-impl Run for NumbersConfig {
-    type Report = NumbersReport;
-
-    fn simulate(&self, trace: Trace, go_on: fn() -> bool) -> NumbersReport {
-        run_while(self, trace, go_on)
-    }
-
-    fn faults(&self) -> Option<&BTreeSet<Fault>> {
-        self.faults.as_ref()
-    }
-
-    fn with_faults(&self, faults: BTreeSet<Fault>) -> Self {
-        Self {
-            faults: Some(faults),
-            answers_min: 1,
-            ..self.clone()
-        }
-    }
-
-    fn smaller(&self) -> Vec<Self> {
-        let faulty = halved(self.faulty, FAULTY_MIN);
-        let smaller = faulty.map(|faulty| Self {
-            faulty,
-            ..self.clone()
-        });
-        smaller.into_iter().collect()
+impl Facts for Given {
+    fn in_words(&self, packets: u64) -> String {
+        format!(
+            "kept in {}, {packets} packets, {} answered, {} without numbers",
+            self.keeping, self.answered, self.without
+        )
     }
 }
 
-impl Report for NumbersReport {
-    fn seed(&self) -> u64 {
-        self.seed
-    }
+impl Part for Sequencers {
+    type Facts = Given;
+    const OPTION: &'static str = "--sequencer";
+    const KINDS: &'static [Fault] = &KINDS;
+    const FAULTY: Duration = Duration::from_secs(5);
+    const ANSWERS_MIN: u64 = 500;
 
-    fn verdict(&self) -> &Verdict {
-        &self.verdict
+    fn simulate(config: &NumbersConfig, trace: Trace, go_on: fn() -> bool) -> NumbersReport {
+        simulate(config, trace, go_on)
     }
-
-    fn hash(&self) -> u64 {
-        self.hash
-    }
-
-    fn faults(&self) -> &BTreeMap<Fault, u64> {
-        &self.faults
-    }
-
-    fn ended_early(&self) -> bool {
-        self.ended_early
-    }
-
-    fn replay_command(&self) -> String {
-        self.replay.clone()
-    }
-}
-
-impl fmt::Display for NumbersReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "seed {}: kept in {}, {} packets, {} answered, {} without numbers, history {:016x}",
-            self.seed, self.keeping, self.packets, self.answered, self.without, self.hash
-        )?;
-        writeln!(f, "faults: {}", counted(&self.faults))?;
-        write!(f, "{}", self.verdict)?;
-        match self.verdict {
-            Verdict::Violation(_) => write!(f, "\nreplay with: {}", self.replay),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// The command that replays a run and prints what happens.
-fn replay_command(config: &NumbersConfig) -> String {
-    let usual = NumbersConfig::new(config.seed);
-    let mut command = format!(
-        "cargo run --profile sim -- sim --sequencer --seed {}",
-        config.seed
-    );
-    if let Some(faults) = &config.faults {
-        command += &format!(" --faults {}", FaultSet(faults.clone()));
-    }
-    if config.faulty != usual.faulty {
-        command += &format!(" --faulty {}ns", config.faulty.as_nanos());
-    }
-    command + " --trace"
-}
-
-/// Runs sequencers under faults, as long as `go_on` says so. A panic is a finding about this seed.
-pub fn run_while(config: &NumbersConfig, trace: Trace, go_on: fn() -> bool) -> NumbersReport {
-    let run = AssertUnwindSafe(|| simulate(config, trace, go_on));
-    catch_unwind(run).unwrap_or_else(|payload| NumbersReport {
-        seed: config.seed,
-        keeping: "",
-        verdict: Verdict::violation(format!("panic: {}", message_of(&*payload))),
-        answered: 0,
-        without: 0,
-        wrapped: false,
-        faults: BTreeMap::new(),
-        packets: 0,
-        hash: 0,
-        ended_early: false,
-        replay: replay_command(config),
-    })
-}
-
-/// Runs sequencers under faults.
-pub fn run(config: &NumbersConfig, trace: Trace) -> NumbersReport {
-    run_while(config, trace, || true)
 }
 
 fn simulate(config: &NumbersConfig, trace: Trace, go_on: fn() -> bool) -> NumbersReport {
@@ -453,7 +329,6 @@ impl Stage for Servers {
 
 fn report(stage: &Servers, config: &NumbersConfig, schedule: &Schedule) -> NumbersReport {
     let (world, ledger) = (&stage.world, stage.ledger.borrow());
-    let fired = &world.network.stats.fired;
     let (keeping, growth) = match stage.keeping {
         Keeping::File => ("a file", Growth::RealTime),
         Keeping::Strict => ("a group, strict", Growth::RealTime),
@@ -465,22 +340,20 @@ fn report(stage: &Servers, config: &NumbersConfig, schedule: &Schedule) -> Numbe
         true => Verdict::Pass,
         false => Verdict::violation(format!("nothing proved: {answered} requests were answered")),
     };
-    let of_enabled = |fault: &Fault| (*fault, fired.get(fault).copied().unwrap_or(0));
-    NumbersReport {
-        seed: config.seed,
-        keeping,
+    let ending = Ending {
         verdict: check(&ledger.takings, growth)
             .and(world.opened_once())
             .and(enough),
+        hash: ledger.hash(),
+        early: stage.ended_early,
+    };
+    let facts = Given {
+        keeping,
         answered,
         without: ledger.without,
         wrapped: ledger.has_wrapped(),
-        faults: schedule.enabled.iter().map(of_enabled).collect(),
-        packets: world.network.stats.packets_sent,
-        hash: ledger.hash(),
-        ended_early: stage.ended_early,
-        replay: replay_command(config),
-    }
+    };
+    PartReport::new(config, (schedule, &world.network), ending, facts)
 }
 
 /// What runs on a machine.

@@ -2,22 +2,19 @@
 //! twice, do the right bytes come back, and are all credits free again at the end?
 
 use super::config::varied_endpoint;
-use super::counted::counted;
 use super::keys;
 use super::machine::Machine;
 use super::network::{Cut, REPLAY_NS};
+use super::part::{Ending, Facts, Part, PartConfig, PartReport};
 use super::player::{Player, Stage, pause};
 use super::report::ended_early;
-use super::run::{Report, Run, halved};
 use super::trace::Trace;
 use super::world::World;
-use super::{Host, Program, message_of};
+use super::{Host, Program};
 use crate::checker::Verdict;
-use crate::fault::{Event, Fault, FaultSet, Schedule, Topology};
+use crate::fault::{Event, Fault, Schedule, Topology};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use trine_transport::app::{App, Completion, Cx, Reply, Request, ResponseHandle, RpcError};
 use trine_transport::backend::Caps;
@@ -27,184 +24,62 @@ use trine_transport::prng::{Prng, Ratio};
 use trine_transport::session::{self, ConnectParams, Identity, SessionId};
 use trine_transport::time::{Duration, Instant};
 
+pub use super::part::{run, run_while};
+
 /// Length of the part of a request that describes the answer.
 const SPEC_BYTES: usize = 24;
 /// Requests that a program keeps under way to each peer.
 const WINDOW: usize = 24;
 /// How often a run is asked whether it goes on.
 const STEP: Duration = Duration::from_millis(100);
-/// Shortest time with faults to which a run is shrunk.
-const FAULTY_MIN: Duration = Duration::from_millis(100);
 /// Pause before connecting again.
 const RECONNECT: Duration = Duration::from_millis(5);
 
-/// What to simulate.
-#[derive(Clone, Debug)]
-pub struct RpcConfig {
-    /// The seed.
-    pub seed: u64,
-    /// Machines, each a client and a server of all others.
-    pub hosts: u16,
-    /// Simulated time with faults.
-    pub faulty: Duration,
-    /// Simulated time without, at the end.
-    pub quiet: Duration,
-    /// The faults; nothing draws a subset.
-    pub faults: Option<BTreeSet<Fault>>,
-    /// Fewest answered requests.
-    pub answers_min: u64,
-}
+/// Machines, each a client and a server of all others.
+const HOSTS: u16 = 3;
 
-impl RpcConfig {
-    /// Three machines, two simulated seconds with a drawn subset of the faults, one without.
-    pub fn new(seed: u64) -> Self {
-        Self {
-            seed,
-            hosts: 3,
-            faulty: Duration::from_secs(2),
-            quiet: Duration::from_secs(3),
-            faults: None,
-            answers_min: 1_000,
-        }
-    }
-}
+/// The transport without replicas.
+#[derive(Clone, Debug)]
+pub struct Transport;
+
+/// What to simulate.
+pub type RpcConfig = PartConfig<Transport>;
 
 /// The result.
-#[derive(Clone, Debug)]
-pub struct RpcReport {
-    /// The seed.
-    pub seed: u64,
-    /// The judgement.
-    pub verdict: Verdict,
+pub type RpcReport = PartReport<Ends>;
+
+/// How the requests of a run ended.
+#[derive(Clone, Debug, Default)]
+pub struct Ends {
     /// Requests by how they ended: `ok` or the error.
     pub ended: BTreeMap<String, u64>,
-    /// Faults that fired.
-    pub faults: BTreeMap<Fault, u64>,
-    /// Wire packets sent.
-    pub packets: u64,
-    /// A hash over every end of every request, in order.
-    pub hash: u64,
-    /// It was told to end before its time.
-    pub ended_early: bool,
-    /// The command that replays the run.
-    pub replay: String,
 }
 
-impl Run for RpcConfig {
-    type Report = RpcReport;
-
-    fn simulate(&self, trace: Trace, go_on: fn() -> bool) -> RpcReport {
-        run_while(self, trace, go_on)
-    }
-
-    fn faults(&self) -> Option<&BTreeSet<Fault>> {
-        self.faults.as_ref()
-    }
-
-    fn with_faults(&self, faults: BTreeSet<Fault>) -> Self {
-        Self {
-            faults: Some(faults),
-            answers_min: 1,
-            ..self.clone()
-        }
-    }
-
-    fn smaller(&self) -> Vec<Self> {
-        let faulty = halved(self.faulty, FAULTY_MIN);
-        let smaller = faulty.map(|faulty| Self {
-            faulty,
-            ..self.clone()
-        });
-        smaller.into_iter().collect()
+impl Facts for Ends {
+    fn in_words(&self, packets: u64) -> String {
+        format!("{packets} packets, ends {:?}", self.ended)
     }
 }
 
-impl Report for RpcReport {
-    fn seed(&self) -> u64 {
-        self.seed
-    }
+impl Part for Transport {
+    type Facts = Ends;
+    const OPTION: &'static str = "--rpc";
+    const KINDS: &'static [Fault] = &KINDS;
+    const FAULTY: Duration = Duration::from_secs(2);
+    const ANSWERS_MIN: u64 = 1_000;
 
-    fn verdict(&self) -> &Verdict {
-        &self.verdict
+    fn simulate(config: &RpcConfig, trace: Trace, go_on: fn() -> bool) -> RpcReport {
+        simulate(config, trace, go_on)
     }
-
-    fn hash(&self) -> u64 {
-        self.hash
-    }
-
-    fn faults(&self) -> &BTreeMap<Fault, u64> {
-        &self.faults
-    }
-
-    fn ended_early(&self) -> bool {
-        self.ended_early
-    }
-
-    fn replay_command(&self) -> String {
-        self.replay.clone()
-    }
-}
-
-impl fmt::Display for RpcReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "seed {}: {} packets, ends {:?}, history {:016x}",
-            self.seed, self.packets, self.ended, self.hash
-        )?;
-        writeln!(f, "faults: {}", counted(&self.faults))?;
-        write!(f, "{}", self.verdict)?;
-        match self.verdict {
-            Verdict::Violation(_) => write!(f, "\nreplay with: {}", self.replay),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// The command that replays a run and prints what happens.
-fn replay_command(config: &RpcConfig) -> String {
-    let usual = RpcConfig::new(config.seed);
-    let mut command = format!(
-        "cargo run --profile sim -- sim --rpc --seed {}",
-        config.seed
-    );
-    if let Some(faults) = &config.faults {
-        command += &format!(" --faults {}", FaultSet(faults.clone()));
-    }
-    if config.faulty != usual.faulty {
-        command += &format!(" --faulty {}ns", config.faulty.as_nanos());
-    }
-    command + " --trace"
-}
-
-/// Runs the transport under faults, as long as `go_on` says so. A panic is a finding about this seed and not the end of
-/// all runs.
-pub fn run_while(config: &RpcConfig, trace: Trace, go_on: fn() -> bool) -> RpcReport {
-    let run = AssertUnwindSafe(|| simulate(config, trace, go_on));
-    catch_unwind(run).unwrap_or_else(|payload| RpcReport {
-        seed: config.seed,
-        verdict: Verdict::violation(format!("panic: {}", message_of(&*payload))),
-        ended: BTreeMap::new(),
-        faults: BTreeMap::new(),
-        packets: 0,
-        hash: 0,
-        ended_early: false,
-        replay: replay_command(config),
-    })
-}
-
-/// Runs the transport under faults.
-pub fn run(config: &RpcConfig, trace: Trace) -> RpcReport {
-    run_while(config, trace, || true)
 }
 
 fn simulate(config: &RpcConfig, trace: Trace, go_on: fn() -> bool) -> RpcReport {
     let mut prng = Prng::new(config.seed);
     let topology = Topology {
-        replicas: usize::from(config.hosts),
+        replicas: usize::from(HOSTS),
         client_machines: 0,
     };
-    let world: World<Peer> = World::new(&mut prng, usize::from(config.hosts), trace);
+    let world: World<Peer> = World::new(&mut prng, usize::from(HOSTS), trace);
     let schedule = schedule(config, &mut prng, topology, world.now());
     let mut hosts = Hosts {
         world,
@@ -216,7 +91,7 @@ fn simulate(config: &RpcConfig, trace: Trace, go_on: fn() -> bool) -> RpcReport 
         endpoints_made: 0,
     };
     hosts.world.sealed = keys::is_drawn(config.seed);
-    for host in (0..config.hosts).map(Host) {
+    for host in (0..HOSTS).map(Host) {
         hosts.start(host);
     }
     // They begin before the first fault does.
@@ -284,7 +159,7 @@ fn schedule(config: &RpcConfig, prng: &mut Prng, topology: Topology, start: Inst
 
 impl Hosts<'_> {
     fn any_host(&mut self) -> Host {
-        Host(self.prng.below(u64::from(self.config.hosts)) as u16)
+        Host(self.prng.below(u64::from(HOSTS)) as u16)
     }
 
     fn start(&mut self, host: Host) {
@@ -311,7 +186,7 @@ impl Hosts<'_> {
         }
         let endpoint = Endpoint::new(settings, &caps, pool, identity, prng.next_u64());
         let endpoint = endpoint.expect("the default configuration is sound");
-        let peers = (0..self.config.hosts).map(Host);
+        let peers = (0..HOSTS).map(Host);
         let peers = peers.filter(|&peer| peer != host).collect();
         let ledger = Rc::clone(&self.ledger);
         let program = Peer::new(host, incarnation, peers, prng.fork(), ledger);
@@ -380,17 +255,15 @@ fn report(hosts: &Hosts<'_>, schedule: &Schedule) -> RpcReport {
             .and(enough_was_answered(hosts.config.answers_min, &ledger))
             .and(some_fault_fired(schedule, fired)),
     });
-    let of_enabled = |fault: &Fault| (*fault, fired.get(fault).copied().unwrap_or(0));
-    RpcReport {
-        seed: hosts.config.seed,
+    let ending = Ending {
         verdict,
-        ended: ledger.ended.clone(),
-        faults: schedule.enabled.iter().map(of_enabled).collect(),
-        packets: world.network.stats.packets_sent,
         hash: ledger.hash,
-        ended_early: hosts.ended_early,
-        replay: replay_command(hosts.config),
-    }
+        early: hosts.ended_early,
+    };
+    let facts = Ends {
+        ended: ledger.ended.clone(),
+    };
+    PartReport::new(hosts.config, (schedule, &world.network), ending, facts)
 }
 
 fn enough_was_answered(least: u64, ledger: &Ledger) -> Verdict {

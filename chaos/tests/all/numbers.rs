@@ -20,16 +20,16 @@ fn numbers_come_once_and_grow() {
     }
     for keeping in ["a file", "a group, strict", "a group"] {
         assert!(
-            reports.iter().any(|report| report.keeping == keeping),
+            reports.iter().any(|report| report.facts.keeping == keeping),
             "no seed keeps them in {keeping}"
         );
     }
-    let wrapped = reports.iter().filter(|report| report.wrapped).count();
+    let wrapped = reports.iter().filter(|report| report.facts.wrapped).count();
     assert!(
         wrapped >= 3,
         "{wrapped} seeds pass the wrap of the low half"
     );
-    let without: u64 = reports.iter().map(|report| report.without).sum();
+    let without: u64 = reports.iter().map(|report| report.facts.without).sum();
     assert!(
         without > 100,
         "servers without numbers answered {without} requests"

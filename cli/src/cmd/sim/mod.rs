@@ -1,10 +1,9 @@
 //! `trine sim` runs whole groups on virtual time, from a seed. The same seed gives the same history, byte for byte.
 
 mod args;
-mod numbers;
+mod part;
 #[cfg(debug_assertions)]
 mod planted;
-mod transport;
 
 use std::time::Instant;
 
@@ -34,10 +33,10 @@ pub(crate) fn run(arguments: &SimArguments, output: Output) -> Result<(), Failur
         return planted_bugs(name, arguments, output);
     }
     if arguments.rpc {
-        return transport::run(arguments, output);
+        return part::transport(arguments, output);
     }
     if arguments.sequencer {
-        return numbers::run(arguments, output);
+        return part::sequencers(arguments, output);
     }
     match arguments.seed {
         None if arguments.measure && arguments.faults.is_some() => Err(Failure::usage(
