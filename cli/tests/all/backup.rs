@@ -284,15 +284,8 @@ fn damage_is_named_by_its_byte_and_nothing_is_made_of_it() {
     cluster.ok(&["backup", &file, "--from-leader"]);
     let whole = std::fs::read(&file).expect("read");
     let restore = |file: &str| {
-        let args = [
-            "restore",
-            file,
-            "--data-dir",
-            &directory,
-            "--address",
-            "127.0.0.1:7471",
-        ];
-        trine(&args, "", b"")
+        let restore = restore_of(file, &directory, "127.0.0.1:7471");
+        trine(&restore, "", b"")
     };
     for (change, says) in [
         (
@@ -451,11 +444,28 @@ fn a_backup_takes_an_administrator_and_users_come_back() {
     up.stop();
 }
 
-/// Written by the first release with backups. Every later one restores it.
+/// A backup that was written by the first release with backups.
+fn golden() -> String {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus/backup/version-1.trine");
+    golden.display().to_string()
+}
+
+/// The command line that makes a replica of a backup.
+fn restore_of<'a>(file: &'a str, directory: &'a str, address: &'a str) -> [&'a str; 6] {
+    [
+        "restore",
+        file,
+        "--data-dir",
+        directory,
+        "--address",
+        address,
+    ]
+}
+
+/// Every later release restores it.
 #[test]
 fn the_backup_of_an_earlier_release_is_restored() {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus/backup/version-1.trine");
-    let golden = golden.display().to_string();
+    let golden = golden();
     let document = trine(&["backup", "verify", &golden, "--json"], "", b"")
         .expect_status(0)
         .json();
@@ -480,8 +490,7 @@ fn the_backup_of_an_earlier_release_is_restored() {
 /// `trine up --restore` was killed while it made the first replica, and then before that one had taken the others in.
 #[test]
 fn an_interrupted_restore_of_a_group_on_disk_goes_on() {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus/backup/version-1.trine");
-    let golden = golden.display().to_string();
+    let golden = golden();
     let place = Scratch::new("up-interrupted");
     let directory = place.path("group");
     let first = format!("{directory}/replica-1");
@@ -499,14 +508,7 @@ fn an_interrupted_restore_of_a_group_on_disk_goes_on() {
 
     // The first replica alone is there.
     let address = addresses[0].to_string();
-    let restore = [
-        "restore",
-        &golden,
-        "--data-dir",
-        &first,
-        "--address",
-        &address,
-    ];
+    let restore = restore_of(&golden, &first, &address);
     trine(&restore, "", b"").expect_status(0);
     let again = [&up[..], &["--restore", &golden]].concat();
     trine(&again, "", b"").expect_error(2, &["holds a group", "leave --restore out"]);
@@ -525,19 +527,11 @@ fn an_interrupted_restore_of_a_group_on_disk_goes_on() {
 /// A restore that fails removes what it has written, and nothing of whoever came into the directory meanwhile.
 #[test]
 fn a_restore_touches_no_file_of_others() {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus/backup/version-1.trine");
-    let golden = golden.display().to_string();
+    let golden = golden();
     let place = Scratch::new("others");
     let directory = place.path("directory");
     std::fs::create_dir_all(&directory).expect("made");
-    let restore = [
-        "restore",
-        &golden,
-        "--data-dir",
-        &directory,
-        "--address",
-        "127.0.0.1:7471",
-    ];
+    let restore = restore_of(&golden, &directory, "127.0.0.1:7471");
     let lock = std::fs::File::create(format!("{directory}/lock")).expect("made");
     lock.try_lock().expect("free");
     trine(&restore, "", b"").expect_error(2, &["another process uses this directory"]);

@@ -26,6 +26,22 @@ fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&SHORT, more].concat()
 }
 
+/// Every operation of a result found what it looked for.
+#[track_caller]
+fn assert_all_found(document: &Value) {
+    assert_eq!(
+        (&document["errors"], &document["misses"]),
+        (&Value::from(0), &Value::from(0)),
+        "{document}"
+    );
+}
+
+/// How many operations of a kind a result has.
+#[track_caller]
+fn count_of(document: &Value, name: &str) -> u64 {
+    document[name]["count"].as_u64().expect("a count")
+}
+
 /// A server that answers GET, SET and DEL as Redis does, one thread a connection; it hangs up after `patience` commands.
 fn small_redis(patience: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -117,13 +133,9 @@ fn every_workload_runs_and_results_are_compared() {
             .run(&with(&["--workload", workload, "-o", "json"]))
             .expect_status(0)
             .json();
-        assert_eq!(
-            (&document["errors"], &document["misses"]),
-            (&Value::from(0), &Value::from(0)),
-            "{document}"
-        );
+        assert_all_found(&document);
         assert_eq!(document["sealed"], false);
-        let count = |name: &str| document[name]["count"].as_u64().expect("a count");
+        let count = |name: &str| count_of(&document, name);
         assert!(count("read") > 0, "{document}");
         assert_eq!(
             count("write") > 0,
@@ -278,12 +290,8 @@ fn an_etcd_server_gets_the_same_operations() {
         let ran = trine(&line, "", b"");
         (ran.status == Some(0)).then(|| ran.json())
     });
-    assert_eq!(
-        (&document["errors"], &document["misses"]),
-        (&Value::from(0), &Value::from(0)),
-        "{document}"
-    );
-    let count = |name: &str| document[name]["count"].as_u64().expect("a count");
+    assert_all_found(&document);
+    let count = |name: &str| count_of(&document, name);
     assert!(count("read") > 0 && count("write") > 0, "{document}");
     drop(server);
     let _ = std::fs::remove_dir_all(data);
@@ -317,12 +325,8 @@ fn scans_are_measured_where_keys_have_an_order() {
         .run(&with(&["--workload", "e", "--clean", "--json"]))
         .expect_status(0)
         .json();
-    assert_eq!(
-        (&document["errors"], &document["misses"]),
-        (&Value::from(0), &Value::from(0)),
-        "{document}"
-    );
-    let count = |name: &str| document[name]["count"].as_u64().expect("a count");
+    assert_all_found(&document);
+    let count = |name: &str| count_of(&document, name);
     assert!(
         count("scan") > count("write") && count("write") > 0,
         "{document}"

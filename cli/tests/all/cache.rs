@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Stdio};
+use std::process::Child;
 use std::sync::mpsc::{Receiver, channel};
 
-use crate::common::{Cluster, LIMIT, Ran, command, finish, signal, trine};
+use crate::common::serving::Serving;
+use crate::common::{Cluster, LIMIT, Ran, signal, trine};
 use crate::keys::Keys;
 use trine_base::ports::free_addresses;
 use trine_keys::{ClusterKey, Existing};
@@ -19,40 +20,16 @@ use trine_transport::{
     App, Completion, ConnectParams, Cx, Event, EventLoop, Identity, Reply, Request, SessionId,
 };
 
-/// A running server; it is killed if a test fails before its end.
-struct Server {
-    child: Option<Child>,
-    address: SocketAddr,
-}
+/// A running server and what it is asked.
+struct Server(Serving);
 
 impl Server {
-    /// Starts a server with these options and waits until it prints that it listens.
     fn start(threads: usize, options: &[&str]) -> Self {
-        let address = free_addresses(threads).expect("free ports")[0];
-        let (listen, threads) = (address.to_string(), threads.to_string());
-        let mut args = vec!["cache", "serve", "--listen", &listen, "--threads", &threads];
-        args.extend(options);
-        let mut child = command(&args, "")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let mut said = BufReader::new(child.stdout.as_mut().expect("piped"));
-        let mut line = String::new();
-        while !line.contains("Ctrl-C ends it") {
-            line.clear();
-            let read = said.read_line(&mut line).expect("output");
-            assert!(read > 0, "the server ended: {:?}", finish(child));
-        }
-        Self {
-            child: Some(child),
-            address,
-        }
+        Self(Serving::start("cache", threads, options))
     }
 
     fn run_with(&self, args: &[&str], stdin: &[u8]) -> Ran {
-        let address = self.address.to_string();
+        let address = self.0.address.to_string();
         trine(
             &[&["cache"], args, &["--connect", &address]].concat(),
             "",
@@ -74,18 +51,7 @@ impl Server {
     }
 
     fn interrupt(&mut self) -> Ran {
-        let child = self.child.take().expect("running");
-        signal(child.id(), "INT");
-        finish(child)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        self.0.end("INT")
     }
 }
 
@@ -184,7 +150,7 @@ fn two_threads_share_the_keys() {
     assert_eq!(text.lines().count(), 3, "{text}");
 
     // The second thread is not a separate server.
-    let second = SocketAddr::new(server.address.ip(), server.address.port() + 1).to_string();
+    let second = SocketAddr::new(server.0.address.ip(), server.0.address.port() + 1).to_string();
     trine(&["cache", "get", "key-0", "--connect", &second], "", b"")
         .expect_error(2, &["thread 1 of a cache"]);
 }
@@ -207,7 +173,7 @@ fn a_burst_of_gets_is_looked_up_at_once() {
         let (key, value) = (key.as_bytes(), key.as_bytes());
         (33, encoded(Command::Put { key, value }))
     };
-    for answer in ask_at_once(server.address, keys[..40].iter().map(put).collect()) {
+    for answer in ask_at_once(server.0.address, keys[..40].iter().map(put).collect()) {
         let (verdict, response) = answer.split_first().expect("a verdict");
         assert_eq!(*verdict, 0);
         assert!(matches!(
@@ -223,7 +189,7 @@ fn a_burst_of_gets_is_looked_up_at_once() {
             }),
         )
     };
-    let answers = ask_at_once(server.address, keys.iter().map(get).collect());
+    let answers = ask_at_once(server.0.address, keys.iter().map(get).collect());
     for (number, answer) in answers.iter().enumerate() {
         match Response::decode(&answer[1..]) {
             Ok(Response::Value { value, .. }) => {
@@ -257,7 +223,7 @@ fn requests_that_are_none_are_refused_and_hurt_nobody() {
         (33, elsewhere),
         (2, vec![1; 3000]),
     ];
-    let answers = ask_at_once(server.address, requests);
+    let answers = ask_at_once(server.0.address, requests);
     assert_eq!(answers, [&[1_u8][..], &[1], &[2], &[]]);
     assert_eq!(server.stats()["shards"][0]["refused"], 4);
     assert_eq!(server.ok(&["get", "key"]), b"value");
@@ -310,16 +276,14 @@ fn ctrl_c_ends_the_server_well_and_a_dead_server_is_not_reachable() {
     for name in ["INT", "TERM"] {
         let mut server = Server::start(2, &["--memory", "64MiB"]);
         server.ok(&["put", "key", "value"]);
-        let child = server.child.take().expect("running");
-        signal(child.id(), name);
-        let ran = finish(child).expect_status(0);
+        let ran = server.0.end(name).expect_status(0);
         assert!(!ran.stderr.contains("trine:"), "{}", ran.stderr);
         server
             .run(&["get", "key", "--timeout", "300ms"])
             .expect_error(3, &["not reachable"]);
     }
     let mut server = Server::start(1, &["--memory", "64MiB"]);
-    let listen = server.address.to_string();
+    let listen = server.0.address.to_string();
     trine(&["cache", "serve", "--listen", &listen], "", b"").expect_error(2, &[&listen]);
     server.interrupt().expect_status(0);
 }
@@ -476,7 +440,7 @@ fn users_may_do_what_the_list_of_a_sealed_server_says() {
     assert_eq!(read.stdout, b"writer");
 
     // Another list counts from SIGHUP on, and one with a mistake does not.
-    let child = server.child.as_mut().expect("running");
+    let child = server.0.child.as_mut().expect("running");
     let (pid, said) = (child.id(), lines_of(child));
     let read_again = |list: &str, says: &str| {
         std::fs::write(keys.path("list"), list).expect("written");
@@ -574,7 +538,7 @@ fn the_benchmark_gives_a_cache_and_memcached_the_same_load() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let memcached = format!("memcached://{}", listener.local_addr().expect("bound"));
     std::thread::spawn(move || like_memcached(&listener));
-    let cache = format!("cache://{}", server.address);
+    let cache = format!("cache://{}", server.0.address);
     let bench = |more: &[&str]| trine(&[&["cache", "bench"], more].concat(), "", b"");
     let short = [
         "--rounds", "1", "--for", "100ms", "--warmup", "0s", "--keys", "500",
@@ -612,7 +576,7 @@ fn the_benchmark_gives_a_cache_and_memcached_the_same_load() {
         );
         assert_eq!(shard["refused"], 0);
     }
-    let second = SocketAddr::new(server.address.ip(), server.address.port() + 1);
+    let second = SocketAddr::new(server.0.address.ip(), server.0.address.port() + 1);
     bench(&["--connect", &second.to_string()])
         .expect_error(2, &["not the first thread of a cache"]);
     bench(&["--target", "memcached://127.0.0.1:1"]).expect_error(3, &["cannot connect"]);

@@ -1,51 +1,26 @@
 //! Does `trine index` work as documented, with real processes on free ports?
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::ops::Bound::{Excluded, Unbounded};
-use std::process::{Child, Stdio};
 
-use crate::common::{Cluster, Ran, command, finish, signal, trine, wait_for};
+use crate::common::serving::Serving;
+use crate::common::{Cluster, Ran, signal, trine, wait_for};
 use crate::keys::Keys;
 use trine_base::ports::free_addresses;
 
-/// A running server; it is killed if a test fails before its end.
-struct Server {
-    child: Option<Child>,
-    address: SocketAddr,
-}
+/// A running server and what it is asked.
+struct Server(Serving);
 
 impl Server {
-    /// Starts a server with these options and waits until it prints that it listens.
     fn start(threads: usize, options: &[&str]) -> Self {
-        let address = free_addresses(threads).expect("free ports")[0];
-        let (listen, threads) = (address.to_string(), threads.to_string());
-        let mut args = vec!["index", "serve", "--listen", &listen, "--threads", &threads];
-        args.extend(options);
-        let mut child = command(&args, "")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let mut said = BufReader::new(child.stdout.as_mut().expect("piped"));
-        let mut line = String::new();
-        while !line.contains("Ctrl-C ends it") {
-            line.clear();
-            let read = said.read_line(&mut line).expect("output");
-            assert!(read > 0, "the server ended: {:?}", finish(child));
-        }
-        Self {
-            child: Some(child),
-            address,
-        }
+        Self(Serving::start("index", threads, options))
     }
 
     /// Runs a command at one of the server's threads.
     fn run_at(&self, thread: u16, args: &[&str]) -> Ran {
-        let port = self.address.port() + thread;
-        let address = SocketAddr::new(self.address.ip(), port).to_string();
+        let port = self.0.address.port() + thread;
+        let address = SocketAddr::new(self.0.address.ip(), port).to_string();
         trine(
             &[&["index"], args, &["--connect", &address]].concat(),
             "",
@@ -58,18 +33,7 @@ impl Server {
     }
 
     fn interrupt(&mut self) -> Ran {
-        let child = self.child.take().expect("running");
-        signal(child.id(), "INT");
-        finish(child)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        self.0.end("INT")
     }
 }
 
@@ -264,7 +228,7 @@ fn users_may_do_what_the_list_of_a_sealed_server_says() {
 
         // SIGHUP makes the server read the list again.
         std::fs::write(keys.path("list"), "alice write\n").expect("written");
-        signal(server.child.as_ref().expect("running").id(), "HUP");
+        signal(server.0.pid(), "HUP");
         wait_for("the right to write", || {
             let ran = run(&alice, &["put", "7", "70"]);
             (ran.status == Some(0)).then_some(())

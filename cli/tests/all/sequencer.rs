@@ -1,64 +1,25 @@
 //! Does `trine sequencer` work as documented, with real processes on free ports?
 
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, Stdio};
 
-use crate::common::{Cluster, Ran, command, finish, signal, trine, wait_for};
+use crate::common::serving::Serving;
+use crate::common::{Cluster, Ran, signal, trine, wait_for};
 use crate::keys::Keys;
 use trine_base::ports::free_addresses;
 
 /// The numbers of an epoch.
 const EPOCH: u64 = 1 << 40;
 
-/// A running server; it is killed if a test fails before its end.
-struct Server {
-    child: Option<Child>,
-    address: SocketAddr,
-}
+/// A running server and what it is asked.
+struct Server(Serving);
 
 impl Server {
-    /// Starts a server with these options and waits until it prints that it listens.
     fn start(threads: usize, options: &[&str]) -> Self {
-        Self::start_at(
-            free_addresses(threads).expect("free ports")[0],
-            threads,
-            options,
-        )
-    }
-
-    fn start_at(address: SocketAddr, threads: usize, options: &[&str]) -> Self {
-        let (listen, threads) = (address.to_string(), threads.to_string());
-        let mut args = vec![
-            "sequencer",
-            "serve",
-            "--listen",
-            &listen,
-            "--threads",
-            &threads,
-        ];
-        args.extend(options);
-        let mut child = command(&args, "")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let mut said = BufReader::new(child.stdout.as_mut().expect("piped"));
-        let mut line = String::new();
-        while !line.contains("Ctrl-C ends it") {
-            line.clear();
-            let read = said.read_line(&mut line).expect("output");
-            assert!(read > 0, "the server ended: {:?}", finish(child));
-        }
-        Self {
-            child: Some(child),
-            address,
-        }
+        Self(Serving::start("sequencer", threads, options))
     }
 
     fn run(&self, args: &[&str]) -> Ran {
-        run_at(&self.address.to_string(), args)
+        run_at(&self.0.address.to_string(), args)
     }
 
     fn next(&self) -> u64 {
@@ -71,28 +32,17 @@ impl Server {
     }
 
     fn pid(&self) -> u32 {
-        self.child.as_ref().expect("running").id()
+        self.0.pid()
     }
 
     fn kill(mut self) {
-        let mut child = self.child.take().expect("running");
+        let mut child = self.0.child.take().expect("running");
         child.kill().expect("killed");
         child.wait().expect("ended");
     }
 
     fn interrupt(mut self) -> Ran {
-        let child = self.child.take().expect("running");
-        signal(child.id(), "INT");
-        finish(child)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        self.0.end("INT")
     }
 }
 
@@ -178,7 +128,7 @@ fn all_threads_give_out_the_same_numbers() {
     let keys = Keys::new("sequencer-threads");
     let server = Server::start(3, &["--state", &keys.text("state")]);
     let at = |thread: u16| {
-        SocketAddr::new(server.address.ip(), server.address.port() + thread).to_string()
+        SocketAddr::new(server.0.address.ip(), server.0.address.port() + thread).to_string()
     };
     let taken: Vec<u64> = (0..6)
         .map(|turn| number(&run_at(&at(turn % 3), &["next"]).expect_status(0)))
@@ -250,7 +200,7 @@ fn of_two_strict_servers_one_gives_out_numbers_at_a_time() {
         (first.stats()["serving"] == true).then_some(())
     });
     let second = Server::start(1, &options);
-    let list = [first.address.to_string(), second.address.to_string()].join(",");
+    let list = [first.0.address.to_string(), second.0.address.to_string()].join(",");
     let next = || number(&run_at(&list, &["next"]).expect_status(0));
     let taken: Vec<u64> = (0..25).map(|_| next()).collect();
     assert_eq!(taken, (0..25).collect::<Vec<u64>>());

@@ -2,8 +2,8 @@
 
 use trine_kvstore::Command;
 use trine_protocol::message::{
-    BackupReply, BackupRequest, BackupStep, ClientReply, ClientRequest, ClusterId, Incarnation,
-    Member, MemberRole, Members, NodeId, Operation, ReplyToken,
+    BackupReply, BackupRequest, BackupStep, ClientReply, ClientRequest, ClusterId, Operation,
+    ReplyToken,
 };
 use trine_transport::Holder;
 use trine_transport::buf::{Pool, PoolConfig};
@@ -11,12 +11,11 @@ use trine_transport::time::{Duration, Instant};
 
 use super::Group;
 use super::durability::Durability;
-use crate::bootstrap::Origin;
+use super::watches_tests::group_of_one;
 use crate::config::{BACKUP_LOG_SHARE_MAX, ReplicaConfig};
 use crate::outbox::Outbox;
 use crate::output::Output;
 use crate::rights::Caller;
-use crate::state_machine::Genesis;
 
 const LOG_BYTES: u64 = 100_000;
 
@@ -35,20 +34,9 @@ impl Alone {
             disk_log_bytes_max: LOG_BYTES,
             ..ReplicaConfig::default()
         };
-        let own = Member {
-            node_id: NodeId(1),
-            role: MemberRole::Voter,
-            incarnation: Incarnation(11),
-            address: ([127, 0, 0, 1], 7471).into(),
-        };
-        let origin = Origin {
-            cluster: ClusterId(7),
-            members: Members(vec![own]),
-            genesis: Genesis::new(&config, [1, 2]),
-        };
         let mut out = Outbox::new(Pool::new(PoolConfig::default()));
         let now = Instant::ZERO;
-        let mut group = Group::first_member(config, own, origin, 1, now);
+        let mut group = group_of_one(config, now);
         group.keep_on_disk(&mut out);
         group.campaign();
         let mut alone = Self {

@@ -38,6 +38,22 @@ struct Alone {
     answered: Option<Vec<u8>>,
 }
 
+/// A group of one member.
+pub(super) fn group_of_one(config: ReplicaConfig, now: Instant) -> Group {
+    let own = Member {
+        node_id: NodeId(1),
+        role: MemberRole::Voter,
+        incarnation: Incarnation(11),
+        address: ([127, 0, 0, 1], 7471).into(),
+    };
+    let origin = Origin {
+        cluster: CLUSTER,
+        members: Members(vec![own]),
+        genesis: Genesis::new(&config, [1, 2]),
+    };
+    Group::first_member(config, own, origin, 1, now)
+}
+
 /// An event, in words, and where it was.
 type Told = (u64, String);
 
@@ -56,19 +72,8 @@ impl Alone {
             ordered: true,
             ..ReplicaConfig::default()
         };
-        let own = Member {
-            node_id: NodeId(1),
-            role: MemberRole::Voter,
-            incarnation: Incarnation(11),
-            address: ([127, 0, 0, 1], 7471).into(),
-        };
-        let origin = Origin {
-            cluster: CLUSTER,
-            members: Members(vec![own]),
-            genesis: Genesis::new(&config, [1, 2]),
-        };
         let now = Instant::ZERO;
-        let mut group = Group::first_member(config, own, origin, 1, now);
+        let mut group = group_of_one(config, now);
         group.campaign();
         let mut alone = Self {
             group,

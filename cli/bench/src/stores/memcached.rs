@@ -1,48 +1,26 @@
 //! A memcached server: `get`, `set` and `delete` of its text protocol over TCP, a connection a client.
 
-use std::collections::VecDeque;
-
 use trine_transport::time::Instant;
 
-use super::memcached_answer::{Answer, parse};
-use super::sockets::Sockets;
-use super::{Finished, IN_FLIGHT_MAX, Outcome, Request, Target};
+use super::in_order::InOrder;
+use super::line_answer::Answer;
+use super::memcached_answer::parse;
+use super::{Finished, Outcome, Request, Target};
 use trine_base::failure::Failure;
 use trine_base::load;
 
-/// Clients with one connection each; answers arrive in the order of the requests.
-pub(crate) struct Memcached {
-    server: String,
-    sockets: Sockets,
-    /// The tags of each connection's operations in flight.
-    under_way: Vec<VecDeque<u64>>,
-    readable: Vec<usize>,
-}
+/// The clients of one server.
+pub(crate) struct Memcached(InOrder);
 
 impl Memcached {
     pub(crate) fn connect(server: &str, clients: usize) -> Result<Self, Failure> {
-        Ok(Self {
-            server: server.to_owned(),
-            sockets: Sockets::connect(server, clients)?,
-            under_way: vec![VecDeque::new(); clients],
-            readable: Vec::new(),
-        })
-    }
-
-    fn broken(&self, why: impl std::fmt::Display) -> Failure {
-        let message = format!(
-            "the connection to memcached at {} broke: {why}",
-            self.server
-        );
-        Failure::not_reachable(message, "")
+        InOrder::connect("memcached", server, clients).map(Self)
     }
 }
 
 impl Target for Memcached {
     fn submit(&mut self, client: usize, tag: u64, request: Request<'_>) -> Result<(), Failure> {
-        encode(request, self.sockets.out(client))?;
-        self.under_way[client].push_back(tag);
-        Ok(())
+        self.0.submit(client, tag, |out| encode(request, out))
     }
 }
 
@@ -50,29 +28,11 @@ impl load::Target for Memcached {
     type Outcome = Outcome;
 
     fn has_room(&self, client: usize) -> bool {
-        self.under_way[client].len() < IN_FLIGHT_MAX
+        self.0.has_room(client)
     }
 
     fn poll(&mut self, until: Instant, finished: &mut Vec<Finished>) -> Result<(), Failure> {
-        let mut readable = std::mem::take(&mut self.readable);
-        if let Err(error) = self.sockets.exchange(until, &mut readable) {
-            return Err(self.broken(error));
-        }
-        for index in &readable {
-            let input = &mut self.sockets.connections[*index].input;
-            let mut taken = 0;
-            while let Some((answer, length)) = parse(&input[taken..]) {
-                taken += length;
-                match (self.under_way[*index].pop_front(), answer) {
-                    (Some(tag), Ok(answer)) => finished.push((tag, outcome(answer))),
-                    (_, Err(why)) => return Err(self.broken(why)),
-                    (None, _) => return Err(self.broken("an answer without a question")),
-                }
-            }
-            input.drain(..taken);
-        }
-        self.readable = readable;
-        Ok(())
+        self.0.poll(until, finished, parse, outcome)
     }
 }
 

@@ -4,6 +4,8 @@
 mod cache;
 mod etcd;
 pub mod http2;
+mod in_order;
+mod line_answer;
 mod memcached;
 mod memcached_answer;
 pub mod protobuf;

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub)] // each test file uses its part
 
 pub mod console;
+pub mod serving;
 pub mod terminal;
 pub mod up;
 

@@ -441,7 +441,8 @@ fn a_range_is_deleted_in_steps() {
     assert_eq!(log.walk(10, false), [b"\x01behind"]);
 }
 
-fn copy(store: &mut Store) -> Store {
+/// A store made of a snapshot of another one.
+pub(super) fn copy(store: &mut Store) -> Store {
     let (mut reader, mut chunk) = (SnapshotReader::new(), Vec::new());
     store.begin_snapshot().expect("none is running");
     loop {

@@ -2,6 +2,7 @@
 
 use crate::codec::List;
 use crate::config::{PIN_TTL_NS, SCAN_KEYS_MAX};
+use crate::store::ordered::tests::copy;
 use crate::{
     Command, Condition, ExecuteMode, KeyRange, Limits, Position, Response, ScanOptions,
     SetCondition, SetExpiry, SetOptions, SnapshotReader, SnapshotStep, Store, StoreError,
@@ -113,20 +114,6 @@ fn scan(pin: Option<Position>, range: KeyRange<'_>, limit: u32, reverse: bool) -
             options,
         },
         None => Command::Scan { range, options },
-    }
-}
-
-fn rebuilt(store: &mut Store) -> Store {
-    let (mut reader, mut chunk) = (SnapshotReader::new(), Vec::new());
-    store.begin_snapshot().expect("no other one is written");
-    loop {
-        let step = store.snapshot_chunk(&mut chunk).expect("it was begun");
-        if step != SnapshotStep::Pending {
-            reader.push(&chunk).expect("a sound chunk");
-        }
-        if step == SnapshotStep::Last {
-            return reader.finish().expect("all chunks");
-        }
     }
 }
 
@@ -334,7 +321,7 @@ fn a_store_out_of_a_snapshot_knows_the_pins_and_does_not_serve_them() {
     let pin = log.pin();
     log.put(b"k", b"w");
     let mut copy = Log {
-        store: rebuilt(&mut log.store),
+        store: copy(&mut log.store),
         index: log.index,
     };
     assert_eq!(copy.store.state_hash(), log.store.state_hash());
@@ -501,7 +488,7 @@ proptest! {
         prop_assert_eq!(log.kept(), 0);
         prop_assert!(log.store.items.shadows.ghosts().is_empty());
         prop_assert!(log.store.items.shadows.is_empty());
-        let copy = rebuilt(&mut log.store);
+        let copy = copy(&mut log.store);
         let live = |store: &Store| store.stats().arena_live_bytes;
         prop_assert!(live(&log.store) <= live(&copy) + 256 * copy.stats().items);
     }
