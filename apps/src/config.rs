@@ -30,7 +30,7 @@ pub(crate) const SEQUENCER_THREADS_MAX: u32 = 256;
 pub(crate) const SEQUENCER_NAME: &str = "default";
 /// The longest name of a sequence.
 pub(crate) const SEQUENCER_NAME_BYTES_MAX: usize = 64;
-/// What stands in front of a name, in the key of its record.
+/// The prefix of a name in the key of its record.
 pub(crate) const SEQUENCER_KEY_PREFIX: &str = "trine-sequencer/";
 /// The most requests in flight of its benchmark.
 pub(crate) const SEQUENCER_WINDOW_MAX: u32 = 4_096;

@@ -87,8 +87,8 @@ pub(crate) fn into_directory(
     }
 }
 
-/// Removes what this command has written. The lock went with the error. Whoever has the directory by now keeps it, and so
-/// does whoever has put a file into it.
+/// Removes what this command has written. The lock went with the error: a process that has taken the directory by now keeps
+/// it.
 fn clear(directory: &Path, was_there: bool) {
     if let Ok(mut disk) = Directory::lock(directory)
         && take_back_restore(&mut disk).is_ok()

@@ -188,7 +188,7 @@ fn users_take_numbers_by_their_roles() {
     assert_eq!(number(&run("ours", &["next"]).expect_status(0)), 1);
 }
 
-/// Whoever holds the lease gives out numbers; the other one waits. A dead holder is replaced, and a paused one gives out
+/// The holder of the lease gives out numbers; the other one waits. A dead holder is replaced, and a paused one gives out
 /// nothing when it goes on.
 #[test]
 fn of_two_strict_servers_one_gives_out_numbers_at_a_time() {

@@ -51,7 +51,7 @@ pub struct Place {
 /// The events behind a position are not all there any more.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct Compacted {
-    /// Whoever has seen everything up to here, or more, can go on.
+    /// A watcher that has seen everything up to here, or more, can go on.
     pub oldest: Position,
 }
 

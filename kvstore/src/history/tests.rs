@@ -474,7 +474,7 @@ fn stored(store: &Store) -> Mirror {
 }
 
 proptest! {
-    /// Whoever follows the events knows the store, after every position, and hears of each key once.
+    /// A reader of the events knows the store after every position, and hears of each key once.
     #[test]
     fn the_events_of_a_position_are_exactly_what_it_has_changed(list in vec((steps(), any::<bool>()), 1..60)) {
         let mut store = store(1 << 20);

@@ -58,7 +58,7 @@ pub struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// What is watched, as it stands in a request: its kind, a key or the beginning of a range, and the end of one.
+    /// The watched keys as in a request: their kind, a key or the beginning of a range, and the end of one.
     #[must_use]
     pub fn parts(&self) -> (u8, &'a [u8], Option<&'a [u8]>) {
         match self.watched {
