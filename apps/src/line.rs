@@ -7,12 +7,13 @@ use trine_transport::backend::{Backend, MonotonicClock, Route};
 use trine_transport::buf::MsgBuf;
 use trine_transport::time::{Clock, Duration, Instant};
 use trine_transport::{
-    App, Completion, ConnectError, ConnectParams, Cx, Event, EventLoop, Identity, Reply, Request,
-    RpcError, SessionId,
+    App, Completion, ConnectError, ConnectParams, Cx, Event, EventLoop, Reply, Request, RpcError,
+    SessionId,
 };
 
+use crate::event_loop::event_loop;
 use crate::rights::Denied;
-use trine_base::endpoint::{backend_failure, random_seed};
+use trine_base::endpoint::backend_failure;
 use trine_base::failure::Failure;
 use trine_base::network::{Network, Opened};
 use trine_base::units::show_ns;
@@ -64,48 +65,23 @@ impl<B: Backend> Line<B> {
         address: SocketAddr,
         patience: Patience,
     ) -> Result<Self, Failure> {
-        let Opened {
-            backend,
-            endpoint,
-            route_of,
+        let Reached {
+            mut event_loop,
+            route,
             keep,
-            ..
-        } = network.call(&[address])?;
-        let seed = random_seed()?;
-        let identity = Identity {
-            cluster: 0,
-            incarnation: seed.max(1),
-        };
-        let (clock, caller) = (MonotonicClock, Caller::default());
-        let mut event_loop = EventLoop::new(backend, clock, caller, endpoint, identity, seed)
-            .map_err(|error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""))?;
-        let Some(route) = route_of(address) else {
-            let message = format!("no way to {address} is known; nothing was done");
-            return Err(Failure::not_reachable(message, service.start_one));
-        };
-        let left = patience.deadline.saturating_since(clock.now());
-        let params = ConnectParams {
-            timeout: Some(left.max(CONNECT_LEAST)),
-            ..ConnectParams::default()
-        };
-        let session = event_loop
-            .with(|_, cx| cx.connect(route, params))
-            .map_err(|refused| Failure::usage(format!("cannot connect: {refused:?}"), ""))?;
-        // Ends without a limit here, because connecting has a timeout.
-        event_loop
-            .run_until(None, |caller| caller.connected.is_some())
-            .map_err(backend_failure)?;
-        match event_loop.app_mut().connected.take() {
-            Some(Err(error)) => Err(connect_failure(service, address, error, patience.limit)),
-            _ => Ok(Self {
-                service,
-                event_loop,
-                session,
-                address,
-                patience,
-                _keep: keep,
-            }),
-        }
+        } = reach(network, service, address, Caller::default())?;
+        let left = patience.deadline.saturating_since(MonotonicClock.now());
+        let session = connect(&mut event_loop, route, left.max(CONNECT_LEAST))?;
+        let connected = |caller: &Caller| caller.connected;
+        await_session(&mut event_loop, service, address, patience.limit, connected)?;
+        Ok(Self {
+            service,
+            event_loop,
+            session,
+            address,
+            patience,
+            _keep: keep,
+        })
     }
 
     /// Asks. `writes` says whether a lost answer leaves the outcome unknown. A denial is a failure.
@@ -170,8 +146,75 @@ impl<B: Backend> Line<B> {
     }
 }
 
+/// A client's event loop, and its way to a server.
+pub(crate) struct Reached<B: Backend, A> {
+    pub(crate) event_loop: EventLoop<B, MonotonicClock, A>,
+    pub(crate) route: B::Route,
+    /// A resource that has to outlive the event loop.
+    pub(crate) keep: Option<Box<dyn Any + Send>>,
+}
+
+/// Looks for a way to a server.
+pub(crate) fn reach<N: Network, A: App<<N::Backend as Backend>::Route>>(
+    network: &N,
+    service: &Service,
+    address: SocketAddr,
+    app: A,
+) -> Result<Reached<N::Backend, A>, Failure> {
+    let Opened {
+        backend,
+        endpoint,
+        route_of,
+        keep,
+        ..
+    } = network.call(&[address])?;
+    let event_loop = event_loop(backend, app, endpoint)?;
+    let Some(route) = route_of(address) else {
+        let message = format!("no way to {address} is known; nothing was done");
+        return Err(Failure::not_reachable(message, service.start_one));
+    };
+    Ok(Reached {
+        event_loop,
+        route,
+        keep,
+    })
+}
+
+/// Asks for a session.
+pub(crate) fn connect<B: Backend, A: App<B::Route>>(
+    event_loop: &mut EventLoop<B, MonotonicClock, A>,
+    route: B::Route,
+    timeout: Duration,
+) -> Result<SessionId, Failure> {
+    let params = ConnectParams {
+        timeout: Some(timeout),
+        ..ConnectParams::default()
+    };
+    event_loop
+        .with(|_, cx| cx.connect(route, params))
+        .map_err(|refused| Failure::usage(format!("cannot connect: {refused:?}"), ""))
+}
+
+/// Turns the loop until `connected` says whether the session came about. `limit` is the time to report.
+pub(crate) fn await_session<B: Backend, A: App<B::Route>>(
+    event_loop: &mut EventLoop<B, MonotonicClock, A>,
+    service: &Service,
+    address: SocketAddr,
+    limit: Duration,
+    connected: impl Fn(&A) -> Option<Result<(), ConnectError>>,
+) -> Result<(), Failure> {
+    // Ends without a limit here, because connecting has a timeout.
+    event_loop
+        .run_until(None, |app| connected(app).is_some())
+        .map_err(backend_failure)?;
+    match connected(event_loop.app()) {
+        Some(Err(error)) => Err(connect_failure(service, address, error, limit)),
+        _ => Ok(()),
+    }
+}
+
 /// Why no session came about.
-pub(crate) fn connect_failure(
+fn connect_failure(
     service: &Service,
     address: SocketAddr,
     error: ConnectError,

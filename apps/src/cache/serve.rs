@@ -7,11 +7,12 @@ use trine_kvstore::cache::CACHE_LOG_BYTES_MIN;
 use trine_kvstore::memory::HUGE_PAGE_BYTES;
 use trine_kvstore::{Cache, CacheConfig};
 use trine_transport::backend::{Backend, MonotonicClock};
-use trine_transport::{Config, EventLoop, Identity};
+use trine_transport::{Config, EventLoop};
 
 use super::shard::Shard;
 use super::wire::Hello;
 use crate::cache::CacheServeArguments;
+use crate::event_loop::event_loop;
 use crate::rights::Rights;
 use crate::threads::{addresses_from, run_all};
 use trine_base::announce::Announcer;
@@ -126,17 +127,11 @@ fn assemble<B: Backend>(
         memory.log_bytes as u64,
         memory.index_bytes as u64,
     );
-    let seed = random_seed()?;
-    let identity = Identity {
-        cluster: 0,
-        incarnation: seed.max(1),
-    };
     let config = Config {
         spin: arguments.spin.into(),
         ..endpoint
     };
-    EventLoop::new(backend, MonotonicClock, shard, config, identity, seed)
-        .map_err(|error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""))
+    event_loop(backend, shard, config)
 }
 
 fn tell(addresses: &[SocketAddr], arguments: &CacheServeArguments, announcer: Announcer) {

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use serde_json::json;
 use trine_index::ConcurrentMap;
 use trine_transport::backend::{Backend, MonotonicClock};
-use trine_transport::{Config, EventLoop, Identity};
+use trine_transport::{Config, EventLoop};
 
 use super::args::{IndexServeArguments, Scans};
 use super::dispatch::{Dispatch, Server, Threads};
+use crate::event_loop::event_loop;
 use crate::rights::Rights;
 use crate::threads::{addresses_from, run_all};
 use trine_base::announce::Announcer;
-use trine_base::endpoint::{backend_failure, random_seed};
+use trine_base::endpoint::backend_failure;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::{Network, Opened};
@@ -101,13 +102,7 @@ pub(super) fn assemble<B: Backend>(
         }
     };
     let server = Server::new(threads, rights);
-    let seed = random_seed()?;
-    let identity = Identity {
-        cluster: 0,
-        incarnation: seed.max(1),
-    };
-    EventLoop::new(backend, MonotonicClock, server, config, identity, seed)
-        .map_err(|error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""))
+    event_loop(backend, server, config)
 }
 
 fn tell(

@@ -117,6 +117,12 @@ impl std::ops::Deref for Encoded {
     }
 }
 
+impl AsRef<[u8]> for Encoded {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
 /// Splits a message into numbers; `None` if its length is another one.
 fn numbers<const A: usize, const B: usize>(bytes: &[u8]) -> Option<([u8; A], [u8; B])> {
     let (first, rest) = bytes.split_first_chunk()?;

@@ -10,12 +10,13 @@ use trine_sequencer::wire::Keeping;
 use trine_sequencer::{Denial, Dispatch, Gate, Need, Supply, Terms};
 use trine_transport::backend::{Backend, MonotonicClock, Route, Waker};
 use trine_transport::time::Duration;
-use trine_transport::{Config, Cx, EventLoop, Holder, Identity, SessionId};
+use trine_transport::{Config, Cx, EventLoop, Holder, SessionId};
 
 use super::args::SequencerServeArguments;
 use super::epoch_file::EpochFile;
 use super::group_record::{GroupRecord, Place, check_name};
 use super::reserve::{Desk, reserve};
+use crate::event_loop::event_loop;
 use crate::rights::Rights;
 use crate::threads::{addresses_from, run_all};
 use trine_base::announce::Announcer;
@@ -219,13 +220,7 @@ pub(super) fn assemble<B: Backend>(
     let call = Box::new(move || desk.call());
     let supply = Arc::clone(&shared.supply);
     let dispatch = Dispatch::new(supply, shared.keeping, MonotonicClock, door, call);
-    let seed = random_seed()?;
-    let identity = Identity {
-        cluster: 0,
-        incarnation: seed.max(1),
-    };
-    EventLoop::new(backend, MonotonicClock, dispatch, config, identity, seed)
-        .map_err(|error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""))
+    event_loop(backend, dispatch, config)
 }
 
 fn tell(

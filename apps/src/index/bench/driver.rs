@@ -1,4 +1,4 @@
-//! The benchmark's client: it sends requests of a load, checks their answers and records how long they took.
+//! What does the benchmark ask an index? The requests of a load, whose answers it checks and whose latency it records.
 //!
 //! In a closed loop a request is sent when an answer arrives. In an open loop requests fall due at a rate, even if
 //! answers are missing. Their latency counts from the due time.
@@ -6,19 +6,16 @@
 use std::mem;
 
 use trine_base::failure::Failure;
-use trine_base::interrupt;
 use trine_base::latency::Latencies;
-use trine_transport::backend::{MonotonicClock, Route};
+use trine_transport::backend::MonotonicClock;
 use trine_transport::prng::Prng;
 use trine_transport::time::{Clock, Duration, Instant};
-use trine_transport::{
-    App, Completion, ConnectError, Cx, Event, RefusedReason, Reply, Request, RpcError, SessionId,
-};
 
+use crate::bench::Work;
 use crate::config::INDEX_IN_FLIGHT_MAX;
-use crate::index::client::refused;
-use crate::index::wire::{ANSWER_BYTES_MAX, Answer, Ask};
-use crate::line::SAME_RELEASE;
+use crate::index::client::{INDEX, refused};
+use crate::index::wire::{ANSWER_BYTES_MAX, Answer, Ask, Encoded};
+use crate::line::{SAME_RELEASE, Service};
 use crate::rights::Denied;
 
 /// Requests in flight while the keys are written.
@@ -65,28 +62,15 @@ pub(super) struct Measured {
     pub(super) in_time: u64,
 }
 
-/// The client.
-pub(super) struct Driver {
-    session: Option<SessionId>,
-    refusal: Option<ConnectError>,
-    failure: Option<Failure>,
-    timeout: Duration,
+/// GETs, scans and PUTs.
+pub(super) struct Asks {
     draw: Prng,
     load: Option<Load>,
     mix: Mix,
     began: Instant,
     /// Requests of this load so far.
     sent: u64,
-    /// Requests in flight, by their tags.
-    flights: Vec<Option<Flight>>,
-    free: Vec<usize>,
     measured: Measured,
-}
-
-#[derive(Copy, Clone)]
-struct Flight {
-    ask: Ask,
-    due: Instant,
 }
 
 /// A key for each number: random, and the same in every run.
@@ -107,13 +91,9 @@ fn value_of(key: u64) -> u64 {
     key_of(!key)
 }
 
-impl Driver {
-    pub(super) fn new(seed: u64, timeout: Duration) -> Self {
+impl Asks {
+    pub(super) fn new(seed: u64) -> Self {
         Self {
-            session: None,
-            refusal: None,
-            failure: None,
-            timeout,
             draw: Prng::new(seed),
             load: None,
             mix: Mix {
@@ -123,51 +103,44 @@ impl Driver {
             },
             began: MonotonicClock.now(),
             sent: 0,
-            flights: vec![None; INDEX_IN_FLIGHT_MAX],
-            free: (0..INDEX_IN_FLIGHT_MAX).rev().collect(),
             measured: Measured::default(),
         }
     }
 
-    /// Whether a session came about, or why none did.
-    pub(super) fn connected(&self) -> Option<Result<(), ConnectError>> {
-        match self.refusal {
-            Some(error) => Some(Err(error)),
-            None => self.session.map(|_| Ok(())),
+    /// When a request of an open loop falls due.
+    fn due_of(&self, number: u64) -> Option<Instant> {
+        match self.load? {
+            Load::Open { interval, .. } => {
+                let after = (number as f64 * interval) as u64;
+                Some(self.began + Duration::from_nanos(after))
+            }
+            Load::Fill | Load::Closed { .. } => None,
         }
     }
+}
 
-    /// Begins a load.
-    pub(super) fn begin(&mut self, load: Load, mix: Mix) {
+impl Work for Asks {
+    type Load = (Load, Mix);
+    type Asked = Ask;
+    type Bytes = Encoded;
+    type Measured = Measured;
+
+    const SERVICE: Service = INDEX;
+    const SERVER: &'static str = "the index";
+    const ANSWER_BYTES: usize = ANSWER_BYTES_MAX;
+
+    fn begin(&mut self, (load, mix): (Load, Mix)) {
         self.load = Some(load);
         self.mix = mix;
         self.began = MonotonicClock.now();
         self.sent = 0;
     }
 
-    /// Whether the load is over, or cannot go on.
-    pub(super) fn is_over(&self) -> bool {
-        let is_idle = self.load.is_none() && self.in_flight() == 0;
-        is_idle || self.failure.is_some() || interrupt::interrupted()
+    fn is_sent(&self) -> bool {
+        self.load.is_none()
     }
 
-    /// What the load has shown.
-    pub(super) fn finish(&mut self) -> Result<Measured, Failure> {
-        if interrupt::interrupted() {
-            return Err(Failure::interrupted());
-        }
-        match self.failure.take() {
-            Some(failure) => Err(failure),
-            None => Ok(mem::take(&mut self.measured)),
-        }
-    }
-
-    fn in_flight(&self) -> usize {
-        self.flights.len() - self.free.len()
-    }
-
-    /// When the next request is due; `None` if there is none now.
-    fn next_due(&mut self, now: Instant) -> Option<Instant> {
+    fn next_due(&mut self, now: Instant, in_flight: usize) -> Option<Instant> {
         let (due, is_last) = match self.load? {
             Load::Fill => (now, self.sent == self.mix.keys),
             Load::Closed { until, .. } => (now, now >= until),
@@ -185,18 +158,7 @@ impl Driver {
             Load::Closed { window, .. } => window,
             Load::Open { .. } => INDEX_IN_FLIGHT_MAX,
         };
-        (due <= now && self.in_flight() < room).then_some(due)
-    }
-
-    /// When a request of an open loop falls due.
-    fn due_of(&self, number: u64) -> Option<Instant> {
-        match self.load? {
-            Load::Open { interval, .. } => {
-                let after = (number as f64 * interval) as u64;
-                Some(self.began + Duration::from_nanos(after))
-            }
-            Load::Fill | Load::Closed { .. } => None,
-        }
+        (due <= now && in_flight < room).then_some(due)
     }
 
     fn next_ask(&mut self) -> Ask {
@@ -212,50 +174,22 @@ impl Driver {
         }
     }
 
-    fn send<R: Route>(&mut self, cx: &mut Cx<'_, R>, session: SessionId, due: Instant) -> bool {
-        let ask = self.next_ask();
-        let bytes = ask.encode();
-        let (Some(mut request), Some(response)) =
-            (cx.alloc(bytes.len()), cx.alloc(ANSWER_BYTES_MAX))
-        else {
-            self.failure = Some(Failure::usage("no memory for requests", "lower --window"));
-            return false;
-        };
-        request.copy_from_slice(&bytes);
-        let Some(tag) = self.free.pop() else {
-            return false;
-        };
-        let deadline = Some(cx.deadline(self.timeout));
-        match cx.enqueue_request(session, ask.kind(), request, response, tag as u64, deadline) {
-            Ok(_) => {
-                self.flights[tag] = Some(Flight { ask, due });
-                self.sent += 1;
-                true
-            }
-            Err(refused) => {
-                self.free.push(tag);
-                if refused.reason != RefusedReason::QueueFull {
-                    self.fail(RpcError::NotSent);
-                }
-                false
-            }
-        }
+    fn encode(&self, ask: Ask) -> (u8, Encoded) {
+        (ask.kind(), ask.encode())
     }
 
-    fn fail(&mut self, error: RpcError) {
-        let failure = || {
-            Failure::not_reachable(
-                format!("the index does not answer any more: {error}"),
-                "see whether it still runs",
-            )
-        };
-        self.failure.get_or_insert_with(failure);
+    fn on_sent(&mut self) {
+        self.sent += 1;
     }
 
-    /// Checks an answer and records its latency.
-    fn record(&mut self, flight: Flight, bytes: &[u8], now: Instant) {
-        let latency = now.saturating_since(flight.due).as_nanos();
-        match (flight.ask, Answer::decode(flight.ask, bytes)) {
+    fn record(
+        &mut self,
+        ask: Ask,
+        bytes: &[u8],
+        latency: u64,
+        now: Instant,
+    ) -> Result<(), Failure> {
+        match (ask, Answer::decode(ask, bytes)) {
             (Ask::Get(key), Some(Answer::Value(value))) if value == value_of(key) => {
                 self.measured.gets.record_ns(latency);
             }
@@ -263,16 +197,22 @@ impl Driver {
                 self.measured.scans.record_ns(latency);
             }
             (Ask::Put(..), Some(Answer::Done)) => {}
-            (ask, answer) => {
-                self.failure
-                    .get_or_insert_with(|| wrong(ask, answer, bytes));
-            }
+            (ask, answer) => return Err(wrong(ask, answer, bytes)),
         }
         let until = match self.load {
             Some(Load::Closed { until, .. } | Load::Open { until, .. }) => Some(until),
             Some(Load::Fill) | None => None,
         };
         self.measured.in_time += u64::from(until.is_some_and(|until| now < until));
+        Ok(())
+    }
+
+    fn take_measured(&mut self) -> Measured {
+        mem::take(&mut self.measured)
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        self.due_of(self.sent)
     }
 }
 
@@ -291,46 +231,5 @@ fn wrong(ask: Ask, answer: Option<Answer>, bytes: &[u8]) -> Failure {
         }
         (Ask::Put(key, _) | Ask::Scan(key, _), Some(answer)) => refused(key, answer),
         _ => Failure::usage("an answer could not be read", SAME_RELEASE),
-    }
-}
-
-impl<R: Route> App<R> for Driver {
-    fn on_request(&mut self, cx: &mut Cx<'_, R>, _: Request<'_>) -> Reply {
-        cx.alloc(0).map_or(Reply::Later, Reply::Now)
-    }
-
-    fn on_completion(&mut self, _: &mut Cx<'_, R>, tag: u64, completion: Completion) {
-        let tag = usize::try_from(tag).expect("a tag of ours");
-        let flight = self.flights[tag].take().expect("a request ends once");
-        self.free.push(tag);
-        match completion.result {
-            Ok(()) => self.record(flight, &completion.response, MonotonicClock.now()),
-            Err(error) => self.fail(error),
-        }
-    }
-
-    fn on_event(&mut self, _: &mut Cx<'_, R>, event: Event<R>) {
-        match event {
-            Event::Connected { session, .. } => self.session = Some(session),
-            Event::ConnectFailed { reason, .. } => self.refusal = Some(reason),
-            Event::Accepted { .. } => {}
-            Event::Down { .. } => self.fail(RpcError::NotSent),
-        }
-    }
-
-    fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
-        let Some(session) = self.session.filter(|_| self.failure.is_none()) else {
-            return;
-        };
-        let now = MonotonicClock.now();
-        while let Some(due) = self.next_due(now) {
-            if !self.send(cx, session, due) {
-                break;
-            }
-        }
-    }
-
-    fn next_timeout(&self) -> Option<Instant> {
-        self.due_of(self.sent)
     }
 }

@@ -14,14 +14,17 @@ use trine_index::ConcurrentMap;
 use trine_transport::backend::MonotonicClock;
 use trine_transport::time::{Clock, Duration};
 
-use self::driver::{Load, Measured, Mix, pair_of};
+use self::driver::{Asks, Load, Measured, Mix, pair_of};
 use self::report::{Part, Rounds};
-use self::setup::{InProcess, Remote, Setup, run_on};
+use self::setup::{run_on, server};
+use crate::bench::{Driver, InProcess, Remote, Setup};
+use crate::config::INDEX_IN_FLIGHT_MAX;
 use crate::index::args::IndexBenchArguments;
+use trine_base::endpoint::random_seed;
 use trine_base::failure::Failure;
-use trine_base::interrupt;
 use trine_base::network::Network;
 use trine_base::output::Output;
+use trine_base::{interrupt, peers};
 
 pub(super) fn run<N: Network>(
     network: &N,
@@ -38,9 +41,10 @@ pub(super) fn run<N: Network>(
 }
 
 fn remote<N: Network>(network: &N, arguments: &IndexBenchArguments) -> Result<Rounds, Failure> {
-    let mut remote = Remote::open(network, arguments)?;
+    let address = peers::resolve_server(&arguments.client.connect)?;
+    let mut remote = Remote::open(network, address, driver(arguments)?)?;
     if !arguments.filled {
-        remote.run(Load::Fill, mix(arguments))?;
+        remote.run((Load::Fill, mix(arguments)))?;
     }
     measure(&mut [("server", &mut remote)], arguments)
 }
@@ -52,8 +56,12 @@ fn in_process(arguments: &IndexBenchArguments) -> Result<Rounds, Failure> {
         map.insert(key, value)
             .map_err(|full| Failure::usage(full.to_string(), ""))?;
     }
-    let mut worker = InProcess::start(&map, true, arguments)?;
-    let mut dispatch = InProcess::start(&map, false, arguments)?;
+    let start = |has_worker| {
+        let server = |backend| server(backend, &map, has_worker, arguments);
+        InProcess::start(driver(arguments)?, server)
+    };
+    let mut worker = start(true)?;
+    let mut dispatch = start(false)?;
     // Only now, because a thread passes its processors on to those that it starts.
     arguments
         .cpus
@@ -62,6 +70,12 @@ fn in_process(arguments: &IndexBenchArguments) -> Result<Rounds, Failure> {
         &mut [("worker", &mut worker), ("dispatch", &mut dispatch)],
         arguments,
     )
+}
+
+fn driver(arguments: &IndexBenchArguments) -> Result<Driver<Asks>, Failure> {
+    let asks = Asks::new(random_seed()?);
+    let timeout = arguments.client.timeout.into();
+    Ok(Driver::new(asks, INDEX_IN_FLIGHT_MAX, timeout))
 }
 
 fn mix(arguments: &IndexBenchArguments) -> Mix {
@@ -74,7 +88,7 @@ fn mix(arguments: &IndexBenchArguments) -> Mix {
 
 /// Runs all parts in all set-ups, in turns.
 fn measure(
-    setups: &mut [(&'static str, &mut dyn Setup)],
+    setups: &mut [(&'static str, &mut dyn Setup<Asks>)],
     arguments: &IndexBenchArguments,
 ) -> Result<Rounds, Failure> {
     let mut rounds = Rounds::default();
@@ -92,10 +106,10 @@ fn measure(
     for _ in 0..arguments.rounds {
         let mut least = f64::INFINITY;
         for (name, setup) in &mut *setups {
-            let measured = setup.run(closed(), gets_alone)?;
+            let measured = setup.run((closed(), gets_alone))?;
             least = least.min(measured.in_time as f64 / seconds);
             rounds.add(name, Part::Gets, seconds, &measured);
-            let measured = setup.run(closed(), mix(arguments))?;
+            let measured = setup.run((closed(), mix(arguments)))?;
             rounds.add(name, Part::Mixed, seconds, &measured);
         }
         if least == 0.0 {
@@ -106,7 +120,7 @@ fn measure(
             for (name, setup) in &mut *setups {
                 let until = MonotonicClock.now() + duration;
                 let measured: Measured =
-                    setup.run(Load::Open { interval, until }, mix(arguments))?;
+                    setup.run((Load::Open { interval, until }, mix(arguments)))?;
                 rounds.add(name, Part::Open(*percent), seconds, &measured);
             }
         }

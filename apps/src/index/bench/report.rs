@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::driver::Measured;
+use crate::bench::median;
 use crate::index::args::IndexBenchArguments;
 use trine_base::output::{Output, Table};
 use trine_base::units::{plural, show_count, show_ns};
@@ -36,16 +37,6 @@ struct Row {
     setup: &'static str,
     part: Part,
     rounds: Vec<Figures>,
-}
-
-/// The middle value, or the mean of the two in the middle.
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => 0.0,
-        count => f64::midpoint(values[(count - 1) / 2], values[count / 2]),
-    }
 }
 
 impl Row {

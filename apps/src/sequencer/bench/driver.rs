@@ -1,4 +1,4 @@
-//! The benchmark's client: it keeps requests in flight and checks that their numbers grow.
+//! What does the benchmark ask a sequencer? Requests for numbers, and it checks that the numbers grow.
 //!
 //! A request that is sent after an answer has come must get larger numbers than that answer. Of requests that are in flight
 //! together each may be the first.
@@ -6,18 +6,15 @@
 use std::mem;
 
 use trine_base::failure::Failure;
-use trine_base::interrupt;
 use trine_base::latency::Latencies;
 use trine_sequencer::Why;
 use trine_sequencer::wire::{ANSWER_BYTES_MAX, Answer, NEXT, next_request};
-use trine_transport::backend::{MonotonicClock, Route};
-use trine_transport::time::{Clock, Duration, Instant};
-use trine_transport::{
-    App, Completion, ConnectError, Cx, Event, RefusedReason, Reply, Request, RpcError, SessionId,
-};
+use trine_transport::time::Instant;
 
-use crate::line::SAME_RELEASE;
+use crate::bench::Work;
+use crate::line::{SAME_RELEASE, Service};
 use crate::rights::{DENIED_BYTES_MAX, Denied};
+use crate::sequencer::client::SEQUENCER;
 
 /// How long requests are sent.
 #[derive(Copy, Clone, Debug)]
@@ -34,81 +31,55 @@ pub(super) struct Measured {
     pub(super) latencies: Latencies,
 }
 
-#[derive(Copy, Clone)]
-struct Flight {
-    sent: Instant,
-    /// The least number that its answer may have.
-    least: u64,
-}
-
-/// The client.
-pub(super) struct Driver {
-    session: Option<SessionId>,
-    refusal: Option<ConnectError>,
-    failure: Option<Failure>,
-    timeout: Duration,
+/// Requests for numbers.
+pub(super) struct Numbers {
     count: u32,
     load: Option<Load>,
     /// Requests of this load so far.
     sent: u64,
     /// Behind all numbers that have come.
     least: u64,
-    /// Requests in flight, by their tags.
-    flights: Vec<Option<Flight>>,
-    free: Vec<usize>,
     measured: Measured,
 }
 
-impl Driver {
-    pub(super) fn new(window: usize, count: u32, timeout: Duration) -> Self {
+impl Numbers {
+    /// Each request asks for `count`.
+    pub(super) fn new(count: u32) -> Self {
         Self {
-            session: None,
-            refusal: None,
-            failure: None,
-            timeout,
             count,
             load: None,
             sent: 0,
             least: 0,
-            flights: vec![None; window],
-            free: (0..window).rev().collect(),
             measured: Measured::default(),
         }
     }
+}
 
-    /// Whether a session came about, or why none did.
-    pub(super) fn connected(&self) -> Option<Result<(), ConnectError>> {
-        match self.refusal {
-            Some(error) => Some(Err(error)),
-            None => self.session.map(|_| Ok(())),
-        }
-    }
+impl Work for Numbers {
+    type Load = Load;
+    /// The least number that its answer may have.
+    type Asked = u64;
+    type Bytes = [u8; 4];
+    type Measured = Measured;
 
-    /// Begins a load.
-    pub(super) fn begin(&mut self, load: Load) {
+    const SERVICE: Service = SEQUENCER;
+    const SERVER: &'static str = "the sequencer";
+    const ANSWER_BYTES: usize = if ANSWER_BYTES_MAX > DENIED_BYTES_MAX {
+        ANSWER_BYTES_MAX
+    } else {
+        DENIED_BYTES_MAX
+    };
+
+    fn begin(&mut self, load: Load) {
         self.load = Some(load);
         self.sent = 0;
     }
 
-    /// Whether the load is over, or cannot go on.
-    pub(super) fn is_over(&self) -> bool {
-        let is_idle = self.load.is_none() && self.free.len() == self.flights.len();
-        is_idle || self.failure.is_some() || interrupt::interrupted()
+    fn is_sent(&self) -> bool {
+        self.load.is_none()
     }
 
-    /// What the load has shown.
-    pub(super) fn finish(&mut self) -> Result<Measured, Failure> {
-        if interrupt::interrupted() {
-            return Err(Failure::interrupted());
-        }
-        match self.failure.take() {
-            Some(failure) => Err(failure),
-            None => Ok(mem::take(&mut self.measured)),
-        }
-    }
-
-    /// Whether another request is to be sent now.
-    fn goes_on(&mut self, now: Instant) -> bool {
+    fn next_due(&mut self, now: Instant, _: usize) -> Option<Instant> {
         let goes_on = match self.load {
             Some(Load::Requests(requests)) => self.sent < requests,
             Some(Load::Until(until)) => now < until,
@@ -117,76 +88,51 @@ impl Driver {
         if !goes_on {
             self.load = None;
         }
-        goes_on && !self.free.is_empty()
+        goes_on.then_some(now)
     }
 
-    fn send<R: Route>(&mut self, cx: &mut Cx<'_, R>, session: SessionId, sent: Instant) -> bool {
-        let bytes = next_request(self.count);
-        let (Some(mut request), Some(response)) = (
-            cx.alloc(bytes.len()),
-            cx.alloc(ANSWER_BYTES_MAX.max(DENIED_BYTES_MAX)),
-        ) else {
-            self.failure = Some(Failure::usage("no memory for requests", "lower --window"));
-            return false;
-        };
-        request.copy_from_slice(&bytes);
-        let Some(tag) = self.free.pop() else {
-            return false;
-        };
-        let deadline = Some(cx.deadline(self.timeout));
-        match cx.enqueue_request(session, NEXT, request, response, tag as u64, deadline) {
-            Ok(_) => {
-                self.flights[tag] = Some(Flight {
-                    sent,
-                    least: self.least,
-                });
-                self.sent += 1;
-                true
+    fn next_ask(&mut self) -> u64 {
+        self.least
+    }
+
+    fn encode(&self, _: u64) -> (u8, [u8; 4]) {
+        (NEXT, next_request(self.count))
+    }
+
+    fn on_sent(&mut self) {
+        self.sent += 1;
+    }
+
+    fn record(
+        &mut self,
+        least: u64,
+        bytes: &[u8],
+        latency: u64,
+        _: Instant,
+    ) -> Result<(), Failure> {
+        match Answer::decode(bytes) {
+            Some(Answer::First(first)) if first >= least => {
+                self.least = self.least.max(first + u64::from(self.count));
+                self.measured.latencies.record_ns(latency);
+                Ok(())
             }
-            Err(refused) => {
-                self.free.push(tag);
-                if refused.reason != RefusedReason::QueueFull {
-                    self.fail(RpcError::NotSent);
-                }
-                false
-            }
+            other => Err(wrong(other, least, bytes)),
         }
     }
 
-    fn fail(&mut self, error: RpcError) {
-        let failure = || {
-            Failure::not_reachable(
-                format!("the sequencer does not answer any more: {error}"),
-                "see whether it still runs",
-            )
-        };
-        self.failure.get_or_insert_with(failure);
-    }
-
-    /// Checks an answer and records its latency.
-    fn record(&mut self, flight: Flight, bytes: &[u8], now: Instant) {
-        let wrong = match Answer::decode(bytes) {
-            Some(Answer::First(first)) if first >= flight.least => {
-                self.least = self.least.max(first + u64::from(self.count));
-                self.measured
-                    .latencies
-                    .record_ns(now.saturating_since(flight.sent).as_nanos());
-                return;
-            }
-            other => wrong(other, flight, bytes),
-        };
-        self.failure.get_or_insert(wrong);
+    fn take_measured(&mut self) -> Measured {
+        mem::take(&mut self.measured)
     }
 }
 
 /// An answer that the benchmark cannot go on from.
-fn wrong(answer: Option<Answer>, flight: Flight, bytes: &[u8]) -> Failure {
+fn wrong(answer: Option<Answer>, least: u64, bytes: &[u8]) -> Failure {
     if let Some(denied) = Denied::decode(bytes) {
         return denied.failure();
     }
     match answer {
         Some(Answer::First(first)) => {
-            let before = flight.least - 1;
+            let before = least - 1;
             let message =
                 format!("a request that was sent after the number {before} had come got {first}");
             Failure::negative(message, "")
@@ -207,67 +153,27 @@ fn wrong(answer: Option<Answer>, flight: Flight, bytes: &[u8]) -> Failure {
     }
 }
 
-impl<R: Route> App<R> for Driver {
-    fn on_request(&mut self, cx: &mut Cx<'_, R>, _: Request<'_>) -> Reply {
-        cx.alloc(0).map_or(Reply::Later, Reply::Now)
-    }
-
-    fn on_completion(&mut self, _: &mut Cx<'_, R>, tag: u64, completion: Completion) {
-        let tag = usize::try_from(tag).expect("a tag of ours");
-        let flight = self.flights[tag].take().expect("a request ends once");
-        self.free.push(tag);
-        match completion.result {
-            Ok(()) => self.record(flight, &completion.response, MonotonicClock.now()),
-            Err(error) => self.fail(error),
-        }
-    }
-
-    fn on_event(&mut self, _: &mut Cx<'_, R>, event: Event<R>) {
-        match event {
-            Event::Connected { session, .. } => self.session = Some(session),
-            Event::ConnectFailed { reason, .. } => self.refusal = Some(reason),
-            Event::Accepted { .. } => {}
-            Event::Down { .. } => self.fail(RpcError::NotSent),
-        }
-    }
-
-    fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
-        let Some(session) = self.session.filter(|_| self.failure.is_none()) else {
-            return;
-        };
-        let now = MonotonicClock.now();
-        while self.goes_on(now) {
-            if !self.send(cx, session, now) {
-                break;
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn answered(driver: &mut Driver, least: u64, first: u64) {
+    fn answered(numbers: &mut Numbers, least: u64, first: u64) -> Result<(), Failure> {
         let answer = Answer::First(first);
         let mut bytes = [0; ANSWER_BYTES_MAX];
         answer.encode_into(&mut bytes);
-        let sent = Instant::ZERO;
-        driver.record(Flight { sent, least }, &bytes, sent);
+        numbers.record(least, &bytes, 0, Instant::ZERO)
     }
 
     #[test]
     fn a_number_that_went_back_is_noticed_and_overtaking_is_not() {
-        let mut driver = Driver::new(4, 3, Duration::from_secs(1));
-        answered(&mut driver, 0, 10);
-        assert_eq!(driver.least, 13);
+        let mut numbers = Numbers::new(3);
+        answered(&mut numbers, 0, 10).expect("the first");
+        assert_eq!(numbers.least, 13);
         // It was in flight beside the one before.
-        answered(&mut driver, 0, 4);
-        assert_eq!((driver.least, driver.measured.latencies.count()), (13, 2));
-        answered(&mut driver, 13, 13);
-        assert!(driver.failure.is_none());
-        answered(&mut driver, 16, 15);
-        let failure = driver.finish().map(drop).expect_err("it went back");
+        answered(&mut numbers, 0, 4).expect("it overtook nobody");
+        assert_eq!((numbers.least, numbers.measured.latencies.count()), (13, 2));
+        answered(&mut numbers, 13, 13).expect("the next one");
+        let failure = answered(&mut numbers, 16, 15).expect_err("it went back");
         assert!(
             failure.is_negative() && failure.message().contains("15"),
             "{failure}"

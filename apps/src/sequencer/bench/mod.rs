@@ -7,9 +7,11 @@ use serde_json::json;
 use trine_transport::backend::MonotonicClock;
 use trine_transport::time::{Clock, Duration};
 
-use self::driver::{Load, Measured};
-use self::setup::{InProcess, Remote, Setup};
+use self::driver::{Load, Measured, Numbers};
+use self::setup::server;
 use super::args::SequencerBenchArguments;
+use super::client::addresses;
+use crate::bench::{Driver, InProcess, Remote, Setup, median};
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
@@ -22,14 +24,28 @@ pub(super) fn run<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     interrupt::start()?;
-    match arguments.in_process {
-        true => measure(&mut InProcess::start(arguments)?, arguments, output),
-        false => measure(&mut Remote::open(network, arguments)?, arguments, output),
+    if arguments.in_process {
+        return in_process(arguments, output);
     }
+    let address = addresses(&arguments.client)?[0];
+    let mut remote = Remote::open(network, address, driver(arguments))?;
+    measure(&mut remote, arguments, output)
+}
+
+fn in_process(arguments: &SequencerBenchArguments, output: Output) -> Result<(), Failure> {
+    let server = |backend| server(backend, arguments.lease_check);
+    let mut both = InProcess::start(driver(arguments), server)?;
+    measure(&mut both, arguments, output)
+}
+
+fn driver(arguments: &SequencerBenchArguments) -> Driver<Numbers> {
+    let numbers = Numbers::new(arguments.count);
+    let timeout = arguments.client.timeout.into();
+    Driver::new(numbers, arguments.window as usize, timeout)
 }
 
 fn measure(
-    setup: &mut impl Setup,
+    setup: &mut impl Setup<Numbers>,
     arguments: &SequencerBenchArguments,
     output: Output,
 ) -> Result<(), Failure> {
@@ -46,16 +62,6 @@ fn measure(
     }
     show(&rounds, arguments, output);
     Ok(())
-}
-
-/// The middle value, or the mean of the two in the middle.
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => 0.0,
-        count => f64::midpoint(values[(count - 1) / 2], values[count / 2]),
-    }
 }
 
 fn show(rounds: &[(Measured, f64)], arguments: &SequencerBenchArguments, output: Output) {
