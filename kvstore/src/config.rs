@@ -73,6 +73,10 @@ pub const PINS_MAX: usize = 64;
 /// Pins that a client has at most.
 pub const PINS_PER_CLIENT_MAX: usize = 8;
 
+/// Pins that all clients of a user have at most, so that one user does not keep the others from scanning. Callers that are
+/// no user share the pins of the group.
+pub const PINS_PER_USER_MAX: usize = 16;
+
 /// A pin ends after so much group time, unless it is renewed.
 pub const PIN_TTL_NS: u64 = 30_000_000_000;
 
@@ -125,7 +129,7 @@ pub const USER_PREFIX_BYTES_MAX: usize = 128;
 const _: () = assert!(VALUE_BYTES_MAX >= KEY_BYTES_MAX);
 const _: () = assert!(LIST_RESPONSE_BYTES_MAX > VALUE_BYTES_MAX as usize);
 const _: () = assert!(SCAN_PAGE_BYTES < LIST_RESPONSE_BYTES_MAX);
-const _: () = assert!(PINS_PER_CLIENT_MAX <= PINS_MAX);
+const _: () = assert!(PINS_PER_CLIENT_MAX <= PINS_PER_USER_MAX && PINS_PER_USER_MAX < PINS_MAX);
 const _: () = assert!(WALK_ITEMS_MAX <= LIST_ITEMS_MAX);
 const _: () = assert!(WALK_BYTES_MAX < LIST_RESPONSE_BYTES_MAX);
 const _: () = assert!(CHUNK_BODY_BYTES <= CHUNK_BYTES_MAX);

@@ -109,6 +109,11 @@ pub enum StoreError {
         /// How many those are.
         limit: u32,
     },
+    /// The clients of the user have as many pins as a user can have.
+    TooManyPinsOfUser {
+        /// How many those are.
+        limit: u32,
+    },
     /// There is no such pin, or it is another client's.
     PinEnded,
     /// This replica has not kept the state of the pin.
@@ -150,6 +155,7 @@ impl StoreError {
             Self::TooManyPins { limit } => (34, u64::from(limit), 0),
             Self::PinEnded => (35, 0, 0),
             Self::PinNotHere => (36, 0, 0),
+            Self::TooManyPinsOfUser { limit } => (37, u64::from(limit), 0),
         };
         sink.put_u8(kind);
         sink.put_u64(first);
@@ -164,7 +170,7 @@ impl StoreError {
             || (first != 0
                 && !matches!(
                     kind,
-                    1..=3 | 11 | 12 | 16 | 19 | 20 | 22 | 24 | 26 | 27 | 34
+                    1..=3 | 11 | 12 | 16 | 19 | 20 | 22 | 24 | 26 | 27 | 34 | 37
                 ))
         {
             return Err(DecodeError::BadField { field: "error" });
@@ -213,6 +219,7 @@ impl StoreError {
             34 => Self::TooManyPins { limit: short()? },
             35 => Self::PinEnded,
             36 => Self::PinNotHere,
+            37 => Self::TooManyPinsOfUser { limit: short()? },
             kind => return Err(DecodeError::UnknownKind { kind }),
         })
     }
@@ -307,6 +314,11 @@ impl fmt::Display for StoreError {
                 formatter,
                 "{limit} scans are under way, which is the limit: wait for one to end, or read page by page with \
                  `trine scan --no-atomic`"
+            ),
+            Self::TooManyPinsOfUser { limit } => write!(
+                formatter,
+                "{limit} scans of this user are under way, which is the limit: wait for one to end, or read page by page \
+                 with `trine scan --no-atomic`"
             ),
             Self::PinEnded => write!(
                 formatter,

@@ -43,6 +43,7 @@ pub use error::StoreError;
 pub use history::History;
 pub use limits::{Limits, LimitsError};
 pub use ordered::Ordered;
+pub use pins::PinOwner;
 pub use position::Position;
 pub use response::{AbortCause, Entry, Found, Page, RangeItem, Response, Versioned};
 pub use snapshot::{RestoreError, SnapshotError, SnapshotReader, SnapshotStep, SnapshotSummary};

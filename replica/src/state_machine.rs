@@ -9,7 +9,7 @@ pub(crate) use genesis::Genesis;
 use raft::eraftpb::ConfState;
 use trine_kvstore::command::STATE_VERSION;
 use trine_kvstore::interleave::LANES;
-use trine_kvstore::{Command, Position, Store};
+use trine_kvstore::{Command, PinOwner, Position, Store};
 use trine_protocol::message::{ClientStatus, ClusterId, Member, Operation};
 
 use crate::audit::{Audit, By, Trail, outcome_of, words_of};
@@ -299,10 +299,12 @@ impl StateMachine {
         };
         self.scratch.clear();
         match words_of(&command) {
-            None => self
-                .store
-                .apply_for(envelope.client, at, &command)
-                .encode(&mut self.scratch),
+            None => {
+                let owner = self.owner_of(envelope.client, &command);
+                self.store
+                    .apply_for(owner, at, &command)
+                    .encode(&mut self.scratch);
+            }
             Some(what) => self.administrate(at, envelope.client, &command, what),
         }
         self.sessions
@@ -312,6 +314,15 @@ impl StateMachine {
             position: at,
             response: &self.scratch,
         }
+    }
+
+    /// To whom a pin belongs that a command takes. Other commands do not look for it.
+    fn owner_of(&self, client: u64, command: &Command<'_>) -> PinOwner {
+        let user = match command {
+            Command::Pin => self.sessions.user_of(client).unwrap_or(0),
+            _ => 0,
+        };
+        PinOwner { client, user }
     }
 
     /// Applies an admin command and leaves a line about it.

@@ -16,7 +16,7 @@
 //! The head's body is a [`SnapshotSummary`]; an item is key length u32, value length u32, version
 //! u64, expiry u64 (0: none), key, value; the end's body is the number of items u64.
 //! Chunks of users (`users/stored.rs`) follow the head, and are absent if there never was a user. Then comes a chunk of
-//! pins (`pins.rs`), if there are any: position u64, client u64, group time at the position u64, end in group time u64.
+//! pins (`pins.rs`), if there are any: position u64, client u64, user u32, group time at the position u64, end in group time u64.
 
 use crate::checksum::crc32c;
 

@@ -27,7 +27,7 @@ use crate::history::History;
 use crate::items::{Found, Items};
 use crate::limits::Limits;
 use crate::ordered::Ordered;
-use crate::pins::Pins;
+use crate::pins::{PinOwner, Pins};
 use crate::position::Position;
 use crate::response::{Response, Versioned};
 use crate::snapshot::SnapshotSummary;
@@ -124,14 +124,20 @@ impl Store {
     /// # Panics
     /// If `at` is not behind every earlier position: versions would no longer tell changes apart.
     pub fn apply(&mut self, at: Position, command: &Command<'_>) -> Response<'_> {
-        self.apply_for(0, at, command)
+        self.apply_for(PinOwner::default(), at, command)
     }
 
-    /// The same for a client session, to which the pins belong that it takes. To other commands it makes no difference.
+    /// The same for a client session and its user, to whom the pins belong that are taken. To other commands it makes no
+    /// difference.
     ///
     /// # Panics
     /// As [`Store::apply`].
-    pub fn apply_for(&mut self, client: u64, at: Position, command: &Command<'_>) -> Response<'_> {
+    pub fn apply_for(
+        &mut self,
+        owner: PinOwner,
+        at: Position,
+        command: &Command<'_>,
+    ) -> Response<'_> {
         assert!(
             at > self.applied,
             "commands are applied in the order of their positions"
@@ -154,9 +160,9 @@ impl Store {
             } => self.execute(at, *mode, conditions, operations),
             Command::MultiGet { keys } => self.multi_get(keys),
             Command::Walk { .. } | Command::ScanAt { .. } => Response::Error(StoreError::OnlyRead),
-            Command::Pin => self.pin(at, client),
-            Command::RenewPin { position } => self.renew_pin(*position, client),
-            Command::Unpin { position } => self.unpin(*position, client),
+            Command::Pin => self.pin(at, owner),
+            Command::RenewPin { position } => self.renew_pin(*position, owner.client),
+            Command::Unpin { position } => self.unpin(*position, owner.client),
             Command::Flush => self.flush(),
             Command::SetLimits { limits } => self.set_limits(*limits),
             Command::SetOrdered { on } => self.set_ordered(*on),

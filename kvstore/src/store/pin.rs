@@ -3,21 +3,22 @@
 use super::Store;
 use crate::config::PIN_SHADOWS_FREED_PER_TURN;
 use crate::error::StoreError;
+use crate::pins::PinOwner;
 use crate::position::Position;
 use crate::response::Response;
 
 impl Store {
-    pub(super) fn pin(&mut self, at: Position, client: u64) -> Response<'_> {
-        match self.try_pin(at, client) {
+    pub(super) fn pin(&mut self, at: Position, owner: PinOwner) -> Response<'_> {
+        match self.try_pin(at, owner) {
             Ok(()) => Response::Pinned { position: at },
             Err(error) => Response::Error(error),
         }
     }
 
     /// The index has to be there: keys that are removed before it is whole could not be found at the pin.
-    fn try_pin(&mut self, at: Position, client: u64) -> Result<(), StoreError> {
+    fn try_pin(&mut self, at: Position, owner: PinOwner) -> Result<(), StoreError> {
         self.whole_index()?;
-        self.pins.add(at, client, self.group_time_ns)?;
+        self.pins.add(at, owner, self.group_time_ns)?;
         self.items.serve_pin(at);
         Ok(())
     }

@@ -6,6 +6,7 @@ use trine_protocol::message::{
     AdminCommand, AdminStatus, ClientReply, ClientRequest, ClientStatus, ClusterId, Encode,
     ForUser, GroupId, Operation, kind,
 };
+use trine_replica::ReplicaConfig;
 use trine_replica::rights::{Caller, KeyStage};
 use trine_replica_harness::client::Wish;
 use trine_replica_harness::{World, small};
@@ -35,7 +36,11 @@ fn encoded(command: &Command<'_>) -> Vec<u8> {
 
 /// A group whose users are alice (keys below a/), bob (all keys, reads only) and a front, with these numbers.
 fn group() -> World {
-    let mut world = World::serving(3, small(), 7);
+    group_with(small())
+}
+
+fn group_with(config: ReplicaConfig) -> World {
+    let mut world = World::serving(3, config, 7);
     let admin = world.registered_client(1);
     let users: [(&str, Role, &[u8], bool); 3] = [
         ("alice", Role::Write, b"a/", false),
@@ -188,6 +193,34 @@ fn a_user_writes_its_own_keys_and_is_told_what_it_lacks() {
     assert!(get(&mut world, bob, 0, "a/2").starts_with("Value"));
     let leader = world.leader().expect("a leader");
     assert_eq!(world.status(leader).counters.denied, 3);
+}
+
+/// A user that only reads opens as many sessions as it likes, and could keep every other user from scanning.
+#[test]
+fn one_users_pins_leave_room_for_others() {
+    let config = ReplicaConfig {
+        ordered: true,
+        ..small()
+    };
+    let mut world = group_with(config);
+    let (bob, alice) = (user("bob", 2), user("alice", 1));
+    let pin = |world: &mut World, caller, session, sequence| {
+        let request = write_request(None, session, sequence, &Command::Pin);
+        said(world, caller, &request)
+    };
+    for number in 0..2 {
+        let session = register(&mut world, bob, 70 + number, 0).expect("a session");
+        for sequence in 1..=8 {
+            let answer = pin(&mut world, bob, session, sequence);
+            assert!(answer.starts_with("Pinned"), "{answer}");
+        }
+    }
+    let third = register(&mut world, bob, 79, 0).expect("a session");
+    let answer = pin(&mut world, bob, third, 1);
+    assert_eq!(answer, "Error(TooManyPinsOfUser { limit: 16 })");
+    let other = register(&mut world, alice, 80, 0).expect("a session");
+    let answer = pin(&mut world, alice, other, 1);
+    assert!(answer.starts_with("Pinned"), "{answer}");
 }
 
 /// Without this, whoever learns the number of a session writes as its user.

@@ -320,6 +320,7 @@ fn response_seeds() -> Vec<Vec<u8>> {
         Response::Error(StoreError::OnlyRead),
         Response::Pinned { position: version },
         Response::Error(StoreError::TooManyPins { limit: 8 }),
+        Response::Error(StoreError::TooManyPinsOfUser { limit: 16 }),
         Response::Error(StoreError::PinEnded),
         Response::Error(StoreError::PinNotHere),
     ];

@@ -4,7 +4,7 @@ use crate::codec::List;
 use crate::config::{PIN_TTL_NS, SCAN_KEYS_MAX};
 use crate::store::ordered::tests::copy;
 use crate::{
-    Command, Condition, ExecuteMode, KeyRange, Limits, Position, Response, ScanOptions,
+    Command, Condition, ExecuteMode, KeyRange, Limits, PinOwner, Position, Response, ScanOptions,
     SetCondition, SetExpiry, SetOptions, SnapshotReader, SnapshotStep, Store, StoreError,
 };
 use proptest::collection::vec;
@@ -293,16 +293,17 @@ fn a_flush_the_end_of_the_index_and_time_end_pins_everywhere() {
 #[test]
 fn a_pin_belongs_to_its_client_and_a_page_at_it_is_no_write() {
     let mut log = Log::new();
-    let (position, other) = (Position::new(1, 0), 8);
+    let of = |client| PinOwner { client, user: 0 };
+    let position = Position::new(1, 0);
     let pinned = Response::Pinned { position };
-    assert_eq!(log.store.apply_for(7, position, &Command::Pin), pinned);
+    assert_eq!(log.store.apply_for(of(7), position, &Command::Pin), pinned);
     let ended = Response::Error(StoreError::PinEnded);
     for (index, command) in [Command::Unpin { position }, Command::RenewPin { position }]
         .iter()
         .enumerate()
     {
         let at = Position::new(2 + index as u64, 0);
-        assert_eq!(log.store.apply_for(other, at, command), ended);
+        assert_eq!(log.store.apply_for(of(8), at, command), ended);
     }
     let at = Position::new(4, 0);
     let answer = log.store.apply(at, &scan(Some(position), ALL, 1, false));
