@@ -84,6 +84,10 @@ pub const PIN_TTL_NS: u64 = 30_000_000_000;
 /// bytes. What is beyond ends the oldest pin on the replica that has kept it.
 pub const PIN_KEPT_BYTES_MIN: u64 = 64 * 1024 * 1024;
 
+/// What a change may leave above that limit, as a part of it, where more blocks are due than it frees. Beyond it the
+/// replica gives all its pins up.
+pub const PIN_KEPT_EXCESS: u64 = 8;
+
 /// How many blocks that pins have kept a change frees.
 pub const PIN_SHADOWS_FREED: u32 = 8;
 

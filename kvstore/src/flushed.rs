@@ -1,5 +1,5 @@
 //! What a flush leaves behind: index, item memory and expiries of items that are no more; and an ordered index that the
-//! group does not keep any longer. They are freed slice by slice, because giving gigabytes back takes the system longer
+//! group does not keep any longer; and the records of what pins and snapshots had kept. They are freed slice by slice, because giving gigabytes back takes the system longer
 //! than a group may stand still.
 
 use crate::arena::Arena;
@@ -9,6 +9,7 @@ use crate::config::{
 };
 use crate::expiry::Expiries;
 use crate::ordered::Index;
+use crate::shadows::Shadows;
 use crate::table::Table;
 use std::collections::VecDeque;
 
@@ -23,11 +24,12 @@ pub(crate) struct Flushed {
     old: VecDeque<Old>,
 }
 
-/// The remains of one flush, or of an index.
-#[derive(Debug)]
+/// The remains of one flush, of an index, or of shadows.
+#[derive(Default, Debug)]
 pub(crate) struct Old {
     items: Option<OldItems>,
     index: Option<Box<Index>>,
+    shadows: Option<Shadows>,
 }
 
 #[derive(Debug)]
@@ -70,14 +72,23 @@ impl Old {
         Self {
             items: Some(items),
             index,
+            shadows: None,
         }
     }
 
     /// An ordered index alone.
     pub(crate) fn of_index(index: Box<Index>) -> Self {
         Self {
-            items: None,
             index: Some(index),
+            ..Self::default()
+        }
+    }
+
+    /// Records and ghosts alone, without the blocks.
+    pub(crate) fn of_shadows(shadows: Shadows) -> Self {
+        Self {
+            shadows: Some(shadows),
+            ..Self::default()
         }
     }
 
@@ -85,6 +96,7 @@ impl Old {
     fn free_slice(&mut self) -> bool {
         self.items.as_mut().is_none_or(OldItems::free_slice)
             && self.index.as_mut().is_none_or(|index| index.free_slice())
+            && self.shadows.as_mut().is_none_or(Shadows::free_slice)
     }
 
     fn remains(&self) -> Remains {
@@ -92,7 +104,8 @@ impl Old {
         Remains {
             arena: items.map_or(0, |items| items.arena.usage().region_bytes),
             table: items.map_or(0, |items| items.table.memory_bytes()),
-            ordered: self.index.as_ref().map_or(0, |index| index.memory_bytes()),
+            ordered: self.index.as_ref().map_or(0, |index| index.memory_bytes())
+                + self.shadows.as_ref().map_or(0, Shadows::room_bytes),
         }
     }
 

@@ -216,6 +216,7 @@ impl Items {
         self.flushed = std::mem::take(&mut old.flushed);
         self.flushed
             .add(Old::new(old.arena, old.table, old.expiries, old.index));
+        self.flushed.add(Old::of_shadows(old.shadows));
         count
     }
 

@@ -8,7 +8,9 @@
 //! None of this is replicated state. A replica that came out of a snapshot has no shadows from before, and one that kept
 //! too much gives its oldest pins up. Then it alone cannot serve those pins.
 
+use crate::config::{FLUSH_SLICE_EXPIRIES, FLUSH_SLICE_INDEX_BYTES};
 use crate::hash::KeyHash;
+use crate::limits::ordered_charge;
 use crate::position::Position;
 use std::collections::VecDeque;
 use trine_index::KeyTree;
@@ -54,8 +56,10 @@ pub(crate) struct Shadows {
     served: Vec<Position>,
     /// Shadows that pins needed when they were made, in the order of their ends.
     queue: VecDeque<ShadowId>,
-    /// Bytes of those.
+    /// Bytes of those, and what the ghosts take.
     pinned_bytes: u64,
+    /// Bytes of the blocks of all shadows.
+    block_bytes: u64,
     /// Keys that are not there any more, and have a shadow that pins need. A key that was written again may be in it.
     ghosts: KeyTree,
 }
@@ -75,6 +79,7 @@ impl Shadows {
                 ShadowId(self.records.len() as u32 - 1)
             }
         };
+        self.block_bytes += block_bytes;
         if record.for_pins {
             self.queue.push_back(id);
             self.pinned_bytes += block_bytes + RECORD_BYTES;
@@ -112,19 +117,56 @@ impl Shadows {
     }
 
     /// The block is no shadow any more.
-    pub(crate) fn forget(&mut self, id: ShadowId) {
+    pub(crate) fn forget(&mut self, id: ShadowId, block_bytes: u64) {
         let record = self.records[id.0 as usize].take();
         debug_assert!(record.is_some_and(|record| !record.for_pins && !record.for_snapshot));
         self.unused.push(id.0);
-        if self.unused.len() == self.records.len() {
-            // Nothing is left: the room of many records goes back to the system.
-            (self.records, self.unused) = (Vec::new(), Vec::new());
-        }
+        self.block_bytes -= block_bytes;
     }
 
-    /// A shadow that pins need lies in another block now, which may be a granule larger.
-    pub(crate) fn moved(&mut self, from_bytes: u64, to_bytes: u64) {
-        self.pinned_bytes = self.pinned_bytes - from_bytes + to_bytes;
+    /// The room of many shadows, once none of them is left. It goes back to the system slice by slice.
+    pub(crate) fn take_room(&mut self) -> Option<Self> {
+        if self.unused.len() < self.records.len() || !self.ghosts.is_empty() {
+            return None;
+        }
+        if self.room_bytes() <= FLUSH_SLICE_INDEX_BYTES {
+            (self.records, self.unused) = (Vec::new(), Vec::new());
+            return None;
+        }
+        debug_assert!(self.queue.is_empty() && self.pinned_bytes == 0 && self.block_bytes == 0);
+        let fresh = Self {
+            served: std::mem::take(&mut self.served),
+            ..Self::default()
+        };
+        Some(std::mem::replace(self, fresh))
+    }
+
+    /// Bytes that records and ghosts have from the system. The blocks are the arena's.
+    pub(crate) fn room_bytes(&self) -> u64 {
+        let records = self.records.capacity() * size_of::<Option<Record>>();
+        let numbers = (self.unused.capacity() + self.queue.capacity()) * size_of::<u32>();
+        (records + numbers + self.ghosts.memory().bytes) as u64
+    }
+
+    /// Frees a slice of shadows that are not used any more; true once nothing is left.
+    pub(crate) fn free_slice(&mut self) -> bool {
+        if !self.ghosts.free_some(FLUSH_SLICE_EXPIRIES as usize) {
+            return false;
+        }
+        (self.unused, self.queue) = (Vec::new(), VecDeque::new());
+        let records = FLUSH_SLICE_INDEX_BYTES as usize / size_of::<Option<Record>>();
+        let left = self.records.len().saturating_sub(records);
+        self.records.truncate(left);
+        self.records.shrink_to_fit();
+        left == 0
+    }
+
+    /// A shadow lies in another block now, which may be a granule larger.
+    pub(crate) fn moved(&mut self, record: &Record, from_bytes: u64, to_bytes: u64) {
+        self.block_bytes = self.block_bytes - from_bytes + to_bytes;
+        if record.for_pins {
+            self.pinned_bytes = self.pinned_bytes - from_bytes + to_bytes;
+        }
     }
 
     /// From here on the state at this position is kept. It is the newest.
@@ -171,7 +213,12 @@ impl Shadows {
         is_due.then_some(front)
     }
 
-    /// Bytes of the shadows that were made for pins.
+    /// Bytes of the blocks of all shadows.
+    pub(crate) fn block_bytes(&self) -> u64 {
+        self.block_bytes
+    }
+
+    /// Bytes of the shadows that were made for pins, and of the ghosts.
     pub(crate) fn pinned_bytes(&self) -> u64 {
         self.pinned_bytes
     }
@@ -192,10 +239,14 @@ impl Shadows {
     }
 
     pub(crate) fn add_ghost(&mut self, key: &[u8]) {
-        self.ghosts.insert(key);
+        if self.ghosts.insert(key) {
+            self.pinned_bytes += ordered_charge(key.len());
+        }
     }
 
     pub(crate) fn remove_ghost(&mut self, key: &[u8]) {
-        self.ghosts.remove(key);
+        if self.ghosts.remove(key) {
+            self.pinned_bytes -= ordered_charge(key.len());
+        }
     }
 }

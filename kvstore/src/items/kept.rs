@@ -2,14 +2,15 @@
 
 use super::{Change, Items};
 use crate::arena::{Item, Location, Stamp};
-use crate::config::{PIN_KEPT_BYTES_MIN, PIN_SHADOWS_FREED};
+use crate::config::{PIN_KEPT_BYTES_MIN, PIN_KEPT_EXCESS, PIN_SHADOWS_FREED};
+use crate::flushed::Old;
 use crate::hash::KeyHash;
 use crate::position::Position;
 use crate::shadows::{Record, ShadowId};
 use crate::snapshot::Progress;
 use trine_canary as canary;
 
-/// Shadows that one change frees at the limit, before this replica gives all pins up.
+/// Shadows that one change frees at the limit. The next changes go on.
 const FREED_AT_THE_LIMIT_MAX: u32 = 64;
 
 impl Items {
@@ -88,9 +89,6 @@ impl Items {
             self.shadows.add_ghost(item.key);
         }
         let bytes = self.arena.block_bytes(location);
-        if for_snapshot && let Some(progress) = &mut self.snapshot {
-            progress.keep(bytes, self.arena.usage().live_bytes);
-        }
         let record = Record {
             version,
             end: self.changes_at,
@@ -99,6 +97,10 @@ impl Items {
             for_snapshot,
         };
         let id = self.shadows.add(record, bytes);
+        let item_bytes = self.item_bytes();
+        if for_snapshot && let Some(progress) = &mut self.snapshot {
+            progress.keep(bytes, item_bytes);
+        }
         self.arena.set_version(location, id.as_word());
         self.arena.set_shadow(location, true);
         true
@@ -117,20 +119,19 @@ impl Items {
                 .forget(bytes);
         }
         self.shadows.release_from_pins(id, bytes);
-        self.shadows.forget(id);
+        self.shadows.forget(id, bytes);
         self.arena.set_version(location, record.version);
         self.arena.set_shadow(location, false);
         if record.for_pins {
             let key = self.arena.item(location).key.to_vec();
             self.lay_ghost(record.hash, &key);
         }
+        self.give_room_back();
     }
 
     /// A shadow lies in another block now.
     pub(super) fn shadow_moved(&mut self, record: &Record, from_bytes: u64, to_bytes: u64) {
-        if record.for_pins {
-            self.shadows.moved(from_bytes, to_bytes);
-        }
+        self.shadows.moved(record, from_bytes, to_bytes);
         if record.for_snapshot
             && let Some(progress) = &mut self.snapshot
         {
@@ -150,6 +151,7 @@ impl Items {
         self.shadows.release_from_snapshot(id);
         if !record.for_pins {
             self.end_shadow(id, record.hash, location);
+            self.give_room_back();
         }
     }
 
@@ -196,12 +198,11 @@ impl Items {
     pub(super) fn mind_shadows(&mut self) {
         self.free_due_shadows(PIN_SHADOWS_FREED);
         let (mut freed, newest) = (0, self.shadows.newest());
-        while self.shadows.pinned_bytes() > self.pin_bytes_max() {
+        let most = self.pin_bytes_max();
+        while self.shadows.pinned_bytes() > most {
             match self.shadows.due() {
-                Some(_) if freed == FREED_AT_THE_LIMIT_MAX => {
-                    self.shadows.give_up_all();
-                    break;
-                }
+                // The newer pins need none of these.
+                Some(_) if freed == FREED_AT_THE_LIMIT_MAX => break,
                 Some(id) => {
                     freed += 1;
                     self.free_pinned(id);
@@ -210,6 +211,10 @@ impl Items {
                 None => break,
             }
         }
+        // Changes add more than they free: small blocks are due, and large ones come.
+        if self.shadows.pinned_bytes() > most.saturating_add(most / PIN_KEPT_EXCESS) {
+            self.shadows.give_up_all();
+        }
         if self.shadows.newest() != newest {
             self.set_keep_through();
         }
@@ -217,8 +222,20 @@ impl Items {
 
     /// The most bytes that shadows for pins may take.
     fn pin_bytes_max(&self) -> u64 {
-        let usual = PIN_KEPT_BYTES_MIN.max(self.arena.usage().live_bytes / 2);
+        let usual = PIN_KEPT_BYTES_MIN.max(self.item_bytes() / 2);
         self.retain_bytes.unwrap_or(usual)
+    }
+
+    /// Bytes in the blocks of items. A limit that counted shadows as well would grow with them.
+    pub(crate) fn item_bytes(&self) -> u64 {
+        self.arena.usage().live_bytes - self.shadows.block_bytes()
+    }
+
+    /// The room of many shadows is freed like that of flushed items, once none of them is left.
+    fn give_room_back(&mut self) {
+        if let Some(room) = self.shadows.take_room() {
+            self.flushed.add(Old::of_shadows(room));
+        }
     }
 
     fn free_pinned(&mut self, id: ShadowId) {
@@ -239,6 +256,7 @@ impl Items {
         if let Some(key) = key {
             self.lay_ghost(hash, &key);
         }
+        self.give_room_back();
     }
 
     /// The key is among the ghosts no more unless another shadow of it is left.
@@ -253,7 +271,7 @@ impl Items {
             .table
             .find_location(hash, location)
             .expect("every live block is in the index");
-        self.shadows.forget(id);
+        self.shadows.forget(id, self.arena.block_bytes(location));
         self.table.remove(hash, slot);
         self.arena.remove(location);
     }

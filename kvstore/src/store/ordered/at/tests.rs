@@ -264,6 +264,153 @@ fn too_much_kept_ends_the_oldest_pin_first_and_never_grows() {
     assert_eq!(log.at(second), Err(StoreError::PinNotHere));
 }
 
+/// Many small blocks are due once the first pin is given up. The next changes free them; the second pin needs none of them.
+#[test]
+fn what_is_still_due_ends_no_newer_pin() {
+    let mut log = Log::new();
+    (0..2_000_u16).for_each(|number| log.put(&number.to_be_bytes(), b"small"));
+    log.put(b"large", &[7; 52_000]);
+    log.store.set_retain_bytes(Some(100_000));
+    let first = log.pin();
+    let mut number = 0_u16;
+    while log.kept() < 55_000 {
+        log.put(&number.to_be_bytes(), b"later");
+        number += 1;
+    }
+    let (second, at_second) = (log.pin(), log.now());
+    // The next change needs more room than it frees small blocks for.
+    log.put(b"large", b"");
+    assert!(log.kept() > 100_000, "{}", log.kept());
+    assert_eq!(log.at(first), Err(StoreError::PinNotHere));
+    assert_eq!(log.at(second), Ok(at_second.clone()));
+    (0..10_u8).for_each(|number| log.put(&[number], b"new"));
+    assert!(log.kept() <= 100_000, "{}", log.kept());
+    assert_eq!(log.at(second), Ok(at_second));
+}
+
+/// Where large blocks come faster than small ones go, all pins are given up, and nothing grows any further.
+#[test]
+fn the_limit_holds_where_changes_add_more_than_they_free() {
+    let mut log = Log::new();
+    (0..3_000_u16).for_each(|number| log.put(&number.to_be_bytes(), b"small"));
+    let large = vec![7; 20_000];
+    (0..20_u8).for_each(|number| log.put(&[number, 0, 0], &large));
+    log.store.set_retain_bytes(Some(400_000));
+    let first = log.pin();
+    let mut number = 0_u16;
+    while log.kept() < 390_000 && number < 3_000 {
+        log.put(&number.to_be_bytes(), b"later");
+        number += 1;
+    }
+    let second = log.pin();
+    for number in 0..20_u8 {
+        log.put(&[number, 0, 0], &large);
+        assert!(log.kept() <= 400_000 * 9 / 8 + 21_000, "{}", log.kept());
+    }
+    for pin in [first, second] {
+        assert_eq!(log.at(pin), Err(StoreError::PinNotHere));
+    }
+}
+
+/// A limit of half of the live bytes must not grow with what it limits.
+#[test]
+fn shadows_are_no_live_bytes() {
+    let mut log = Log::new();
+    (0..100_u8).for_each(|number| log.put(&[number], &[7; 1_000]));
+    let live = log.store.items.item_bytes();
+    let pin = log.pin();
+    let summary = log.store.begin_snapshot().expect("none is written");
+    (0..100_u8).for_each(|number| log.put(&[number], &[8; 1_000]));
+    assert!(log.kept() > 100_000);
+    assert_eq!(log.store.items.item_bytes(), live);
+    assert_eq!(log.store.items.arena.usage().live_bytes, 2 * live);
+    log.unpin(pin);
+    log.store.abandon_snapshot();
+    while !log.store.clear_snapshot() {}
+    while !log.store.free_shadows() {}
+    assert_eq!(log.store.items.item_bytes(), live);
+    assert_eq!(log.store.items.arena.usage().live_bytes, live);
+    assert_eq!(summary.items, 100);
+}
+
+/// A deleted key stays in a tree of its own while a pin needs it. That is memory as well.
+#[test]
+fn deleted_keys_count_among_what_pins_keep() {
+    let mut log = Log::new();
+    let key = |number: u8| [&[number][..], &[b'k'; 300]].concat();
+    (0..100).for_each(|number| log.put(&key(number), b""));
+    log.store.set_retain_bytes(Some(60_000));
+    let pin = log.pin();
+    (0..50).for_each(|number| log.put(&key(number), b"w"));
+    let of_blocks = log.kept();
+    assert!(log.at(pin).is_ok());
+    (0..30).for_each(|number| {
+        log.apply(&Command::Delete { key: &key(number) });
+    });
+    let ghost = crate::limits::ordered_charge(301);
+    assert_eq!(log.kept() - of_blocks, 30 * ghost);
+    log.put(&key(3), b"again");
+    assert!(log.at(pin).is_ok());
+    (30..100).for_each(|number| {
+        log.apply(&Command::Delete { key: &key(number) });
+    });
+    assert_eq!(log.at(pin), Err(StoreError::PinNotHere));
+    log.unpin(pin);
+    while !log.store.free_shadows() {}
+    assert_eq!(log.kept(), 0);
+}
+
+/// A store with a pin, behind which very many keys were deleted.
+fn with_many_ghosts() -> (Log, Position) {
+    let mut log = Log::new();
+    let key = |number: u32| [&number.to_be_bytes()[..], &[b'k'; 60]].concat();
+    (0..60_000).for_each(|number| log.put(&key(number), b""));
+    let pin = log.pin();
+    (0..60_000).for_each(|number| {
+        log.apply(&Command::Delete { key: &key(number) });
+    });
+    assert_eq!(log.store.items.shadows.ghosts().len(), 60_000);
+    assert!(log.store.items.shadows.room_bytes() > 4 * 1024 * 1024);
+    (log, pin)
+}
+
+/// Millions of ghosts, freed by one command, would stop the group.
+#[test]
+fn a_flush_leaves_what_pins_have_kept_to_be_freed_in_slices() {
+    let (mut log, pin) = with_many_ghosts();
+    let before = log.store.stats().ordered_bytes;
+    log.put(b"k", b"v");
+    log.apply(&Command::Flush);
+    assert_eq!(log.store.pin_usage(), (0, 0));
+    assert_eq!(log.at(pin), Err(StoreError::PinEnded));
+    check_slices(&mut log, before + 4 * 1024 * 1024);
+}
+
+#[test]
+fn the_room_of_many_shadows_goes_back_in_slices() {
+    let (mut log, pin) = with_many_ghosts();
+    let before = log.store.stats().ordered_bytes;
+    log.unpin(pin);
+    while !log.store.free_shadows() {}
+    assert_eq!(log.store.pin_usage(), (0, 0));
+    check_slices(&mut log, before + 4 * 1024 * 1024);
+}
+
+fn check_slices(log: &mut Log, at_least: u64) {
+    let mut left = log.store.stats().ordered_bytes;
+    assert!(left >= at_least, "{left} of {at_least} bytes");
+    for slice in 0.. {
+        let is_done = log.store.free_flushed();
+        let now = log.store.stats().ordered_bytes;
+        assert!(left - now < 3 * 1024 * 1024, "{} at once", left - now);
+        left = now;
+        if is_done {
+            assert!(slice > 4, "{slice} slices");
+            return;
+        }
+    }
+}
+
 #[test]
 fn a_flush_the_end_of_the_index_and_time_end_pins_everywhere() {
     let mut log = Log::new();
