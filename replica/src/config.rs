@@ -234,6 +234,9 @@ pub struct ReplicaConfig {
     pub state_version: u8,
     /// Bytes of the latest changes that are kept for those who watch keys; with 0 nobody can watch here.
     pub watch_history_bytes: usize,
+    /// Bytes of what was overwritten or deleted that are kept for pins at most. None: 64 MiB, or half of the items' bytes if
+    /// that is more. Beyond it this replica gives its oldest pin up, and others give the pages.
+    pub retain_bytes: Option<u64>,
     /// How long a graceful stop waits for another replica to take over leadership.
     pub handover_timeout: Duration,
 }
@@ -261,6 +264,7 @@ impl Default for ReplicaConfig {
             snapshot_chunk_bytes: 64 << 10,
             state_version: STATE_VERSION,
             watch_history_bytes: WATCH_HISTORY_BYTES,
+            retain_bytes: None,
             handover_timeout: Duration::from_millis(500),
         }
     }

@@ -172,6 +172,7 @@ impl Group {
                 state
                     .understanding(config.state_version)
                     .with_history(config.watch_history_bytes)
+                    .retaining(config.retain_bytes)
             }),
             service: Service::starting_at(0),
             clock: GroupClock::new(now),

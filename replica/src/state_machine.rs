@@ -96,6 +96,13 @@ impl StateMachine {
         self
     }
 
+    /// Keeps at most so many bytes for pins, if an operator has said so. Not part of the state.
+    #[must_use]
+    pub(crate) fn retaining(mut self, most: Option<u64>) -> Self {
+        self.store.set_retain_bytes(most);
+        self
+    }
+
     /// Whether the group has switched to a version that this replica does not understand.
     #[must_use]
     pub(crate) fn is_too_new(&self) -> bool {

@@ -165,7 +165,8 @@ impl Group {
         let config = &self.local.config;
         let state = state
             .understanding(config.state_version)
-            .with_history(config.watch_history_bytes);
+            .with_history(config.watch_history_bytes)
+            .retaining(config.retain_bytes);
         if state.is_too_new() {
             return self.life.halt(Halt::TooOld);
         }

@@ -77,6 +77,11 @@ pub struct ReadArguments {
     /// this replica. A longer history lets watchers be away for longer.
     #[arg(long, default_value = "16MiB", value_name = "SIZE", value_parser = parse_history)]
     pub watch_history: u64,
+    /// Memory for what is overwritten or deleted while scans read at an earlier position: 0, or 1MiB at least. Without this
+    /// it is 64MiB, or half of what the items take if that is more. Beyond it this replica gives the oldest of those positions
+    /// up, and scans go on at others.
+    #[arg(long, value_name = "SIZE", value_parser = parse_retained)]
+    pub retain_bytes: Option<u64>,
 }
 
 /// How linearizable reads are confirmed.
@@ -98,8 +103,10 @@ impl ReadArguments {
         let drift = format!("{}ns", self.lease_drift.as_nanos());
         let history = self.watch_history.to_string();
         let options = ["--reads", reads, "--lease-drift", &drift];
+        let retained = self.retain_bytes.map(|bytes| bytes.to_string());
+        let retained = retained.iter().flat_map(|bytes| ["--retain-bytes", bytes]);
         let options = options.into_iter().chain(["--watch-history", &history]);
-        options.map(OsString::from).collect()
+        options.chain(retained).map(OsString::from).collect()
     }
 }
 
@@ -109,6 +116,14 @@ fn parse_history(text: &str) -> Result<u64, String> {
     match parse_bytes(text)? {
         bytes @ (0 | LEAST..=WATCH_HISTORY_BYTES_LIMIT) => Ok(bytes),
         _ => Err("0, or at least 1MiB and at most 64GiB".to_owned()),
+    }
+}
+
+/// A limit that a single value passes would end every scan of several pages.
+fn parse_retained(text: &str) -> Result<u64, String> {
+    match parse_bytes(text)? {
+        bytes @ (0 | 0x10_0000..) => Ok(bytes),
+        _ => Err("0, or at least 1MiB".to_owned()),
     }
 }
 

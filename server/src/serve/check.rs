@@ -121,6 +121,7 @@ pub(super) fn replica_config(reading: &ReadArguments, timing: &TimingArguments) 
         },
         lease_drift: reading.lease_drift.into(),
         watch_history_bytes: usize::try_from(reading.watch_history).unwrap_or(usize::MAX),
+        retain_bytes: reading.retain_bytes,
         ..defaults
     }
 }
