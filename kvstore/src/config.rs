@@ -32,6 +32,9 @@ pub const SCAN_EXPIRED_MAX: u32 = 1_024;
 /// The most keys that are looked at one by one to count a range in which some have expired.
 pub const COUNT_EXPIRED_MAX: usize = 4 * 1024;
 
+/// The most keys that one COUNT at a pin looks at.
+pub const COUNT_AT_KEYS_MAX: u32 = 4 * 1024;
+
 /// The most keys that one DELETE of a range looks at.
 pub const DELETE_RANGE_KEYS_MAX: u32 = 1_024;
 

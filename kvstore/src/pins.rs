@@ -42,6 +42,11 @@ impl Pin {
     pub(crate) fn time_ns(&self) -> u64 {
         self.time_ns
     }
+
+    /// Whether what expires then had expired at the pin.
+    pub(crate) fn has_expired(&self, expiry_ns: u64) -> bool {
+        expiry_ns != 0 && expiry_ns <= self.time_ns
+    }
 }
 
 impl Pins {

@@ -335,7 +335,9 @@ enum Need {
 fn need(kind: Kind) -> Need {
     match kind {
         // The prefix of a walk counts as a key: whoever may touch it may touch all keys that begin with it.
-        Kind::Get | Kind::MultiGet | Kind::TimeToLive | Kind::Walk => Need::Keys(Role::Read),
+        Kind::Get | Kind::MultiGet | Kind::TimeToLive | Kind::Walk | Kind::WalkAt => {
+            Need::Keys(Role::Read)
+        }
         Kind::Put
         | Kind::Delete
         | Kind::Set
@@ -351,7 +353,7 @@ fn need(kind: Kind) -> Need {
         Kind::Count => Need::WholeSpace(Role::Read),
         // They touch no key, and whoever may read needs them. The pages are checked.
         Kind::Pin | Kind::RenewPin | Kind::Unpin => Need::Keys(Role::Read),
-        Kind::Scan | Kind::ScanAt | Kind::CountRange => Need::Range(Role::Read),
+        Kind::Scan | Kind::ScanAt | Kind::CountRange | Kind::CountAt => Need::Range(Role::Read),
         Kind::DeleteRange => Need::Range(Role::Write),
         Kind::Flush => Need::WholeSpace(Role::Write),
         Kind::Execute => Need::Operations,

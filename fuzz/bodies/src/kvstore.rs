@@ -2,8 +2,9 @@
 
 use trine_keys::{Fingerprint, GroupId, Issuer, Role, UserName};
 use trine_kvstore::{
-    Command, ExpireCondition, KeyRange, Limits, Position, Response, Rights, ScanOptions,
-    SetCondition, SetExpiry, SetOptions, SnapshotReader, SnapshotStep, Store, StoreError,
+    Command, Cursor, ExpireCondition, KeyRange, Limits, Position, Prefix, Response, Rights,
+    ScanOptions, SetCondition, SetExpiry, SetOptions, SnapshotReader, SnapshotStep, Store,
+    StoreError, WalkContent,
 };
 
 const LIMITS: Limits = Limits {
@@ -189,9 +190,34 @@ fn check_pins(pins: &mut Vec<Pinned>, store: &Store) {
             Response::Error(StoreError::PinEnded) => return false,
             other => other.encode(&mut found),
         }
-        assert_eq!(found, *page, "pin {position}");
+        // Without an index, or with one that was not whole, there was no page then.
+        if let Ok(Response::Items { items, .. }) = Response::decode(page) {
+            assert_eq!(found, *page, "pin {position}");
+            check_walk(*position, items.len() as u64, store);
+        }
         true
     });
+}
+
+/// A walk and a count at a pin find as many keys as the page has.
+fn check_walk(position: Position, keys: u64, store: &Store) {
+    let counted = store.read(&Command::CountAt {
+        position,
+        range: ALL,
+    });
+    let next = None;
+    assert_eq!(counted, Response::Counted { items: keys, next });
+    let walked = store.read(&Command::WalkAt {
+        position,
+        from: Cursor::START,
+        count: 0,
+        content: WalkContent::Keys,
+        prefix: Prefix(b""),
+    });
+    match walked {
+        Response::Page(page) => assert_eq!(page.found.len() as u64, keys),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// About keys that begin with one byte or another, most of which are short.

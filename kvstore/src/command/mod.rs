@@ -55,6 +55,7 @@ impl Command<'_> {
         match self {
             Self::Scan { range, .. }
             | Self::ScanAt { range, .. }
+            | Self::CountAt { range, .. }
             | Self::CountRange { range }
             | Self::DeleteRange { range, .. } => Some(*range),
             _ => None,
@@ -67,7 +68,12 @@ impl Command<'_> {
     pub fn is_only_read(&self) -> bool {
         matches!(
             self,
-            Self::Scan { .. } | Self::ScanAt { .. } | Self::CountRange { .. } | Self::Walk { .. }
+            Self::Scan { .. }
+                | Self::ScanAt { .. }
+                | Self::CountRange { .. }
+                | Self::CountAt { .. }
+                | Self::Walk { .. }
+                | Self::WalkAt { .. }
         )
     }
 

@@ -200,8 +200,7 @@ commands! {
         /// Removes all keys. Users, limits and client sessions stay.
         kind 23, version 6, Write, Alone, keys []:
         Flush,
-        /// Keeps the state of this position for a while, so that pages of a scan can be read at it. Needs the ordered
-        /// index.
+        /// Keeps the state of this position for a while, so that pages of a scan or of a walk can be read at it.
         kind 24, version 6, Write, Alone, keys []:
         Pin,
         /// Keeps the state of a pin for longer. Only the client that has the pin may ask for it.
@@ -226,6 +225,28 @@ commands! {
             range: KeyRange<'a>,
             /// How many, in which order, and whether with their values.
             options: ScanOptions,
+        },
+        /// Reads how many keys a range had at a pin, of its first keys: one part of the range at a time. Answered as a read only.
+        kind 28, version 6, Read, Alone, keys []:
+        CountAt {
+            /// The pin's position.
+            position: Position,
+            /// Which keys.
+            range: KeyRange<'a>,
+        },
+        /// Reads a page of a walk as it was at a pin. Needs no ordered index. Answered as a read only.
+        kind 29, version 6, Read, Alone, keys [prefix]:
+        WalkAt {
+            /// The pin's position.
+            position: Position,
+            /// Where the page begins: the start, or where an earlier page has ended.
+            from: Cursor,
+            /// The most items to look at, as for a walk.
+            count: u32,
+            /// What is told of each item. Times to live are counted from the pin on.
+            content: WalkContent,
+            /// Keys that do not begin with this are left out.
+            prefix: Prefix<'a>,
         },
         /// Applies operations at one position if every condition holds.
         kind 14, version 2, OfOperations, Alone, keys [conditions, operations]:

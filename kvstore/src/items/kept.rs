@@ -17,21 +17,26 @@ impl Items {
     /// The state of a key at a position that is served.
     pub(crate) fn lookup_at(&self, key: &[u8], position: Position) -> Option<Item<'_>> {
         self.table.lookup(self.hasher.key(key), |location| {
-            let item = self.arena.item(location);
-            if item.key != key {
-                return None;
-            }
-            if !self.arena.is_shadowed(location) {
-                return (item.stamp.version <= position).then_some(item);
-            }
-            let record = self.shadows.get(ShadowId::from_word(item.stamp.version));
-            let version = record.version;
-            let stamp = Stamp {
-                version,
-                ..item.stamp
-            };
-            record.is_of(position).then_some(Item { stamp, ..item })
+            let is_of_key = self.arena.item(location).key == key;
+            is_of_key
+                .then(|| self.item_at(location, position))
+                .flatten()
         })
+    }
+
+    /// What a block holds, if it is the state of its key at a position that is served.
+    pub(crate) fn item_at(&self, location: Location, position: Position) -> Option<Item<'_>> {
+        let item = self.arena.item(location);
+        if !self.arena.is_shadowed(location) {
+            return (item.stamp.version <= position).then_some(item);
+        }
+        let record = self.shadows.get(ShadowId::from_word(item.stamp.version));
+        let version = record.version;
+        let stamp = Stamp {
+            version,
+            ..item.stamp
+        };
+        record.is_of(position).then_some(Item { stamp, ..item })
     }
 
     /// The record of a block that is a shadow.

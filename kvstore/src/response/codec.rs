@@ -34,6 +34,7 @@ mod kind {
     pub(crate) const RANGE_DELETED: u8 = 19;
     pub(crate) const PAGE: u8 = 20;
     pub(crate) const PINNED: u8 = 21;
+    pub(crate) const COUNTED: u8 = 22;
 }
 
 impl<'a> Response<'a> {
@@ -145,6 +146,11 @@ impl<'a> Response<'a> {
                 put_next(sink, next.as_deref());
                 sink.put_u32(*removed);
             }
+            Self::Counted { items, next } => {
+                sink.put_u8(kind::COUNTED);
+                put_next(sink, next.as_deref());
+                sink.put_u64(*items);
+            }
             Self::Page(page) => {
                 sink.put_u8(kind::PAGE);
                 page.write_field(sink);
@@ -209,7 +215,7 @@ impl<'a> Response<'a> {
             },
             kind::DONE => Self::Done,
             // Neither commands about users, ranges or pins nor walks nor a denial are about an operation.
-            kind::USER..=kind::PINNED if nested => return Err(DecodeError::Nested),
+            kind::USER..=kind::COUNTED if nested => return Err(DecodeError::Nested),
             kind::ITEMS => {
                 let next = read_next(reader)?;
                 let items = List::read(reader)?;
@@ -219,6 +225,11 @@ impl<'a> Response<'a> {
                 let next = read_next(reader)?;
                 let removed = reader.u32()?;
                 Self::RangeDeleted { removed, next }
+            }
+            kind::COUNTED => {
+                let next = read_next(reader)?;
+                let items = reader.u64()?;
+                Self::Counted { items, next }
             }
             kind::USER => Self::User(User::read_field(reader)?),
             kind::USERS => Self::Users(List::read(reader)?),

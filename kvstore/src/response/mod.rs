@@ -76,6 +76,13 @@ pub enum Response<'a> {
         /// Where to go on, if anything may be left: the start of what is left, or its end if the scan is in reverse.
         next: Option<Cow<'a, [u8]>>,
     },
+    /// How many keys the first part of a range has.
+    Counted {
+        /// How many.
+        items: u64,
+        /// The start of what is left of the range.
+        next: Option<Cow<'a, [u8]>>,
+    },
     /// The first keys of a range were removed.
     RangeDeleted {
         /// How many; keys that had expired do not count.

@@ -5,7 +5,6 @@ use crate::arena::Stamp;
 use crate::codec::{DecodeError, Reader};
 use crate::command::STATE_VERSION;
 use crate::config::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::ordered::Ordered;
 use crate::pins::Pins;
 use crate::position::Position;
 use crate::store::Store;
@@ -159,7 +158,7 @@ impl Restoring {
             sequence: header.sequence,
         };
         let is_due = self.last.is_none() && self.store.pins.is_empty();
-        if !is_due || self.summary.ordered != Ordered::On {
+        if !is_due {
             return Err(malformed);
         }
         let pins = Pins::read(body, header.items, self.summary.position);

@@ -159,7 +159,10 @@ impl Store {
                 operations,
             } => self.execute(at, *mode, conditions, operations),
             Command::MultiGet { keys } => self.multi_get(keys),
-            Command::Walk { .. } | Command::ScanAt { .. } => Response::Error(StoreError::OnlyRead),
+            Command::Walk { .. }
+            | Command::WalkAt { .. }
+            | Command::ScanAt { .. }
+            | Command::CountAt { .. } => Response::Error(StoreError::OnlyRead),
             Command::Pin => self.pin(at, owner),
             Command::RenewPin { position } => self.renew_pin(*position, owner.client),
             Command::Unpin { position } => self.unpin(*position, owner.client),
@@ -251,6 +254,7 @@ impl Store {
                 range,
                 options,
             } => self.scan_at(*position, range, *options),
+            Command::CountAt { position, range } => self.count_at(*position, range),
             Command::ListUsers => Response::Users(self.users.to_list()),
             Command::Walk {
                 from,
@@ -258,6 +262,13 @@ impl Store {
                 content,
                 prefix,
             } => self.walk(*from, *count, &Told::new(*content, prefix.0, now_ns)),
+            Command::WalkAt {
+                position,
+                from,
+                count,
+                content,
+                prefix,
+            } => self.walk_at(*position, *from, *count, (*content, prefix.0)),
             Command::Execute {
                 conditions,
                 operations,

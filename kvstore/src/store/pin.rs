@@ -1,4 +1,7 @@
 //! PIN, RENEW and UNPIN: positions whose state is kept for a while.
+//!
+//! Walks at a pin need no ordered index. A scan at one needs it, and finds what the pin had also if the index became whole
+//! later: what was removed since then is among the ghosts.
 
 use super::Store;
 use crate::config::PIN_SHADOWS_FREED_PER_TURN;
@@ -15,9 +18,7 @@ impl Store {
         }
     }
 
-    /// The index has to be there: keys that are removed before it is whole could not be found at the pin.
     fn try_pin(&mut self, at: Position, owner: PinOwner) -> Result<(), StoreError> {
-        self.whole_index()?;
         self.pins.add(at, owner, self.group_time_ns)?;
         self.items.serve_pin(at);
         Ok(())

@@ -2,7 +2,7 @@
 //!
 //! The place of a key in this order never changes: growth only divides the ranges of buckets, and every replica has the
 //! same order. So a walk that goes on where a page has ended passes every key once that is there all the time. It goes
-//! on at any replica, and needs nothing to be kept. A page ends before a place whose upper 52 bits are the cursor.
+//! on at any replica, and needs nothing to be kept. At a pin all pages are the state of that one position. A page ends before a place whose upper 52 bits are the cursor.
 
 use super::Store;
 use crate::arena::{Item, Location};
@@ -14,6 +14,7 @@ use crate::error::StoreError;
 use crate::hash::KeyHash;
 use crate::interleave::LANES;
 use crate::items::Items;
+use crate::pins::Pin;
 use crate::position::Position;
 use crate::response::{Entry, Found, Page, Response};
 use std::borrow::Cow;
@@ -24,6 +25,8 @@ pub(super) struct Told<'p> {
     content: WalkContent,
     prefix: &'p [u8],
     now_ns: u64,
+    /// The position that is read, if it is not the present one.
+    pin: Option<&'p Pin>,
 }
 
 impl<'p> Told<'p> {
@@ -32,6 +35,16 @@ impl<'p> Told<'p> {
             content,
             prefix,
             now_ns,
+            pin: None,
+        }
+    }
+
+    fn at(content: WalkContent, prefix: &'p [u8], pin: &'p Pin) -> Self {
+        Self {
+            content,
+            prefix,
+            now_ns: pin.time_ns(),
+            pin: Some(pin),
         }
     }
 
@@ -79,7 +92,21 @@ impl Open {
 }
 
 impl Store {
+    pub(super) fn walk_at(
+        &self,
+        position: Position,
+        from: Cursor,
+        count: u32,
+        (content, prefix): (WalkContent, &[u8]),
+    ) -> Response<'static> {
+        match self.served_pin(position) {
+            Ok(pin) => self.walk(from, count, &Told::at(content, prefix, pin)),
+            Err(error) => Response::Error(error),
+        }
+    }
+
     pub(super) fn walk(&self, from: Cursor, count: u32, told: &Told<'_>) -> Response<'static> {
+        let position = told.pin.map_or(self.applied, Pin::position);
         let count = match count {
             0 => WALK_ITEMS_MAX,
             count => count.min(WALK_ITEMS_MAX),
@@ -91,14 +118,14 @@ impl Store {
             if step.is_multiple_of(LANES as u32) {
                 self.items.warm_ranges(order);
             }
-            let bits = self.items.bucket_from(order, &mut bucket);
+            let bits = self.items.bucket_from(order, told.pin, &mut bucket);
             let stop = self.add_bucket(&mut page, count, told, &bucket);
             if stop.is_some() && canary::planted("a walk forgets the rest of a bucket") {
                 order = KeyHash::behind_range(order, bits).unwrap_or(0);
                 break;
             }
             match stop.or_else(|| KeyHash::behind_range(order, bits)) {
-                None => return page.response(self.applied, told.content, Cursor::START),
+                None => return page.response(position, told.content, Cursor::START),
                 Some(next) => order = next,
             }
             if stop.is_some() {
@@ -106,7 +133,22 @@ impl Store {
             }
         }
         let next = permutation.cursor(order >> DROPPED_BITS);
-        page.response(self.applied, told.content, next)
+        page.response(position, told.content, next)
+    }
+
+    /// The item in a block, if it is one to be told of.
+    fn walked(&self, told: &Told<'_>, location: Location) -> Option<Item<'_>> {
+        let (item, has_expired) = match told.pin {
+            None => {
+                let item = self.items.arena.item(location);
+                (item, self.has_expired(item.stamp.expiry_ns))
+            }
+            Some(pin) => {
+                let item = self.items.item_at(location, pin.position())?;
+                (item, pin.has_expired(item.stamp.expiry_ns))
+            }
+        };
+        (!has_expired && item.key.starts_with(told.prefix)).then_some(item)
     }
 
     /// Adds a bucket's items to the page; the place of the first one that found no room.
@@ -126,9 +168,7 @@ impl Store {
             }
             let before = (page.bytes.len(), page.count);
             for &(_, location) in group {
-                let item = self.items.arena.item(location);
-                let is_there = !self.has_expired(item.stamp.expiry_ns);
-                if is_there && item.key.starts_with(told.prefix) {
+                if let Some(item) = self.walked(told, location) {
                     told.write(item, &mut page.bytes);
                     page.count += 1;
                 }
@@ -145,14 +185,18 @@ impl Store {
 }
 
 impl Items {
-    /// The items of the bucket that this place of the order is in, from the place on and in order, and how many hash
-    /// bits that bucket covers.
-    fn bucket_from(&self, order: u64, found: &mut Vec<(u64, Location)>) -> u32 {
+    /// The items of the bucket that this place of the order is in, of now or of a pin, from the place on and in order. Also how
+    /// many hash bits that bucket covers.
+    fn bucket_from(&self, order: u64, pin: Option<&Pin>, found: &mut Vec<(u64, Location)>) -> u32 {
         found.clear();
         let hash = KeyHash::from_order(order);
         self.table
             .for_each_in_chain(self.table.home(hash), |location| {
-                if self.arena.is_shadowed(location) {
+                let is_there = match pin {
+                    None => !self.arena.is_shadowed(location),
+                    Some(pin) => self.item_at(location, pin.position()).is_some(),
+                };
+                if !is_there {
                     return;
                 }
                 let place = self.hasher.key(self.arena.item(location).key).order();

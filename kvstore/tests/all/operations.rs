@@ -7,9 +7,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use trine_keys::{Fingerprint, GroupId, Issuer, Role, UserName};
 use trine_kvstore::{
-    Command, Condition, ExecuteMode, ExpireCondition, KeyRange, Limits, List, Pair, Position,
-    Response, Rights, ScanOptions, SetCondition, SetExpiry, SetOptions, SnapshotError,
-    SnapshotReader, SnapshotStep, Store,
+    Command, Condition, Cursor, Entry, ExecuteMode, ExpireCondition, Found, KeyRange, Limits, List,
+    Pair, Position, Prefix, Response, Rights, ScanOptions, SetCondition, SetExpiry, SetOptions,
+    SnapshotError, SnapshotReader, SnapshotStep, Store, StoreError, WalkContent,
 };
 
 const LIMITS: Limits = Limits {
@@ -383,6 +383,7 @@ impl Bench {
             }
             Operation::ScanAt(number, range, options) => {
                 self.scan_at(self.pin(*number), range, *options);
+                self.count_and_walk_at(self.pin(*number), range);
             }
             Operation::Flush => self.flush(),
             Operation::Advance(by_ns) => {
@@ -512,6 +513,25 @@ impl Bench {
                     assert!(next.is_some() || more.is_none(), "{command:?}");
                 }
                 (found, expected) => assert_eq!(found, expected, "{command:?}"),
+            }
+        }
+    }
+
+    /// A count at a pin, and a walk of all keys at it, which needs no index.
+    fn count_and_walk_at(&mut self, position: Position, range: &Range) {
+        let range = range.of_keys();
+        let is_known = position > self.pins_lost_through;
+        for (store, known) in [(&self.steady, true), (&self.rebuilt, is_known)] {
+            let found = match store.read(&Command::CountAt { position, range }) {
+                Response::Counted { items, next: None } => Ok(items),
+                Response::Error(error) => Err(error),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(found, self.model.count_at(position, &range, known));
+            match walk_at(store, position) {
+                Ok(items) => assert_eq!(items, self.model.walk_at(position)),
+                Err(StoreError::PinNotHere) => assert!(!known),
+                Err(error) => assert_eq!(found, Err(error)),
             }
         }
     }
@@ -696,4 +716,36 @@ fn a_batch_is_its_commands_one_by_one() {
         Response::List(list.clone()),
         batched.apply(Position::new(5_000, 0), &read)
     );
+}
+
+type Walked = Vec<(Vec<u8>, Vec<u8>, Position)>;
+
+/// All that a walk at a pin tells, in the order of the keys.
+fn walk_at(store: &Store, position: Position) -> Result<Walked, StoreError> {
+    let (mut items, mut from) = (Vec::new(), Cursor::START);
+    loop {
+        let command = Command::WalkAt {
+            position,
+            from,
+            count: 7,
+            content: WalkContent::Items,
+            prefix: Prefix(b""),
+        };
+        let page = match store.read(&command) {
+            Response::Page(page) => page,
+            Response::Error(error) => return Err(error),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(page.position, position);
+        let Found::Items(found) = &page.found else {
+            panic!("items were asked for");
+        };
+        let owned = |entry: Entry<'_>| (entry.key.to_vec(), entry.value.to_vec(), entry.version);
+        items.extend(found.iter().map(owned));
+        from = page.next;
+        if from == Cursor::START {
+            items.sort();
+            return Ok(items);
+        }
+    }
 }

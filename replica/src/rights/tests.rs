@@ -88,6 +88,13 @@ fn command_of<'a>(kind: Kind, key: &'a [u8], lists: &'a Lists<'a>) -> Command<'a
         Kind::Persist => Command::Persist { key },
         Kind::TimeToLive => Command::TimeToLive { key },
         Kind::Count => Command::Count,
+        Kind::WalkAt => Command::WalkAt {
+            position: Position::ZERO,
+            from: Cursor::START,
+            count: 1,
+            content: WalkContent::Keys,
+            prefix: Prefix(key),
+        },
         Kind::Walk => Command::Walk {
             from: Cursor::START,
             count: 1,
@@ -111,6 +118,10 @@ fn command_of<'a>(kind: Kind, key: &'a [u8], lists: &'a Lists<'a>) -> Command<'a
             position: Position::ZERO,
             range: KeyRange::Prefix(key),
             options: ScanOptions::default(),
+        },
+        Kind::CountAt => Command::CountAt {
+            position: Position::ZERO,
+            range: KeyRange::Prefix(key),
         },
         Kind::Pin => Command::Pin,
         Kind::RenewPin => Command::RenewPin {
@@ -246,6 +257,10 @@ fn a_range_has_to_lie_within_the_prefix() {
                 options: ScanOptions::default(),
             },
             Command::CountRange { range },
+            Command::CountAt {
+                position: Position::ZERO,
+                range,
+            },
             Command::DeleteRange { range, count: 1 },
         ];
         commands.map(|command| subject(users, who).may(What::Command(&command)))
@@ -256,9 +271,12 @@ fn a_range_has_to_lie_within_the_prefix() {
         between("a/", Some("a0")),
         between("a/x", Some("a/y")),
     ] {
-        assert_eq!(may("prefixed", range), [Ok(()), Ok(()), Ok(()), Ok(())]);
-        let [scan, at_pin, count, delete] = may("reader", range);
-        assert!(scan.is_ok() && at_pin.is_ok() && count.is_ok());
+        assert_eq!(
+            may("prefixed", range),
+            [Ok(()), Ok(()), Ok(()), Ok(()), Ok(())]
+        );
+        let [scan, at_pin, count, count_at_pin, delete] = may("reader", range);
+        assert!(scan.is_ok() && at_pin.is_ok() && count.is_ok() && count_at_pin.is_ok());
         let denied = delete.expect_err("it writes").to_string();
         assert_eq!(
             denied,

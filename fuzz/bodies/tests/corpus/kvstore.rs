@@ -171,7 +171,7 @@ fn command_seeds() -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn pin_commands() -> [Command<'static>; 4] {
+fn pin_commands() -> [Command<'static>; 6] {
     let position = Position::new(5, 1);
     [
         Command::Pin,
@@ -181,6 +181,17 @@ fn pin_commands() -> [Command<'static>; 4] {
             position,
             range: KeyRange::Prefix(b"key"),
             options: ScanOptions::default(),
+        },
+        Command::CountAt {
+            position,
+            range: KeyRange::Prefix(b"key"),
+        },
+        Command::WalkAt {
+            position,
+            from: Cursor::anywhere(77),
+            count: 3,
+            content: WalkContent::Items,
+            prefix: Prefix(b"key"),
         },
     ]
 }
@@ -293,6 +304,10 @@ fn response_seeds() -> Vec<Vec<u8>> {
         Response::Items {
             items: List::from(&page),
             next: Some(Cow::Borrowed(b"c")),
+        },
+        Response::Counted {
+            items: 3,
+            next: Some(Cow::Borrowed(b"d")),
         },
         Response::RangeDeleted {
             removed: 3,

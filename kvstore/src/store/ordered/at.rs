@@ -1,4 +1,4 @@
-//! SCAN at a pin: a page of a range as it was at an earlier position.
+//! SCAN and COUNT at a pin: a page of a range as it was at an earlier position, and how many keys it had.
 //!
 //! The keys of that position are among those of now and the ghosts, which were removed since. Each key is looked up with
 //! its shadows. What was written later, and what had expired by then, is passed by.
@@ -6,9 +6,10 @@
 use super::{Full, Page, Span};
 use crate::arena::Item;
 use crate::command::{KeyRange, ScanOptions};
-use crate::config::SCAN_KEYS_MAX;
+use crate::config::{COUNT_AT_KEYS_MAX, SCAN_KEYS_MAX};
 use crate::error::StoreError;
 use crate::interleave::LANES;
+use crate::items::Items;
 use crate::pins::Pin;
 use crate::position::Position;
 use crate::response::{Response, Versioned};
@@ -55,7 +56,15 @@ impl<'a> Head<'a> {
     }
 }
 
-impl Merged<'_> {
+impl<'a> Merged<'a> {
+    fn of(items: &'a Items, tree: &'a KeyTree, span: &Span<'_>, reverse: bool) -> Self {
+        Self {
+            first: Head::of(tree, span, reverse),
+            second: Head::of(items.shadows.ghosts(), span, reverse),
+            reverse,
+        }
+    }
+
     /// Moves the next key to `out`; false at the end.
     fn next(&mut self, out: &mut Vec<u8>) -> bool {
         let order = match (&self.first.key, &self.second.key) {
@@ -102,11 +111,7 @@ impl Store {
             return Err(StoreError::BadKeyCount { asked });
         }
         let reverse = options.reverse;
-        let mut keys = Merged {
-            first: Head::of(tree, &span, reverse),
-            second: Head::of(self.items.shadows.ghosts(), &span, reverse),
-            reverse,
-        };
+        let mut keys = Merged::of(&self.items, tree, &span, reverse);
         let mut page = Page::default();
         let next = match self.fill_at(pin, &mut page, &mut keys, options) {
             Some(_) if reverse => Some(page.last.clone()),
@@ -115,8 +120,51 @@ impl Store {
         Ok((page, next))
     }
 
+    pub(in crate::store) fn count_at(
+        &self,
+        position: Position,
+        range: &KeyRange<'_>,
+    ) -> Response<'static> {
+        match self.try_count_at(position, range) {
+            Ok((items, next)) => Response::Counted {
+                items,
+                next: next.map(Cow::Owned),
+            },
+            Err(error) => Response::Error(error),
+        }
+    }
+
+    /// Counts the first part of a range. The tree knows how many keys there are now, and no number of then.
+    fn try_count_at(
+        &self,
+        position: Position,
+        range: &KeyRange<'_>,
+    ) -> Result<(u64, Option<Vec<u8>>), StoreError> {
+        let pin = self.served_pin(position)?;
+        let tree = self.whole_index()?;
+        let mut keys = Merged::of(&self.items, tree, &self.span(range)?, false);
+        let mut lanes: [Vec<u8>; LANES] = Default::default();
+        let mut items = 0;
+        for _ in 0..COUNT_AT_KEYS_MAX as usize / LANES {
+            let mut count = 0;
+            while count < LANES && keys.next(&mut lanes[count]) {
+                count += 1;
+            }
+            self.warm(count, |number| Some(&lanes[number]));
+            let had = |key: &&Vec<u8>| self.get_at(pin, key).is_some();
+            items += lanes[..count].iter().filter(had).count() as u64;
+            if count < LANES {
+                return Ok((items, None));
+            }
+        }
+        let next = keys
+            .next(&mut lanes[0])
+            .then(|| std::mem::take(&mut lanes[0]));
+        Ok((items, next))
+    }
+
     /// The pin, if this replica has kept what it needs. A replica that is behind says that it has not, for it cannot know.
-    fn served_pin(&self, position: Position) -> Result<&Pin, StoreError> {
+    pub(in crate::store) fn served_pin(&self, position: Position) -> Result<&Pin, StoreError> {
         if position > self.applied {
             return Err(StoreError::PinNotHere);
         }
@@ -164,8 +212,7 @@ impl Store {
             return self.get(key);
         }
         let Item { value, stamp, .. } = self.items.lookup_at(key, pin.position())?;
-        let has_expired = stamp.expiry_ns != 0 && stamp.expiry_ns <= pin.time_ns();
-        (!has_expired).then_some(Versioned {
+        (!pin.has_expired(stamp.expiry_ns)).then_some(Versioned {
             value,
             version: stamp.version,
         })

@@ -64,7 +64,6 @@ impl Model {
     }
 
     fn pin(&mut self, at: Position) -> Result<Response<'static>, StoreError> {
-        self.selected(&KeyRange::Prefix(b""))?;
         if self.pins.len() == 8 {
             return Err(StoreError::TooManyPins { limit: 8 });
         }
@@ -94,6 +93,32 @@ impl Model {
             }
         };
         result.unwrap_or_else(|error| answer(Response::Error(error)))
+    }
+
+    /// How many keys a range had at a pin.
+    pub(crate) fn count_at(
+        &self,
+        position: Position,
+        range: &KeyRange<'_>,
+        known: bool,
+    ) -> Result<u64, StoreError> {
+        let pinned = self.pins.iter().find(|pin| pin.position == position);
+        let pinned = pinned.ok_or(StoreError::PinEnded)?;
+        if !known {
+            return Err(StoreError::PinNotHere);
+        }
+        let mut then = self.clone();
+        then.items = pinned.items.clone();
+        Ok(then.selected(range)?.len() as u64)
+    }
+
+    /// What a walk at a pin tells: every key with its value and version.
+    pub(crate) fn walk_at(&self, position: Position) -> Vec<(Vec<u8>, Vec<u8>, Position)> {
+        let pinned = self.pins.iter().find(|pin| pin.position == position);
+        let items = pinned.map(|pin| &pin.items).into_iter().flatten();
+        items
+            .map(|(key, item)| (key.clone(), item.value.clone(), item.version))
+            .collect()
     }
 
     fn set_ordered(&mut self, on: bool) -> Result<Answer, StoreError> {

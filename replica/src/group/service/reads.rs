@@ -228,7 +228,9 @@ fn answer_read(cx: &mut Cx<'_>, token: ReplyToken, command: &[u8]) -> usize {
 /// What answering a command counts as, whatever the answer.
 fn least_bytes(command: &Command<'_>, store: &Store) -> usize {
     match command {
-        Command::Walk { .. } => WALK_CHARGE_BYTES,
+        Command::Walk { .. } | Command::WalkAt { .. } => WALK_CHARGE_BYTES,
+        // It looks at items one by one.
+        Command::CountAt { .. } => EXPIRED_RANGE_CHARGE_BYTES,
         command if command.range().is_some() && store.has_expired_items() => {
             EXPIRED_RANGE_CHARGE_BYTES
         }

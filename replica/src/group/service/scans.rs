@@ -5,7 +5,7 @@
 //! nothing serves scans as fast as it can.
 
 use trine_kvstore::Command;
-use trine_kvstore::config::SCAN_KEYS_MAX;
+use trine_kvstore::config::{COUNT_AT_KEYS_MAX, SCAN_KEYS_MAX};
 use trine_transport::time::{Duration, Instant};
 
 use crate::config::{SCAN_KEY_NS, SCAN_SHARE};
@@ -31,6 +31,7 @@ impl ScanBudget {
     pub(super) fn admit(&mut self, now: Instant, applied: u64, command: &Command<'_>) -> bool {
         let keys = match command {
             Command::Scan { options, .. } | Command::ScanAt { options, .. } => options.limit,
+            Command::CountAt { .. } => COUNT_AT_KEYS_MAX,
             _ => return true,
         };
         let is_idle = applied == self.applied;

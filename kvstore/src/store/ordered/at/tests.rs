@@ -422,9 +422,6 @@ fn a_flush_the_end_of_the_index_and_time_end_pins_everywhere() {
     let pin = log.pin();
     log.apply(&Command::SetOrdered { on: false });
     assert_eq!(log.at(pin), Err(StoreError::PinEnded));
-    let refused = log.apply(&Command::Pin);
-    let error = StoreError::NotOrdered { building: false };
-    assert_eq!(refused, Response::Error(error));
     log.apply(&Command::SetOrdered { on: true });
     log.store.build_index();
     let pin = log.pin();
@@ -435,6 +432,77 @@ fn a_flush_the_end_of_the_index_and_time_end_pins_everywhere() {
     assert!(log.at(pin).is_ok());
     log.store.set_group_time(2 * PIN_TTL_NS - 1);
     assert_eq!(log.at(pin), Err(StoreError::PinEnded));
+}
+
+/// Walks at a pin need no index. A scan at it does, and finds what was removed before there was one.
+#[test]
+fn a_pin_from_before_the_index_is_scanned_once_the_index_is_whole() {
+    let mut log = Log::new();
+    log.apply(&Command::SetOrdered { on: false });
+    (0..9_u8).for_each(|number| log.put(&[number], b"v"));
+    let pin = log.pin();
+    let off = StoreError::NotOrdered { building: false };
+    assert_eq!(log.at(pin), Err(off));
+    log.apply(&Command::Delete { key: &[3] });
+    log.apply(&Command::SetOrdered { on: true });
+    log.apply(&Command::Delete { key: &[4] });
+    log.put(&[5], b"w");
+    let building = StoreError::NotOrdered { building: true };
+    assert_eq!(log.at(pin), Err(building));
+    log.store.build_index();
+    log.apply(&Command::Delete { key: &[6] });
+    let state = log.at(pin).expect("it is kept");
+    assert!((0..9_u8).all(|number| state[&[number][..]].0 == b"v"));
+    assert_eq!((state.len(), log.now().len()), (9, 6));
+}
+
+/// The tree knows how many keys there are now; at a pin they are counted one by one, a part of the range at a time.
+#[test]
+fn a_count_at_a_pin_has_parts() {
+    let mut log = Log::new();
+    let key = |number: u16| number.to_be_bytes();
+    (0..9_000).for_each(|number| log.put(&key(number), b"v"));
+    let expire = Command::Expire {
+        key: &key(17),
+        after_ns: 5,
+    };
+    log.apply(&expire);
+    log.store.set_group_time(4);
+    let pin = log.pin();
+    log.store.set_group_time(9);
+    (0..2_000).for_each(|number| {
+        let key = key(4 * number);
+        log.apply(&Command::Delete { key: &key });
+    });
+    (9_000..9_500).for_each(|number| log.put(&key(number), b"new"));
+    let (mut total, mut parts, mut start) = (0, 0, Vec::new());
+    loop {
+        let range = KeyRange::Between {
+            start: &start,
+            end: None,
+        };
+        let command = Command::CountAt {
+            position: pin,
+            range,
+        };
+        let Response::Counted { items, next } = log.store.read(&command) else {
+            panic!("a count is answered with one");
+        };
+        assert!(items <= 4_096, "{items}");
+        (total, parts) = (total + items, parts + 1);
+        match next.map(std::borrow::Cow::into_owned) {
+            None => break,
+            Some(next) => start = next,
+        }
+    }
+    assert_eq!((total, parts), (9_000, 3));
+    let at = Position::new(50_000, 0);
+    let command = Command::CountAt {
+        position: pin,
+        range: ALL,
+    };
+    let answer = log.store.apply(at, &command);
+    assert_eq!(answer, Response::Error(StoreError::OnlyRead));
 }
 
 #[test]
