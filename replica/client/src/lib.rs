@@ -13,6 +13,7 @@ mod belief;
 mod blocking;
 mod config;
 mod core;
+mod counts;
 mod dispatch;
 mod expire;
 mod large;
@@ -21,6 +22,7 @@ mod logical;
 mod operation;
 mod outcome;
 mod peers;
+mod pin;
 mod pinned;
 mod probe;
 mod ranges;
@@ -30,6 +32,7 @@ mod spread;
 mod submit;
 mod survey;
 mod watcher;
+mod whole;
 mod window;
 
 pub use admin_client::{AdminClient, AdminDone, AdminError, run_admin};
@@ -41,9 +44,11 @@ pub use config::{
     RESPONSE_BYTES_MAX,
 };
 pub use core::{ClientId, ClientStats, Clients, Finished};
+pub use counts::PinnedCount;
 pub use operation::Mode;
 pub use outcome::{Answer, Error, Obstacle, WriteTiming};
-pub use pinned::{PinnedError, PinnedWalk};
+pub use pin::PinnedError;
+pub use pinned::PinnedWalk;
 pub use probe::{ProbeError, Probed, probe_status};
 pub use ranges::{RangeDeletion, RangeWalk};
 pub use submit::{EncodedCommand, Submission, SubmitError};
@@ -52,3 +57,4 @@ pub use watcher::{
     WatchBatch, WatchConfig, WatchError, WatchFrom, WatchTarget, WatchedChange, WatchedEvent,
     Watcher,
 };
+pub use whole::WholeWalk;

@@ -5,16 +5,11 @@
 
 use std::time::Duration;
 
-use trine_kvstore::{Command, Position, RangeItem, Response, StoreError};
+use trine_kvstore::{Command, Position, RangeItem, Response};
 
 use super::operation::Mode;
+use super::pin::{Hold, PinnedError, Stage, Taken};
 use super::ranges::RangeWalk;
-
-/// A pin lives three times as long.
-const RENEW_AFTER: Duration = Duration::from_secs(10);
-
-/// Answers in a row of replicas that have not kept the state. They are asked by rotation, so all of them were by then.
-const MISSES_MAX: u32 = 16;
 
 /// A walk over the keys of a range, all of them as of one position. It says which command follows, and how it is to be
 /// done. It is told the answer.
@@ -53,40 +48,7 @@ const MISSES_MAX: u32 = 16;
 #[derive(Clone, Debug)]
 pub struct PinnedWalk {
     walk: RangeWalk,
-    mode: Mode,
-    stage: Stage,
-    /// The pin's position, or that of the only page.
-    position: Option<Position>,
-    /// When the pin was taken or renewed, by the caller's clock.
-    renewed_at: Duration,
-    misses: u32,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
-    /// A page without a pin. If it is all there is, none is needed.
-    First,
-    Pinning,
-    Reading,
-    Unpinning,
-    Over,
-}
-
-/// Why a walk cannot go on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum PinnedError {
-    /// No replica has kept the state of the position: they were restarted, or too much was overwritten meanwhile.
-    #[error("no replica has kept the state of position {0}")]
-    Gone(Position),
-    /// The pin has ended: it was not renewed in time, or all keys were flushed, or the index was given up.
-    #[error("the pin of position {0} has ended")]
-    Ended(Position),
-    /// The store refused.
-    #[error(transparent)]
-    Refused(#[from] StoreError),
-    /// An answer that does not belong to the command.
-    #[error("an answer of another kind")]
-    Unexpected,
+    hold: Hold,
 }
 
 impl PinnedWalk {
@@ -95,51 +57,27 @@ impl PinnedWalk {
     pub const fn over(walk: RangeWalk, mode: Mode) -> Self {
         Self {
             walk,
-            mode,
-            stage: Stage::First,
-            position: None,
-            renewed_at: Duration::ZERO,
-            misses: 0,
+            hold: Hold::new(mode, Stage::First),
         }
     }
 
     /// The position whose state was read, once it is known.
     #[must_use]
     pub const fn position(&self) -> Option<Position> {
-        self.position
+        self.hold.position()
     }
 
     /// Whether every page was handed out.
     #[must_use]
     pub const fn is_read(&self) -> bool {
-        matches!(self.stage, Stage::Unpinning | Stage::Over)
+        self.hold.is_read()
     }
 
     /// The next command; nothing at the end. `now` is the time since some moment of the caller's choice.
     #[must_use]
     pub fn command(&self, now: Duration) -> Option<(Mode, Command<'_>)> {
-        match (self.stage, self.position) {
-            (Stage::First, _) => Some((self.mode, self.walk.command()?)),
-            (Stage::Pinning, _) => Some((Mode::Write, Command::Pin)),
-            (Stage::Reading, Some(position)) if self.is_renewal_due(now) => {
-                Some((Mode::Write, Command::RenewPin { position }))
-            }
-            (Stage::Reading, Some(position)) => {
-                let mode = match self.misses {
-                    0 => self.mode,
-                    _ => Mode::ReadAnywhere,
-                };
-                Some((mode, self.walk.command_at(position)?))
-            }
-            (Stage::Unpinning, Some(position)) => {
-                Some((Mode::WriteAndClose, Command::Unpin { position }))
-            }
-            _ => None,
-        }
-    }
-
-    fn is_renewal_due(&self, now: Duration) -> bool {
-        now.saturating_sub(self.renewed_at) >= RENEW_AFTER
+        let (first, at) = (|| self.walk.command(), |pin| self.walk.command_at(pin));
+        self.hold.command(now, first, at)
     }
 
     /// Hands out the items of a page. `at` is the position that the answer names.
@@ -153,25 +91,15 @@ impl PinnedWalk {
         response: &Response<'_>,
         each: impl FnMut(RangeItem<'_>),
     ) -> Result<(), PinnedError> {
-        match (self.stage, response) {
-            // The pin ends by itself.
-            (Stage::Unpinning, _) => self.stage = Stage::Over,
-            (_, Response::Error(error)) => return self.refused(*error),
-            (Stage::First, Response::Items { .. }) => self.take_first(at, response, each),
-            (Stage::Pinning | Stage::Reading, Response::Pinned { position }) => {
-                (self.stage, self.position) = (Stage::Reading, Some(*position));
-                self.renewed_at = now;
+        match self.hold.take(now, response)? {
+            Taken::OfPin => Ok(()),
+            Taken::First => self.take_first(at, response, each),
+            Taken::AtPin if self.walk.take(response, each) => {
+                self.hold.was_read(self.walk.command().is_none());
+                Ok(())
             }
-            (Stage::Reading, Response::Items { .. }) => {
-                self.misses = 0;
-                self.walk.take(response, each);
-                if self.walk.command().is_none() {
-                    self.stage = Stage::Unpinning;
-                }
-            }
-            _ => return Err(PinnedError::Unexpected),
+            Taken::AtPin => Err(PinnedError::Unexpected),
         }
-        Ok(())
     }
 
     fn take_first(
@@ -179,36 +107,27 @@ impl PinnedWalk {
         at: Position,
         response: &Response<'_>,
         each: impl FnMut(RangeItem<'_>),
-    ) {
+    ) -> Result<(), PinnedError> {
         let mut rest = self.walk.clone();
-        rest.take(response, |_| {});
+        if !rest.take(response, |_| {}) {
+            return Err(PinnedError::Unexpected);
+        }
         if rest.command().is_some() {
             // The first page is read again: nothing has kept the state that it shows.
-            self.stage = Stage::Pinning;
-            return;
+            self.hold.pin();
+            return Ok(());
         }
         self.walk.take(response, each);
-        (self.stage, self.position) = (Stage::Over, Some(at));
-    }
-
-    fn refused(&mut self, error: StoreError) -> Result<(), PinnedError> {
-        let position = self.position.unwrap_or_default();
-        match (self.stage, error) {
-            (Stage::Reading, StoreError::PinNotHere) if self.misses < MISSES_MAX => {
-                self.misses += 1;
-                Ok(())
-            }
-            (Stage::Reading, StoreError::PinNotHere) => Err(PinnedError::Gone(position)),
-            (Stage::Reading, StoreError::PinEnded) => Err(PinnedError::Ended(position)),
-            (_, error) => Err(error.into()),
-        }
+        self.hold.end_at(at);
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::pin::{MISSES_MAX, RENEW_AFTER};
     use super::*;
-    use trine_kvstore::{KeyRange, List};
+    use trine_kvstore::{KeyRange, List, StoreError};
 
     const NOW: Duration = Duration::ZERO;
     const PIN: Position = Position::new(9, 0);

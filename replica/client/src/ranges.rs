@@ -4,7 +4,7 @@
 //! pages may be seen in either state. `pinned.rs` reads all pages as of one position.
 
 use trine_kvstore::config::{SCAN_KEYS_MAX, SCAN_PAGE_BYTES};
-use trine_kvstore::{Command, KeyRange, Position, RangeItem, Response, ScanOptions};
+use trine_kvstore::{Command, KeyRange, Position, RangeItem, Response, ScanOptions, WalkContent};
 
 /// A walk over the keys of a range. It says which command follows and is told the answer.
 ///
@@ -47,13 +47,13 @@ pub struct RangeDeletion {
 
 /// What is left of a range.
 #[derive(Clone, Debug)]
-enum Rest {
+pub(super) enum Rest {
     Prefix(Vec<u8>),
     Between(Vec<u8>, Option<Vec<u8>>),
 }
 
 impl Rest {
-    fn of(range: KeyRange<'_>) -> Self {
+    pub(super) fn of(range: KeyRange<'_>) -> Self {
         match range {
             KeyRange::Prefix(prefix) => Self::Prefix(prefix.to_vec()),
             KeyRange::Between { start, end } => {
@@ -62,7 +62,7 @@ impl Rest {
         }
     }
 
-    fn range(&self) -> KeyRange<'_> {
+    pub(super) fn range(&self) -> KeyRange<'_> {
         match self {
             Self::Prefix(prefix) => KeyRange::Prefix(prefix),
             Self::Between(start, end) => KeyRange::Between {
@@ -73,7 +73,7 @@ impl Rest {
     }
 
     /// The range without what lies before `next`, or in reverse from `next` on.
-    fn go_on(&mut self, next: &[u8], reverse: bool) {
+    pub(super) fn go_on(&mut self, next: &[u8], reverse: bool) {
         let (start, end) = match self.range() {
             KeyRange::Prefix(prefix) => (prefix.to_vec(), trine_kvstore::after_prefix(prefix)),
             KeyRange::Between { start, end } => (start.to_vec(), end.map(<[u8]>::to_vec)),
@@ -216,6 +216,11 @@ pub(super) fn expected_bytes(command: &Command<'_>) -> usize {
         Command::Scan { options, .. } | Command::ScanAt { options, .. } => {
             ROOM.min((options.limit as usize).saturating_mul(16 * ITEM_BYTES))
         }
+        Command::Walk {
+            content: WalkContent::Items,
+            ..
+        }
+        | Command::WalkAt { .. } => ROOM,
         _ => 0,
     }
 }
