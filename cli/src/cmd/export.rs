@@ -1,13 +1,14 @@
 //! `trine export` writes keys with their values and expiries as JSON lines.
 //!
-//! It walks over the keys a page at a time. A key that is there all the time is written once; what is changed meanwhile
-//! may be written as it was before or after. Each page is the state of one position.
+//! It walks over the keys a page at a time, at a pin: all pages are the state of one position. Without one, each page is the
+//! state of its own. Then a key that is there all the time is written once, and what is changed meanwhile may be written as
+//! it was before or after.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use clap::Args;
 use serde_json::json;
@@ -23,11 +24,16 @@ use trine_base::output::{Output, print_all};
 use trine_base::progress::Progress;
 use trine_base::units::plural;
 use trine_base::values::key_bytes;
-use trine_client::Mode;
-use trine_kvstore::{Command, Cursor, Found, Page, Prefix, Response, WalkContent};
+use trine_client::{Answer, Mode, WholeWalk};
+use trine_kvstore::{Command, Cursor, Found, Position, Prefix, Response, WalkContent};
 
 use super::record::line;
+use super::stream::{Reading, overlapped, response_at_pin, step};
 
+/// Writes keys with their values and expiries as JSON lines, all as of one moment.
+///
+/// Beyond a page of 256 KiB the group keeps the state of that moment while the export goes on. With --no-atomic each page is
+/// the state of a moment of its own.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArguments {
     /// The new file; standard output if absent.
@@ -35,6 +41,9 @@ pub(crate) struct ExportArguments {
     /// Only keys that begin with this. A user with a prefix has to name it.
     #[arg(long, value_name = "PREFIX", default_value = "")]
     prefix: OsString,
+    /// Each page is the state of a later moment. Then the group has to keep nothing meanwhile.
+    #[arg(long)]
+    no_atomic: bool,
     #[command(flatten)]
     client: ClientArguments,
 }
@@ -51,17 +60,18 @@ pub(crate) fn run<N: Network>(
         Some(path) => Sink::create(path)?,
     };
     let mut session = open(network, &arguments.client, |_| {})?;
-    let written = export(&mut session, prefix, &mut sink).and_then(|keys| {
-        sink.finish()?;
-        Ok(keys)
-    });
-    match written {
+    let exported = match arguments.no_atomic {
+        true => by_page(&mut session, prefix, &mut sink),
+        false => at_once(&mut session, prefix, &mut sink),
+    };
+    match exported.and_then(|exported| sink.finish().map(|()| exported)) {
         Err(failure) => Err(sink.undo(failure)),
-        Ok(keys) => {
+        Ok(Exported { keys, position }) => {
             // Where standard output has the lines, it has nothing else.
             match arguments.file {
                 Some(_) => {
-                    output.document(&json!({ "keys": keys }));
+                    let position = position.map(Position::as_u64);
+                    output.document(&json!({ "keys": keys, "position": position }));
                     output.line(format_args!("wrote {}", plural(keys, "key")));
                 }
                 None => note(format_args!("wrote {}", plural(keys, "key"))),
@@ -71,44 +81,97 @@ pub(crate) fn run<N: Network>(
     }
 }
 
-/// Writes all items, and says how many there were.
-fn export(session: &mut Session, prefix: &[u8], sink: &mut Sink<'_>) -> Result<u64, Failure> {
-    let mut progress = Progress::towards("exporting", None);
-    let (mut from, mut keys) = (Cursor::START, 0);
-    loop {
-        let command = Command::Walk {
-            from,
-            count: 0,
-            content: WalkContent::Items,
-            prefix: Prefix(prefix),
-        };
-        let answer = session.execute(Mode::Read, &command)?;
-        let page = match response_of(&answer)? {
-            Response::Page(page) => page,
-            other => return Err(unexpected(&other)),
-        };
-        keys += write(&page, sink)?;
-        progress.set(keys, || plural(keys, "key"));
-        if page.next == Cursor::START {
-            return Ok(keys);
-        }
-        from = page.next;
-        interrupt::check()?;
-    }
+/// What was written, and of which position if it is one.
+struct Exported {
+    keys: u64,
+    position: Option<Position>,
 }
 
-fn write(page: &Page<'_>, sink: &mut Sink<'_>) -> Result<u64, Failure> {
-    let Found::Items(items) = &page.found else {
-        return Err(unexpected(&Response::Page(page.clone())));
+/// A page, and the moment from which its times to live count.
+type Piece = (Answer, SystemTime);
+
+/// All items as of one moment.
+fn at_once(session: &mut Session, prefix: &[u8], sink: &mut Sink<'_>) -> Result<Exported, Failure> {
+    const EXPORT: Reading = Reading {
+        what: "the export",
+        hint: "run the export again; `trine export --no-atomic` needs nothing kept, and reads each page at a later moment",
     };
-    let now = SystemTime::now();
+    let begun = Instant::now();
+    let mut walk = WholeWalk::over(prefix, Mode::Read);
+    let mut progress = Progress::towards("exporting", None);
+    let read = |pass: &mut dyn FnMut(Piece) -> Result<(), Failure>| {
+        let (mut keys, mut pinned_at) = (0, None);
+        while let Some((mode, command)) = walk.command(begun.elapsed()) {
+            let Some(answer) = step(session, mode, &command)? else {
+                break;
+            };
+            let response = response_at_pin(&answer)?;
+            if let Response::Pinned { .. } = response {
+                pinned_at.get_or_insert_with(SystemTime::now);
+            }
+            let page = walk
+                .take(begun.elapsed(), answer.position(), &response)
+                .map_err(|error| EXPORT.ended(error, &response, keys))?;
+            let found = page.map(|page| page.found.len() as u64);
+            drop(response);
+            if let Some(found) = found {
+                keys += found;
+                progress.set(keys, || plural(keys, "key"));
+                pass((answer, pinned_at.unwrap_or_else(SystemTime::now)))?;
+            }
+            interrupt::check()?;
+        }
+        let position = walk.position();
+        Ok(Exported { keys, position })
+    };
+    overlapped(read, |piece| write(piece, sink))
+}
+
+/// Each page as of its own moment.
+fn by_page(session: &mut Session, prefix: &[u8], sink: &mut Sink<'_>) -> Result<Exported, Failure> {
+    let mut progress = Progress::towards("exporting", None);
+    let read = |pass: &mut dyn FnMut(Piece) -> Result<(), Failure>| {
+        let (mut from, mut keys) = (Cursor::START, 0);
+        loop {
+            let command = Command::Walk {
+                from,
+                count: 0,
+                content: WalkContent::Items,
+                prefix: Prefix(prefix),
+            };
+            let answer = session.execute(Mode::Read, &command)?;
+            let (next, found) = match response_of(&answer)? {
+                Response::Page(page) => (page.next, page.found.len() as u64),
+                other => return Err(unexpected(&other)),
+            };
+            keys += found;
+            progress.set(keys, || plural(keys, "key"));
+            pass((answer, SystemTime::now()))?;
+            if next == Cursor::START {
+                let position = None;
+                return Ok(Exported { keys, position });
+            }
+            from = next;
+            interrupt::check()?;
+        }
+    };
+    overlapped(read, |piece| write(piece, sink))
+}
+
+fn write((answer, now): Piece, sink: &mut Sink<'_>) -> Result<(), Failure> {
+    let response = response_of(&answer)?;
+    let Response::Page(page) = &response else {
+        return Err(unexpected(&response));
+    };
+    let Found::Items(items) = &page.found else {
+        return Err(unexpected(&response));
+    };
     let mut lines = String::new();
     for entry in items.iter() {
         lines += &line(&entry, now);
         lines.push('\n');
     }
-    sink.write(lines.as_bytes())?;
-    Ok(items.len() as u64)
+    sink.write(lines.as_bytes())
 }
 
 /// Where the lines go.

@@ -32,6 +32,7 @@ pub(crate) mod shell;
 pub(crate) mod sim;
 pub(crate) mod stat;
 pub(crate) mod status;
+mod stream;
 pub(crate) mod top;
 pub(crate) mod up;
 pub(crate) mod user;

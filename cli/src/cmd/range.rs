@@ -1,7 +1,7 @@
 //! Which keys are meant, and which replica reads them? The arguments that `scan`, `count` and `rm` share.
 
 use clap::Args;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use trine_base::failure::Failure;
 use trine_base::values::key_bytes;
 use trine_base::words::show;
@@ -29,26 +29,31 @@ impl RangeArguments {
         if let Some(prefix) = &self.prefix {
             return Ok(Some(KeyRange::Prefix(key_bytes(prefix)?)));
         }
-        if self.from.is_none() && self.to.is_none() {
-            return Ok(None);
-        }
-        let start = match &self.from {
-            Some(from) => key_bytes(from)?,
-            None => &[],
-        };
-        let end = self.to.as_deref().map(key_bytes).transpose()?;
-        if let Some(end) = end.filter(|end| *end < start) {
-            return Err(Failure::usage(
-                format!(
-                    "the range ends before it begins: {} is before {}",
-                    show(end),
-                    show(start)
-                ),
-                "keys are ordered by their bytes: exchange --from and --to",
-            ));
-        }
-        Ok(Some(KeyRange::Between { start, end }))
+        between(self.from.as_deref(), self.to.as_deref())
     }
+}
+
+/// The range between two keys; nothing if none is named.
+pub(crate) fn between<'a>(
+    from: Option<&'a OsStr>,
+    to: Option<&'a OsStr>,
+) -> Result<Option<KeyRange<'a>>, Failure> {
+    if from.is_none() && to.is_none() {
+        return Ok(None);
+    }
+    let start = from.map_or(Ok(&[][..]), key_bytes)?;
+    let end = to.map(key_bytes).transpose()?;
+    if let Some(end) = end.filter(|end| *end < start) {
+        return Err(Failure::usage(
+            format!(
+                "the range ends before it begins: {} is before {}",
+                show(end),
+                show(start)
+            ),
+            "keys are ordered by their bytes: exchange --from and --to",
+        ));
+    }
+    Ok(Some(KeyRange::Between { start, end }))
 }
 
 #[derive(Debug, Args)]

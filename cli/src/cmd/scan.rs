@@ -5,17 +5,18 @@ use std::time::Instant;
 
 use clap::Args;
 use serde_json::{Map, Value, json};
-use trine_base::answers::{response_of, store_failure, unexpected};
+use trine_base::answers::{response_of, unexpected};
 use trine_base::arguments::ClientArguments;
 use trine_base::client::{self, Session};
 use trine_base::failure::Failure;
 use trine_base::network::Network;
 use trine_base::output::{Output, insert_bytes, print_all};
 use trine_base::words::show;
-use trine_client::{Mode, PinnedError, PinnedWalk, RangeWalk};
+use trine_client::{Answer, Mode, PinnedWalk, RangeWalk};
 use trine_kvstore::{KeyRange, Position, RangeItem, Response};
 
 use super::range::{RangeArguments, ReplicaArguments};
+use super::stream::{Reading, overlapped, response_at_pin, step};
 
 /// Prints the keys that begin with PREFIX, or of a range, in the order of their bytes, with their values.
 ///
@@ -79,22 +80,21 @@ fn by_page(
     mut session: Session,
     output: Output,
 ) -> Result<Printed, Failure> {
-    let mut printed = Printed::default();
-    while let Some(command) = walk.command() {
-        let answer = session.execute(mode, &command)?;
-        let response = response_of(&answer)?;
-        let mut page = String::new();
-        let taken = walk.take(&response, |item| {
-            printed.items += 1;
-            add_line(&mut page, &item, output);
-        });
-        if !taken {
-            return Err(unexpected(&response));
+    let read = |pass: &mut dyn FnMut(Answer) -> Result<(), Failure>| {
+        let mut printed = Printed::default();
+        while let Some(command) = walk.command() {
+            let answer = session.execute(mode, &command)?;
+            let response = response_of(&answer)?;
+            if !walk.take(&response, |_| printed.items += 1) {
+                return Err(unexpected(&response));
+            }
+            printed.position = answer.position().as_u64();
+            drop(response);
+            pass(answer)?;
         }
-        print_all(page.as_bytes());
-        printed.position = answer.position().as_u64();
-    }
-    Ok(printed)
+        Ok(printed)
+    };
+    overlapped(read, |answer| print_page(&answer, output))
 }
 
 /// All pages as of one moment.
@@ -104,58 +104,46 @@ fn at_once(
     mut session: Session,
     output: Output,
 ) -> Result<Printed, Failure> {
+    const SCAN: Reading = Reading {
+        what: "the scan",
+        hint: "run the scan again; `trine scan --no-atomic` needs nothing kept, and reads each page at a later moment",
+    };
     let begun = Instant::now();
     let mut walk = PinnedWalk::over(walk, mode);
-    let mut items = 0;
-    while let Some((mode, command)) = walk.command(begun.elapsed()) {
-        let is_last = mode == Mode::WriteAndClose;
-        let answer = match session.execute(mode, &command) {
-            // Everything is printed, and the group forgets the position by itself.
-            Err(_) if is_last => break,
-            answer => answer?,
-        };
-        let response = match answer.response() {
-            Ok(response @ Response::Error(_)) => response,
-            _ => response_of(&answer)?,
-        };
-        let mut page = String::new();
-        let taken = walk.take(begun.elapsed(), answer.position(), &response, |item| {
-            items += 1;
-            add_line(&mut page, &item, output);
-        });
-        taken.map_err(|error| interrupted(error, &response, items))?;
-        print_all(page.as_bytes());
-    }
-    let position = walk.position().map_or(0, Position::as_u64);
-    Ok(Printed { items, position })
+    let read = |pass: &mut dyn FnMut(Answer) -> Result<(), Failure>| {
+        let mut items = 0;
+        while let Some((mode, command)) = walk.command(begun.elapsed()) {
+            let Some(answer) = step(&mut session, mode, &command)? else {
+                break;
+            };
+            let (before, response) = (items, response_at_pin(&answer)?);
+            let taken = walk.take(begun.elapsed(), answer.position(), &response, |_| {
+                items += 1;
+            });
+            taken.map_err(|error| SCAN.ended(error, &response, items))?;
+            drop(response);
+            if items > before {
+                pass(answer)?;
+            }
+        }
+        let position = walk.position().map_or(0, Position::as_u64);
+        Ok(Printed { items, position })
+    };
+    overlapped(read, |answer| print_page(&answer, output))
 }
 
-/// Why a scan ended in the middle, and the command that reads on.
-fn interrupted(error: PinnedError, response: &Response<'_>, items: u64) -> Failure {
-    let hint = "run the scan again; `trine scan --no-atomic` needs nothing kept, and reads each page at a later moment";
-    match error {
-        PinnedError::Gone(_) => Failure::negative(
-            format!(
-                "the scan ends after {items} keys: {error}, for too much was written meanwhile, or the replicas were \
-                 restarted"
-            ),
-            hint,
-        ),
-        PinnedError::Ended(_) => Failure::negative(
-            format!(
-                "the scan ends after {items} keys: {error}, for its output stood still for 30 s, or all keys were flushed, or \
-                 the index was turned off"
-            ),
-            hint,
-        ),
-        PinnedError::Refused(refused) => store_failure(refused),
-        PinnedError::Unexpected => unexpected(response),
+fn print_page(answer: &Answer, output: Output) -> Result<(), Failure> {
+    let response = response_of(answer)?;
+    let Response::Items { items, .. } = &response else {
+        return Err(unexpected(&response));
+    };
+    let mut page = String::new();
+    for item in items.iter() {
+        page.push_str(&line(&item, output));
+        page.push('\n');
     }
-}
-
-fn add_line(page: &mut String, item: &RangeItem<'_>, output: Output) {
-    page.push_str(&line(item, output));
-    page.push('\n');
+    print_all(page.as_bytes());
+    Ok(())
 }
 
 fn walk(arguments: &ScanArguments) -> Result<RangeWalk, Failure> {

@@ -103,6 +103,74 @@ fn a_scan_of_many_pages_is_one_moment() {
     assert_eq!(by_page.lines().count(), 2_002);
 }
 
+/// Each key below one prefix is followed by one below the other, so at any moment the first has as many, or one more.
+#[test]
+fn several_prefixes_are_counted_as_of_one_moment() {
+    let cluster = filled(&["--ordered"]);
+    let peers = cluster.group.peers();
+    let pairs: String = (0..2_000)
+        .map(|number| format!("put a/n{number} 1\nput b/n{number} 1\n"))
+        .collect();
+    let writer = {
+        let peers = peers.clone();
+        std::thread::spawn(move || trine(&[], &peers, pairs.as_bytes()).expect_status(0))
+    };
+    let mut counts = 0;
+    while counts < 5 || !writer.is_finished() {
+        let ran = cluster.run(&["count", "a/", "b/", "--json"]);
+        let told = ran.expect_status(0).json();
+        let of = |place: usize| told["counts"][place]["count"].as_i64().expect("a number");
+        assert!((0..=1).contains(&(of(0) - of(1))), "{told}");
+        assert_eq!(told["counts"][0]["prefix"], "a/");
+        assert!(told["position"].as_u64() > Some(0));
+        counts += 1;
+    }
+    writer.join().expect("the writer ends");
+    let lines = text(&cluster, &["count", "a/", "c/", "b/"]);
+    assert_eq!(lines, "a/\t3000\nc/\t0\nb/\t3000\n");
+    cluster
+        .run(&["count", "a/", "b/", "--stale"])
+        .expect_error(2, &["as of one moment", "--stale"]);
+}
+
+/// A replica that may keep nothing has the state of no pin once something was overwritten.
+#[test]
+fn a_replica_keeps_no_more_for_scans_than_it_may() {
+    let cluster = Cluster::start(&["--ordered", "--retain-bytes", "0"]);
+    let peers = cluster.group.peers();
+    let value = "v".repeat(1_000);
+    let lines: String = (0..2_000)
+        .map(|number| format!("put k/{number:04} {value}\n"))
+        .collect();
+    trine(&[], &peers, lines.as_bytes()).expect_status(0);
+    assert_eq!(
+        text(&cluster, &["scan", "k/", "--keys-only"])
+            .lines()
+            .count(),
+        2_000
+    );
+    let changes: String = (0..20_000)
+        .map(|number| format!("put k/{:04} w\n", number % 2_000))
+        .collect();
+    let writer = {
+        let peers = peers.clone();
+        std::thread::spawn(move || trine(&[], &peers, changes.as_bytes()).expect_status(0))
+    };
+    let mut gone = 0;
+    while !writer.is_finished() {
+        let ran = cluster.run(&["scan", "k/"]);
+        if ran.status != Some(0) {
+            ran.expect_error(1, &["no replica has kept the state", "--no-atomic"]);
+            gone += 1;
+        }
+    }
+    writer.join().expect("the writer ends");
+    assert!(gone > 0, "no scan met a write");
+    cluster
+        .run(&["serve", "--retain-bytes", "7"])
+        .expect_error(2, &["0, or at least 1MiB"]);
+}
+
 #[test]
 fn rm_asks_at_a_terminal() {
     let cluster = Cluster::start(&["--ordered"]);

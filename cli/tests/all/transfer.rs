@@ -74,6 +74,54 @@ fn an_export_comes_back_by_an_import() {
     assert_eq!(lines(&cluster.ok(&["export"])), before);
 }
 
+/// Two keys are always written together. An export of several pages has both as of one moment. It needs no ordered index.
+#[test]
+fn an_export_is_one_moment() {
+    let cluster = Cluster::start(&[]);
+    let peers = cluster.group.peers();
+    let value = "v".repeat(1_000);
+    let mut lines: String = (0..2_000)
+        .map(|number| format!("put k/{number:04} {value}\n"))
+        .collect();
+    let names: Vec<String> = (0..20).map(|number| format!("pair/{number}")).collect();
+    let all = |value: u32| {
+        let pairs = names.iter().map(|name| format!("{name} {value} "));
+        format!("mput {}\n", pairs.collect::<String>())
+    };
+    lines.push_str(&all(0));
+    trine(&[], &peers, lines.as_bytes()).expect_status(0);
+    let changes: String = (1..2_000).map(all).collect();
+    let writer = {
+        let peers = peers.clone();
+        std::thread::spawn(move || trine(&[], &peers, changes.as_bytes()).expect_status(0))
+    };
+    let mut exports = 0;
+    while exports < 3 || !writer.is_finished() {
+        let file = TempFile::new("moment");
+        let told = cluster.run(&["export", file.path(), "--json"]);
+        let told = told.expect_status(0).json();
+        assert_eq!(told["keys"], 2_020);
+        assert!(told["position"].as_u64() > Some(0));
+        let text = std::fs::read_to_string(&file.0).expect("it was written");
+        let values: BTreeSet<String> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .filter(|line: &serde_json::Value| line["key"].as_str() > Some("pair/"))
+            .map(|line| line["value"].to_string())
+            .collect();
+        assert_eq!(values.len(), 1, "{values:?}");
+        exports += 1;
+    }
+    writer.join().expect("the writer ends");
+    let file = TempFile::new("pages");
+    let told = cluster.run(&["export", file.path(), "--json", "--no-atomic"]);
+    let told = told.expect_status(0).json();
+    assert_eq!(
+        (&told["keys"], &told["position"]),
+        (&2_020.into(), &serde_json::Value::Null)
+    );
+}
+
 #[test]
 fn a_bad_line_is_named_and_nothing_is_written_unless_that_is_asked_for() {
     let cluster = Cluster::start(&[]);
