@@ -68,28 +68,33 @@ fn first(pattern: &[u8], byte: u8, case: Case) -> Option<(bool, &[u8])> {
 
 /// Whether the byte is in a class, and the pattern behind that. A class that is not closed ends with the pattern.
 fn class(pattern: &[u8], byte: u8, case: Case) -> (bool, &[u8]) {
+    let byte = case.of(byte);
+    let mut found = false;
+    let (negated, behind) = each_range(pattern, |low, high| {
+        let (low, high) = (case.of(low), case.of(high));
+        found |= (low.min(high)..=low.max(high)).contains(&byte);
+    });
+    (found != negated, behind)
+}
+
+/// Tells the ends of each range in a class, in either order. Returns whether the class is of all other bytes, and the pattern
+/// behind it.
+fn each_range(pattern: &[u8], mut each: impl FnMut(u8, u8)) -> (bool, &[u8]) {
     let (mut rest, negated) = match pattern {
         [b'^', rest @ ..] => (rest, true),
         rest => (rest, false),
     };
-    let byte = case.of(byte);
-    let mut found = false;
     loop {
         let (low, high, behind) = match rest {
-            [] => break,
-            [b']', behind @ ..] => {
-                rest = behind;
-                break;
-            }
+            [] => return (negated, rest),
+            [b']', behind @ ..] => return (negated, behind),
             [b'\\', literal, behind @ ..] => (*literal, *literal, behind),
             [low, b'-', high, behind @ ..] => (*low, *high, behind),
             [literal, behind @ ..] => (*literal, *literal, behind),
         };
-        let (low, high) = (case.of(low), case.of(high));
-        found |= (low.min(high)..=low.max(high)).contains(&byte);
+        each(low, high);
         rest = behind;
     }
-    (found != negated, rest)
 }
 
 /// A pattern that is compared with many names. A comparison takes a step for each byte of the name and each 64 elements of the
@@ -122,6 +127,8 @@ impl Glob {
             stays: vec![0; words].into_boxed_slice(),
             elements: 0,
         };
+        // Elements that fit all bytes but those that are noted.
+        let mut others = [0_u64; WORDS_MAX];
         let mut rest = pattern;
         while !rest.is_empty() {
             let (word, bit) = (glob.elements / 64, 1 << (glob.elements % 64));
@@ -130,17 +137,43 @@ impl Glob {
                 rest = behind;
                 continue;
             }
-            let mut behind = rest;
-            for byte in 0..=u8::MAX {
-                if let Some((fits, then)) = first(rest, byte, case) {
-                    glob.fits[usize::from(byte) * words + word] |= if fits { bit } else { 0 };
-                    behind = then;
-                }
-            }
+            let (negated, behind) = glob.note_members(rest, case);
+            others[word] |= if negated { bit } else { 0 };
             glob.elements += 1;
             rest = behind;
         }
+        for row in glob.fits.chunks_exact_mut(words) {
+            row.iter_mut()
+                .zip(&others)
+                .for_each(|(fits, others)| *fits ^= others);
+        }
         glob
+    }
+
+    /// Notes which bytes the first element of a pattern names. Returns whether it fits all others instead, and the pattern
+    /// behind it. A step for each byte that is named, so that a pattern of plain bytes is made as quickly as it is read.
+    fn note_members<'p>(&mut self, pattern: &'p [u8], case: Case) -> (bool, &'p [u8]) {
+        let (word, bit) = (self.elements / 64, 1 << (self.elements % 64));
+        let (fits, words) = (&mut self.fits, self.words);
+        let mut note = |low: u8, high: u8| {
+            let (low, high) = (case.of(low), case.of(high));
+            for folded in low.min(high)..=low.max(high) {
+                for byte in [folded, folded.to_ascii_uppercase()] {
+                    if case.of(byte) == folded {
+                        fits[usize::from(byte) * words + word] |= bit;
+                    }
+                }
+            }
+        };
+        match pattern {
+            [b'?', behind @ ..] => (true, behind),
+            [b'[', behind @ ..] => each_range(behind, note),
+            [b'\\', literal, behind @ ..] | [literal, behind @ ..] => {
+                note(*literal, *literal);
+                (false, behind)
+            }
+            [] => (false, pattern),
+        }
     }
 
     /// Whether a name fits.
