@@ -2,7 +2,9 @@
 
 use trine_protocol::message::Incarnation;
 
-use super::{Disk, DiskError, identity};
+use super::recovering::TEMPORARY;
+use super::writer::{MARKED, QUARANTINED, SYNCED, UNSYNCED};
+use super::{Disk, DiskError, identity, segment, snapshot_file};
 
 /// In front of the names of files that were set aside.
 pub(super) const SET_ASIDE: &str = "lost-";
@@ -10,6 +12,27 @@ pub(super) const SET_ASIDE: &str = "lost-";
 pub(crate) const LOCK: &str = "lock";
 /// The mark of a recovery that is under way.
 pub(super) const RECOVERING: &str = "recovering";
+
+/// Whether a replica, a recovery or a restore gives files this name. Files that were set aside have other ones.
+pub(super) fn is_own(name: &str) -> bool {
+    let alone = [
+        LOCK,
+        RECOVERING,
+        TEMPORARY,
+        SYNCED,
+        MARKED,
+        UNSYNCED,
+        QUARANTINED,
+    ];
+    let is_data = segment::number(name).is_some() || snapshot_file::index(name).is_some();
+    alone.contains(&name) || name == identity::FILE || is_data || is_temporary(name)
+}
+
+/// Whether it is the name of a file that is not whole yet.
+fn is_temporary(name: &str) -> bool {
+    let begins = ["identity", "segment", "snapshot-", "spare"];
+    name.ends_with(".tmp") && begins.iter().any(|begin| name.starts_with(begin))
+}
 
 /// A file of the directory, if it holds any. The lock is the present process's own.
 pub(crate) fn first_file(disk: &mut impl Disk) -> Result<Option<String>, DiskError> {

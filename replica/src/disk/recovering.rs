@@ -12,7 +12,7 @@
 
 use trine_protocol::message::Incarnation;
 
-use super::names::{LOCK, RECOVERING, SET_ASIDE, set_aside};
+use super::names::{LOCK, RECOVERING, SET_ASIDE, is_own, set_aside};
 use super::{Disk, DiskError, LostMemory, OpenError};
 
 pub(super) const TEMPORARY: &str = "recovering.tmp";
@@ -48,7 +48,8 @@ pub(super) fn take_back(disk: &mut impl Disk) -> Result<(), OpenError> {
     };
     if step == Step::MakingAnew {
         for name in disk.names()? {
-            if !name.starts_with(SET_ASIDE) && name != LOCK && name != RECOVERING {
+            // Somebody may have put a file of another kind there meanwhile.
+            if is_own(&name) && name != LOCK && name != RECOVERING {
                 disk.remove(&name)?;
             }
         }
@@ -71,7 +72,7 @@ pub(super) fn take_back_from_empty(disk: &mut impl Disk) -> Result<(), OpenError
     let has_temporary = others.iter().any(|name| name == TEMPORARY);
     others.retain(|name| ![LOCK, RECOVERING, TEMPORARY].contains(&name.as_str()));
     let began_empty = match step {
-        Some(Step::MakingAnew) => !others.iter().any(|name| name.starts_with(SET_ASIDE)),
+        Some(Step::MakingAnew) => others.iter().all(|name| is_own(name)),
         Some(Step::SettingAside) | None => others.is_empty(),
     };
     if !began_empty {

@@ -1,11 +1,12 @@
 //! A restore that did not come to its end: may another one begin in its directory?
 //!
-//! A restore begins in an empty directory. So what lies there behind its mark is its own, and can go. A recovery, which has
-//! the same mark, has set files aside: its directory stays as it is.
+//! A restore begins in an empty directory. So what lies there behind its mark with a name of a replica's file is its own, and
+//! can go. A recovery, which has the same mark, has set files aside: its directory stays as it is. So does one in which
+//! somebody has put any other file.
 
 use std::path::Path;
 
-use super::names::{LOCK, RECOVERING, SET_ASIDE, first_file};
+use super::names::{LOCK, RECOVERING, first_file, is_own};
 use super::recovering::{self, TEMPORARY};
 use super::{Directory, Disk, OpenError};
 
@@ -18,13 +19,10 @@ pub fn first_obstacle(path: &Path) -> Option<String> {
     let mut names: Vec<String> = names.collect();
     names.sort();
     let is_marked = names.iter().any(|name| name == RECOVERING);
-    let aside = names.iter().find(|name| name.starts_with(SET_ASIDE));
-    match (is_marked, aside) {
-        (true, aside) => aside.cloned(),
-        (false, _) => names
-            .into_iter()
-            .find(|name| name != LOCK && name != TEMPORARY),
-    }
+    names.into_iter().find(|name| match is_marked {
+        true => !is_own(name),
+        false => name != LOCK && name != TEMPORARY,
+    })
 }
 
 /// Takes back a restore that did not come to its end. Everything else stays as it is.
@@ -102,6 +100,11 @@ mod tests {
             (
                 "recovery",
                 &[(RECOVERING, new), ("synced", ""), (aside, "")],
+                false,
+            ),
+            (
+                "foreign",
+                &[(RECOVERING, new), ("synced", ""), ("notes.txt", "")],
                 false,
             ),
             ("begun", &[(RECOVERING, old), ("identity", "")], false),

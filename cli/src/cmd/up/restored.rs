@@ -66,7 +66,10 @@ pub(super) fn is_unfinished(directory: &Path, restores: bool) -> Result<bool, Fa
 /// Marks the directory, until all replicas vote.
 fn mark(directory: &Path) -> Result<(), Failure> {
     let path = directory.join(UNFINISHED);
-    let made = std::fs::File::create(&path).and_then(|file| file.sync_all());
+    let made = std::fs::File::create(&path)
+        .and_then(|file| file.sync_all())
+        // The file's name is durable with the directory.
+        .and_then(|()| std::fs::File::open(directory)?.sync_all());
     made.map_err(|error| {
         Failure::usage(
             format!("cannot write {}: {error}", path.display()),
