@@ -52,17 +52,17 @@ pub(crate) struct Group {
 impl Group {
     /// A group that has elected its leader, and a registered client.
     pub(crate) fn start() -> Self {
-        Self::start_with(false)
+        Self::start_with(false, true)
     }
 
-    /// The same, with an index of the keys in their order or without one.
-    pub(crate) fn start_with(ordered: bool) -> Self {
+    /// The same, with an index of the keys in their order or without one, and with a history of changes or without one.
+    pub(crate) fn start_with(ordered: bool, history: bool) -> Self {
         let mut mesh = RingBackend::mesh(REPLICAS + 1, RingConfig::default());
         let backend = mesh.pop().expect("one for the client");
         let nodes = mesh
             .into_iter()
             .zip(0..)
-            .map(|(backend, node_id)| node_loop(backend, node_id, ordered))
+            .map(|(backend, node_id)| node_loop(backend, node_id, (ordered, history)))
             .collect();
         let config = ClientConfig::new((0..REPLICAS).map(address).collect());
         let pool = backend.pool().clone();
@@ -223,14 +223,20 @@ fn turn_of_another(node: &mut NodeLoop) {
     node.turn().expect("rings do not fail");
 }
 
-fn node_loop(backend: RingBackend, number: u16, ordered: bool) -> NodeLoop {
+fn node_loop(backend: RingBackend, number: u16, (ordered, history): (bool, bool)) -> NodeLoop {
     let peers = (0..REPLICAS)
         .map(|node_id| (NodeId(u32::from(node_id)), address(node_id)))
         .collect();
+    let defaults = ReplicaConfig::default();
     let config = ReplicaConfig {
         bootstrap: number == 0,
         ordered,
-        ..ReplicaConfig::default()
+        watch_history_bytes: if history {
+            defaults.watch_history_bytes
+        } else {
+            0
+        },
+        ..defaults
     };
     let pool = backend.pool().clone();
     let seed = u64::from(number) + 1;

@@ -40,7 +40,7 @@ fn main() {
     let is_wanted =
         |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let mut report = Report::new("replica");
-    let measurements: [(&str, Measurement); 10] = [
+    let measurements: [(&str, Measurement); 11] = [
         ("put_latency_udp", latency_udp),
         ("put_rate_udp_window_256", rate_udp),
         ("put_latency_ring_one_thread", latency_ring),
@@ -54,6 +54,10 @@ fn main() {
         (
             "ordered_overwrite_pinned_instructions_leader",
             instructions_pinned,
+        ),
+        (
+            "ordered_overwrite_history_instructions_leader",
+            instructions_history,
         ),
         ("ordered_new_key_instructions_leader", instructions_ordered),
         ("ordered_delete_instructions_leader", instructions_ordered),
@@ -146,7 +150,8 @@ const JOB_UNORDERED: &str = "unordered_";
 /// A job is the name of its row behind one of the two prefixes.
 fn counted_writes(job: &str) {
     let ordered = job.starts_with(JOB_ORDERED);
-    let mut group = group::Group::start_with(ordered);
+    let history = !job.contains(JOB_FORGETFUL);
+    let mut group = group::Group::start_with(ordered, history);
     let writes = if job.contains("overwrite") {
         Writes::Overwrite(KEYS_IN_ORDER)
     } else if job.contains("delete") {
@@ -168,19 +173,27 @@ fn counted_writes(job: &str) {
 }
 
 const JOB_PINNED: &str = "pinned_";
+const JOB_HISTORY: &str = "history_";
+const JOB_FORGETFUL: &str = "forgetful_";
 
 /// The same keys in a group that has the index, with a pin and without one.
 fn instructions_pinned(report: &mut Report, name: &str) {
+    instructions_beside(report, name, (JOB_PINNED, ""), "without a pin");
+}
+
+/// The same keys in a group that keeps the latest changes for watches, of which there is none, and in one that does not.
+fn instructions_history(report: &mut Report, name: &str) {
+    let jobs = (JOB_HISTORY, JOB_FORGETFUL);
+    instructions_beside(report, name, jobs, "without a history");
+}
+
+/// A job beside the one with another word in its name.
+fn instructions_beside(report: &mut Report, name: &str, (word, other): (&str, &str), beside: &str) {
     let per_write = |job: &str| {
         count::in_function(job, group::COUNTED).map(|count| count as f64 / KEYS_IN_ORDER as f64)
     };
-    match (
-        per_write(name),
-        per_write(&name.replacen(JOB_PINNED, "", 1)),
-    ) {
-        (Ok(with), Ok(without)) => {
-            report.ratio(name, with, "instructions", "without a pin", without)
-        }
+    match (per_write(name), per_write(&name.replacen(word, other, 1))) {
+        (Ok(with), Ok(without)) => report.ratio(name, with, "instructions", beside, without),
         (Err(reason), _) | (_, Err(reason)) => eprintln!("{name}: skipped, {reason}"),
     }
 }
