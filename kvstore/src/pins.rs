@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(pins.add(AT(65), of(99, 0), 0), Ok(()));
     }
 
-    /// Whoever may read opens as many client sessions as it likes.
+    /// A user that may only read opens as many client sessions as it likes.
     #[test]
     fn a_user_has_its_share_whatever_its_clients() {
         let mut pins = Pins::default();

@@ -81,7 +81,7 @@ pub(crate) fn run<N: Network>(
     }
 }
 
-/// What was written, and of which position if it is one.
+/// The result of an export, with its position if it has one.
 struct Exported {
     keys: u64,
     position: Option<Position>,

@@ -19,7 +19,7 @@ pub(super) fn overlapped<T: Send, R>(
     thread::scope(|scope| {
         let (sender, receiver) = sync_channel::<T>(0);
         let writer = scope.spawn(move || receiver.into_iter().try_for_each(write));
-        // Nobody takes the piece once the writer has failed. Its own failure says why.
+        // A writer that has failed takes no piece. Its own failure says why.
         let ended = |_| Failure::usage("the output ended", "");
         let read = read(&mut |piece| sender.send(piece).map_err(ended));
         drop(sender);
@@ -52,11 +52,11 @@ pub(super) fn response_at_pin(answer: &Answer) -> Result<Response<'_>, Failure> 
     }
 }
 
-/// What was read at a pin, for those who are told why it ended.
+/// A read at a pin, in the words of an error that ends it.
 pub(super) struct Reading {
     /// `the scan`.
     pub(super) what: &'static str,
-    /// What to do instead.
+    /// Advice.
     pub(super) hint: &'static str,
 }
 

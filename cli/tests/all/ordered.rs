@@ -149,7 +149,7 @@ fn a_replica_keeps_no_more_for_scans_than_it_may() {
             .count(),
         2_000
     );
-    let changes: String = (0..20_000)
+    let changes: String = (0..4_000)
         .map(|number| format!("put k/{:04} w\n", number % 2_000))
         .collect();
     let writer = {

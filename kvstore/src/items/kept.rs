@@ -24,7 +24,7 @@ impl Items {
         })
     }
 
-    /// What a block holds, if it is the state of its key at a position that is served.
+    /// The item in a block, if it is the state of its key at a position that is served.
     pub(crate) fn item_at(&self, location: Location, position: Position) -> Option<Item<'_>> {
         let item = self.arena.item(location);
         if !self.arena.is_shadowed(location) {

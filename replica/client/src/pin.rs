@@ -1,6 +1,6 @@
 //! How long does a client hold a pin? It takes one, renews it in time, and gives it back.
 //!
-//! What is read at the pin is the owner's (`pinned.rs`, `counts.rs`, `whole.rs`).
+//! Its owners say which reads follow (`pinned.rs`, `counts.rs`, `whole.rs`).
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub(super) enum Stage {
     Over,
 }
 
-/// What an answer was about.
+/// The subject of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Taken {
     /// The pin, or a replica that has not kept its state.

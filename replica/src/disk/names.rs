@@ -2,7 +2,6 @@
 
 use trine_protocol::message::Incarnation;
 
-use super::recovering::TEMPORARY;
 use super::writer::{MARKED, QUARANTINED, SYNCED, UNSYNCED};
 use super::{Disk, DiskError, identity, segment, snapshot_file};
 
@@ -12,6 +11,8 @@ pub(super) const SET_ASIDE: &str = "lost-";
 pub(crate) const LOCK: &str = "lock";
 /// The mark of a recovery that is under way.
 pub(super) const RECOVERING: &str = "recovering";
+/// The same while it is being written.
+pub(super) const TEMPORARY: &str = "recovering.tmp";
 
 /// Whether a replica, a recovery or a restore gives files this name. Files that were set aside have other ones.
 pub(super) fn is_own(name: &str) -> bool {

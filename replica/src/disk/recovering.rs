@@ -12,10 +12,9 @@
 
 use trine_protocol::message::Incarnation;
 
-use super::names::{LOCK, RECOVERING, SET_ASIDE, is_own, set_aside};
+use super::names::{LOCK, RECOVERING, SET_ASIDE, TEMPORARY, is_own, set_aside};
 use super::{Disk, DiskError, LostMemory, OpenError};
 
-pub(super) const TEMPORARY: &str = "recovering.tmp";
 /// More than a mark ever has.
 const BYTES_MAX: u64 = 64;
 

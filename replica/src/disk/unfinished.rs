@@ -6,8 +6,8 @@
 
 use std::path::Path;
 
-use super::names::{LOCK, RECOVERING, first_file, is_own};
-use super::recovering::{self, TEMPORARY};
+use super::names::{LOCK, RECOVERING, TEMPORARY, first_file, is_own};
+use super::recovering;
 use super::{Directory, Disk, OpenError};
 
 /// The first file of the directory at `path` that a restore into it would find in its way. Nothing if there is no directory,
