@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use trine_client::{ClientConfig, ClientId, Clients, Mode, Submission};
+use trine_client::{Answer, ClientConfig, ClientId, Clients, Mode, Submission};
 use trine_kvstore::{Command, Position, Response};
 use trine_protocol::endpoint_config;
 use trine_protocol::message::{Incarnation, NodeId};
@@ -117,8 +117,17 @@ impl Group {
     }
 
     fn execute(&mut self, command: &Command<'_>) -> Vec<u8> {
+        let answer = self.answer(Mode::Write, command);
+        let mut bytes = Vec::new();
+        let response = answer.response().expect("it can be read");
+        response.encode(&mut bytes);
+        bytes
+    }
+
+    /// Does one command.
+    pub(crate) fn answer(&mut self, mode: Mode, command: &Command<'_>) -> Answer {
         let submission = Submission {
-            mode: Mode::Write,
+            mode,
             command,
             deadline: None,
             tag: 0,
@@ -130,13 +139,7 @@ impl Group {
         loop {
             self.turn(None);
             if let Some(ended) = self.client.app_mut().poll_finished() {
-                let answer = ended.result.expect("an answer");
-                let mut bytes = Vec::new();
-                answer
-                    .response()
-                    .expect("it can be read")
-                    .encode(&mut bytes);
-                return bytes;
+                return ended.result.expect("an answer");
             }
         }
     }
@@ -175,8 +178,7 @@ impl Group {
             Writes::Overwrite(keys) => (self.written % keys).wrapping_mul(0x9e37_79b9_7f4a_7c15),
             Writes::NewKeys | Writes::Deletions => mixed,
         };
-        let mut key = [0; KEY];
-        key[..8].copy_from_slice(&number.to_le_bytes());
+        let key = key_bytes(number);
         self.written += 1;
         let command = match self.writes {
             Writes::Deletions => Command::Delete { key: &key },
@@ -217,6 +219,17 @@ fn turn_of_the_leader(node: &mut NodeLoop) {
 #[inline(never)]
 fn turn_of_the_client(client: &mut ClientLoop) {
     client.turn().expect("rings do not fail");
+}
+
+/// The key that the write with this number makes, where all of them make new ones.
+pub(crate) fn key_of(number: u64) -> [u8; KEY] {
+    key_bytes(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+fn key_bytes(number: u64) -> [u8; KEY] {
+    let mut key = [0; KEY];
+    key[..8].copy_from_slice(&number.to_le_bytes());
+    key
 }
 
 fn turn_of_another(node: &mut NodeLoop) {

@@ -4,7 +4,9 @@ mod chain;
 mod count;
 mod group;
 mod leader_alone;
+mod scans;
 mod udp;
+mod watches;
 
 use std::time::Instant;
 
@@ -13,6 +15,7 @@ use mimalloc::MiMalloc;
 use trine_report::{Pairs, Report};
 
 use group::Writes;
+use watches::Watching;
 
 /// What `trine` runs on: raft-rs allocates, and glibc's allocator doubles what that costs.
 #[global_allocator]
@@ -40,7 +43,7 @@ fn main() {
     let is_wanted =
         |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let mut report = Report::new("replica");
-    let measurements: [(&str, Measurement); 11] = [
+    let measurements: [(&str, Measurement); 15] = [
         ("put_latency_udp", latency_udp),
         ("put_rate_udp_window_256", rate_udp),
         ("put_latency_ring_one_thread", latency_ring),
@@ -59,6 +62,10 @@ fn main() {
             "ordered_overwrite_history_instructions_leader",
             instructions_history,
         ),
+        ("watched_put_rate_udp", watched_rate),
+        ("watched_put_p99_udp", watched_p99),
+        ("scan_stream_ring_copy", scan_against_copy),
+        ("scan_stream_ring_transport", scan_against_transport),
         ("ordered_new_key_instructions_leader", instructions_ordered),
         ("ordered_delete_instructions_leader", instructions_ordered),
     ];
@@ -123,6 +130,87 @@ fn rate_ring(report: &mut Report, name: &str) {
     };
     let rate = trine_report::median((0..PAIRS).map(run));
     report.value(name, rate, "/s");
+}
+
+/// A scan of all items at one position against a loop that copies them.
+fn scan_against_copy(report: &mut Report, name: &str) {
+    let mut rates = scans::Rates::new();
+    let mut streams = Vec::new();
+    let mut copies = Vec::new();
+    for _ in 0..PAIRS {
+        streams.push(rates.stream() / 1e6);
+        copies.push(rates.copy() / 1e6);
+    }
+    report_medians(
+        report,
+        name,
+        streams,
+        "a loop that copies the items",
+        copies,
+    );
+}
+
+/// The same against responses of 256 KiB by the transport.
+fn scan_against_transport(report: &mut Report, name: &str) {
+    let mut rates = scans::Rates::new();
+    let mut streams = Vec::new();
+    let mut responses = Vec::new();
+    for _ in 0..PAIRS {
+        streams.push(rates.stream() / 1e6);
+        responses.push(rates.bare() / 1e6);
+    }
+    report_medians(report, name, streams, "responses of 256 KiB", responses);
+}
+
+fn report_medians(report: &mut Report, name: &str, ours: Vec<f64>, beside: &str, others: Vec<f64>) {
+    let (ours, others) = (
+        trine_report::median(ours.into_iter()),
+        trine_report::median(others.into_iter()),
+    );
+    report.ratio(name, ours, "MB/s", beside, others);
+}
+
+/// Writes a second while 10,000 watches on distinct keys wait, against none. One write in ten has an event.
+fn watched_rate(report: &mut Report, name: &str) {
+    let watched = || {
+        let cluster = udp::Cluster::start();
+        let watching = Watching::of_keys(&cluster);
+        let rate = udp::put_rate(&cluster, 4, 1_000);
+        assert!(watching.seen().0 > 0, "no watcher has seen a write");
+        rate
+    };
+    let unwatched = || udp::put_rate(&udp::Cluster::start(), 4, 1_000);
+    let pairs = Pairs::run(PAIRS, watched, unwatched);
+    report.pairs(name, "/s", "without watches", &pairs);
+}
+
+/// The p99 of 1,000 writes a second that 240 endpoints see all of, against none; and what they see.
+fn watched_p99(report: &mut Report, name: &str) {
+    const ROUNDS: u64 = 3_000;
+    let (mut events, mut bytes) = (Vec::new(), Vec::new());
+    let watched = || {
+        let cluster = udp::Cluster::start();
+        let mut client = cluster.client();
+        udp::put_p99_us(&mut client, ROUNDS / 4);
+        let watching = Watching::of_all(&cluster);
+        let ((events_before, bytes_before), begun) = (watching.seen(), Instant::now());
+        let p99 = udp::put_p99_us(&mut client, ROUNDS);
+        let ((events_after, bytes_after), span) = (watching.seen(), begun.elapsed());
+        events.push((events_after - events_before) as f64 / span.as_secs_f64());
+        bytes.push((bytes_after - bytes_before) as f64 / span.as_secs_f64() / 1e6);
+        p99
+    };
+    let unwatched = || {
+        let cluster = udp::Cluster::start();
+        let mut client = cluster.client();
+        udp::put_p99_us(&mut client, ROUNDS / 4);
+        udp::put_p99_us(&mut client, ROUNDS)
+    };
+    let pairs = Pairs::run(PAIRS, watched, unwatched);
+    report.pairs(name, "us", "without watchers", &pairs);
+    let median = |values: Vec<f64>| trine_report::median(values.into_iter());
+    report.value(&format!("{name}_events"), median(events), "/s");
+    report.value(&format!("{name}_bytes"), median(bytes), "MB/s");
 }
 
 const JOB_GROUP: &str = "group";
