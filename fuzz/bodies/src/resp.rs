@@ -74,6 +74,9 @@ impl Told for Host {
     fn others(&self) -> String {
         String::new()
     }
+    fn is_there(&self, id: u64, _user: &str) -> bool {
+        id == OTHER
+    }
     fn settings(&self) -> Vec<(&'static str, String)> {
         vec![("save", String::new())]
     }

@@ -165,7 +165,7 @@ impl Connection {
             return None;
         };
         let shows_others = match spec.verb() {
-            Some(Verb::Config) => true,
+            Some(Verb::Config | Verb::PubSub) => true,
             Some(Verb::Client) => parts.get(1)?.eq_ignore_ascii_case(b"list"),
             _ => false,
         };
