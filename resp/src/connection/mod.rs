@@ -323,6 +323,12 @@ impl Connection {
         size_of::<Self>() + buffers + self.parser.held_bytes() + queued + watched + told
     }
 
+    /// Bytes of memory that its replies take.
+    #[must_use]
+    pub fn output_capacity(&self) -> usize {
+        self.output.capacity()
+    }
+
     /// Gives back the memory of buffers that are empty.
     pub fn release(&mut self) {
         if self.input.is_empty() {

@@ -138,10 +138,20 @@ impl Connection {
     }
 
     /// The name of the user as whom the client acts.
-    pub(super) fn user(&self) -> &str {
+    #[must_use]
+    pub fn user(&self) -> &str {
         match &self.standing {
             Standing::User(identity) => &identity.name,
             Standing::Stranger | Standing::Default => DEFAULT,
+        }
+    }
+
+    /// The user of the group as whom the client acts, if it does.
+    #[must_use]
+    pub fn identity(&self) -> Option<&Identity> {
+        match &self.standing {
+            Standing::User(identity) => Some(identity),
+            Standing::Stranger | Standing::Default => None,
         }
     }
 
