@@ -408,6 +408,32 @@ fn own_writes_are_told_unless_the_client_wants_no_loop() {
     }
 }
 
+/// A change by another came while a write was under way, and was taken for one that the write's position had seen. It was
+/// never told.
+#[test]
+fn what_others_write_while_an_own_write_is_under_way_is_told_behind_it() {
+    for mode in ["", " BCAST"] {
+        let mut world = World::new();
+        (1..=2).for_each(|id| world.join(id));
+        assert_eq!(
+            world.asks(1, &format!("CLIENT TRACKING ON NOLOOP{mode}")),
+            ok()
+        );
+        world.asks(1, "GET k");
+        world.asks(2, "SET k 1");
+        world.says(1, "SET own 1");
+        world.apply(1);
+        world.tell(9);
+        assert_eq!(world.hears(1), [], "it may be the client's own");
+        world.answer(1);
+        assert_eq!(
+            world.hears(1),
+            [Heard::text("+OK"), invalid(&["k"])],
+            "{mode}"
+        );
+    }
+}
+
 #[test]
 fn opt_in_and_opt_out_choose_commands() {
     for (option, word, when_said) in [("OPTIN", "YES", true), ("OPTOUT", "NO", false)] {
@@ -793,7 +819,7 @@ impl Run {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(ProptestConfig::with_cases(1500))]
     /// Clients of every mode read, write and keep what they have read, until they are told that it is invalid. Answers
     /// and changes come in any order, and the stream of changes breaks now and then.
     #[test]

@@ -14,8 +14,12 @@ use crate::limits::{LATE_BYTES_MAX, LATE_KEY_CHARGE_BYTES, OWN_POSITIONS_MAX};
 pub(super) struct Meanwhile {
     /// The keys that the call reads, for the table of tracking.
     read: Vec<Box<[u8]>>,
-    /// Changes of keys.
+    /// It has commands that only read.
+    has_reads: bool,
+    /// Changes of keys that were told, and are repeated unless the answer has seen them.
     keys: Vec<(Box<[u8]>, Position)>,
+    /// Changes that were not told, because they may be the client's own.
+    held: Vec<(Box<[u8]>, Position)>,
     bytes: usize,
     /// A change of all keys, or of too many.
     all: Option<Position>,
@@ -42,19 +46,36 @@ impl Meanwhile {
         self.read.push(key.into());
     }
 
+    /// The call that is about to begin reads something.
+    pub(super) fn note_reads(&mut self) {
+        self.has_reads = true;
+    }
+
     /// A new call reads other keys.
     pub(super) fn begin(&mut self) {
         self.read.clear();
+        self.has_reads = false;
     }
 
-    /// A key has changed while the call is under way.
+    /// A key has changed while the call is under way. The client was told.
     pub(super) fn note(&mut self, key: &[u8], at: Position) {
-        self.bytes += key.len() + LATE_KEY_CHARGE_BYTES;
-        if self.bytes > LATE_BYTES_MAX {
-            self.note_all(at);
-        } else {
-            self.keys.push((key.into(), at));
+        match self.has_room(key) {
+            true => self.keys.push((key.into(), at)),
+            false => self.note_all(at),
         }
+    }
+
+    /// A key has changed while the call is under way. The client was not told.
+    pub(super) fn hold(&mut self, key: &[u8], at: Position) {
+        match self.has_room(key) {
+            true => self.held.push((key.into(), at)),
+            false => self.note_all(Position::from_u64(u64::MAX)),
+        }
+    }
+
+    fn has_room(&mut self, key: &[u8]) -> bool {
+        self.bytes += key.len() + LATE_KEY_CHARGE_BYTES;
+        self.bytes <= LATE_BYTES_MAX
     }
 
     /// All keys may have changed while the call is under way.
@@ -75,23 +96,25 @@ impl Meanwhile {
         self.own.push_back(at);
     }
 
-    /// The call is over, and its values are as of `seen`.
-    pub(super) fn end(&mut self, seen: Position) -> Late {
-        let own = std::mem::take(&mut self.own);
+    /// The call is over, and its answer has seen the store as of `position`. `writes`: it was applied there.
+    pub(super) fn end(&mut self, position: Position, writes: bool) -> Late {
+        // What a call has read may be from before its own writes.
+        let seen = match writes && self.has_reads {
+            true => Position::from_u64(position.as_u64().saturating_sub(1)),
+            false => position,
+        };
         let keys = std::mem::take(&mut self.keys);
-        let is_late = |at: &Position| *at > seen && !own.contains(at);
-        let late = Late {
+        let held = std::mem::take(&mut self.held);
+        let repeated = keys.into_iter().filter(|(_, at)| *at > seen);
+        let foreign = held.into_iter().filter(|(_, at)| !self.own.contains(at));
+        let keys = repeated.chain(foreign).map(|(key, _)| key).collect();
+        self.bytes = 0;
+        Late {
             read: std::mem::take(&mut self.read),
             seen,
             all: self.all.take().is_some_and(|at| at > seen),
-            keys: keys
-                .into_iter()
-                .filter(|(_, at)| is_late(at))
-                .map(|(key, _)| key)
-                .collect(),
-        };
-        (self.own, self.bytes) = (own, 0);
-        late
+            keys,
+        }
     }
 
     /// Bytes that it holds.

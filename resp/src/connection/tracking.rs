@@ -281,13 +281,17 @@ impl Connection {
         let Some(tracking) = &mut self.tracking else {
             return;
         };
+        if !spec.flags.contains(&"readonly") {
+            return;
+        }
+        tracking.meanwhile.note_reads();
         let is_tracked = match tracking.options.choice {
             _ if tracking.options.broadcast => false,
             Choice::All => true,
             Choice::Chosen => tracking.caching,
             Choice::NotExcluded => !tracking.caching,
         };
-        if !is_tracked || !spec.flags.contains(&"readonly") {
+        if !is_tracked {
             return;
         }
         for key in spec.keys_of(parts) {
@@ -321,15 +325,11 @@ impl Connection {
         let Some(tracking) = &mut self.tracking else {
             return Late::default();
         };
-        if self.has_only_read {
-            return tracking.meanwhile.end(position);
-        }
-        if tracking.options.no_loop {
+        let writes = !self.has_only_read;
+        if writes && tracking.options.no_loop {
             tracking.meanwhile.note_own(position);
         }
-        // What the call has read may be from before its own writes.
-        let before = position.as_u64().saturating_sub(1);
-        tracking.meanwhile.end(Position::from_u64(before))
+        tracking.meanwhile.end(position, writes)
     }
 
     /// Whether the client is told of a change now: it may know the key, and the change is not its own.
@@ -346,7 +346,7 @@ impl Connection {
         match calls {
             // Perhaps it is of the write that is under way.
             Some(false) if no_loop => {
-                tracking.meanwhile.note(key, at);
+                tracking.meanwhile.hold(key, at);
                 false
             }
             // Which keys are read is known with the table alone.
