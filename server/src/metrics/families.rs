@@ -86,6 +86,7 @@ pub(super) fn families(snapshot: &Snapshot) -> Vec<Family> {
     all.extend(snapshot.status.keys.iter().flat_map(keys));
     all.extend(machine(snapshot));
     all.extend(snapshot.resp.iter().flat_map(redis));
+    all.extend(snapshot.resp.iter().flat_map(redis_listeners));
     all
 }
 
@@ -885,6 +886,39 @@ fn redis(stats: &Stats) -> Vec<Family> {
             "redis_tx_bytes",
             "Bytes sent to Redis clients.",
             stats.bytes_out,
+        ),
+    ]
+}
+
+/// Redis clients that are told of keys without asking.
+fn redis_listeners(stats: &Stats) -> Vec<Family> {
+    let broker = stats.broker;
+    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    vec![
+        gauge(
+            "redis_tracking_clients",
+            "Redis clients that track keys.",
+            number(broker.tracking_clients),
+        ),
+        gauge(
+            "redis_tracked_keys",
+            "Keys of which a change is told to Redis clients that have read them.",
+            number(broker.tracked_keys),
+        ),
+        gauge(
+            "redis_channels",
+            "Channels and patterns that Redis clients have subscribed to.",
+            number(broker.channels + broker.patterns),
+        ),
+        counter(
+            "redis_tracking_gaps",
+            "Times that changes were forgotten before Redis clients were told.",
+            stats.gaps,
+        ),
+        counter(
+            "redis_listeners_cut_off",
+            "Clients that were disconnected because they did not read what they were told of keys.",
+            stats.cut_off,
         ),
     ]
 }

@@ -123,6 +123,8 @@ pub(super) struct Server {
     report_void_at: Instant,
     /// No earlier than this is another failure of TLS written to the log.
     report_tls_at: Instant,
+    /// No earlier than this are forgotten changes written to the log again.
+    report_gap_at: Instant,
     stats: Stats,
     rates: Rates,
     shared: SharedStats,
@@ -239,6 +241,7 @@ impl Server {
             report_auth_at: Instant::ZERO,
             report_void_at: Instant::ZERO,
             report_tls_at: Instant::ZERO,
+            report_gap_at: Instant::ZERO,
             stats: Stats::new(unix_ms()),
             rates: Rates::default(),
             shared: SharedStats::default(),

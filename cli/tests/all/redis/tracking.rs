@@ -239,6 +239,31 @@ fn a_replica_without_a_leader_lets_its_clients_forget() {
     assert!(refused.starts_with(expected), "{refused}");
 }
 
+/// A history that holds too little forgets changes before they are told. Clients then forget everything, and go on.
+#[test]
+fn forgotten_changes_let_clients_forget_everything() {
+    let group = RedisGroup::start(&["--watch-history", "4KiB"]);
+    let mut wire = tracker(&group, 1, "");
+    let mut writer = group.connect(1);
+    wire.ask("GET k0");
+    let pairs: String = (0..2_000).map(|number| format!(" k{number} v")).collect();
+    assert_eq!(writer.ask(&format!("MSET{pairs}")), "+OK");
+    assert_eq!(wire.reply(), ALL_INVALID);
+    assert!(counter(&mut writer, "tracking_gaps") > 0);
+    wait_for("tracking that goes on", || {
+        wire.ask("GET k0");
+        // Without a stream the answer is followed by its invalidation.
+        let (asked, told) = (wire.ask("PING a"), invalid("k0"));
+        assert!(
+            asked == "\"a\"" || asked == told && wire.reply() == "\"a\"",
+            "{asked}"
+        );
+        (asked != told).then_some(())
+    });
+    assert_eq!(writer.ask("SET k0 w"), "+OK");
+    assert_eq!(wire.reply(), invalid("k0"));
+}
+
 #[test]
 fn a_replica_without_a_history_says_so() {
     let group = RedisGroup::start(&["--watch-history", "0"]);

@@ -6,7 +6,7 @@ use trine_kvstore::{Command, Response};
 use trine_resp::{Broker, Call, Clients, Connection, Failure as CallFailure};
 
 use super::tagged::Begin;
-use super::{CHECKS_USERS, Client, Server, Slot, USERS_BYTES};
+use super::{CHECKS_USERS, Client, REPORT_PAUSE, Server, Slot, USERS_BYTES};
 
 /// The connections of a server, by their numbers.
 struct Present<'a> {
@@ -69,6 +69,10 @@ impl Server {
     /// Changes were forgotten before clients were told.
     pub(in super::super) fn note_gap(&mut self) {
         self.stats.gaps += 1;
+        if self.now < self.report_gap_at {
+            return;
+        }
+        self.report_gap_at = self.now + REPORT_PAUSE;
         tracing::warn!(
             times = self.stats.gaps,
             "Redis clients that track keys have to forget all of them, and subscribers miss events: changes came faster \
