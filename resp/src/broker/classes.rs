@@ -10,7 +10,7 @@ pub struct Classes {
 /// The letters that Redis has, but for `A`, `m` and `n`.
 const LETTERS: &[u8; 11] = b"g$lshzxetKE";
 const D: u16 = 1 << 11;
-const ALL: u16 = (1 << 9) - 1 | D;
+const ALL: u16 = ((1 << 9) - 1) | D;
 
 impl Classes {
     /// To `__keyspace@0__:KEY`.
@@ -71,7 +71,7 @@ impl std::fmt::Display for Classes {
             if place == 9 && !is_all && self.bits & D != 0 {
                 f.write_str("d")?;
             }
-            if self.bits & 1 << place != 0 && !(is_all && place < 9) {
+            if self.bits & (1 << place) != 0 && !(is_all && place < 9) {
                 write!(f, "{}", char::from(*letter))?;
             }
         }

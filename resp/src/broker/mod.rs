@@ -48,7 +48,7 @@ pub trait Clients {
 /// One change of the store.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyChange<'a> {
-    /// Where it has happened.
+    /// The position of the change.
     pub position: Position,
     /// The kind of command that did it, if it is known.
     pub command: Option<Kind>,
@@ -56,7 +56,7 @@ pub struct KeyChange<'a> {
     pub change: Change<'a>,
 }
 
-/// What there is to show.
+/// Counts of a broker, for INFO and metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct BrokerCounts {
     /// Clients that track keys.
@@ -89,8 +89,11 @@ pub struct Broker {
     channels: BTreeMap<Box<[u8]>, BTreeSet<u64>>,
     patterns: BTreeMap<Box<[u8]>, Subscribed>,
     /// Keys that have changed since the last broadcast, by prefix.
-    changed: BTreeMap<Box<[u8]>, BTreeMap<Box<[u8]>, Position>>,
+    changed: BTreeMap<Box<[u8]>, ChangedKeys>,
 }
+
+/// Keys, each with its last change.
+type ChangedKeys = BTreeMap<Box<[u8]>, Position>;
 
 /// A pattern and its subscribers.
 #[derive(Debug)]
@@ -130,7 +133,7 @@ impl Broker {
         }
     }
 
-    /// Whether somebody needs the stream of changes.
+    /// Whether a client needs the stream of changes.
     #[must_use]
     pub fn needs_stream(&self) -> bool {
         let subscribed = !self.channels.is_empty() || !self.patterns.is_empty();
@@ -330,7 +333,7 @@ impl Broker {
         prefixes.for_each(|prefix| self.prefixes.remove(prefix, client));
         self.trackers.remove(&client);
         if self.trackers.is_empty() {
-            // What is left belongs to clients that have gone.
+            // The remaining entries belong to clients that have gone.
             self.table.clear();
         }
     }

@@ -37,7 +37,7 @@ enum Readers {
     Many(BTreeMap<u64, Hold>),
 }
 
-/// What a client knows of a key.
+/// The knowledge of a client about a key.
 #[derive(Clone, Copy, Default, Debug)]
 struct Hold {
     /// It has the value as of here; none before its first answer.
@@ -310,7 +310,7 @@ mod tests {
                 is("a", &[1, 2]),
                 is("b", &[1, 2]),
                 is("c", &[1, 2]),
-                // Neither has had an answer yet.
+                // These readers have no answer yet.
                 is("d", &[]),
                 is("a", &[]),
             ]

@@ -9,7 +9,7 @@ use trine_kvstore::Position;
 
 use crate::limits::{LATE_BYTES_MAX, LATE_KEY_CHARGE_BYTES, OWN_POSITIONS_MAX};
 
-/// What is known of invalidations while a call is under way.
+/// Invalidations that have come while a call is under way.
 #[derive(Default, Debug)]
 pub(super) struct Meanwhile {
     /// The keys that the call reads, for the table of tracking.
@@ -27,12 +27,12 @@ pub(super) struct Meanwhile {
     own: VecDeque<Position>,
 }
 
-/// What follows an answer.
+/// The invalidations that follow an answer.
 #[derive(Default, Debug)]
 pub(crate) struct Late {
     /// The keys that the call has read.
     pub(crate) read: Vec<Box<[u8]>>,
-    /// What the values in the answer are as of.
+    /// The values in the answer are as of this position.
     pub(crate) seen: Position,
     /// Everything that the client knows is invalid.
     pub(crate) all: bool,
@@ -98,7 +98,7 @@ impl Meanwhile {
 
     /// The call is over, and its answer has seen the store as of `position`. `writes`: it was applied there.
     pub(super) fn end(&mut self, position: Position, writes: bool) -> Late {
-        // What a call has read may be from before its own writes.
+        // A call may have read something before its own writes.
         let seen = match writes && self.has_reads {
             true => Position::from_u64(position.as_u64().saturating_sub(1)),
             false => position,

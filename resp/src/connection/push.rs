@@ -10,7 +10,8 @@ impl Connection {
     pub(crate) fn push_invalidation(&mut self, keys: Option<&[&[u8]]>, redirected: bool) {
         let is_subscriber = self.subscriptions.count() > 0;
         // Redis's protocol before 3 has no other place for it.
-        if !self.resp3 && !(redirected && is_subscriber) {
+        let has_place = self.resp3 || (redirected && is_subscriber);
+        if !has_place {
             return;
         }
         let resp3 = self.resp3;

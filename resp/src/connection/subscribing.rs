@@ -13,7 +13,7 @@ use crate::table::{Spec, Verb};
 const NO_MESSAGES: &str = "carries no messages: there is no PUBLISH, and channels are __keyspace@0__:KEY, \
     __keyevent@0__:EVENT and __redis__:invalidate";
 
-/// What a client has subscribed to.
+/// The subscriptions of a client.
 #[derive(Default, Debug)]
 pub(super) struct Subscriptions {
     channels: BTreeSet<Vec<u8>>,
@@ -47,14 +47,14 @@ impl Subscriptions {
 /// Whether a command changes what the connection is told, at once: a transaction cannot have it.
 pub(super) fn is_about_messages(spec: &Spec, parts: &[&[u8]]) -> bool {
     let second = parts.get(1).map(|word| word.to_ascii_lowercase());
-    match (spec.verb(), second.as_deref()) {
-        (Some(Verb::Subscribe | Verb::PSubscribe | Verb::Unsubscribe | Verb::PUnsubscribe), _) => {
-            true
-        }
-        (Some(Verb::Client), Some(b"tracking" | b"caching")) => true,
-        (Some(Verb::Config), Some(b"set")) => true,
-        _ => false,
-    }
+    matches!(
+        (spec.verb(), second.as_deref()),
+        (
+            Some(Verb::Subscribe | Verb::PSubscribe | Verb::Unsubscribe | Verb::PUnsubscribe),
+            _
+        ) | (Some(Verb::Client), Some(b"tracking" | b"caching"))
+            | (Some(Verb::Config), Some(b"set"))
+    )
 }
 
 impl Connection {

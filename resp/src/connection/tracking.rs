@@ -25,7 +25,7 @@ enum Choice {
     NotExcluded,
 }
 
-/// What a client wants to know.
+/// The options of CLIENT TRACKING.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Options {
     broadcast: bool,

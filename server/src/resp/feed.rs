@@ -1,7 +1,7 @@
 //! All changes of the store, from the replica of this process, for Redis clients that track keys or subscribe.
 //!
-//! It is one watch of all keys, without values, at one replica: the history there has every change, whoever leads. It
-//! runs while somebody needs it.
+//! It is one watch of all keys, without values, at one replica: the history there has every change under each leader. It
+//! runs while a client needs it.
 //!
 //! ```text
 //!           needed             the replica has said        asked for changes, and no objection:
@@ -38,17 +38,17 @@ const HELD_MAX: Duration = Duration::from_secs(15);
 const SERVED_AFTER: Duration = Duration::from_millis(20);
 /// Pause after a failure.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often it is looked whether the replica has a leader: its thread says so, and wakes nobody.
+/// How often it is looked whether the replica has a leader: its thread says so without a wake-up.
 const JUDGE_EVERY: Duration = Duration::from_millis(250);
 /// A replica that names such a pause will not serve the watch soon.
 const HOPELESS_PAUSE_MS: u32 = 2_000;
 
-/// What the replica is asked.
+/// A question to the replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Question {
     /// Where the group is.
     Where,
-    /// What has happened behind the position.
+    /// The changes behind the position.
     Changes,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Feed<R: Route> {
     /// Everything up to here is told, and so many events of the next position. Nothing before the replica has said where
     /// the group is.
     known: Option<(Position, u32)>,
-    /// The stream has to begin anew: events behind what clients know may be missing.
+    /// The next stream begins at a later position: events behind what clients know may be missing.
     has_gap: bool,
     /// The replica takes the request for changes.
     is_served: bool,
@@ -135,7 +135,7 @@ impl<R: Route> Feed<R> {
         self.judge(cx.now(), server, has_leader);
     }
 
-    /// Nobody needs the stream.
+    /// No client needs the stream.
     fn rest(&mut self, cx: &mut Cx<'_, R>, server: &mut Server) {
         if self.session.is_some() || self.dead_since.is_some() {
             self.forget(cx);
@@ -191,7 +191,7 @@ impl<R: Route> Feed<R> {
         }
     }
 
-    /// Whoever waits for the stream waits no longer.
+    /// The clients that wait for the stream get an error.
     fn refuse(&self, server: &mut Server) {
         let why = format!("this server has no stream of changes: {}", self.trouble);
         server.tell(|broker, clients| broker.on_refused(&why, clients));
@@ -388,7 +388,7 @@ impl<R: Route> Feed<R> {
         }
     }
 
-    /// `is_needed`: somebody needs the stream.
+    /// `is_needed`: a client needs the stream.
     pub(super) fn next_timeout(&self, is_needed: bool) -> Option<Instant> {
         if !is_needed {
             // Once more, to leave.

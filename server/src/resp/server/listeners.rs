@@ -14,7 +14,7 @@ struct Present<'a> {
     ids: &'a BTreeMap<u64, usize>,
     dirty: &'a mut Vec<usize>,
     held: &'a mut usize,
-    /// Whoever is told more beyond this is disconnected.
+    /// A client that is told more beyond this is disconnected.
     held_max: usize,
 }
 
@@ -49,7 +49,7 @@ pub(super) fn is_user(client: &Client) -> bool {
 }
 
 impl Server {
-    /// Whether somebody needs the stream of changes.
+    /// Whether a client needs the stream of changes.
     pub(in super::super) fn needs_stream(&self) -> bool {
         self.broker.borrow().needs_stream()
     }
