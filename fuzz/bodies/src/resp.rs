@@ -197,11 +197,7 @@ pub fn connection(bytes: &[u8]) {
                     &mut Two(&mut connection, &mut other),
                 );
             }
-            let command = Command::decode(&call).expect("calls are commands");
-            match how & 12 {
-                12 => connection.on_answer(Err(Failure::Unknown("lost".to_owned()))),
-                _ => connection.on_answer(Ok(store.apply(Position::new(index, 0), &command))),
-            }
+            answer(&mut connection, &mut store, index, &call, how & 12 == 12);
             let two = &mut Two(&mut connection, &mut other);
             broker
                 .borrow_mut()
@@ -221,6 +217,15 @@ pub fn connection(bytes: &[u8]) {
         !broker.borrow().needs_stream(),
         "nothing is left of a client"
     );
+}
+
+/// Ends a call: with the store's answer, or without one.
+fn answer(connection: &mut Connection, store: &mut Store, index: u64, call: &[u8], is_lost: bool) {
+    let command = Command::decode(call).expect("calls are commands");
+    connection.on_answer(match is_lost {
+        true => Err(Failure::Unknown("lost".to_owned())),
+        false => Ok(store.apply(Position::new(index, 0), &command)),
+    });
 }
 
 /// Nothing but whole frames, in one of the two protocols at a time.

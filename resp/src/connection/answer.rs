@@ -2,8 +2,8 @@
 
 use trine_kvstore::{AbortCause, Response, StoreError};
 
+use super::broker::Broker;
 use super::{Connection, Failure, OnStream, Waiting};
-use crate::broker::Broker;
 use crate::errors::{denied_text, error_text};
 use crate::plan::Item;
 use crate::shape::Shape;

@@ -2,9 +2,9 @@
 
 use trine_kvstore::integer;
 
+use super::broker::{Broker, Classes};
 use super::{Connection, Environment};
 use crate::arguments;
-use crate::broker::{Broker, Classes};
 use crate::errors::{SYNTAX, wrong_arity};
 use crate::glob::{self, Case};
 use crate::limits::{NAME_BYTES_MAX, PUSHED_BYTES_MAX, REPEATED_BYTES_MAX};

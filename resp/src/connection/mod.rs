@@ -16,6 +16,7 @@
 
 mod acl;
 mod answer;
+mod broker;
 mod describe;
 mod keyspace;
 mod late;
@@ -32,7 +33,6 @@ use std::collections::BTreeMap;
 use trine_kvstore::config::LIST_RESPONSE_BYTES_MAX;
 use trine_kvstore::{Command, ExecuteMode, List, Position};
 
-use crate::broker::Broker;
 use crate::errors::wrong_arity;
 use crate::limits::{Limits, OPERATIONS_MAX, WATCHED_KEY_CHARGE_BYTES};
 use crate::plan::{Item, Plan};
@@ -53,7 +53,8 @@ const RUN_OPERATIONS_MAX: usize = 4 * 1024;
 /// An idle connection shrinks its buffers to this size.
 const RESTING_BYTES_MAX: usize = 64 * 1024;
 
-pub(crate) use late::Late;
+pub use broker::{Broker, BrokerCounts, Classes, Clients, KeyChange};
+use late::Late;
 pub use standing::{Identity, NotKnown, OnBehalf, is_same_secret};
 
 /// A command for the group.

@@ -1,7 +1,7 @@
 //! What a connection is sent without having asked: invalidations, and messages of channels. They come between replies.
 
 use super::Connection;
-use crate::broker::INVALIDATE;
+use super::broker::INVALIDATE;
 use crate::limits::PUSHED_BYTES_MAX;
 use crate::reply::Writer;
 

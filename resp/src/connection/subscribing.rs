@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use super::broker::{Broker, can_have_messages, has_messages};
 use super::{Connection, Environment, OnStream};
-use crate::broker::{Broker, can_have_messages, has_messages};
 use crate::glob::{self, Case};
 use crate::limits::{SUBSCRIPTION_CHARGE_BYTES, SUBSCRIPTIONS_MAX};
 use crate::pattern::Pattern;

@@ -11,7 +11,6 @@ use proptest::prelude::*;
 use trine_kvstore::{Limits as StoreLimits, Position, Response, Store};
 
 use super::*;
-use crate::broker::Classes;
 
 struct Host;
 

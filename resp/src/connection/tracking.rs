@@ -2,9 +2,9 @@
 
 use trine_kvstore::{Position, integer};
 
+use super::broker::Broker;
 use super::late::{Late, Meanwhile};
 use super::{Connection, Environment, OnBehalf, OnStream, Waiting};
-use crate::broker::Broker;
 use crate::errors::{NOT_AN_INTEGER, Refusal, SYNTAX};
 use crate::limits::{CLIENT_PREFIXES_MAX, PREFIX_CHARGE_BYTES};
 use crate::table::Spec;

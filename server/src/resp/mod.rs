@@ -108,10 +108,7 @@ pub fn start<N: Network>(
         news.clone(),
         Arc::clone(&stopping),
     );
-    let identity = Identity {
-        cluster: 0,
-        incarnation: random_seed()?.max(1),
-    };
+    let identity = identity()?;
     let transport = Config {
         spin: arguments.limits.spin.into(),
         ..endpoint
@@ -140,6 +137,13 @@ pub fn start<N: Network>(
         thread: Some(thread),
         stats,
     }))
+}
+
+fn identity() -> Result<Identity, Failure> {
+    Ok(Identity {
+        cluster: 0,
+        incarnation: random_seed()?.max(1),
+    })
 }
 
 /// The same knowledge of routes for two who ask.

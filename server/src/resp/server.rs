@@ -523,6 +523,11 @@ impl Server {
         }
         self.spare = dirty;
         self.checker = checker;
+        self.end_turn(now);
+    }
+
+    /// Brings what all connections hold back to its limits, and publishes the counters.
+    fn end_turn(&mut self, now: Instant) {
         self.trim();
         if self.held > self.options.memory {
             self.relieve(now);

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trine_kvstore::history::Change;
 use trine_kvstore::{Kind, Position};
 
-use crate::connection::{Connection, Late};
+use super::{Connection, Late};
 use crate::limits::{PATTERNS_MAX, PREFIXES_MAX, TRACKED_KEYS_MAX};
 use crate::pattern::Pattern;
 pub use classes::Classes;
