@@ -7,6 +7,7 @@
 //! - `plan` turns commands about keys into operations of the store, and `shape` turns the store's answers into replies.
 //!   `errors` has the texts of errors.
 //! - `connection` holds one client's state: its protocol, its transaction, and the call that it waits for.
+//! - `connection/broker` knows who tracks which keys and who subscribes to which channels, and tells them of changes.
 //! - `outside` lets a shell use the commands of the table without a connection.
 
 mod arguments;
@@ -23,10 +24,10 @@ mod shape;
 mod table;
 
 pub use connection::{
-    Call, Connection, Environment, Failure, Identity, NotKnown, OnBehalf, Submit, Told,
-    is_same_secret,
+    Broker, BrokerCounts, Call, Classes, Clients, Connection, Environment, Failure, Identity,
+    KeyChange, NotKnown, OnBehalf, Submit, Told, is_same_secret,
 };
-pub use limits::Limits;
+pub use limits::{Limits, PUSHED_BYTES_MAX};
 pub use outside::{Reading, Refused, Request, StoreCommand};
 pub use pattern::Pattern;
 pub use reply::Writer;

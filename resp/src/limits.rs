@@ -30,6 +30,35 @@ pub(crate) const PATTERN_BYTES_MAX: usize = 512;
 /// Bytes of the reply to KEYS.
 pub(crate) const KEYS_BYTES_MAX: usize = 8 << 20;
 
+/// Keys in the table of tracking, unless CONFIG SET tracking-table-max-keys says otherwise.
+pub(crate) const TRACKED_KEYS_MAX: usize = 1_000_000;
+/// Bytes of that table. Beyond either limit keys are pushed out, and those who track them are told.
+pub(crate) const TRACKED_BYTES_MAX: usize = 128 << 20;
+/// Bytes that a tracked key counts beside its own, and each client that tracks it.
+pub(crate) const TRACKED_KEY_CHARGE_BYTES: usize = 96;
+/// See [`TRACKED_KEY_CHARGE_BYTES`].
+pub(crate) const TRACKED_CLIENT_CHARGE_BYTES: usize = 64;
+/// Prefixes that one client tracks.
+pub(crate) const CLIENT_PREFIXES_MAX: usize = 256;
+/// Different prefixes that all clients track.
+pub(crate) const PREFIXES_MAX: usize = 65_536;
+/// Bytes that a prefix counts beside its own.
+pub(crate) const PREFIX_CHARGE_BYTES: usize = 128;
+/// Bytes of invalidations that wait for an answer; beyond them, all that the client knows is invalid.
+pub(crate) const LATE_BYTES_MAX: usize = 64 << 10;
+/// Bytes that such a key counts beside its own.
+pub(crate) const LATE_KEY_CHARGE_BYTES: usize = 32;
+/// A client's own writes that are known to be its own.
+pub(crate) const OWN_POSITIONS_MAX: usize = 64;
+/// Channels and patterns of one client.
+pub(crate) const SUBSCRIPTIONS_MAX: usize = 4_096;
+/// Different patterns of all clients: each of them is compared with each event.
+pub(crate) const PATTERNS_MAX: usize = 1_024;
+/// Bytes that a subscription counts beside its own.
+pub(crate) const SUBSCRIPTION_CHARGE_BYTES: usize = 160;
+/// Bytes of unread output at which a client that is sent more without having asked is disconnected.
+pub const PUSHED_BYTES_MAX: usize = 8 << 20;
+
 /// Limits of one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {

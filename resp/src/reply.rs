@@ -116,6 +116,14 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// The beginning of what was not asked for; `count` parts follow. Before RESP3 it looks like a list.
+    pub(crate) fn push(&mut self, count: usize) {
+        match self.resp3 {
+            true => self.aggregate('>', count),
+            false => self.aggregate('*', count),
+        }
+    }
+
     /// The crate encodes a whole tree of frames. Replies that are encoded one by one need only the list's head.
     fn aggregate(&mut self, kind: char, count: usize) {
         self.out

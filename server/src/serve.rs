@@ -90,7 +90,7 @@ pub fn run<N: Network>(
     }
     // This must be before the replica's thread is bound to its processor, because the new thread has to run elsewhere.
     let addresses: Vec<SocketAddr> = peers.iter().map(|&(_, address)| address).collect();
-    let resp = resp::start(network, arguments, &addresses, tls.as_ref(), announcer)?;
+    let resp = resp::start(network, arguments, own, &addresses, tls.as_ref(), announcer)?;
     watch.resp = resp.as_ref().map(resp::Resp::stats);
     placement::apply(&arguments.placement)?;
     let injector = injector(arguments, own, &peers)?;
@@ -399,6 +399,7 @@ impl Watch {
         if let Some(resp) = &self.resp {
             resp.set_cluster(event_loop.app().replica().discovery().cluster);
             resp.set_store(status.replica.store);
+            resp.set_has_leader(status.replica.leader.is_some());
         }
         let Some(endpoint) = &self.endpoint else {
             return;

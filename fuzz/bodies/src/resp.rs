@@ -1,9 +1,12 @@
 //! The Redis protocol: a client's bytes.
 
+use std::cell::RefCell;
+
 use redis_protocol::{resp2, resp3};
 use trine_kvstore::{Command, Limits as StoreLimits, Position, Store};
 use trine_resp::{
-    Call, Connection, Environment, Failure, Limits, NotKnown, Parser, Progress, Submit, Told,
+    Broker, Call, Classes, Clients, Connection, Environment, Failure, KeyChange, Limits, NotKnown,
+    Parser, Progress, Submit, Told,
 };
 
 const LIMITS: Limits = Limits {
@@ -74,6 +77,9 @@ impl Told for Host {
     fn others(&self) -> String {
         String::new()
     }
+    fn is_there(&self, id: u64, _user: &str) -> bool {
+        id == OTHER
+    }
     fn settings(&self) -> Vec<(&'static str, String)> {
         vec![("save", String::new())]
     }
@@ -103,8 +109,45 @@ impl Submit for Calls {
     }
 }
 
-/// The first byte says into what pieces the rest is cut and how calls end; the rest is a client's bytes. Memory stays
-/// within the limits, and the replies are whole.
+/// The number of the connection, and of another one that is told of keys instead.
+const ONE: u64 = 1;
+const OTHER: u64 = 2;
+
+/// Both connections.
+struct Two<'a>(&'a mut Connection, &'a mut Connection);
+
+impl Clients for Two<'_> {
+    fn with(&mut self, client: u64, tell: &mut dyn FnMut(&mut Connection)) {
+        match client {
+            ONE => tell(self.0),
+            OTHER => tell(self.1),
+            other => panic!("there is no connection {other}"),
+        }
+    }
+}
+
+/// Tells the changes behind a position, and loses the stream now and then.
+fn tell_changes(store: &Store, told: &mut Position, broker: &RefCell<Broker>, two: &mut Two<'_>) {
+    let mut broker = broker.borrow_mut();
+    let history = store.history().expect("it is kept");
+    for event in history.after(*told).expect("all are there") {
+        *told = event.position;
+        let change = KeyChange {
+            position: event.position,
+            command: Some(event.command),
+            change: event.change,
+        };
+        broker.on_change(&change, two);
+    }
+    broker.on_changes_end(two);
+    if told.index() % 5 == 4 {
+        broker.on_lost(two);
+        broker.on_begin(two);
+    }
+}
+
+/// The first byte says into what pieces the rest is cut and how calls end; the rest is a client's bytes. Changes are told
+/// between the calls. Memory stays within the limits, and what is sent is whole.
 pub fn connection(bytes: &[u8]) {
     let Some((how, bytes)) = bytes.split_first() else {
         return;
@@ -113,7 +156,14 @@ pub fn connection(bytes: &[u8]) {
     let password = (how & 1 != 0).then_some(b"p".as_slice());
     let piece = 1 + usize::from(how >> 4) * 37;
     let mut store = Store::new(StoreLimits::default(), [1, 2]);
-    let mut connection = Connection::new(1, "fuzz".to_owned(), password.is_some(), 0);
+    store.keep_history(1 << 20, Position::ZERO);
+    let mut connection = Connection::new(ONE, "fuzz".to_owned(), password.is_some(), 0);
+    let mut other = Connection::new(OTHER, "fuzz".to_owned(), false, 0);
+    let broker = RefCell::new(Broker::new(Classes::parse(b"KEA").expect("letters")));
+    let mut told = Position::ZERO;
+    broker
+        .borrow_mut()
+        .on_begin(&mut Two(&mut connection, &mut other));
     let (mut replies, mut index) = (Vec::new(), 0);
     let mut pieces = bytes.chunks(piece);
     for _ in 0..4 * INPUT_BYTES_MAX {
@@ -133,16 +183,26 @@ pub fn connection(bytes: &[u8]) {
             requires_auth: password.is_some(),
             unix_ms: 1_000_000,
             host: &Host,
+            broker: &broker,
         };
         connection.advance(&environment, &mut calls);
         assert_eq!(connection.is_waiting(), calls.waiting.is_some());
         if let Some(call) = calls.waiting {
             index += 1;
-            let command = Command::decode(&call).expect("calls are commands");
-            match how & 12 {
-                12 => connection.on_answer(Err(Failure::Unknown("lost".to_owned()))),
-                _ => connection.on_answer(Ok(store.apply(Position::new(index, 0), &command))),
+            if how & 4 != 0 {
+                tell_changes(
+                    &store,
+                    &mut told,
+                    &broker,
+                    &mut Two(&mut connection, &mut other),
+                );
             }
+            answer(&mut connection, &mut store, index, &call, how & 12 == 12);
+            let two = &mut Two(&mut connection, &mut other);
+            broker
+                .borrow_mut()
+                .on_answer(ONE, Position::new(index, 0), two);
+            tell_changes(&store, &mut told, &broker, two);
         }
         replies.extend_from_slice(connection.output());
         connection.on_written(connection.output().len());
@@ -152,6 +212,20 @@ pub fn connection(bytes: &[u8]) {
     }
     assert!(connection.is_over(), "a client that has ended is done with");
     are_replies(&replies);
+    connection.leave(&mut broker.borrow_mut());
+    assert!(
+        !broker.borrow().needs_stream(),
+        "nothing is left of a client"
+    );
+}
+
+/// Ends a call: with the store's answer, or without one.
+fn answer(connection: &mut Connection, store: &mut Store, index: u64, call: &[u8], is_lost: bool) {
+    let command = Command::decode(call).expect("calls are commands");
+    connection.on_answer(match is_lost {
+        true => Err(Failure::Unknown("lost".to_owned())),
+        false => Ok(store.apply(Position::new(index, 0), &command)),
+    });
 }
 
 /// Nothing but whole frames, in one of the two protocols at a time.

@@ -2,7 +2,8 @@
 
 use trine_kvstore::{AbortCause, Response, StoreError};
 
-use super::{Connection, Failure, Waiting};
+use super::broker::Broker;
+use super::{Connection, Failure, OnStream, Waiting};
 use crate::errors::{denied_text, error_text};
 use crate::plan::Item;
 use crate::shape::Shape;
@@ -13,6 +14,7 @@ impl Connection {
         let Some((waiting, read_only)) = self.waiting.take() else {
             return;
         };
+        self.has_only_read = read_only;
         match waiting {
             Waiting::Run(items) => self.on_run_answer(&items, read_only, result),
             Waiting::Transaction { items, before } => {
@@ -25,6 +27,26 @@ impl Connection {
             Waiting::Walk(walk) => self.on_page(walk, result),
             Waiting::Users(asked) => self.on_users_answer(&asked, result),
             Waiting::Auth(then) => self.go_on_unknown(then, result.err()),
+            // It is no call, and ends otherwise.
+            Waiting::Stream(then) => self.wait_for_stream(then),
+        }
+    }
+
+    /// The stream of changes is there, or why it is not.
+    pub(crate) fn on_stream(&mut self, broker: &mut Broker, result: Result<(), String>) {
+        let then = match self.waiting.take() {
+            Some((Waiting::Stream(then), _)) => then,
+            other => {
+                self.waiting = other;
+                return;
+            }
+        };
+        match (result, then) {
+            (Err(why), _) => self.writer().error(&format!("ERR {why}")),
+            (Ok(()), OnStream::Track(options)) => self.track(options, broker),
+            (Ok(()), OnStream::Subscribe { names, patterns }) => {
+                self.subscribe_to(names, patterns, broker);
+            }
         }
     }
 
@@ -53,6 +75,8 @@ impl Connection {
             self.commands -= items.len() as u64;
             self.scan = self.start;
             self.parser.reset();
+            self.repeats = true;
+            self.repeat_caching();
             return;
         }
         match result {

@@ -1,10 +1,13 @@
 //! CLIENT, COMMAND and CONFIG: information about a connection, the commands and the settings.
 
+use trine_kvstore::integer;
+
+use super::broker::{Broker, Classes};
 use super::{Connection, Environment};
 use crate::arguments;
 use crate::errors::{SYNTAX, wrong_arity};
 use crate::glob::{self, Case};
-use crate::limits::NAME_BYTES_MAX;
+use crate::limits::{NAME_BYTES_MAX, PUSHED_BYTES_MAX, REPEATED_BYTES_MAX};
 use crate::reply::Writer;
 use crate::table::{self, Spec};
 
@@ -41,6 +44,13 @@ impl Connection {
                 let lines = self.describe(environment.unix_ms) + &environment.host.others();
                 self.writer().text(&lines);
             }
+            (b"tracking", [_, ..]) => self.client_tracking(&words[1..], environment),
+            (b"caching", [word]) => self.client_caching(word),
+            (b"getredir", []) => {
+                let redirect = self.redirected_to();
+                self.writer().integer(redirect);
+            }
+            (b"trackinginfo", []) => self.client_tracking_info(),
             (b"help", []) => self.help("CLIENT", &CLIENT_HELP),
             _ => self.writer().error(SYNTAX),
         }
@@ -90,11 +100,13 @@ impl Connection {
     pub fn describe(&self, unix_ms: i64) -> String {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         format!(
-            "id={} addr={} name={} age={} db=0 multi={} watch={} qbuf={} obl={} omem={} tot-mem={} user={} resp={} lib-name={} lib-ver={} tot-cmds={}\n",
+            "id={} addr={} name={} age={} db=0 sub={} psub={} multi={} watch={} qbuf={} obl={} omem={} tot-mem={} user={} redir={} resp={} lib-name={} lib-ver={} tot-cmds={}\n",
             self.id,
             self.peer,
             text(&self.name),
             (unix_ms - self.since_unix_ms).max(0) / 1_000,
+            self.subscriptions.counts()[0],
+            self.subscriptions.counts()[1],
             if self.transaction.is_some() { 0 } else { -1 },
             self.watched.len(),
             self.input.len() - self.start.min(self.input.len()),
@@ -102,6 +114,7 @@ impl Connection {
             self.output.capacity(),
             self.held_bytes(),
             self.user(),
+            self.redirected_to(),
             if self.resp3 { 3 } else { 2 },
             text(&self.library[0]),
             text(&self.library[1]),
@@ -157,11 +170,15 @@ impl Connection {
         if words[0].eq_ignore_ascii_case(b"help") {
             return self.help("CONFIG", &CONFIG_HELP);
         }
+        if words[0].eq_ignore_ascii_case(b"set") {
+            return self.configure(&words[1..], environment);
+        }
         let asked = |name: &str| {
             let fits = |pattern: &&[u8]| glob::fits(pattern, name.as_bytes(), Case::Ignored);
             words[1..].iter().any(fits)
         };
-        let settings = environment.host.settings();
+        let mut settings = environment.host.settings();
+        settings.extend(broker_settings(&environment.broker.borrow()));
         let found: Vec<_> = settings.iter().filter(|(name, _)| asked(name)).collect();
         let mut writer = self.writer();
         writer.map(found.len());
@@ -172,6 +189,56 @@ impl Connection {
     }
 }
 
+impl Connection {
+    /// CONFIG SET: all or nothing.
+    fn configure(&mut self, words: &[&[u8]], environment: &Environment<'_>) {
+        let mut broker = environment.broker.borrow_mut();
+        let (mut classes, mut keys_max) = (broker.classes(), broker.keys_max());
+        let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+        for pair in words.chunks(2) {
+            let read = match pair {
+                [_] => return self.writer().error(&wrong_arity("config|set")),
+                [name, value] if is(name, NOTIFY) => {
+                    Classes::parse(value).map(|read| classes = read)
+                }
+                [name, value] if is(name, TABLE_KEYS) => integer(value)
+                    .and_then(|number| usize::try_from(number).ok())
+                    .map(|number| keys_max = number)
+                    .ok_or("argument couldn't be parsed into an integer".to_owned()),
+                [name, ..] if is_known_setting(name, environment) => Err(
+                    "it cannot be set here: `trine config` lists the server's options".to_owned(),
+                ),
+                [name, ..] => {
+                    let shown = &name[..name.len().min(REPEATED_BYTES_MAX)];
+                    return self.writer().error(&format!(
+                        "ERR Unknown option or number of arguments for CONFIG SET - '{}'",
+                        String::from_utf8_lossy(shown)
+                    ));
+                }
+                [] => Ok(()),
+            };
+            if let Err(why) = read {
+                let name = String::from_utf8_lossy(pair[0]);
+                return self.writer().error(&format!(
+                    "ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"
+                ));
+            }
+        }
+        broker.set_classes(classes);
+        broker.set_keys_max(keys_max);
+        self.writer().simple("OK");
+    }
+}
+
+const NOTIFY: &str = "notify-keyspace-events";
+const TABLE_KEYS: &str = "tracking-table-max-keys";
+
+fn is_known_setting(name: &[u8], environment: &Environment<'_>) -> bool {
+    let settings = environment.host.settings();
+    let mut names = settings.iter().map(|(known, _)| *known);
+    names.any(|known| known.as_bytes().eq_ignore_ascii_case(name))
+}
+
 /// Why a command with subcommands is refused: there is none of this name, or it takes another number of parts.
 pub(super) fn wrong_subcommand(spec: &Spec, parts: &[&[u8]]) -> Option<String> {
     if spec.subcommands().is_empty() {
@@ -180,7 +247,7 @@ pub(super) fn wrong_subcommand(spec: &Spec, parts: &[&[u8]]) -> Option<String> {
     let asked = parts.get(1)?;
     let is_asked = |known: &&table::Subcommand| asked.eq_ignore_ascii_case(known.name.as_bytes());
     let Some(known) = spec.subcommands().iter().find(is_asked) else {
-        let shown = &asked[..asked.len().min(crate::limits::REPEATED_BYTES_MAX)];
+        let shown = &asked[..asked.len().min(REPEATED_BYTES_MAX)];
         let shown = String::from_utf8_lossy(shown);
         let command = spec.name.to_uppercase();
         return Some(format!(
@@ -191,9 +258,13 @@ pub(super) fn wrong_subcommand(spec: &Spec, parts: &[&[u8]]) -> Option<String> {
     (!fits).then(|| wrong_arity(&format!("{}|{}", spec.name, known.name)))
 }
 
-const CLIENT_HELP: [&str; 12] = [
+const CLIENT_HELP: [&str; 20] = [
+    "CACHING (YES|NO)",
+    "    Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.",
     "GETNAME",
     "    Return the name of the current connection.",
+    "GETREDIR",
+    "    Return the client ID we are redirecting to when tracking is enabled.",
     "ID",
     "    Return the ID of the current connection.",
     "INFO",
@@ -204,6 +275,10 @@ const CLIENT_HELP: [&str; 12] = [
     "    Set client meta attr: LIB-NAME or LIB-VER.",
     "SETNAME <name>",
     "    Assign the name <name> to the current connection.",
+    "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]] [OPTIN] [OPTOUT] [NOLOOP]",
+    "    Control server assisted client side caching.",
+    "TRACKINGINFO",
+    "    Report tracking status for the current connection.",
 ];
 
 const COMMAND_HELP: [&str; 10] = [
@@ -219,9 +294,23 @@ const COMMAND_HELP: [&str; 10] = [
     "    Return a list of all commands in this server, or of those that fit.",
 ];
 
-const CONFIG_HELP: [&str; 2] = [
+/// The parameters of the broker. The first two can be set.
+fn broker_settings(broker: &Broker) -> [(&'static str, String); 3] {
+    [
+        (NOTIFY, broker.classes().to_string()),
+        (TABLE_KEYS, broker.keys_max().to_string()),
+        (
+            "client-output-buffer-limit",
+            format!("normal 0 0 0 slave 0 0 0 pubsub {PUSHED_BYTES_MAX} 0 0"),
+        ),
+    ]
+}
+
+const CONFIG_HELP: [&str; 4] = [
     "GET <pattern> [<pattern> ...]",
     "    Return the parameters whose names fit one of the patterns, and their values.",
+    "SET <directive> <value> [<directive> <value> ...]",
+    "    Set parameters of this server: notify-keyspace-events and tracking-table-max-keys.",
 ];
 
 fn write_spec(spec: &Spec, writer: &mut Writer<'_>) {

@@ -2,6 +2,7 @@
 
 use super::keyspace::is_about_all_keys;
 use super::standing::asks_about_users;
+use super::subscribing::is_about_messages;
 use super::{Connection, Environment, Submit};
 use crate::errors::{NOT_AN_INTEGER, SYNTAX, wrong_arity};
 use crate::limits::NAME_BYTES_MAX;
@@ -30,6 +31,9 @@ impl Connection {
         if !self.is_known() && !spec.is_for_strangers() {
             return self.refuse(NOAUTH);
         }
+        if let Some(text) = self.not_as_subscriber(spec, parts) {
+            return self.refuse(&text);
+        }
         if self.transaction.is_some() && !Self::ends_or_is_outside_of_transaction(spec) {
             if asks_about_users(spec, parts) {
                 let text = format!(
@@ -38,7 +42,7 @@ impl Connection {
                 );
                 return self.refuse(&text);
             }
-            if is_about_all_keys(spec) {
+            if is_about_all_keys(spec) || is_about_messages(spec, parts) {
                 return self.refuse("ERR Command not allowed inside a transaction");
             }
             return self.queue(parts, environment);
@@ -75,6 +79,15 @@ impl Connection {
             Verb::Client => self.client(&parts[1..], environment),
             Verb::Command => self.describe_commands(&parts[1..]),
             Verb::Config => self.config(&parts[1..], environment),
+            Verb::Subscribe => self.subscribe(&parts[1..], false, environment),
+            Verb::PSubscribe => self.subscribe(&parts[1..], true, environment),
+            Verb::Unsubscribe => {
+                self.unsubscribe(&parts[1..], false, &mut environment.broker.borrow_mut());
+            }
+            Verb::PUnsubscribe => {
+                self.unsubscribe(&parts[1..], true, &mut environment.broker.borrow_mut());
+            }
+            Verb::PubSub => self.pubsub(&parts[1..], environment),
             Verb::Info => {
                 let text = environment.host.info(&parts[1..]);
                 self.writer().text(&text);
@@ -98,6 +111,13 @@ impl Connection {
     }
 
     fn ping(&mut self, parts: &[&[u8]]) {
+        if self.is_only_subscriber() && parts.len() <= 2 {
+            // It has to look like a message.
+            let mut writer = self.writer();
+            writer.array(2);
+            writer.bulk(b"pong");
+            return writer.bulk(parts.get(1).unwrap_or(&&b""[..]));
+        }
         match parts {
             [_] => self.writer().simple("PONG"),
             [_, text] => self.writer().bulk(text),
@@ -117,6 +137,7 @@ impl Connection {
     fn reset(&mut self, environment: &Environment<'_>) {
         self.transaction = None;
         self.unwatch();
+        self.leave(&mut environment.broker.borrow_mut());
         self.name.clear();
         self.resp3 = false;
         self.forget_standing(environment);

@@ -16,12 +16,18 @@
 
 mod acl;
 mod answer;
+mod broker;
 mod describe;
 mod keyspace;
+mod late;
 mod local;
+mod push;
 mod standing;
+mod subscribing;
+mod tracking;
 mod transaction;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use trine_kvstore::config::LIST_RESPONSE_BYTES_MAX;
@@ -36,6 +42,8 @@ use crate::table;
 use acl::UsersAsked;
 use keyspace::Walk;
 use standing::{Standing, Then};
+use subscribing::Subscriptions;
+use tracking::{Options, Tracking};
 use transaction::{Settings, Transaction};
 
 /// Bytes of requests that are sent to the store together; a larger single request goes alone.
@@ -45,6 +53,8 @@ const RUN_OPERATIONS_MAX: usize = 4 * 1024;
 /// An idle connection shrinks its buffers to this size.
 const RESTING_BYTES_MAX: usize = 64 * 1024;
 
+pub use broker::{Broker, BrokerCounts, Classes, Clients, KeyChange};
+use late::Late;
 pub use standing::{Identity, NotKnown, OnBehalf, is_same_secret};
 
 /// A command for the group.
@@ -99,6 +109,8 @@ pub struct Environment<'a> {
     pub unix_ms: i64,
     /// The process around.
     pub host: &'a dyn Told,
+    /// Who is told of changes.
+    pub broker: &'a RefCell<Broker>,
 }
 
 /// Values that only the process around the connections knows.
@@ -107,6 +119,8 @@ pub trait Told {
     fn info(&self, sections: &[&[u8]]) -> String;
     /// A line for each of the other connections.
     fn others(&self) -> String;
+    /// Whether there is another connection with this number, which acts as this user.
+    fn is_there(&self, id: u64, user: &str) -> bool;
     /// The parameters that CONFIG GET knows.
     fn settings(&self) -> Vec<(&'static str, String)>;
 }
@@ -129,6 +143,17 @@ enum Waiting {
     Users(UsersAsked),
     /// A page of the keys.
     Walk(Box<Walk>),
+    /// The stream of changes.
+    Stream(OnStream),
+}
+
+/// What follows once the stream of changes is there.
+#[derive(Debug)]
+enum OnStream {
+    /// CLIENT TRACKING ON.
+    Track(Options),
+    /// SUBSCRIBE, or PSUBSCRIBE.
+    Subscribe { names: Vec<Vec<u8>>, patterns: bool },
 }
 
 /// One client's connection.
@@ -162,6 +187,13 @@ pub struct Connection {
     transaction: Option<Transaction>,
     /// Watched keys with their versions; none for a key that was absent.
     watched: BTreeMap<Vec<u8>, Option<Position>>,
+    /// Some while the client tracks keys.
+    tracking: Option<Box<Tracking>>,
+    subscriptions: Subscriptions,
+    /// The last call had no writes.
+    has_only_read: bool,
+    /// The commands of the last call have to be sent once more.
+    repeats: bool,
     /// A WATCH was answered with an error: the next EXEC would not have the conditions that its client expects.
     watch_failed: bool,
     /// No more requests are taken.
@@ -177,6 +209,8 @@ pub struct Connection {
     broken: bool,
     /// Another protocol was spoken.
     is_attack: bool,
+    /// The client has not read what it was sent without asking.
+    is_cut_off: bool,
 }
 
 /// The next item of the input.
@@ -218,6 +252,10 @@ impl Connection {
             alone: 0,
             transaction: None,
             watched: BTreeMap::new(),
+            tracking: None,
+            subscriptions: Subscriptions::default(),
+            has_only_read: true,
+            repeats: false,
             watch_failed: false,
             ending: false,
             at_end: false,
@@ -227,6 +265,7 @@ impl Connection {
             auth_failures: 0,
             broken: false,
             is_attack: false,
+            is_cut_off: false,
         }
     }
 
@@ -278,8 +317,17 @@ impl Connection {
         let queued = self.transaction.as_ref().map_or(0, Transaction::bytes);
         let of_key = |key: &Vec<u8>| key.len() + WATCHED_KEY_CHARGE_BYTES;
         let watched: usize = self.watched.keys().map(of_key).sum();
+        let tracking = self.tracking.as_ref();
+        let told =
+            tracking.map_or(0, |tracking| tracking.held_bytes()) + self.subscriptions.held_bytes();
         let buffers = self.input.capacity() + self.output.capacity() + self.walk_bytes();
-        size_of::<Self>() + buffers + self.parser.held_bytes() + queued + watched
+        size_of::<Self>() + buffers + self.parser.held_bytes() + queued + watched + told
+    }
+
+    /// Bytes of memory that its replies take.
+    #[must_use]
+    pub fn output_capacity(&self) -> usize {
+        self.output.capacity()
     }
 
     /// Gives back the memory of buffers that are empty.
@@ -295,7 +343,7 @@ impl Connection {
     /// Whether all is said and done.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.ending && !self.is_waiting() && self.output().is_empty()
+        self.is_cut_off || self.ending && !self.is_waiting() && self.output().is_empty()
     }
 
     /// Whether a call is under way.
@@ -314,6 +362,12 @@ impl Connection {
     #[must_use]
     pub fn is_attack(&self) -> bool {
         self.is_attack
+    }
+
+    /// The number of the connection, as CLIENT ID tells it.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
     }
 
     /// The client's address.
@@ -400,6 +454,7 @@ impl Connection {
     /// The next commands for the store, as many as fit together, or the next request of another kind.
     fn next<'a>(&mut self, input: &'a [u8], environment: &Environment<'_>) -> Next<'a> {
         let mut plan = Plan::default();
+        self.begin_reads();
         let commands_max = match self.alone {
             0 => environment.limits.pipeline_commands,
             _ => 1,
@@ -430,6 +485,9 @@ impl Connection {
                 break;
             }
             let planned = !self.parser.is_line() && self.plan(&mut plan, &parts, environment);
+            if planned {
+                self.note_planned(&parts, environment);
+            }
             if planned || self.parser.is_empty() {
                 self.scan += length;
                 self.parser.reset();
@@ -463,7 +521,7 @@ impl Connection {
         let Some(planner) = spec.planner() else {
             return false;
         };
-        if !self.is_known() || self.transaction.is_some() {
+        if !self.is_known() || self.transaction.is_some() || self.is_only_subscriber() {
             return false;
         }
         let asked = spec.asked(parts, environment.unix_ms);
@@ -475,6 +533,18 @@ impl Connection {
             plan.add_reply(self.error_bytes(&text));
         }
         true
+    }
+
+    /// A command is part of the next call: its reads are noted if the client tracks them.
+    fn note_planned(&mut self, parts: &[&[u8]], environment: &Environment<'_>) {
+        if self.tracking.is_none() {
+            return;
+        }
+        if let Some(spec) = parts.first().and_then(|name| table::find(name)) {
+            let mut broker = environment.broker.borrow_mut();
+            self.note_reads(spec, parts, &mut broker);
+            self.end_caching();
+        }
     }
 
     fn error_bytes(&self, text: &str) -> Vec<u8> {
@@ -528,6 +598,9 @@ impl Connection {
     ) {
         self.commands += 1;
         self.local(parts, environment, submit);
+        if !parts[0].eq_ignore_ascii_case(b"client") {
+            self.end_caching();
+        }
         self.scan += length;
         self.start = self.scan;
     }
@@ -539,6 +612,7 @@ impl Connection {
         let parts: Vec<&[u8]> = parser.parts(&[]).collect();
         let mut plan = Plan::default();
         if self.plan(&mut plan, &parts, environment) {
+            self.note_planned(&parts, environment);
             self.scan += length;
             self.run(plan, submit);
         } else {

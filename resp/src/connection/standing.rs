@@ -138,10 +138,20 @@ impl Connection {
     }
 
     /// The name of the user as whom the client acts.
-    pub(super) fn user(&self) -> &str {
+    #[must_use]
+    pub fn user(&self) -> &str {
         match &self.standing {
             Standing::User(identity) => &identity.name,
             Standing::Stranger | Standing::Default => DEFAULT,
+        }
+    }
+
+    /// The user of the group as whom the client acts, if it does.
+    #[must_use]
+    pub fn identity(&self) -> Option<&Identity> {
+        match &self.standing {
+            Standing::User(identity) => Some(identity),
+            Standing::Stranger | Standing::Default => None,
         }
     }
 
@@ -165,7 +175,7 @@ impl Connection {
             return None;
         };
         let shows_others = match spec.verb() {
-            Some(Verb::Config) => true,
+            Some(Verb::Config | Verb::PubSub) => true,
             Some(Verb::Client) => parts.get(1)?.eq_ignore_ascii_case(b"list"),
             _ => false,
         };

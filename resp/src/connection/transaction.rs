@@ -93,6 +93,10 @@ impl Connection {
             .map(|parts| parts.iter().map(Vec::as_slice).collect())
             .collect();
         let before = self.settings();
+        self.begin_reads();
+        for parts in &parts {
+            self.note_planned_in_transaction(parts, environment);
+        }
         let mut plan = Plan::default();
         let mut reply_bytes = 0;
         for parts in &parts {
@@ -135,6 +139,14 @@ impl Connection {
         let (begun, read_only) = (submit.submit(&call), call.read_only);
         let items = plan.into_items();
         self.wait_for(begun, Waiting::Transaction { items, before }, read_only);
+    }
+
+    /// Reads of a transaction are tracked as others. CLIENT CACHING counts for all of them.
+    fn note_planned_in_transaction(&mut self, parts: &[&[u8]], environment: &Environment<'_>) {
+        if let Some(spec) = table::find(parts[0]).filter(|_| self.tracking.is_some()) {
+            let mut broker = environment.broker.borrow_mut();
+            self.note_reads(spec, parts, &mut broker);
+        }
     }
 
     fn settings(&self) -> Box<Settings> {
@@ -280,11 +292,24 @@ impl Connection {
     }
 }
 
+const NO_PUBLISH: &str = "ERR clients cannot publish here: channels carry events of keys (notify-keyspace-events) and \
+    invalidations alone";
+
+/// Whether a command passes on messages of clients.
+fn is_publishing(name: &[u8]) -> bool {
+    [&b"publish"[..], b"spublish", b"ssubscribe"]
+        .iter()
+        .any(|known| name.eq_ignore_ascii_case(known))
+}
+
 fn unknown_command(parts: &[&[u8]]) -> String {
     use crate::limits::REPEATED_BYTES_MAX;
     let short = |part: &[u8], room: usize| {
         String::from_utf8_lossy(&part[..part.len().min(room)]).into_owned()
     };
+    if is_publishing(parts[0]) {
+        return NO_PUBLISH.to_owned();
+    }
     let mut text = format!(
         "ERR unknown command '{}', with args beginning with: ",
         short(parts[0], REPEATED_BYTES_MAX)

@@ -215,6 +215,48 @@ pub(super) const ROWS: &[Spec] = &[
         },
     },
     Spec {
+        name: "psubscribe",
+        arity: -2,
+        flags: &["pubsub", "noscript", "loading"],
+        keys: NO_KEY,
+        group: "pubsub",
+        since: "2.0.0",
+        summary: "Begins to tell of the channels that fit a pattern.",
+        arguments: &[PATTERN.multiple()],
+        action: Action::Local {
+            verb: Verb::PSubscribe,
+            subcommands: &[],
+        },
+    },
+    Spec {
+        name: "pubsub",
+        arity: -2,
+        flags: &[],
+        keys: NO_KEY,
+        group: "pubsub",
+        since: "2.8.0",
+        summary: "Describes the subscriptions at this server.",
+        arguments: &[],
+        action: Action::Local {
+            verb: Verb::PubSub,
+            subcommands: PUBSUB,
+        },
+    },
+    Spec {
+        name: "punsubscribe",
+        arity: -1,
+        flags: &["pubsub", "noscript", "loading"],
+        keys: NO_KEY,
+        group: "pubsub",
+        since: "2.0.0",
+        summary: "Ends subscriptions to patterns.",
+        arguments: &[PATTERN.optional().multiple()],
+        action: Action::Local {
+            verb: Verb::PUnsubscribe,
+            subcommands: &[],
+        },
+    },
+    Spec {
         name: "quit",
         arity: -1,
         flags: &["fast", "no_auth"],
@@ -285,6 +327,34 @@ pub(super) const ROWS: &[Spec] = &[
         },
     },
     Spec {
+        name: "subscribe",
+        arity: -2,
+        flags: &["pubsub", "noscript", "loading"],
+        keys: NO_KEY,
+        group: "pubsub",
+        since: "2.0.0",
+        summary: "Begins to tell of channels.",
+        arguments: &[CHANNEL.multiple()],
+        action: Action::Local {
+            verb: Verb::Subscribe,
+            subcommands: &[],
+        },
+    },
+    Spec {
+        name: "unsubscribe",
+        arity: -1,
+        flags: &["pubsub", "noscript", "loading"],
+        keys: NO_KEY,
+        group: "pubsub",
+        since: "2.0.0",
+        summary: "Ends subscriptions to channels.",
+        arguments: &[CHANNEL.optional().multiple()],
+        action: Action::Local {
+            verb: Verb::Unsubscribe,
+            subcommands: &[],
+        },
+    },
+    Spec {
         name: "unwatch",
         arity: 1,
         flags: &["fast"],
@@ -334,7 +404,22 @@ const ACL: &[Subcommand] = &[
 ];
 
 const CLIENT: &[Subcommand] = &[
+    Subcommand::new(
+        "caching",
+        3,
+        "Says whether the next command is tracked, with OPTIN or OPTOUT.",
+        &[Argument::new(
+            "mode",
+            Kind::OneOf(&[word("yes", "YES"), word("no", "NO")]),
+        )],
+    ),
     Subcommand::new("getname", 2, "Says the name of this connection.", &[]),
+    Subcommand::new(
+        "getredir",
+        2,
+        "Says which connection is told instead of this one.",
+        &[],
+    ),
     Subcommand::new("help", 2, "Says what subcommands there are.", &[]),
     Subcommand::new("id", 2, "Says the number of this connection.", &[]),
     Subcommand::new("info", 2, "Describes this connection.", &[]),
@@ -350,6 +435,48 @@ const CLIENT: &[Subcommand] = &[
         3,
         "Names this connection.",
         &[Argument::new("connection-name", Kind::Text)],
+    ),
+    Subcommand::new(
+        "tracking",
+        -3,
+        "Lets the client hear when keys that it has read change.",
+        TRACKING,
+    ),
+    Subcommand::new("trackinginfo", 2, "Says what this connection tracks.", &[]),
+];
+
+const TRACKING: &[Argument] = &[
+    Argument::new(
+        "status",
+        Kind::OneOf(&[word("on", "ON"), word("off", "OFF")]),
+    ),
+    Argument::new("client-id", Kind::Integer)
+        .behind("REDIRECT")
+        .optional(),
+    Argument::new("prefix", Kind::Text)
+        .behind("PREFIX")
+        .optional()
+        .multiple(),
+    word("bcast", "BCAST").optional(),
+    word("optin", "OPTIN").optional(),
+    word("optout", "OPTOUT").optional(),
+    word("noloop", "NOLOOP").optional(),
+];
+
+const PUBSUB: &[Subcommand] = &[
+    Subcommand::new(
+        "channels",
+        -2,
+        "Lists channels with subscribers.",
+        &[PATTERN.optional()],
+    ),
+    Subcommand::new("help", 2, "Says what subcommands there are.", &[]),
+    Subcommand::new("numpat", 2, "Counts the patterns.", &[]),
+    Subcommand::new(
+        "numsub",
+        -2,
+        "Counts the subscribers of channels.",
+        &[CHANNEL.optional().multiple()],
     ),
 ];
 
@@ -387,10 +514,24 @@ const FILTER: Argument = Argument::new(
 const CONFIG: &[Subcommand] = &[
     Subcommand::new("get", -3, "Shows settings.", PARAMETERS),
     Subcommand::new("help", 2, "Says what subcommands there are.", &[]),
+    Subcommand::new(
+        "set",
+        -4,
+        "Changes settings of events and of tracking.",
+        &[Argument::new(
+            "data",
+            Kind::Block(&[
+                Argument::new("parameter", Kind::Text),
+                Argument::new("value", Kind::Text),
+            ]),
+        )
+        .multiple()],
+    ),
 ];
 
 const PARAMETERS: &[Argument] = &[Argument::new("parameter", Kind::Text).multiple()];
 
+const CHANNEL: Argument = Argument::new("channel", Kind::Text);
 const PATTERN: Argument = Argument::new("pattern", Kind::Text);
 
 const SCAN: &[Argument] = &[

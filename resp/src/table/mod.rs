@@ -64,12 +64,17 @@ pub(crate) enum Verb {
     Info,
     Keys,
     Multi,
+    PSubscribe,
+    PUnsubscribe,
     Ping,
+    PubSub,
     Quit,
     RandomKey,
     Reset,
     Scan,
     Select,
+    Subscribe,
+    Unsubscribe,
     Unwatch,
     Watch,
 }
@@ -113,6 +118,24 @@ impl Spec {
     /// Whether a request may have this many parts.
     pub(crate) fn takes(&self, parts: usize) -> bool {
         fits(self.arity, parts)
+    }
+
+    /// The keys of a request.
+    pub(crate) fn keys_of<'r, 'a>(
+        &self,
+        parts: &'r [&'a [u8]],
+    ) -> impl Iterator<Item = &'a [u8]> + use<'r, 'a> {
+        let [first, last, step] = self.keys;
+        let end = match last {
+            ..0 => parts.len() as i64 + last + 1,
+            _ => (last + 1).min(parts.len() as i64),
+        };
+        let count = if first > 0 { end - first } else { 0 };
+        let behind = parts.iter().skip(first.max(0) as usize);
+        behind
+            .take(count.max(0) as usize)
+            .step_by(step.max(1) as usize)
+            .copied()
     }
 
     /// How it becomes operations of the store, if the store does it.
@@ -227,6 +250,26 @@ mod tests {
     fn rows_for_the_store_are_those_of_its_file() {
         assert!(store::ROWS.iter().all(|spec| spec.planner().is_some()));
         assert!(local::ROWS.iter().all(|spec| spec.verb().is_some()));
+    }
+
+    #[test]
+    fn the_keys_of_a_request_stand_where_the_row_says() {
+        let keys = |line: &'static str| {
+            let parts: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            let spec = find(parts[0]).expect("known");
+            let keys: Vec<&[u8]> = spec.keys_of(&parts).collect();
+            String::from_utf8_lossy(&keys.join(&b' ')).into_owned()
+        };
+        for (line, expected) in [
+            ("get a", "a"),
+            ("mget a b c", "a b c"),
+            ("exists a", "a"),
+            ("mset a 1 b 2", "a b"),
+            ("dbsize", ""),
+            ("set a 1 ex 5", "a"),
+        ] {
+            assert_eq!(keys(line), expected, "{line}");
+        }
     }
 
     #[test]

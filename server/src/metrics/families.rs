@@ -1,5 +1,7 @@
-//! Which metrics are there, and what are their values in a snapshot? This file alone holds the name, the help and the
-//! value of each.
+//! Which metrics are there, and what are their values in a snapshot? This file and `families/` alone hold the name, the
+//! help and the value of each.
+
+mod redis;
 
 use trine_protocol::node_status::{KeysStatus, LinkStatus};
 use trine_protocol::status::{MemberStatus, OrderedStatus, Role};
@@ -7,7 +9,6 @@ use trine_replica::disk::Fsync;
 use trine_transport::CongestionControl;
 
 use super::Snapshot;
-use crate::resp::Stats;
 
 /// Label names and values of one sample.
 pub(super) type Labels = Vec<(&'static str, String)>;
@@ -85,7 +86,8 @@ pub(super) fn families(snapshot: &Snapshot) -> Vec<Family> {
     all.extend(links(&snapshot.status.links));
     all.extend(snapshot.status.keys.iter().flat_map(keys));
     all.extend(machine(snapshot));
-    all.extend(snapshot.resp.iter().flat_map(redis));
+    all.extend(snapshot.resp.iter().flat_map(redis::clients));
+    all.extend(snapshot.resp.iter().flat_map(redis::listeners));
     all
 }
 
@@ -813,78 +815,6 @@ fn machine(snapshot: &Snapshot) -> Vec<Family> {
             "loop_sleeps",
             "Times that the event loop slept.",
             turns.sleeps,
-        ),
-    ]
-}
-
-/// The server for Redis clients.
-fn redis(stats: &Stats) -> Vec<Family> {
-    let connected = u64::try_from(stats.connected).unwrap_or(u64::MAX);
-    vec![
-        gauge(
-            "redis_clients_connected",
-            "Redis clients that are connected.",
-            connected,
-        ),
-        counter(
-            "redis_connections",
-            "Connections of Redis clients.",
-            stats.accepted,
-        ),
-        counter(
-            "redis_connections_turned_away",
-            "Connections beyond the greatest number of clients.",
-            stats.turned_away,
-        ),
-        counter(
-            "redis_accept_errors",
-            "Connections that the system could not give.",
-            stats.accept_errors,
-        ),
-        counter(
-            "redis_protocol_errors",
-            "Connections that ended because their requests were malformed.",
-            stats.protocol_errors,
-        ),
-        counter(
-            "redis_cross_protocol_attempts",
-            "Connections that were closed because their client spoke HTTP.",
-            stats.attacks,
-        ),
-        counter(
-            "redis_evicted_clients",
-            "Connections that were closed because all of them held more than --resp-memory.",
-            stats.evicted,
-        ),
-        gauge(
-            "redis_client_memory_bytes",
-            "Bytes that the buffers of all connections of Redis clients take.",
-            u64::try_from(stats.held).unwrap_or(u64::MAX),
-        ),
-        counter(
-            "redis_slow_readers",
-            "Clients that were disconnected because they took no replies.",
-            stats.slow_readers,
-        ),
-        counter(
-            "redis_commands",
-            "Commands of Redis clients.",
-            stats.commands,
-        ),
-        counter(
-            "redis_error_replies",
-            "Replies to Redis clients that were errors.",
-            stats.errors,
-        ),
-        counter(
-            "redis_rx_bytes",
-            "Bytes received from Redis clients.",
-            stats.bytes_in,
-        ),
-        counter(
-            "redis_tx_bytes",
-            "Bytes sent to Redis clients.",
-            stats.bytes_out,
         ),
     ]
 }

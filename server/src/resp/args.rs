@@ -18,6 +18,7 @@ use crate::private;
 use crate::tls::TlsArguments;
 use trine_base::failure::Failure;
 use trine_base::units::{parse_bytes, parse_positive_duration};
+use trine_resp::Classes;
 
 /// `--resp` and what belongs to it; options of `trine serve` and of `trine up`.
 #[derive(Clone, Debug, Args)]
@@ -66,6 +67,14 @@ pub struct RespArguments {
     /// A client that takes no replies for this long, while some wait for it, is disconnected.
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = parse_positive_duration)]
     pub resp_slow_reader: Duration,
+    /// Events of keys that subscribers are told, in the letters of Redis's notify-keyspace-events: KEA is all of them.
+    /// Without any, none is told. CONFIG SET changes it at one replica until it ends.
+    #[arg(long, default_value_t, value_name = "LETTERS", value_parser = parse_classes)]
+    pub resp_notify_keyspace_events: Classes,
+}
+
+fn parse_classes(text: &str) -> Result<Classes, String> {
+    Classes::parse(text.as_bytes())
 }
 
 /// Where to listen.
@@ -221,6 +230,10 @@ impl RespArguments {
             ("--resp-bulk-bytes", self.resp_bulk_bytes.to_string()),
             ("--resp-pipeline", self.resp_pipeline.to_string()),
             ("--resp-slow-reader", nanoseconds(self.resp_slow_reader)),
+            (
+                "--resp-notify-keyspace-events",
+                self.resp_notify_keyspace_events.to_string(),
+            ),
         ] {
             args.extend([option.into(), value.into()]);
         }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use trine_client::{
-    ClientId, Clients, EncodedCommand, Error, Finished, IN_FLIGHT_MAX, Mode, Obstacle, SubmitError,
+    Answer, ClientId, Clients, EncodedCommand, Error, Finished, IN_FLIGHT_MAX, Mode, Obstacle,
+    SubmitError,
 };
+use trine_kvstore::Position;
 use trine_protocol::message::ForUser;
 use trine_resp::{Call, Failure};
 use trine_transport::backend::Route;
@@ -14,6 +16,7 @@ use trine_transport::buf::Pool;
 use trine_transport::time::{Duration, Instant};
 use trine_transport::{App, Completion, Cx, Event, Reply, Request};
 
+use super::feed::Feed;
 use super::info::SharedStats;
 use super::news::News;
 use super::server::Server;
@@ -25,6 +28,7 @@ const COMMAND_BYTES_MAX: usize = 4 << 20;
 
 pub(super) struct Hosted<R: Route> {
     clients: Clients<R>,
+    feed: Feed<R>,
     sessions: Sessions,
     pool: Pool,
     server: Server,
@@ -76,6 +80,7 @@ impl Turns {
 impl<R: Route> Hosted<R> {
     pub(super) fn new(
         clients: Clients<R>,
+        feed: Feed<R>,
         pool: Pool,
         server: Server,
         shared: SharedStats,
@@ -84,6 +89,7 @@ impl<R: Route> Hosted<R> {
     ) -> Self {
         Self {
             clients,
+            feed,
             sessions: Sessions::default(),
             pool,
             server,
@@ -138,7 +144,8 @@ impl<R: Route> Hosted<R> {
                     .map_err(|error| Failure::Unknown(error.to_string())),
                 Err(error) => Err(failure_of(error)),
             };
-            self.server.on_answer(tag, response);
+            let seen = result.as_ref().map_or(Position::ZERO, Answer::position);
+            self.server.on_answer(tag, seen, response);
         }
     }
 
@@ -224,10 +231,16 @@ impl<R: Route> App<R> for Hosted<R> {
     }
 
     fn on_completion(&mut self, cx: &mut Cx<'_, R>, tag: u64, completion: Completion) {
-        self.clients.on_completion(cx, tag, completion);
+        match Feed::<R>::owns(tag) {
+            true => self
+                .feed
+                .on_completion(cx, &mut self.server, tag, &completion),
+            false => self.clients.on_completion(cx, tag, completion),
+        }
     }
 
     fn on_event(&mut self, cx: &mut Cx<'_, R>, event: Event<R>) {
+        self.feed.on_event(cx, &event);
         self.clients.on_event(cx, event);
     }
 
@@ -239,6 +252,8 @@ impl<R: Route> App<R> for Hosted<R> {
         self.give_answers();
         self.server.poll(self.now);
         self.work();
+        let (cluster, has_leader) = (self.shared.cluster(), self.shared.has_leader());
+        self.feed.on_turn(cx, &mut self.server, cluster, has_leader);
         self.clients.on_turn(cx);
         self.give_answers();
     }
@@ -254,6 +269,7 @@ impl<R: Route> App<R> for Hosted<R> {
             often,
             self.server.next_timeout(self.now),
             self.clients.next_timeout(),
+            self.feed.next_timeout(self.server.needs_stream()),
         ];
         due.into_iter().flatten().min()
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use trine_protocol::message::ClusterId;
 use trine_protocol::status::StoreStatus;
-use trine_resp::{Connection, Limits, Told};
+use trine_resp::{BrokerCounts, Connection, Limits, Told};
 
 /// Counters since the start.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,6 +34,12 @@ pub struct Stats {
     pub slow_readers: u64,
     /// Clients disconnected because all connections together held too much memory.
     pub evicted: u64,
+    /// Clients disconnected because they did not read what they were told of keys.
+    pub cut_off: u64,
+    /// Times that changes were forgotten before clients that track keys were told.
+    pub gaps: u64,
+    /// Who tracks keys, and who subscribes.
+    pub broker: BrokerCounts,
     /// Bytes that all connections hold.
     pub held: usize,
     /// Commands since the start.
@@ -72,6 +78,8 @@ struct Shared {
     store: StoreStatus,
     /// Zero while the replica belongs to no group.
     cluster: u64,
+    /// It leads, or follows a leader.
+    has_leader: bool,
 }
 
 impl SharedStats {
@@ -87,6 +95,15 @@ impl SharedStats {
     /// The cluster of the replica, as it is now.
     pub fn set_cluster(&self, cluster: ClusterId) {
         self.lock().cluster = cluster.0;
+    }
+
+    /// Whether the replica leads or follows a leader now.
+    pub fn set_has_leader(&self, has_leader: bool) {
+        self.lock().has_leader = has_leader;
+    }
+
+    pub(super) fn has_leader(&self) -> bool {
+        self.lock().has_leader
     }
 
     pub(super) fn cluster(&self) -> ClusterId {
@@ -182,6 +199,10 @@ impl View<'_> {
             ("connected_clients", self.stats.connected as u64),
             ("maxclients", self.clients_max as u64),
             ("blocked_clients", 0),
+            (
+                "tracking_clients",
+                self.stats.broker.tracking_clients as u64,
+            ),
         ])
     }
 
@@ -209,6 +230,7 @@ impl View<'_> {
     fn stats(&self) -> Lines {
         let stats = self.stats;
         let [commands, kib_in, kib_out] = stats.rates;
+        let broker = stats.broker;
         numbers([
             ("total_connections_received", stats.accepted),
             ("total_commands_processed", stats.commands),
@@ -222,6 +244,13 @@ impl View<'_> {
             ("evicted_clients", stats.evicted),
             ("keyspace_hits", stats.hits),
             ("keyspace_misses", stats.misses),
+            ("pubsub_channels", broker.channels as u64),
+            ("pubsub_patterns", broker.patterns as u64),
+            ("tracking_total_keys", broker.tracked_keys as u64),
+            ("tracking_total_items", broker.tracked_items as u64),
+            ("tracking_total_prefixes", broker.prefixes as u64),
+            ("tracking_gaps", stats.gaps),
+            ("client_output_buffer_limit_disconnections", stats.cut_off),
             ("total_error_replies", stats.errors),
             ("accept_errors", stats.accept_errors),
             ("protocol_errors", stats.protocol_errors),
@@ -300,6 +329,14 @@ impl Told for View<'_> {
         let mut lines = String::new();
         (self.clients)(&mut |connection| lines.push_str(&connection.describe(self.unix_ms)));
         lines
+    }
+
+    fn is_there(&self, id: u64, user: &str) -> bool {
+        let mut found = false;
+        (self.clients)(&mut |connection| {
+            found |= connection.id() == id && connection.user() == user;
+        });
+        found
     }
 
     fn settings(&self) -> Vec<(&'static str, String)> {

@@ -6,6 +6,7 @@
 mod args;
 mod auth;
 mod checker;
+mod feed;
 mod hosted;
 mod info;
 mod news;
@@ -14,8 +15,8 @@ mod server;
 mod stream;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use trine_client::{ClientConfig, Clients};
@@ -32,6 +33,7 @@ pub(crate) use news::Teller;
 
 use crate::serve::ServeArguments;
 use crate::tls::Tls;
+use feed::Feed;
 use hosted::Hosted;
 use news::News;
 use passwords::Passwords;
@@ -69,6 +71,7 @@ impl Resp {
 pub fn start<N: Network>(
     network: &N,
     arguments: &ServeArguments,
+    own: SocketAddr,
     replicas: &[SocketAddr],
     tls: Option<&Tls>,
     announcer: Announcer,
@@ -89,22 +92,23 @@ pub fn start<N: Network>(
     } = network.call_as_replica(replicas)?;
     let pool = trine_transport::backend::Backend::pool(&backend).clone();
     let seed = random_seed()?;
-    let clients = clients(arguments, replicas, route_of, &pool, seed)?;
+    let [routes, own_route] = shared(route_of);
+    let clients = clients(arguments, replicas, routes, &pool, seed)?;
+    let patience = arguments.resp.resp_timeout.into();
+    let feed = Feed::new(own, own_route, random_seed()?, patience);
     let stopping = Arc::new(AtomicBool::new(false));
     let watched = server.descriptor()?;
     let news = News::default();
     let hosted = Hosted::new(
         clients,
+        feed,
         pool,
         server,
         stats.clone(),
         news.clone(),
         Arc::clone(&stopping),
     );
-    let identity = Identity {
-        cluster: 0,
-        incarnation: random_seed()?.max(1),
-    };
+    let identity = identity()?;
     let transport = Config {
         spin: arguments.limits.spin.into(),
         ..endpoint
@@ -133,6 +137,24 @@ pub fn start<N: Network>(
         thread: Some(thread),
         stats,
     }))
+}
+
+fn identity() -> Result<Identity, Failure> {
+    Ok(Identity {
+        cluster: 0,
+        incarnation: random_seed()?.max(1),
+    })
+}
+
+/// The same knowledge of routes for two who ask.
+fn shared<R: Route>(route_of: RouteOf<R>) -> [RouteOf<R>; 2] {
+    let all = Arc::new(Mutex::new(route_of));
+    [Arc::clone(&all), all].map(|all| -> RouteOf<R> {
+        Box::new(move |address| {
+            let route_of = all.lock().unwrap_or_else(PoisonError::into_inner);
+            (*route_of)(address)
+        })
+    })
 }
 
 /// The group's client, which waits until its replica has a cluster.
@@ -205,6 +227,7 @@ fn options(
         ring,
         tls,
         clients_max: arguments.resp_max_clients as usize,
+        notify: arguments.resp_notify_keyspace_events,
         slow_reader: arguments.resp_slow_reader.into(),
         memory: usize::try_from(arguments.resp_memory).unwrap_or(usize::MAX),
     })

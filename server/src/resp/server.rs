@@ -3,9 +3,12 @@
 //! The kernel reports readiness once for each change (edge-triggered), so this module remembers the readiness of each
 //! socket. A blocked connection gets no turn until its socket or the group has something new.
 
+mod listeners;
 mod memory;
 mod tagged;
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,8 +20,10 @@ use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 use trine_keys::KeyRing;
-use trine_kvstore::Response;
-use trine_resp::{Connection, Environment, Failure as CallFailure, Limits, NotKnown, Submit};
+use trine_kvstore::{Position, Response};
+use trine_resp::{
+    Broker, Classes, Connection, Environment, Failure as CallFailure, Limits, NotKnown, Submit,
+};
 use trine_transport::time::{Duration, Instant};
 
 use self::tagged::{Begin, Tagged};
@@ -58,6 +63,8 @@ const REPORT_PAUSE: Duration = Duration::from_secs(60);
 const GENERATION_SHIFT: u32 = 32;
 /// The bit of a tag whose call asks for the group's users, because a client has named one. No index is as large.
 const ASKS_USERS: u64 = 1 << 31;
+/// The tag of a call that asks for the group's users, because some of them are told of keys. No slot has it.
+const CHECKS_USERS: u64 = u64::MAX;
 
 /// The server's options.
 pub(super) struct Options {
@@ -71,6 +78,8 @@ pub(super) struct Options {
     pub(super) passwords: Option<Passwords>,
     pub(super) tls: Option<Tls>,
     pub(super) clients_max: usize,
+    /// Events of keys that subscribers are told.
+    pub(super) notify: Classes,
     pub(super) slow_reader: Duration,
     /// Bytes that all connections together may hold.
     pub(super) memory: usize,
@@ -86,6 +95,12 @@ pub(super) struct Server {
     checker: Option<Checker>,
     slots: Vec<Slot>,
     free: Vec<usize>,
+    /// The slots of the connections, by their numbers.
+    ids: BTreeMap<u64, usize>,
+    /// Who tracks keys, and who subscribes.
+    broker: RefCell<Broker>,
+    /// The group is asked for its users.
+    checks_users: bool,
     /// Slots with something to do.
     dirty: Vec<usize>,
     /// Empty: the memory of the list that takes the place of `dirty` while that is processed.
@@ -108,6 +123,8 @@ pub(super) struct Server {
     report_void_at: Instant,
     /// No earlier than this is another failure of TLS written to the log.
     report_tls_at: Instant,
+    /// No earlier than this are forgotten changes written to the log again.
+    report_gap_at: Instant,
     stats: Stats,
     rates: Rates,
     shared: SharedStats,
@@ -198,6 +215,7 @@ impl Server {
             let waker = Waker::new(poll.registry(), CHECKED)?;
             Checker::start(passwords, waker)
         };
+        let broker = RefCell::new(Broker::new(options.notify));
         let checker = options.passwords.take().map(start).transpose();
         Ok(Self {
             poll,
@@ -208,6 +226,9 @@ impl Server {
             checker: checker.map_err(cannot)?,
             slots: Vec::new(),
             free: Vec::new(),
+            ids: BTreeMap::new(),
+            broker,
+            checks_users: false,
             dirty: Vec::new(),
             spare: Vec::new(),
             scratch: vec![0; READ_BYTES].into(),
@@ -220,6 +241,7 @@ impl Server {
             report_auth_at: Instant::ZERO,
             report_void_at: Instant::ZERO,
             report_tls_at: Instant::ZERO,
+            report_gap_at: Instant::ZERO,
             stats: Stats::new(unix_ms()),
             rates: Rates::default(),
             shared: SharedStats::default(),
@@ -250,6 +272,7 @@ impl Server {
                 client.blocked_since.is_some()
                     || client.drain.is_some()
                     || client.handshake_until.is_some()
+                    || listeners::is_user(client)
             })
         };
         let needed = self.accept_again || self.slots.iter().any(waits);
@@ -387,12 +410,22 @@ impl Server {
             handshake_until,
             drain: None,
         });
+        self.ids.insert(self.stats.accepted, index);
         self.stats.connected += 1;
         self.make_dirty(index);
     }
 
     /// The call of a connection has ended. Connections that have gone meanwhile get no answer.
-    pub(super) fn on_answer(&mut self, tag: u64, result: Result<Response<'_>, CallFailure>) {
+    /// `seen`: what the answer has seen of the store.
+    pub(super) fn on_answer(
+        &mut self,
+        tag: u64,
+        seen: Position,
+        result: Result<Response<'_>, CallFailure>,
+    ) {
+        if tag == CHECKS_USERS {
+            return self.on_users(result);
+        }
         let generation = (tag >> GENERATION_SHIFT) as u32;
         let index = (tag & !ASKS_USERS) as u32 as usize;
         let slot = &mut self.slots[index];
@@ -419,6 +452,8 @@ impl Server {
                 None => client.connection.on_answer(result),
             }
             memory::count(client, &mut self.held);
+            let id = client.connection.id();
+            self.tell(|broker, clients| broker.on_answer(id, seen, clients));
         }
         self.make_dirty(index);
     }
@@ -427,6 +462,7 @@ impl Server {
     pub(super) fn work(&mut self, now: Instant, begin: &mut Begin<'_>) {
         if now >= self.check_at {
             self.check(now);
+            self.ask_for_users(begin);
         }
         let (unix_ms, ring) = (unix_ms(), Arc::clone(&self.options.ring));
         let mut checker = self.checker.take();
@@ -487,10 +523,17 @@ impl Server {
         }
         self.spare = dirty;
         self.checker = checker;
+        self.end_turn(now);
+    }
+
+    /// Brings what all connections hold back to its limits, and publishes the counters.
+    fn end_turn(&mut self, now: Instant) {
+        self.trim();
         if self.held > self.options.memory {
             self.relieve(now);
         }
         self.stats.held = self.held;
+        self.stats.broker = self.broker.borrow().counts();
         self.shared.set(self.stats);
     }
 
@@ -569,6 +612,7 @@ impl Server {
                 requires_auth: self.options.requires_auth,
                 unix_ms,
                 host: &view,
+                broker: &self.broker,
             };
             client.connection.advance(&environment, submit);
             let clogged = client.connection.is_clogged(&limits);
@@ -685,6 +729,9 @@ impl Server {
             }
         }
         let _ = self.poll.registry().deregister(client.stream.socket_mut());
+        client.connection.leave(&mut self.broker.borrow_mut());
+        self.ids.remove(&client.connection.id());
+        self.stats.cut_off += u64::from(client.connection.is_cut_off());
         self.slots[index].generation = self.slots[index].generation.wrapping_add(1);
         self.free.push(index);
         self.held -= client.held;

@@ -9,9 +9,12 @@ mod documented;
 mod hostile;
 mod keyspace;
 mod large;
+mod notifications;
 mod outages;
+mod played;
 mod stages;
 mod tls;
+mod tracking;
 mod users;
 mod wire;
 

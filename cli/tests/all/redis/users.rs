@@ -342,3 +342,46 @@ fn a_typed_password_stays_hidden() {
     bad.press("correct horse battered\n");
     bad.expect("not the same");
 }
+
+/// What a user is told lies below its prefix, and ends with the user.
+#[test]
+fn users_are_told_of_their_keys_alone_and_not_beyond_their_end() {
+    let group = Guarded::start_with("told", |_| {
+        vec!["--resp-notify-keyspace-events".to_owned(), "KEA".to_owned()]
+    });
+    let alice = group.user(&["add", "alice", "--role", "write", "--prefix", "a/"]);
+    let boss = group.user(&["add", "boss", "--role", "admin"]);
+    let connect = |node_id, name: &str, key: &str| {
+        let mut wire = group.connect(node_id);
+        let hello = wire.ask(&format!("HELLO 3 AUTH {name} {key}"));
+        assert!(hello.starts_with("%["), "{hello}");
+        wire
+    };
+    let mut told = connect(2, "alice", &alice);
+    assert_eq!(told.ask("PSUBSCRIBE *"), ">[\"psubscribe\" \"*\" :1]");
+    let mut tracker = connect(2, "alice", &alice);
+    assert_eq!(tracker.ask("CLIENT TRACKING ON BCAST"), "+OK");
+    let mut writer = connect(1, "boss", &boss);
+    for key in ["b/1", "a/1", "c"] {
+        assert_eq!(writer.ask(&format!("SET {key} v")), "+OK");
+    }
+    assert_eq!(tracker.reply(), ">[\"invalidate\" *[\"a/1\"]]");
+    for channel in ["__keyspace@0__:a/1\" \"set", "__keyevent@0__:set\" \"a/1"] {
+        let message = format!(">[\"pmessage\" \"*\" \"{channel}\"]");
+        assert_eq!(told.reply(), message);
+    }
+    // A user cannot let another one be told, or see who subscribes to what.
+    let id = writer.ask("CLIENT ID");
+    let redirect = format!("CLIENT TRACKING ON REDIRECT {}", &id[1..]);
+    let mut other = connect(1, "alice", &alice);
+    assert_eq!(
+        other.ask(&redirect),
+        "-ERR The client ID you want redirect to does not exist"
+    );
+    for request in ["PUBSUB CHANNELS", "CONFIG SET notify-keyspace-events KEA"] {
+        assert!(other.ask(request).starts_with("-NOPERM"), "{request}");
+    }
+    group.user(&["remove", "alice"]);
+    assert_eq!(told.try_reply(), None, "it is disconnected");
+    assert_eq!(tracker.try_reply(), None, "it is disconnected");
+}

@@ -51,6 +51,34 @@ impl Wire {
         self.try_reply().expect("a reply")
     }
 
+    /// The bytes of the next reply, or of what is sent without having been asked for.
+    #[track_caller]
+    pub(crate) fn frame(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.take_frame(&mut bytes);
+        bytes
+    }
+
+    fn take_frame(&mut self, bytes: &mut Vec<u8>) {
+        let start = bytes.len();
+        self.reader.read_until(b'\n', bytes).expect("a line");
+        let line = String::from_utf8_lossy(&bytes[start..]).into_owned();
+        let kind = line.chars().next().expect("no end of the connection");
+        let Ok(count @ 0..) = line[1..].trim_end().parse::<i64>() else {
+            return;
+        };
+        match kind {
+            '$' | '=' => {
+                let from = bytes.len();
+                bytes.resize(from + count as usize + 2, 0);
+                self.reader.read_exact(&mut bytes[from..]).expect("all");
+            }
+            '*' | '~' | '>' => (0..count).for_each(|_| self.take_frame(bytes)),
+            '%' => (0..2 * count).for_each(|_| self.take_frame(bytes)),
+            _ => {}
+        }
+    }
+
     /// Returns `None` at the end of the connection.
     pub(crate) fn try_reply(&mut self) -> Option<String> {
         let mut line = String::new();
@@ -67,7 +95,7 @@ impl Wire {
                 bytes.truncate(bytes.len() - 2);
                 Some(format!("\"{}\"", String::from_utf8_lossy(&bytes)))
             }
-            kind @ (b'*' | b'%' | b'~') if count() >= 0 => {
+            kind @ (b'*' | b'%' | b'~' | b'>') if count() >= 0 => {
                 let each = if kind == b'%' { 2 } else { 1 };
                 let items: Vec<String> = (0..count() * each).map(|_| self.reply()).collect();
                 Some(format!("{}[{}]", char::from(kind), items.join(" ")))

@@ -41,6 +41,7 @@ impl Front {
             passwords: None,
             tls,
             clients_max: 100,
+            notify: Classes::default(),
             slow_reader: Duration::from_secs(30),
             memory: 64 << 20,
         };
@@ -276,7 +277,7 @@ fn each_connection_has_one_call_under_way() {
             if matches!(command, Command::Get { .. }) {
                 answered = Some(rounds);
             }
-            front.server.on_answer(*tag, Ok(response));
+            front.server.on_answer(*tag, Position::ZERO, Ok(response));
         }
         assert!(rounds < 100, "the modest client waits for {rounds} rounds");
     }

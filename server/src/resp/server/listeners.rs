@@ -1,0 +1,129 @@
+//! Clients that are told of keys without asking: who they are, how they are reached, and whether they still may hear it.
+
+use std::collections::BTreeMap;
+
+use trine_kvstore::{Command, Response};
+use trine_resp::{Broker, Call, Clients, Connection, Failure as CallFailure};
+
+use super::tagged::Begin;
+use super::{CHECKS_USERS, Client, REPORT_PAUSE, Server, Slot, USERS_BYTES};
+
+/// The connections of a server, by their numbers.
+struct Present<'a> {
+    slots: &'a mut [Slot],
+    ids: &'a BTreeMap<u64, usize>,
+    dirty: &'a mut Vec<usize>,
+    held: &'a mut usize,
+    /// A client that is told more beyond this is disconnected.
+    held_max: usize,
+}
+
+impl Clients for Present<'_> {
+    fn with(&mut self, client: u64, tell: &mut dyn FnMut(&mut Connection)) {
+        let Some(&index) = self.ids.get(&client) else {
+            return;
+        };
+        let Some(client) = &mut self.slots[index].client else {
+            return;
+        };
+        let before = client.connection.output_capacity();
+        tell(&mut client.connection);
+        let grown = client.connection.output_capacity();
+        if grown > before {
+            // The rest of its memory is counted in its turn.
+            client.held += grown - before;
+            *self.held += grown - before;
+            if *self.held > self.held_max {
+                client.connection.cut_off();
+            }
+        }
+        if !std::mem::replace(&mut client.queued, true) {
+            self.dirty.push(index);
+        }
+    }
+}
+
+/// Whether a client is a user of the group who is told of keys.
+pub(super) fn is_user(client: &Client) -> bool {
+    client.connection.identity().is_some() && client.connection.is_listening()
+}
+
+impl Server {
+    /// Whether a client needs the stream of changes.
+    pub(in super::super) fn needs_stream(&self) -> bool {
+        self.broker.borrow().needs_stream()
+    }
+
+    /// Lets the broker tell clients something.
+    pub(in super::super) fn tell(&mut self, tell: impl FnOnce(&mut Broker, &mut dyn Clients)) {
+        let mut present = Present {
+            slots: &mut self.slots,
+            ids: &self.ids,
+            dirty: &mut self.dirty,
+            held: &mut self.held,
+            held_max: self.options.memory + self.options.memory / 2,
+        };
+        tell(&mut self.broker.borrow_mut(), &mut present);
+    }
+
+    /// Changes were forgotten before clients were told.
+    pub(in super::super) fn note_gap(&mut self) {
+        self.stats.gaps += 1;
+        if self.now < self.report_gap_at {
+            return;
+        }
+        self.report_gap_at = self.now + REPORT_PAUSE;
+        tracing::warn!(
+            times = self.stats.gaps,
+            "Redis clients that track keys have to forget all of them, and subscribers miss events: changes came faster \
+             than they were read; --watch-history holds more of them"
+        );
+    }
+
+    /// Brings the table of tracked keys back to its limits.
+    pub(super) fn trim(&mut self) {
+        if self.broker.borrow().is_beyond() {
+            self.tell(|broker, clients| broker.trim(clients));
+        }
+    }
+
+    /// Users who are told of keys may have been removed meanwhile: the group is asked.
+    pub(super) fn ask_for_users(&mut self, begin: &mut Begin<'_>) {
+        let clients = self.slots.iter().filter_map(|slot| slot.client.as_ref());
+        if self.checks_users || !clients.into_iter().any(is_user) {
+            return;
+        }
+        let call = Call {
+            command: &Command::ListUsers,
+            read_only: true,
+            response_bytes: USERS_BYTES,
+            for_user: None,
+        };
+        self.checks_users = begin(CHECKS_USERS, &call).is_ok();
+    }
+
+    /// Who is not the user any more as whom it listens is disconnected. Without an answer nothing is known.
+    pub(super) fn on_users(&mut self, result: Result<Response<'_>, CallFailure>) {
+        self.checks_users = false;
+        let Ok(Response::Users(users)) = result else {
+            return;
+        };
+        let is_gone = |client: &mut Client| {
+            let identity = client.connection.identity().filter(|_| is_user(client));
+            identity.is_some_and(|identity| {
+                !users.iter().any(|user| {
+                    user.number == identity.on_behalf.number
+                        && user.generation == identity.on_behalf.generation
+                        && user.prefix == identity.prefix
+                })
+            })
+        };
+        let disconnected = self.close_all(is_gone);
+        if disconnected > 0 {
+            tracing::info!(
+                disconnected,
+                "Redis clients were told of keys as users who were changed or removed"
+            );
+        }
+    }
+}
