@@ -5,6 +5,9 @@
 
 #[cfg(feature = "device")]
 mod backend;
+pub mod config;
+#[cfg(any(feature = "device", test))]
+mod herd;
 #[cfg(any(feature = "device", test))]
 mod immediate;
 mod route;
