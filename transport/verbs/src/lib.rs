@@ -13,5 +13,5 @@ mod immediate;
 mod route;
 
 #[cfg(feature = "device")]
-pub use backend::{VerbsBackend, VerbsConfig, VerbsError, VerbsStats};
+pub use backend::{HerdConfig, VerbsBackend, VerbsConfig, VerbsError, VerbsStats};
 pub use route::{GRH_BYTES, QUEUE_PAIRS_MAX, VerbsAddress, VerbsRoute};

@@ -153,6 +153,15 @@ impl ReceiveRing {
         received
     }
 
+    /// Leaves out of the burst what `keep` does not want, which may also shorten packets.
+    pub(super) fn retain(
+        &mut self,
+        keep: impl FnMut(&mut RxPacket<'static, VerbsRoute>) -> bool,
+    ) -> usize {
+        self.burst.retain_mut(keep);
+        self.burst.len()
+    }
+
     /// The burst that the last `receive` took.
     pub(super) fn burst(&self) -> RxBatch<'_, VerbsRoute> {
         RxBatch::from_packets(&self.burst)

@@ -29,10 +29,6 @@ impl Arrivals {
         self.packets.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.packets.is_empty()
-    }
-
     pub(crate) fn has_room(&self) -> bool {
         self.packets.len() < PLACES
     }

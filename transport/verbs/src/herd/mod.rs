@@ -32,7 +32,7 @@ use self::incoming::{Incoming, Place};
 use self::outgoing::{Outgoing, Way};
 
 pub(crate) use self::path::{Device, Herd, Sending, Written};
-pub(crate) use self::slot::{SLOT_BYTES, Slots};
+pub(crate) use self::slot::{HEAD_BYTES, SLOT_BYTES, Slots};
 pub(crate) use self::terms::{Grant, NOTICE_BYTES, Wish};
 
 #[cfg(test)]

@@ -127,6 +127,12 @@ impl<D: Device> Herd<D> {
         (self.outgoing.open(), self.incoming.open())
     }
 
+    /// See [`Outgoing::exchange_grants`].
+    #[cfg(feature = "device")]
+    pub(crate) fn exchange_grants(&mut self) {
+        self.outgoing.exchange_grants();
+    }
+
     /// The core sends a packet.
     #[inline]
     pub(crate) fn on_send(&mut self, now: Instant, item: &TxItem<'_, VerbsRoute>) -> Sending {
