@@ -447,7 +447,7 @@ impl VerbsBackend {
         let packet = Packet {
             address,
             item: *item,
-            immediate: Immediate::None,
+            immediate: self.immediates.of_packet(&item.route, item.head),
         };
         let (pair, stats) = (&mut queue_pair.pair, &mut self.verbs);
         queue_pair.send.add(pair, &packet, stats);
@@ -646,12 +646,15 @@ impl Backend for VerbsBackend {
     }
 
     fn stats(&self) -> BackendStats {
+        let verbs = self.verbs_stats();
         BackendStats {
-            rx_datagrams: self.verbs.receives + self.verbs_stats().slot_packets,
-            rx_bytes: self.verbs.received_bytes,
-            rx_errors: self.verbs.receives_failed,
+            rx_datagrams: verbs.receives + verbs.slot_packets,
+            rx_bytes: verbs.received_bytes,
+            rx_written: verbs.slot_packets,
+            rx_errors: verbs.receives_failed,
             tx_datagrams: self.stats.tx_packets,
-            tx_refused: self.verbs.sends_refused,
+            tx_written: verbs.slot_writes,
+            tx_refused: verbs.sends_refused,
             ..self.stats
         }
     }

@@ -32,12 +32,14 @@ fn joined(
 ) -> (Loop<VerbsBackend>, Loop<VerbsBackend>, Vec<SessionId>) {
     let to = server.route();
     // Longer than an emulated machine takes for a burst, so that little is sent twice.
-    let patient = Some(Duration::from_millis(100));
     let [mut client, mut server] = [(client, 1), (server, 2)].map(|(backend, incarnation)| {
         configured(backend, incarnation, |config| Config {
             sessions: sessions + 8,
-            rto_floor: patient,
-            rto_initial: Duration::from_millis(100),
+            rto_floor: Some(Duration::from_secs(2)),
+            rto_max: Duration::from_secs(4),
+            hold_timeout: Duration::from_secs(10),
+            keepalive_interval: Duration::from_secs(10),
+            failure_timeout: Duration::from_secs(30),
             ..config
         })
     });

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::super::Written;
 use super::world::{Shared, TestBackend, World};
 use crate::route::VerbsRoute;
 use trine_transport::time::Duration;
@@ -360,6 +361,21 @@ fn a_device_that_refuses_a_connection_leaves_its_session_with_datagrams() {
         let session = connect(&world, &mut client, &mut server);
         call(&world, &mut client, &mut server, session, 50);
         assert_eq!((server.app().served, read(&server)), (50, 0));
+    }
+}
+
+#[test]
+fn a_device_that_takes_no_write_is_asked_again_unless_its_queue_pair_is_broken() {
+    for (verdict, written_after) in [(Written::Full, 20), (Written::Broken, 0)] {
+        let (world, mut client, mut server) = pair(4);
+        let session = connect(&world, &mut client, &mut server);
+        world.verdict.set(verdict);
+        call(&world, &mut client, &mut server, session, 20);
+        assert_eq!(read(&server), 0, "all of them were datagrams");
+        world.verdict.set(Written::Done);
+        call(&world, &mut client, &mut server, session, 20);
+        assert_eq!(read(&server), written_after, "{verdict:?}");
+        assert_eq!((client.app().failed, client.app().down), (0, 0));
     }
 }
 

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::super::slot::HEAD_BYTES;
-use super::super::{Device, Grant, Herd, NOTICE_BYTES, SLOT_BYTES, Sending, Slots, Wish, Written};
+use super::super::{
+    Device, Grant, HEAD_BYTES, Herd, NOTICE_BYTES, SLOT_BYTES, Sending, Slots, Wish, Written,
+};
 use crate::config::SLOTS;
 use crate::route::VerbsRoute;
 use trine_transport::backend::{
@@ -16,10 +17,13 @@ use trine_transport::buf::{Pool, PoolConfig};
 use trine_transport::prng::Prng;
 use trine_transport::time::{Clock, Duration, Instant};
 
+/// Datagrams with their senders.
+type Inbox = VecDeque<(VerbsRoute, Vec<u8>)>;
+
 /// All that endpoints share.
 pub(super) struct World {
     pub(super) now: Cell<Instant>,
-    inboxes: RefCell<BTreeMap<u32, VecDeque<(VerbsRoute, Vec<u8>)>>>,
+    inboxes: RefCell<BTreeMap<u32, Inbox>>,
     /// Regions by rkey.
     regions: RefCell<BTreeMap<u32, Vec<u8>>>,
     rkeys: Cell<u32>,
@@ -28,6 +32,8 @@ pub(super) struct World {
     pub(super) loss: Cell<u64>,
     /// No write arrives.
     pub(super) is_deaf: Cell<bool>,
+    /// What devices say to a write.
+    pub(super) verdict: Cell<Written>,
     /// Writes do not arrive until [`World::deliver`].
     pub(super) holds_writes: Cell<bool>,
     held: RefCell<Vec<(u32, usize, Vec<u8>)>>,
@@ -45,6 +51,7 @@ impl World {
             prng: RefCell::new(Prng::new(7)),
             loss: Cell::new(0),
             is_deaf: Cell::new(false),
+            verdict: Cell::new(Written::Done),
             holds_writes: Cell::new(false),
             held: RefCell::default(),
             datagrams: RefCell::default(),
@@ -140,6 +147,9 @@ impl Device for Memory {
     }
 
     fn write(&mut self, _number: usize, grant: &Grant, offset: usize, bytes: &[u8]) -> Written {
+        if self.world.verdict.get() != Written::Done {
+            return self.world.verdict.get();
+        }
         if self.world.is_deaf.get() || self.world.is_lost() {
             return Written::Done;
         }
