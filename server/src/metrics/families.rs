@@ -803,11 +803,7 @@ fn machine(snapshot: &Snapshot) -> Vec<Family> {
             "Packets that peers wrote into this process's memory (verbs, path herd).",
             stats.rx_written,
         ),
-        counter(
-            "backend_tx_written",
-            "Packets written into the memory of peers (verbs, path herd).",
-            stats.tx_written,
-        ),
+        counter("backend_tx_written", "Written to peers.", stats.tx_written),
         counter(
             "backend_tx_refused",
             "Packets that kernel or device refused.",
