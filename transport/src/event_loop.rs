@@ -257,6 +257,11 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
         &self.backend
     }
 
+    /// The backend, to be changed between turns.
+    pub fn backend_mut(&mut self) -> &mut B {
+        &mut self.backend
+    }
+
     /// See [`Backend::watch`].
     pub fn watch(&mut self, descriptor: std::os::fd::OwnedFd) -> bool {
         self.backend.watch(descriptor)

@@ -284,6 +284,7 @@ const CORE: &[&str] = &[
     "transport/src/endpoint",
     "transport/src/prng.rs",
     "transport/src/time.rs",
+    "transport/verbs/src/herd/",
     "kvstore/src/",
     "index/src/",
     "sequencer/src/",

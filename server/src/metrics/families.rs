@@ -801,6 +801,12 @@ fn machine(snapshot: &Snapshot) -> Vec<Family> {
         ),
         counter("backend_tx_bytes", "Bytes in those.", stats.tx_bytes),
         counter(
+            "backend_rx_written",
+            "Packets that peers wrote into this process's memory (verbs, path herd).",
+            stats.rx_written,
+        ),
+        counter("backend_tx_written", "Written to peers.", stats.tx_written),
+        counter(
             "backend_tx_refused",
             "Packets that kernel or device refused.",
             stats.tx_refused,

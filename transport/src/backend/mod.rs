@@ -161,6 +161,10 @@ pub struct BackendStats {
     pub tx_bytes: u64,
     /// Wire packets lost because the kernel, the device or a full queue refused them.
     pub tx_refused: u64,
+    /// Those of `rx_datagrams` that arrived by writes of the peer into this endpoint's memory (verbs, path herd).
+    pub rx_written: u64,
+    /// Packets that left by a write into the peer's memory.
+    pub tx_written: u64,
     /// Times the backend slept in `wait`.
     pub waits: u64,
     /// Times a send found the way blocked for a moment and was tried again.

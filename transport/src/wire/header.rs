@@ -427,6 +427,17 @@ impl Packet<'_> {
     }
 }
 
+/// What a packet is and which session of its receiver it names, without a look at anything else in it. `None` if the
+/// bytes are too short for a header, of another version or of no known type.
+#[must_use]
+#[inline]
+pub fn outline(packet: &[u8]) -> Option<(PacketType, u16)> {
+    let header = packet.first_chunk::<HEADER_BYTES>()?;
+    let packet_type = PacketType::from_bits(header[0] & 0x0f)?;
+    let session = u16::from_le_bytes([header[2], header[3]]);
+    (header[0] >> 4 == VERSION).then_some((packet_type, session))
+}
+
 /// The deadline extension's bytes: the time left in microseconds, rounded up, saturating.
 #[must_use]
 pub fn deadline_extension(left_ns: u64) -> [u8; EXTENSION_BYTES] {

@@ -14,7 +14,7 @@ pub use control::{Accept, BadTerm, Body, Connect, Cookie, Features, Probe, Refus
 pub(crate) use control::{intended_bytes, intended_of};
 pub use header::{
     Flags, Header, NO_SESSION, Packet, PacketType, RequestNumber, VERSION, WireError, Written,
-    deadline_extension, split_first,
+    deadline_extension, outline, split_first,
 };
 pub use layout::{
     CONTROL_BYTES_MAX, EXTENSION_BYTES, HEADER_BYTES, PACKET_OVERHEAD, TRAILER_BYTES,
@@ -22,6 +22,12 @@ pub use layout::{
 pub(crate) use sealed::{Opened, RunSealer, SealedRun, names_session, seal_control, seal_mark};
 pub use server_time::ServerTime;
 pub(crate) use single::{SinglePacket, peek};
+
+/// Continues a CRC32C, which begins with 0, over further bytes.
+#[must_use]
+pub fn crc32c(sum: u32, bytes: &[u8]) -> u32 {
+    crc::append(sum, bytes)
+}
 
 #[cfg(test)]
 mod tests;

@@ -446,6 +446,9 @@ mod random {
             while let Ok((packet, after)) = split_first(rest) {
                 prop_assert!(after.len() + HEADER_BYTES <= rest.len());
                 prop_assert!(packet.payload.len() < rest.len());
+                let named = (packet.header.packet_type, packet.header.session);
+                let is_known = packet.header.version == VERSION;
+                prop_assert_eq!(outline(rest), is_known.then_some(named));
                 let _ = packet.verify(Seed::NONE);
                 let _ = (Connect::read(packet.payload), Accept::read(packet.payload));
                 let _ = (Refuse::read(packet.payload), Probe::read(packet.payload), Cookie::read(packet.payload));

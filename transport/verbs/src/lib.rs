@@ -5,10 +5,13 @@
 
 #[cfg(feature = "device")]
 mod backend;
+pub mod config;
+#[cfg(any(feature = "device", test))]
+mod herd;
 #[cfg(any(feature = "device", test))]
 mod immediate;
 mod route;
 
 #[cfg(feature = "device")]
-pub use backend::{VerbsBackend, VerbsConfig, VerbsError, VerbsStats};
+pub use backend::{HerdConfig, VerbsBackend, VerbsConfig, VerbsError, VerbsStats};
 pub use route::{GRH_BYTES, QUEUE_PAIRS_MAX, VerbsAddress, VerbsRoute};

@@ -13,8 +13,7 @@ const ROCE_PORT: u16 = 4791;
 /// On RoCE v2 over IPv4 the second half of those bytes is the packet's IPv4 header.
 const IPV4_AT: usize = 20;
 
-/// Queue pairs of one endpoint at most: so many numbers fit into an announcement.
-pub const QUEUE_PAIRS_MAX: usize = 8;
+pub use crate::config::QUEUE_PAIRS_MAX;
 
 /// The other end of a session, and which of the own queue pairs leads there.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -32,6 +31,18 @@ pub struct VerbsRoute {
 }
 
 impl VerbsRoute {
+    /// No queue pair has this route.
+    #[cfg(any(feature = "device", test))]
+    pub(crate) fn nowhere() -> Self {
+        Self {
+            gid: [0; 16],
+            lid: 0,
+            via: 0,
+            queue_pair: 0,
+            qkey: 0,
+        }
+    }
+
     /// A number for the machine. It is the same for all its queue pairs: the LID, or the half of the GID that is the
     /// interface's own.
     #[must_use]

@@ -3,6 +3,9 @@
 //! Two queue pairs on one device, both turned by the test's thread. Nothing here depends on how
 //! fast the device is; bounds are counts of turns, generous ones.
 
+#[path = "verbs/herd.rs"]
+mod herd;
+
 use trine_transport::backend::{Backend, Body, Direction, Faults, Faulty, MonotonicClock, TxBatch};
 use trine_transport::time::{Clock, Duration};
 use trine_transport::{
@@ -536,12 +539,19 @@ fn impatient<B: Backend>(
     sessions: usize,
     failure_timeout: Duration,
 ) -> Loop<B> {
-    let config = Config {
+    configured(backend, incarnation, |config| Config {
         sessions,
-        overcommit: true,
         failure_timeout,
+        ..config
+    })
+}
+
+/// As `event_loop`, with these settings.
+fn configured<B: Backend>(backend: B, incarnation: u64, set: impl Fn(Config) -> Config) -> Loop<B> {
+    let config = set(Config {
+        overcommit: true,
         ..Config::default()
-    };
+    });
     let identity = Identity {
         cluster: 0,
         incarnation,

@@ -8,19 +8,23 @@ use std::time::{Duration, Instant};
 
 use trine_transport::backend::announce::{Announcer, Resolver};
 use trine_transport::{Config, CongestionControl, Holder};
-use trine_verbs::{VerbsAddress, VerbsBackend, VerbsConfig};
+use trine_verbs::{HerdConfig, VerbsAddress, VerbsBackend, VerbsConfig, config::SLOTS};
 
 use super::super::{EndpointSettings, KeyChoice, Network, Opened};
-use super::VerbsArguments;
+use super::{VerbsArguments, VerbsPath};
 use crate::endpoint::backend_failure;
 use crate::failure::Failure;
 
 /// How long a client waits at its start for all replicas to announce their queue pairs.
 const ANNOUNCE_LIMIT: Duration = Duration::from_millis(300);
 
+/// Sessions of a client that may have a connection of the path herd: with each of a group's members, and some more.
+const CLIENT_CONNECTIONS: u16 = 16;
+
 #[derive(Clone)]
 pub(super) struct Verbs {
     config: VerbsConfig,
+    path: VerbsPath,
     resolver: Arc<Resolver<VerbsAddress>>,
     settings: EndpointSettings,
 }
@@ -49,13 +53,25 @@ impl Verbs {
         let resolver = Arc::new(Resolver::start().map_err(backend_failure)?);
         Ok(Self {
             config,
+            path: arguments.path.unwrap_or_default(),
             resolver,
             settings,
         })
     }
 
-    fn open(&self, endpoint: Config) -> Result<Opened<VerbsBackend>, Failure> {
+    /// `herd`: the connections of the endpoint, if the path is herd.
+    fn open(
+        &self,
+        mut endpoint: Config,
+        herd: HerdConfig,
+    ) -> Result<Opened<VerbsBackend>, Failure> {
+        let herd = (self.path == VerbsPath::Herd).then_some(herd);
+        if herd.is_some() {
+            // A packet more would be written over one that may not have been read.
+            endpoint.credits = endpoint.credits.min(SLOTS as u16);
+        }
         let config = VerbsConfig {
+            herd,
             sealed: endpoint.keys.is_some(),
             ..self.config.clone()
         };
@@ -89,7 +105,7 @@ impl Network for Verbs {
     type Backend = VerbsBackend;
 
     fn serve_at(&self, own: SocketAddr) -> Result<Opened<VerbsBackend>, Failure> {
-        let mut opened = self.open(self.settings.of_server()?)?;
+        let mut opened = self.open(self.settings.of_server()?, HerdConfig::default())?;
         let announcer = Announcer::start(own, opened.backend.address()).map_err(backend_failure)?;
         opened.keep = Some(Box::new(announcer));
         Ok(opened)
@@ -106,7 +122,12 @@ impl Network for Verbs {
                 .resolver
                 .resolve(*peer, deadline.saturating_duration_since(Instant::now()));
         }
-        self.open(self.settings.of_client(peers)?)
+        let herd = HerdConfig {
+            outgoing: CLIENT_CONNECTIONS,
+            incoming: 0,
+            ..HerdConfig::default()
+        };
+        self.open(self.settings.of_client(peers)?, herd)
     }
 
     fn key_file(&self, peers: &[SocketAddr]) -> Option<PathBuf> {
@@ -138,6 +159,9 @@ impl Network for Verbs {
         }
         if self.config.huge_pages {
             arguments.push("--huge-pages".into());
+        }
+        if self.path == VerbsPath::Herd {
+            arguments.extend(["--path".into(), "herd".into()]);
         }
         arguments.extend(self.settings.serve_args());
         arguments

@@ -3,10 +3,21 @@
 #[cfg(feature = "verbs")]
 mod device;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::{EndpointSettings, OnNetwork};
 use crate::failure::Failure;
+
+/// How requests travel on an RDMA device. Answers are datagrams in any case.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum VerbsPath {
+    /// As datagrams (UD SEND).
+    #[default]
+    Ud,
+    /// Those of one packet are written into the server's memory (UC WRITE), which it polls. A peer with the path ud
+    /// gets datagrams.
+    Herd,
+}
 
 /// What a user says about the RDMA device.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Args)]
@@ -30,6 +41,18 @@ pub struct VerbsArguments {
     /// verbs: take large memory from huge pages, which the system must have reserved (`sysctl vm.nr_hugepages=64`).
     #[arg(long, env = "TRINE_HUGE_PAGES", global = true, hide = !cfg!(feature = "verbs"))]
     huge_pages: bool,
+    /// verbs: how requests travel: ud (if absent) as datagrams, herd written into the server's memory.
+    // Commands have arguments of their own that are called `path`.
+    #[arg(
+        id = "verbs_path",
+        long = "path",
+        env = "TRINE_PATH",
+        value_name = "NAME",
+        global = true,
+        value_enum,
+        hide = !cfg!(feature = "verbs")
+    )]
+    path: Option<VerbsPath>,
 }
 
 impl VerbsArguments {
@@ -39,7 +62,7 @@ impl VerbsArguments {
             return Ok(());
         }
         Err(Failure::usage(
-            "--device, --gid-index, --queue-pairs and --huge-pages belong to verbs",
+            "--device, --gid-index, --queue-pairs, --huge-pages and --path belong to verbs",
             "add --transport verbs",
         ))
     }

@@ -117,15 +117,7 @@ fn recent_index((gid, lid): &Place) -> usize {
 }
 
 fn make(device: &Device, route: &VerbsRoute) -> Option<NonNull<sys::ibv_ah>> {
-    let mut attributes = sys::ibv_ah_attr {
-        dlid: route.lid,
-        port_num: device.port.number,
-        is_global: u8::from(route.lid == 0),
-        ..Default::default()
-    };
-    attributes.grh.dgid = sys::ibv_gid { raw: route.gid };
-    attributes.grh.sgid_index = device.port.gid_index;
-    attributes.grh.hop_limit = 64;
+    let mut attributes = device.way_to(route);
     // SAFETY: the domain is alive, and the attributes outlive the call.
     NonNull::new(unsafe { sys::ibv_create_ah(device.domain(), &raw mut attributes) })
 }

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use ibverbs_sys as sys;
 
-use super::{Port, VerbsConfig, VerbsError};
+use super::{Port, VerbsConfig, VerbsError, VerbsRoute};
 
 /// The most GIDs that are examined.
 const GIDS_MAX: usize = 256;
@@ -17,6 +17,8 @@ pub(super) struct Device {
     context: NonNull<sys::ibv_context>,
     domain: NonNull<sys::ibv_pd>,
     pub(super) port: Port,
+    /// What the system calls it.
+    pub(super) name: String,
 }
 
 // SAFETY: libibverbs objects are bound to no thread and its calls on a context and a protection
@@ -69,6 +71,7 @@ impl Device {
                 context,
                 domain,
                 port,
+                name: name.to_owned(),
             })
         });
         if opened.is_err() {
@@ -81,6 +84,20 @@ impl Device {
     #[inline]
     pub(super) fn context(&self) -> *mut sys::ibv_context {
         self.context.as_ptr()
+    }
+
+    /// The way from the own port to `route`.
+    pub(super) fn way_to(&self, route: &VerbsRoute) -> sys::ibv_ah_attr {
+        let mut attributes = sys::ibv_ah_attr {
+            dlid: route.lid,
+            port_num: self.port.number,
+            is_global: u8::from(route.lid == 0),
+            ..Default::default()
+        };
+        attributes.grh.dgid = sys::ibv_gid { raw: route.gid };
+        attributes.grh.sgid_index = self.port.gid_index;
+        attributes.grh.hop_limit = 64;
+        attributes
     }
 
     pub(super) fn domain(&self) -> *mut sys::ibv_pd {

@@ -68,6 +68,22 @@ pub enum VerbsError {
         /// Restarts without a datagram received in between.
         restarts: u32,
     },
+    /// The device makes no unreliable connected queue pairs, which the path herd needs.
+    NoConnections {
+        /// The device.
+        device: String,
+        /// The operating system's error number.
+        os_error: i32,
+    },
+    /// A work request of the device cannot carry a slot of the path herd.
+    InlineTooSmall {
+        /// The device.
+        device: String,
+        /// Bytes of a slot.
+        needed: u32,
+        /// Bytes that a work request carries.
+        granted: u32,
+    },
     /// A call of libibverbs failed otherwise.
     Call {
         /// The call.
@@ -83,6 +99,15 @@ impl VerbsError {
         Self::Call {
             call,
             os_error: io::Error::last_os_error().raw_os_error().unwrap_or(0),
+        }
+    }
+
+    /// Why there is no unreliable connected queue pair, as errno describes it.
+    pub(super) fn no_connections(device: &str) -> Self {
+        let os_error = io::Error::last_os_error().raw_os_error().unwrap_or(0);
+        Self::NoConnections {
+            device: device.to_owned(),
+            os_error,
         }
     }
 
@@ -145,6 +170,17 @@ impl fmt::Display for VerbsError {
                 "queue pair {number} fell into the error state again after {restarts} restarts; look for the device's \
                  or its driver's fault (`dmesg`, `rdma link`), then start this process anew: peers find it under its \
                  new queue pair"
+            ),
+            Self::NoConnections { device, os_error } => write!(
+                f,
+                "RDMA device {device} makes no unreliable connected (UC) queue pair, which the path herd needs: {}; use \
+                 --path ud, which every device has",
+                io::Error::from_raw_os_error(*os_error)
+            ),
+            Self::InlineTooSmall { device, needed, granted } => write!(
+                f,
+                "the path herd needs work requests that carry {needed} bytes, those of RDMA device {device} carry \
+                 {granted}; use --path ud, which works with any number"
             ),
             Self::Call { call, os_error } => {
                 write!(f, "{call} failed: {}", io::Error::from_raw_os_error(*os_error))
@@ -230,6 +266,23 @@ mod tests {
                 VerbsError::MtuTooSmall { mtu: 256 },
                 "active MTU of 256",
                 "raise the MTU",
+            ),
+            (
+                VerbsError::NoConnections {
+                    device: device(),
+                    os_error: libc::EOPNOTSUPP,
+                },
+                "mlx5_0 makes no unreliable connected (UC) queue pair",
+                "--path ud",
+            ),
+            (
+                VerbsError::InlineTooSmall {
+                    device: device(),
+                    needed: 320,
+                    granted: 64,
+                },
+                "those of RDMA device mlx5_0 carry 64",
+                "--path ud",
             ),
             (
                 VerbsError::QueuePairDead {

@@ -29,7 +29,16 @@ pub(super) struct Registry {
 }
 
 /// A memory region of libibverbs; its owner deregisters it.
-struct Registration(NonNull<sys::ibv_mr>);
+pub(super) struct Registration(NonNull<sys::ibv_mr>);
+
+/// Who may write a registered region.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Access {
+    /// The own device.
+    Local,
+    /// The other ends of the domain's queue pairs, too.
+    RemoteWrite,
+}
 
 /// Where the message pool takes its memory from: every region is registered as it is made.
 pub(super) struct RegisteredRegions {
@@ -53,7 +62,7 @@ impl Registered {
     ) -> Result<Self, VerbsError> {
         let pages = registry.pages_for(bytes);
         let region = pages.allocate(bytes).ok_or_else(|| pages.refusal(bytes))?;
-        match register(device, region) {
+        match register(device.domain(), region, Access::Local) {
             Ok(registration) => {
                 registry.count(region, pages);
                 let region = Region {
@@ -91,7 +100,13 @@ impl Registration {
         unsafe { self.0.as_ref() }.lkey
     }
 
-    fn deregister(&mut self) {
+    /// The key for the other ends.
+    pub(super) fn remote_key(&self) -> u32 {
+        // SAFETY: the region is registered, so the structure is alive.
+        unsafe { self.0.as_ref() }.rkey
+    }
+
+    pub(super) fn deregister(&mut self) {
         // SAFETY: called once, by the owner, before the protection domain goes.
         unsafe { sys::ibv_dereg_mr(self.0.as_ptr()) };
     }
@@ -125,7 +140,7 @@ impl Registry {
         }
     }
 
-    fn count(&self, region: Region, pages: Pages) {
+    pub(super) fn count(&self, region: Region, pages: Pages) {
         self.regions.fetch_add(1, Ordering::Relaxed);
         let count = region.len.div_ceil(pages.bytes());
         self.pages.fetch_add(count as u64, Ordering::Relaxed);
@@ -152,7 +167,7 @@ unsafe impl RegionAllocator for RegisteredRegions {
             Some(region) => (region, wanted),
             None => (Pages::Small.allocate(bytes)?, Pages::Small),
         };
-        let Ok(registration) = register(&self.device, region) else {
+        let Ok(registration) = register(self.device.domain(), region, Access::Local) else {
             // SAFETY: allocated above, and no other code has seen it.
             unsafe { pages.release(region) };
             return None;
@@ -183,17 +198,18 @@ unsafe impl RegionAllocator for RegisteredRegions {
     }
 }
 
-fn register(device: &Device, region: Region) -> Result<Registration, VerbsError> {
-    let access = sys::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0 as i32;
+pub(super) fn register(
+    domain: *mut sys::ibv_pd,
+    region: Region,
+    access: Access,
+) -> Result<Registration, VerbsError> {
+    let mut flags = sys::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0 as i32;
+    if access == Access::RemoteWrite {
+        flags |= sys::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0 as i32;
+    }
     // SAFETY: the memory is `region.len` bytes long and stays until it is deregistered.
-    let registered = unsafe {
-        sys::ibv_reg_mr(
-            device.domain(),
-            region.base.as_ptr().cast(),
-            region.len,
-            access,
-        )
-    };
+    let registered =
+        unsafe { sys::ibv_reg_mr(domain, region.base.as_ptr().cast(), region.len, flags) };
     NonNull::new(registered)
         .map(Registration)
         .ok_or_else(|| match VerbsError::last("ibv_reg_mr") {

@@ -6,6 +6,7 @@
 
 mod address;
 mod channel;
+mod connections;
 mod device;
 mod error;
 mod memory;
@@ -19,19 +20,22 @@ use std::sync::Arc;
 
 use self::address::{AddressHandles, Handle, REFUSED_QKEY};
 use self::channel::Channel;
+use self::connections::Connections;
 use self::device::Device;
 use self::memory::{RegisteredRegions, Registry};
 use self::queue_pair_state::QueuePairState;
 use self::send::Packet;
+use crate::config::CONNECTIONS_MAX;
+use crate::herd::{Herd, NOTICE_BYTES, Sending};
 use crate::immediate::{Immediate, Immediates};
 use crate::route::Port;
 use trine_transport::backend::{
-    Backend, BackendError, BackendStats, Caps, RxBatch, TxBatch, Waker,
+    Backend, BackendError, BackendStats, Caps, MonotonicClock, RxBatch, TxBatch, TxItem, Waker,
 };
 use trine_transport::backend_api::{WakeEvent, wait_readable};
 use trine_transport::buf::{Pool, PoolConfig};
 use trine_transport::config::{MTU_MAX, MTU_MIN};
-use trine_transport::time::Duration;
+use trine_transport::time::{Clock, Duration, Instant};
 
 pub use self::error::VerbsError;
 use crate::route::{QUEUE_PAIRS_MAX, VerbsAddress, VerbsRoute};
@@ -72,6 +76,8 @@ pub struct VerbsConfig {
     pub immediates: bool,
     /// Memory of 1 MiB and more lies in huge pages. The system must have some free (`sysctl vm.nr_hugepages`).
     pub huge_pages: bool,
+    /// Requests of one packet are written into the server's memory: the path herd. `None` sends all packets as datagrams.
+    pub herd: Option<HerdConfig>,
     /// Sessions may be sealed: whole packets are staged in registered memory, `mtu` bytes for each of `send_queue`.
     pub sealed: bool,
     /// Largest packet in bytes; the port's active MTU bounds it.
@@ -99,10 +105,32 @@ impl Default for VerbsConfig {
             header_in_front: true,
             immediates: true,
             huge_pages: false,
+            herd: None,
             sealed: false,
             mtu: 4096,
             pool: PoolConfig::default(),
             reserved_buffers: 512,
+        }
+    }
+}
+
+/// Connections of the path herd: all are made at the start. A session without one uses datagrams alone.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct HerdConfig {
+    /// Sessions of this endpoint as a client that may have one; at most [`CONNECTIONS_MAX`].
+    pub outgoing: u16,
+    /// Sessions of this endpoint as a server that may have one; at most [`CONNECTIONS_MAX`].
+    pub incoming: u16,
+    /// One write in so many leaves its slot half-written, or is done in two halves; 0 never. For tests.
+    pub tear_interval: u32,
+}
+
+impl Default for HerdConfig {
+    fn default() -> Self {
+        Self {
+            outgoing: 64,
+            incoming: 256,
+            tear_interval: 0,
         }
     }
 }
@@ -152,7 +180,28 @@ pub struct VerbsStats {
     pub registered_pages: u64,
     /// Restarts of a queue pair after an error.
     pub restarts: u64,
+    /// Connections of the path herd that sessions have got, in both directions.
+    pub connections: u64,
+    /// Requests written into slots of servers, each with a doorbell of its own.
+    pub slot_writes: u64,
+    /// Writes that asked for a completion.
+    pub slot_writes_signaled: u64,
+    /// Requests read from own slots.
+    pub slot_packets: u64,
+    /// Cache lines of own slots looked at.
+    pub slot_lines: u64,
+    /// Looks at a slot that was not whole.
+    pub slots_torn: u64,
+    /// Times that all slots of a connection were looked at.
+    pub slot_scans: u64,
+    /// Notices of the path herd sent: they are among `sends`.
+    pub notices: u64,
 }
+
+/// Polls of slots that share a reading of the clock.
+const POLLS_PER_CLOCK: u32 = 8;
+/// A CONNECT or ACCEPT with terms behind it: as long as a head may be that is copied.
+const TERMED_BYTES_MAX: usize = TxBatch::<VerbsRoute>::HEADER_MAX + TxBatch::<VerbsRoute>::COPY_MAX;
 
 /// UD queue pairs as a backend.
 pub struct VerbsBackend {
@@ -162,6 +211,14 @@ pub struct VerbsBackend {
     pool: Pool,
     caps: Caps,
     address: VerbsAddress,
+    /// See [`VerbsConfig::herd`].
+    herd: Option<Herd<Connections>>,
+    /// The last burst came from slots: the queue pairs are polled first.
+    slots_had_last: bool,
+    /// Polls of slots until the clock is read again.
+    polls_left: u32,
+    /// When it was read.
+    now: Instant,
     /// The queue pair that `rx_burst` polls first: none may starve.
     next_queue_pair: usize,
     channel: Arc<Channel>,
@@ -199,6 +256,10 @@ impl VerbsBackend {
         let regions = RegisteredRegions::new(Arc::clone(&device), Arc::clone(&registry));
         let pool = Pool::with_region_allocator(config.pool, regions);
         pool.reserve(mtu, config.reserved_buffers);
+        let herd = config
+            .herd
+            .map(|herd| Self::connections(&device, &registry, &herd))
+            .transpose()?;
         let wake = WakeEvent::new().map_err(|_| VerbsError::last("eventfd"))?;
         let numbers: Vec<u32> = queue_pairs
             .iter()
@@ -221,6 +282,10 @@ impl VerbsBackend {
                 rx_queue_packets: config.receive_queue,
                 packet_is_dear: false,
             },
+            herd,
+            slots_had_last: false,
+            polls_left: 0,
+            now: Instant::ZERO,
             next_queue_pair: 0,
             channel,
             wake: Arc::new(wake),
@@ -229,6 +294,21 @@ impl VerbsBackend {
             stats: BackendStats::default(),
             verbs,
         })
+    }
+
+    fn connections(
+        device: &Arc<Device>,
+        registry: &Arc<Registry>,
+        config: &HerdConfig,
+    ) -> Result<Herd<Connections>, VerbsError> {
+        let connections = Connections::new(device, registry, config)?;
+        let (outgoing, incoming) = (config.outgoing.into(), config.incoming.into());
+        Ok(Herd::new(
+            connections,
+            outgoing,
+            incoming,
+            config.tear_interval,
+        ))
     }
 
     /// Where peers reach this endpoint, all its queue pairs: what it announces.
@@ -254,10 +334,25 @@ impl VerbsBackend {
     /// Counters of the queue pairs.
     #[must_use]
     pub fn verbs_stats(&self) -> VerbsStats {
-        VerbsStats {
+        let stats = VerbsStats {
             registrations: self.registry.regions(),
             registered_pages: self.registry.pages(),
             ..self.verbs
+        };
+        let Some(herd) = &self.herd else {
+            return stats;
+        };
+        let counts = herd.counts();
+        VerbsStats {
+            connections: counts.opened,
+            slot_writes: counts.writes,
+            slot_writes_signaled: herd.device.writes_signaled(),
+            slot_packets: counts.slots.packets,
+            slot_lines: counts.slots.lines,
+            slots_torn: counts.slots.torn,
+            slot_scans: counts.slots.scans,
+            notices: counts.notices,
+            ..stats
         }
     }
 
@@ -270,6 +365,120 @@ impl VerbsBackend {
         self.queue_pairs
             .iter()
             .try_for_each(|queue_pair| queue_pair.pair.fail())
+    }
+
+    /// Connections of the path herd that sessions have now, as a client and as a server.
+    #[must_use]
+    pub fn connections_open(&self) -> (usize, usize) {
+        self.herd.as_ref().map_or((0, 0), Herd::open)
+    }
+
+    /// Drives the client's ends of all connections into the error state, as a failing device would; for tests.
+    ///
+    /// # Errors
+    ///
+    /// [`VerbsError`] if the device refuses.
+    pub fn fail_connections(&self) -> Result<(), VerbsError> {
+        self.herd.as_ref().map_or(Ok(()), |herd| herd.device.fail())
+    }
+
+    /// The connections of this endpoint as a client write into each other's regions from now on, as an attacker would
+    /// who knows their addresses and keys; for tests.
+    pub fn exchange_grants(&mut self) {
+        if let Some(herd) = &mut self.herd {
+            herd.exchange_grants();
+        }
+    }
+
+    /// Reads slots; how many packets came.
+    #[inline]
+    fn poll_slots(&mut self) -> usize {
+        let Some(herd) = &mut self.herd else {
+            return 0;
+        };
+        if self.polls_left == 0 {
+            self.polls_left = POLLS_PER_CLOCK;
+            self.now = MonotonicClock.now();
+        }
+        self.polls_left -= 1;
+        let count = herd.poll(self.now);
+        self.slots_had_last = count > 0;
+        count
+    }
+
+    /// The datagrams that have arrived at one queue pair, without those that are for the path herd alone; their number.
+    #[inline]
+    fn poll_queue_pair(&mut self, at: usize) -> Result<usize, BackendError> {
+        let queue_pair = &mut self.queue_pairs[at];
+        let count = queue_pair
+            .receive(&mut self.immediates, &mut self.verbs)
+            .map_err(|error| unusable(&error))?;
+        let (Some(herd), true) = (&mut self.herd, count > 0) else {
+            return Ok(count);
+        };
+        let now = self.now;
+        let left = queue_pair
+            .receive
+            .retain(|packet| herd.on_datagram(now, packet));
+        self.send_notices();
+        Ok(left)
+    }
+
+    /// Sends what the path herd has to say by itself.
+    fn send_notices(&mut self) {
+        while let Some((route, notice)) = self.herd.as_mut().and_then(Herd::poll_notice) {
+            let notice: [u8; NOTICE_BYTES] = notice;
+            self.send_now(&TxItem {
+                route,
+                head: &notice,
+                body: None,
+            });
+        }
+    }
+
+    /// Sends a packet whose bytes are gone after this call.
+    fn send_now(&mut self, item: &TxItem<'_, VerbsRoute>) {
+        let handle = self.handle_for(&item.route);
+        let queue_pair = self.queue_pairs.get_mut(usize::from(item.route.via));
+        let (Some(address), Some(queue_pair)) = (handle, queue_pair) else {
+            self.verbs.sends_refused += 1;
+            return;
+        };
+        let packet = Packet {
+            address,
+            item: *item,
+            immediate: self.immediates.of_packet(&item.route, item.head),
+        };
+        let (pair, stats) = (&mut queue_pair.pair, &mut self.verbs);
+        queue_pair.send.add(pair, &packet, stats);
+        queue_pair.send.post(pair, stats);
+    }
+
+    /// Whether the path herd has taken care of a packet: it was written, or sent with terms behind it.
+    #[inline]
+    fn is_sent_by_herd(&mut self, item: &TxItem<'_, VerbsRoute>) -> bool {
+        let Some(herd) = &mut self.herd else {
+            return false;
+        };
+        match herd.on_send(self.now, item) {
+            Sending::Datagram => false,
+            Sending::Written => true,
+            Sending::WithTerms(terms) => {
+                let mut bytes = [0; TERMED_BYTES_MAX];
+                let (head, end) = (item.head.len(), item.head.len() + terms.len());
+                let Some(room) = bytes.get_mut(..end).filter(|_| item.body.is_none()) else {
+                    return false;
+                };
+                room[..head].copy_from_slice(item.head);
+                room[head..].copy_from_slice(&terms);
+                self.send_now(&TxItem {
+                    route: item.route,
+                    head: room,
+                    body: None,
+                });
+                true
+            }
+        }
     }
 
     /// Makes sure of an address handle for `route`. `None`: the device cannot reach this address, as if the packet were
@@ -293,6 +502,12 @@ impl VerbsConfig {
         assert!(
             (1..=QUEUE_PAIRS_MAX).contains(&usize::from(self.queue_pairs)),
             "an endpoint has 1 to {QUEUE_PAIRS_MAX} queue pairs"
+        );
+        let fits = |count: u16| usize::from(count) <= CONNECTIONS_MAX;
+        assert!(
+            self.herd
+                .is_none_or(|herd| fits(herd.outgoing) && fits(herd.incoming)),
+            "an endpoint has at most {CONNECTIONS_MAX} connections in each direction"
         );
         assert!(
             self.receive_batch >= 1 && self.receive_batch <= self.receive_queue / 4,
@@ -324,9 +539,13 @@ impl Backend for VerbsBackend {
         &self.pool
     }
 
-    /// The first burst that one of the queue pairs has, beginning after the one that had the last.
+    /// The first burst that slots or one of the queue pairs have, beginning after those that had the last.
     #[inline]
     fn rx_burst(&mut self) -> Result<RxBatch<'_, VerbsRoute>, BackendError> {
+        let slots_first = !std::mem::take(&mut self.slots_had_last);
+        if slots_first && self.poll_slots() > 0 {
+            return Ok(self.herd.as_ref().map_or(RxBatch::empty(), Herd::burst));
+        }
         for _ in 0..self.queue_pairs.len() {
             let at = self.next_queue_pair;
             self.next_queue_pair = if at + 1 == self.queue_pairs.len() {
@@ -334,20 +553,26 @@ impl Backend for VerbsBackend {
             } else {
                 at + 1
             };
-            let count = self.queue_pairs[at]
-                .receive(&mut self.immediates, &mut self.verbs)
-                .map_err(|error| unusable(&error))?;
-            if count > 0 {
+            if self.poll_queue_pair(at)? > 0 {
                 return Ok(self.queue_pairs[at].receive.burst());
             }
+        }
+        if !slots_first && self.poll_slots() > 0 {
+            return Ok(self.herd.as_ref().map_or(RxBatch::empty(), Herd::burst));
         }
         Ok(RxBatch::empty())
     }
 
     #[inline]
     fn tx_burst(&mut self, tx: &mut TxBatch<VerbsRoute>) -> Result<(), BackendError> {
+        if self.herd.is_some() {
+            self.now = MonotonicClock.now();
+        }
         for item in tx.iter() {
             self.stats.tx_bytes += item.len() as u64;
+            if self.is_sent_by_herd(&item) {
+                continue;
+            }
             let handle = self.handle_for(&item.route);
             let queue_pair = self.queue_pairs.get_mut(usize::from(item.route.via));
             let (Some(handle), Some(queue_pair)) = (handle, queue_pair) else {
@@ -386,6 +611,10 @@ impl Backend for VerbsBackend {
             self.wake.clear();
             return Ok(());
         }
+        if let Some(herd) = &mut self.herd {
+            herd.on_sleep();
+            self.send_notices();
+        }
         for queue_pair in &mut self.queue_pairs {
             queue_pair.pair.arm().map_err(|error| unusable(&error))?;
         }
@@ -393,6 +622,13 @@ impl Backend for VerbsBackend {
         let mut queue_pairs = self.queue_pairs.iter_mut();
         if queue_pairs.any(|queue_pair| queue_pair.receive.peek(&mut queue_pair.pair)) {
             return Ok(());
+        }
+        if let Some(herd) = &mut self.herd {
+            // The next poll reads the clock, whenever this sleep ends.
+            self.polls_left = 0;
+            if herd.has_arrived(self.now) {
+                return Ok(());
+            }
         }
         self.stats.waits += 1;
         let (channel, wake) = (self.channel.descriptor(), self.wake.descriptor());
@@ -410,12 +646,15 @@ impl Backend for VerbsBackend {
     }
 
     fn stats(&self) -> BackendStats {
+        let verbs = self.verbs_stats();
         BackendStats {
-            rx_datagrams: self.verbs.receives,
-            rx_bytes: self.verbs.received_bytes,
-            rx_errors: self.verbs.receives_failed,
+            rx_datagrams: verbs.receives + verbs.slot_packets,
+            rx_bytes: verbs.received_bytes,
+            rx_written: verbs.slot_packets,
+            rx_errors: verbs.receives_failed,
             tx_datagrams: self.stats.tx_packets,
-            tx_refused: self.verbs.sends_refused,
+            tx_written: verbs.slot_writes,
+            tx_refused: verbs.sends_refused,
             ..self.stats
         }
     }

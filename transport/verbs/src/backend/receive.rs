@@ -132,29 +132,34 @@ impl ReceiveRing {
                 continue;
             }
             let start = place_in(&self.memory, place * self.stride, self.stride);
-            // SAFETY: the device has completed this place with `bytes` bytes (bounded above), and it is
-            // not posted again before `release` has cleared `burst`; `memory` lives as long as `burst`,
-            // and `burst()` shortens the lifetime to that of a borrow of `self`.
-            let datagram: &'static [u8] = unsafe { std::slice::from_raw_parts(start, bytes) };
-            stats.received_bytes += (bytes - GRH_BYTES) as u64;
-            let mut packet = packet(completion, datagram, self.qkey, self.via);
-            let has_immediate = completion.wc_flags.0 & sys::ibv_wc_flags::IBV_WC_WITH_IMM.0 != 0;
-            if has_immediate {
-                stats.receives_header_only += u64::from(packet.bytes.is_empty());
-                let first = completion.imm_data.to_ne_bytes();
-                if let Some(first) = immediates.on_immediate(&packet.route, first) {
-                    stats.received_bytes += IMMEDIATE_BYTES as u64;
-                    packet.bytes = with_front(datagram, start, first);
-                }
-            } else if gains(packet.bytes.len()) {
-                immediates.on_plain(&packet.route);
-            }
-            self.burst.push(packet);
+            // SAFETY: the device has completed this place with `bytes` bytes (bounded above), and it is not posted again
+            // before `release` has cleared `burst`. So nobody writes it, and the reference ends with this statement.
+            let header: &[u8; GRH_BYTES] = unsafe { &*start.cast() };
+            let route = sender(completion, header, self.qkey, self.via);
+            let front = front_of(completion, &route, bytes - GRH_BYTES, immediates, stats);
+            // SAFETY: as above, and nothing refers to the header any more. `memory` lives as long as `burst`, and
+            // `burst()` shortens the lifetime to that of a borrow of `self`.
+            let packet: &'static [u8] = unsafe { packet_at(start, bytes, front) };
+            stats.received_bytes += packet.len() as u64;
+            self.burst.push(RxPacket {
+                bytes: packet,
+                route,
+                ecn: false,
+            });
         }
         let received = self.burst.len();
         stats.receives += received as u64;
         stats.receives_failed += (count - received) as u64;
         received
+    }
+
+    /// Leaves out of the burst what `keep` does not want, which may also shorten packets.
+    pub(super) fn retain(
+        &mut self,
+        keep: impl FnMut(&mut RxPacket<'static, VerbsRoute>) -> bool,
+    ) -> usize {
+        self.burst.retain_mut(keep);
+        self.burst.len()
     }
 
     /// The burst that the last `receive` took.
@@ -215,41 +220,55 @@ impl ReceiveRing {
     }
 }
 
-/// Puts the packet's first bytes in front of its payload, over the end of the route header. Nobody reads that any more:
-/// the sender's address is known.
-fn with_front(
-    datagram: &'static [u8],
-    start: *mut u8,
-    first: [u8; IMMEDIATE_BYTES],
-) -> &'static [u8] {
-    let (front, length) = (GRH_BYTES - IMMEDIATE_BYTES, datagram.len());
-    // SAFETY: `start` is where the datagram begins, which is longer than a route header.
-    let packet = unsafe { start.add(front) };
-    // SAFETY: the four bytes are inside of the datagram. `datagram`, and the packet cut from it, are not used any more:
-    // the caller replaces them by what is returned.
-    unsafe { packet.copy_from_nonoverlapping(first.as_ptr(), IMMEDIATE_BYTES) };
-    // SAFETY: as for the datagram, whose last bytes these are.
-    unsafe { std::slice::from_raw_parts(packet, length - front) }
+/// The packet's first bytes, if the sender put them into the immediate. `payload` is the length of the others.
+#[inline]
+fn front_of(
+    completion: &sys::ibv_wc,
+    route: &VerbsRoute,
+    payload: usize,
+    immediates: &mut Immediates,
+    stats: &mut VerbsStats,
+) -> Option<[u8; IMMEDIATE_BYTES]> {
+    if completion.wc_flags.0 & sys::ibv_wc_flags::IBV_WC_WITH_IMM.0 != 0 {
+        stats.receives_header_only += u64::from(payload == 0);
+        return immediates.on_immediate(route, completion.imm_data.to_ne_bytes());
+    }
+    if gains(payload) {
+        immediates.on_plain(route);
+    }
+    None
 }
 
-/// A datagram with the global route header in front, or with the room for one.
+/// The packet in the datagram of `bytes` bytes at `start`. Its first bytes may have come apart: they are put in front of
+/// the payload, over the end of the route header. Nobody reads that any more, because the sender's address is known.
+///
+/// # Safety
+///
+/// The datagram is at least as long as a route header. Until the packet is not used any more nobody else writes it, and
+/// nobody refers to it now.
 #[inline]
-fn packet(
-    completion: &sys::ibv_wc,
-    datagram: &'static [u8],
-    qkey: u32,
-    via: u8,
-) -> RxPacket<'static, VerbsRoute> {
-    let (header, payload) = datagram
-        .split_first_chunk::<GRH_BYTES>()
-        .expect("whoever completes a receive has checked its length");
-    let has_header = completion.wc_flags.0 & sys::ibv_wc_flags::IBV_WC_GRH.0 != 0;
-    let sender = has_header.then_some(header);
-    RxPacket {
-        bytes: payload,
-        route: VerbsRoute::of_sender(sender, completion.slid, completion.src_qp, qkey, via),
-        ecn: false,
+unsafe fn packet_at(
+    start: *mut u8,
+    bytes: usize,
+    front: Option<[u8; IMMEDIATE_BYTES]>,
+) -> &'static [u8] {
+    let in_front = front.map_or(0, |first| first.len());
+    // SAFETY: the place lies in the route header or directly behind it, so inside of the datagram.
+    let packet = unsafe { start.add(GRH_BYTES - in_front) };
+    if let Some(first) = front {
+        // SAFETY: the bytes are the last of the route header, and by the caller's promise nobody refers to them.
+        unsafe { packet.copy_from_nonoverlapping(first.as_ptr(), first.len()) };
     }
+    // SAFETY: these are the datagram's last bytes, which the caller keeps unchanged.
+    unsafe { std::slice::from_raw_parts(packet, bytes - GRH_BYTES + in_front) }
+}
+
+/// Who sent a datagram with the global route header in front, or with the room for one.
+#[inline]
+fn sender(completion: &sys::ibv_wc, header: &[u8; GRH_BYTES], qkey: u32, via: u8) -> VerbsRoute {
+    let has_header = completion.wc_flags.0 & sys::ibv_wc_flags::IBV_WC_GRH.0 != 0;
+    let header = has_header.then_some(header);
+    VerbsRoute::of_sender(header, completion.slid, completion.src_qp, qkey, via)
 }
 
 /// Work requests for these elements, each leading to the next and the last to the first: a list of them is cut off while

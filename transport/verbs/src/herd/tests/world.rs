@@ -1,0 +1,381 @@
+//! The network of these tests: queues of datagrams, and regions that others write.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::super::{
+    Device, Grant, HEAD_BYTES, Herd, NOTICE_BYTES, SLOT_BYTES, Sending, Slots, Wish, Written,
+};
+use crate::config::SLOTS;
+use crate::route::VerbsRoute;
+use trine_transport::backend::{
+    Backend, BackendError, BackendStats, Caps, RxBatch, RxPacket, RxSlot, TxBatch, Wake, Waker,
+};
+use trine_transport::buf::{Pool, PoolConfig};
+use trine_transport::prng::Prng;
+use trine_transport::time::{Clock, Duration, Instant};
+
+/// Datagrams with their senders.
+type Inbox = VecDeque<(VerbsRoute, Vec<u8>)>;
+
+/// All that endpoints share.
+pub(super) struct World {
+    pub(super) now: Cell<Instant>,
+    inboxes: RefCell<BTreeMap<u32, Inbox>>,
+    /// Regions by rkey.
+    regions: RefCell<BTreeMap<u32, Vec<u8>>>,
+    rkeys: Cell<u32>,
+    prng: RefCell<Prng>,
+    /// Of a thousand writes, and of a thousand datagrams, so many are lost.
+    pub(super) loss: Cell<u64>,
+    /// No write arrives.
+    pub(super) is_deaf: Cell<bool>,
+    /// What devices say to a write.
+    pub(super) verdict: Cell<Written>,
+    /// Writes do not arrive until [`World::deliver`].
+    pub(super) holds_writes: Cell<bool>,
+    held: RefCell<Vec<(u32, usize, Vec<u8>)>>,
+    /// Datagrams sent, by receiver.
+    pub(super) datagrams: RefCell<BTreeMap<u32, u64>>,
+}
+
+impl World {
+    pub(super) fn new() -> Rc<Self> {
+        Rc::new(Self {
+            now: Cell::new(Instant::from_nanos(1_000_000_000)),
+            inboxes: RefCell::default(),
+            regions: RefCell::default(),
+            rkeys: Cell::new(100),
+            prng: RefCell::new(Prng::new(7)),
+            loss: Cell::new(0),
+            is_deaf: Cell::new(false),
+            verdict: Cell::new(Written::Done),
+            holds_writes: Cell::new(false),
+            held: RefCell::default(),
+            datagrams: RefCell::default(),
+        })
+    }
+
+    pub(super) fn pass_time(&self, time: Duration) {
+        self.now.set(self.now.get() + time);
+    }
+
+    fn is_lost(&self) -> bool {
+        self.prng.borrow_mut().below(1_000) < self.loss.get()
+    }
+
+    fn send(&self, from: VerbsRoute, to: u32, bytes: Vec<u8>) {
+        *self.datagrams.borrow_mut().entry(to).or_default() += 1;
+        if !self.is_lost()
+            && let Some(inbox) = self.inboxes.borrow_mut().get_mut(&to)
+        {
+            inbox.push_back((from, bytes));
+        }
+    }
+
+    fn register(&self) -> u32 {
+        self.rkeys.set(self.rkeys.get() + 1);
+        let region = vec![0; SLOTS * SLOT_BYTES];
+        self.regions.borrow_mut().insert(self.rkeys.get(), region);
+        self.rkeys.get()
+    }
+
+    /// What a device does with a write: nothing where nobody knows the key.
+    fn write(&self, rkey: u32, offset: usize, bytes: &[u8]) {
+        if let Some(region) = self.regions.borrow_mut().get_mut(&rkey) {
+            region[offset..offset + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+
+    /// The held writes arrive.
+    pub(super) fn deliver(&self) {
+        self.holds_writes.set(false);
+        for (rkey, offset, bytes) in self.held.take() {
+            self.write(rkey, offset, &bytes);
+        }
+    }
+
+    /// Somebody writes anything over all regions.
+    pub(super) fn scribble(&self) {
+        let mut prng = self.prng.borrow_mut();
+        for region in self.regions.borrow_mut().values_mut() {
+            for slot in region.chunks_mut(SLOT_BYTES) {
+                if prng.below(2) == 0 {
+                    prng.fill(slot);
+                } else {
+                    // Good lengths and sequences, so that the checksum has to decide.
+                    let (sequence, len) = (prng.below(200) as u32, prng.below(300) as u16);
+                    slot[..4].copy_from_slice(&sequence.to_le_bytes());
+                    slot[4..6].copy_from_slice(&len.to_le_bytes());
+                }
+            }
+        }
+    }
+}
+
+impl Clock for Shared {
+    fn now(&self) -> Instant {
+        self.0.now.get()
+    }
+}
+
+/// A clock that is the world's.
+#[derive(Clone)]
+pub(super) struct Shared(pub(super) Rc<World>);
+
+/// Queue pairs and regions of one endpoint.
+pub(super) struct Memory {
+    world: Rc<World>,
+    rkeys: Vec<u32>,
+    /// Whether the server's ends are connected.
+    listens: Vec<bool>,
+    refuses: bool,
+}
+
+impl Device for Memory {
+    fn wish(&self, number: usize) -> Wish {
+        Wish {
+            queue_pair: number as u32,
+            psn: 0,
+        }
+    }
+
+    fn connect(&mut self, _number: usize, _route: &VerbsRoute, _grant: &Grant) -> bool {
+        !self.refuses
+    }
+
+    fn write(&mut self, _number: usize, grant: &Grant, offset: usize, bytes: &[u8]) -> Written {
+        if self.world.verdict.get() != Written::Done {
+            return self.world.verdict.get();
+        }
+        if self.world.is_deaf.get() || self.world.is_lost() {
+            return Written::Done;
+        }
+        if self.world.holds_writes.get() {
+            let write = (grant.rkey, offset, bytes.to_vec());
+            self.world.held.borrow_mut().push(write);
+        } else {
+            self.world.write(grant.rkey, offset, bytes);
+        }
+        Written::Done
+    }
+
+    fn renew_outgoing(&mut self, _number: usize) -> bool {
+        true
+    }
+
+    fn grant(&self, number: usize) -> Grant {
+        Grant {
+            queue_pair: number as u32,
+            address: 0,
+            rkey: self.rkeys[number],
+        }
+    }
+
+    fn listen(&mut self, number: usize, _route: &VerbsRoute, _wish: &Wish) -> bool {
+        assert!(!self.listens[number], "it is reset before it is used again");
+        self.listens[number] = !self.refuses;
+        !self.refuses
+    }
+
+    fn slots(&self, number: usize) -> impl Slots {
+        Region(Rc::clone(&self.world), self.rkeys[number])
+    }
+
+    fn renew_incoming(&mut self, number: usize) -> bool {
+        self.world.regions.borrow_mut().remove(&self.rkeys[number]);
+        self.rkeys[number] = self.world.register();
+        self.listens[number] = false;
+        true
+    }
+}
+
+struct Region(Rc<World>, u32);
+
+impl Slots for Region {
+    fn head(&self, slot: usize) -> [u8; HEAD_BYTES] {
+        let mut head = [0; HEAD_BYTES];
+        self.copy(slot, &mut head);
+        head
+    }
+
+    fn copy(&self, slot: usize, out: &mut [u8]) {
+        let regions = self.0.regions.borrow();
+        out.copy_from_slice(&regions[&self.1][slot * SLOT_BYTES..][..out.len()]);
+    }
+}
+
+/// An endpoint's backend: what `VerbsBackend` does with this path, without the device.
+pub(super) struct TestBackend {
+    world: Rc<World>,
+    route: VerbsRoute,
+    /// `None`: a release that does not know this path.
+    pub(super) herd: Option<Herd<Memory>>,
+    pool: Pool,
+    memory: Vec<u8>,
+    slots: Vec<RxSlot<VerbsRoute>>,
+    waits: u64,
+}
+
+impl TestBackend {
+    /// `outgoing` and `incoming` connections.
+    pub(super) fn new(
+        world: &Rc<World>,
+        queue_pair: u32,
+        outgoing: usize,
+        incoming: usize,
+    ) -> Self {
+        world
+            .inboxes
+            .borrow_mut()
+            .insert(queue_pair, VecDeque::new());
+        let device = Memory {
+            world: Rc::clone(world),
+            rkeys: (0..incoming).map(|_| world.register()).collect(),
+            listens: vec![false; incoming],
+            refuses: false,
+        };
+        Self {
+            world: Rc::clone(world),
+            route: VerbsRoute {
+                queue_pair,
+                ..VerbsRoute::nowhere()
+            },
+            herd: Some(Herd::new(device, outgoing, incoming, 0)),
+            pool: Pool::new(PoolConfig::default()),
+            memory: Vec::new(),
+            slots: Vec::new(),
+            waits: 0,
+        }
+    }
+
+    pub(super) fn tearing(self, interval: u32) -> Self {
+        let herd = self.herd.map(|herd| herd.tearing(interval));
+        Self { herd, ..self }
+    }
+
+    /// Its device refuses to connect queue pairs.
+    pub(super) fn refusing(mut self, refuses: bool) -> Self {
+        let herd = self.herd.as_mut();
+        herd.expect("only an old release has none").device.refuses = refuses;
+        self
+    }
+
+    pub(super) fn without_connections(self) -> Self {
+        Self { herd: None, ..self }
+    }
+
+    pub(super) fn route(&self) -> VerbsRoute {
+        self.route
+    }
+
+    fn send_notices(&mut self) {
+        while let Some((to, notice)) = self.herd.as_mut().and_then(Herd::poll_notice) {
+            let notice: [u8; NOTICE_BYTES] = notice;
+            self.world.send(self.route, to.queue_pair, notice.to_vec());
+        }
+    }
+}
+
+impl Backend for TestBackend {
+    type Route = VerbsRoute;
+
+    fn caps(&self) -> Caps {
+        Caps {
+            mtu: 1024,
+            rto_floor: Duration::from_micros(50),
+            copies: true,
+            rx_queue_packets: 65_536,
+            packet_is_dear: false,
+        }
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    fn rx_burst(&mut self) -> Result<RxBatch<'_, VerbsRoute>, BackendError> {
+        let now = self.world.now.get();
+        if let Some(herd) = &mut self.herd
+            && herd.poll(now) > 0
+        {
+            self.send_notices();
+            return Ok(self.herd.as_ref().expect("it has just polled").burst());
+        }
+        self.memory.clear();
+        self.slots.clear();
+        loop {
+            let mut inboxes = self.world.inboxes.borrow_mut();
+            let arrived = inboxes
+                .get_mut(&self.route.queue_pair)
+                .and_then(VecDeque::pop_front);
+            drop(inboxes);
+            let Some((route, bytes)) = arrived else { break };
+            let mut packet = RxPacket {
+                bytes: &bytes,
+                route,
+                ecn: false,
+            };
+            if let Some(herd) = &mut self.herd
+                && !herd.on_datagram(now, &mut packet)
+            {
+                continue;
+            }
+            self.slots.push(RxSlot {
+                start: self.memory.len() as u32,
+                len: packet.bytes.len() as u32,
+                route,
+                ecn: false,
+            });
+            self.memory.extend_from_slice(packet.bytes);
+        }
+        self.send_notices();
+        Ok(RxBatch::from_slots(&self.memory, &self.slots))
+    }
+
+    fn tx_burst(&mut self, tx: &mut TxBatch<VerbsRoute>) -> Result<(), BackendError> {
+        let now = self.world.now.get();
+        for item in tx.iter() {
+            let mut bytes = Vec::new();
+            item.copy_to(&mut bytes);
+            match self.herd.as_mut().map(|herd| herd.on_send(now, &item)) {
+                Some(Sending::Written) => continue,
+                Some(Sending::WithTerms(terms)) => bytes.extend_from_slice(&terms),
+                Some(Sending::Datagram) | None => {}
+            }
+            self.world.send(self.route, item.route.queue_pair, bytes);
+        }
+        tx.clear();
+        Ok(())
+    }
+
+    fn flush(&mut self) {}
+
+    /// Nothing waits here: the tests pass the time.
+    fn wait(&mut self, _timeout: Option<Duration>) -> Result<(), BackendError> {
+        self.waits += 1;
+        let now = self.world.now.get();
+        if let Some(herd) = &mut self.herd {
+            herd.on_sleep();
+        }
+        self.send_notices();
+        if let Some(herd) = &mut self.herd {
+            herd.has_arrived(now);
+        }
+        Ok(())
+    }
+
+    fn waker(&self) -> Waker {
+        struct Nobody;
+        impl Wake for Nobody {
+            fn wake(&self) {}
+        }
+        Waker::new(Arc::new(Nobody))
+    }
+
+    fn stats(&self) -> BackendStats {
+        BackendStats::default()
+    }
+}
