@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::common::console::{Example, Shell, examples, matches, run_all};
+use crate::common::program;
 
 /// Commands in documents that no test runs, each with its reason.
 const NOT_RUN: &[(&str, &str, &str)] = &[
@@ -82,13 +83,34 @@ documents! {
     watch "docs/watch.md",
 }
 
+/// `trine-packets` is a program of another crate. A test of the whole workspace has built it; one of this crate alone has
+/// not.
+#[test]
+fn packets() {
+    let program = program();
+    let directory = program.parent().expect("a directory");
+    if !directory.join("trine-packets").exists() {
+        let mut cargo = std::process::Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--locked", "-p", "trine-packets"]);
+        if directory.ends_with("release") {
+            cargo.arg("--release");
+        }
+        let status = cargo.current_dir(repository()).status().expect("cargo");
+        assert!(status.success(), "trine-packets is not built");
+    }
+    every_command_works(PACKETS);
+}
+
+const PACKETS: &str = "docs/packets.md";
+
 #[test]
 fn no_document_shows_a_command_that_no_test_runs() {
     let mut excused = 0;
     for path in documents() {
         let text = read(&path);
         let run = !examples(&text).is_empty();
-        assert_eq!(run, RUN.contains(&path.as_str()), "{path}: list it above");
+        let listed = RUN.contains(&path.as_str()) || path == PACKETS;
+        assert_eq!(run, listed, "{path}: list it above");
         for line in text.lines().filter_map(|line| line.strip_prefix("    ")) {
             let named =
                 |(file, start, _): &&(&str, &str, &str)| *file == path && line.starts_with(start);

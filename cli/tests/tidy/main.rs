@@ -118,6 +118,18 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "apps/packets",
+        &[
+            "trine-base",
+            "trine-dpdk",
+            "trine-packets",
+            "trine-report",
+            "trine-testnet",
+            "trine-transport",
+            "trine-kvstore",
+        ],
+    ),
+    (
         "chaos",
         &[
             "trine-sequencer",
@@ -205,6 +217,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "trine-dpdk",
             "trine-verbs",
             "trine-index",
+            "trine-packets",
             "trine-keys",
             "trine-protocol",
             "trine-replica",
@@ -245,6 +258,7 @@ const PACKAGES: &[&str] = &[
     "trine-server",
     "trine-testnet",
     "trine-rpc",
+    "trine-packets",
 ];
 
 /// The modules that may hold `unsafe`. None of them has it silently: each has its own `allow(unsafe_code)` and a proof

@@ -8,6 +8,7 @@ pub mod cli;
 pub mod index;
 pub mod keys;
 pub mod kvstore;
+pub mod packets;
 pub mod replica;
 pub mod resp;
 pub mod transport;

@@ -62,6 +62,27 @@ unsafe impl Send for Mempool {}
 // SAFETY: as above.
 unsafe impl Sync for Mempool {}
 
+/// What the queue pairs of a port are for.
+#[derive(Copy, Clone)]
+pub(super) enum Queues<'a> {
+    /// One for each of these UDP ports, whose datagrams the port steers there.
+    OfUdpPorts(&'a [u16]),
+    /// So many, for frames of all kinds and to all stations, as the port distributes them. Another port may send their
+    /// buffers.
+    ForForwarding(u16),
+}
+
+impl Queues<'_> {
+    fn count(self) -> u16 {
+        match self {
+            Self::OfUdpPorts(ports) => {
+                u16::try_from(ports.len().min(QUEUES_MAX)).expect("at most QUEUES_MAX")
+            }
+            Self::ForForwarding(count) => count.min(QUEUES_MAX as u16),
+        }
+    }
+}
+
 /// The settings that are decided before the port is started.
 struct Plan {
     id: u16,
@@ -77,17 +98,16 @@ struct Plan {
 }
 
 impl Port {
-    /// Finds and starts the port, with one queue pair for each of `udp_ports`.
+    /// Finds and starts the port, with these queue pairs.
     pub(super) fn open(
         eal: &Arc<Eal>,
         config: &DpdkConfig,
-        udp_ports: &[u16],
+        queues: Queues<'_>,
     ) -> Result<Arc<Self>, DpdkError> {
         let _one_at_a_time = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
         let id = find(eal, &config.device)?;
         let name = name_of(id);
-        let queues = u16::try_from(udp_ports.len().min(QUEUES_MAX)).expect("at most QUEUES_MAX");
-        let mut plan = Plan::make(id, name, udp_ports, queues, config)?;
+        let mut plan = Plan::make(id, name, queues, config)?;
         plan.connects_at_start = is_memif_client(eal.arguments(), &plan.name);
         let pool = Mempool::new(&plan)?;
         set_mtu(&plan, config.mtu + IP_OVERHEAD)?;
@@ -116,10 +136,18 @@ impl Port {
             neighbours: Mutex::new(neighbours),
             _eal: Arc::clone(eal),
         };
-        if queues > 1 {
-            port.steer(udp_ports, rss)?;
+        match queues {
+            Queues::OfUdpPorts(udp_ports) if udp_ports.len() > 1 => port.steer(udp_ports, rss)?,
+            Queues::OfUdpPorts(_) => {}
+            Queues::ForForwarding(_) => port.take_all(),
         }
         Ok(Arc::new(port))
+    }
+
+    /// Asks for the frames to other stations, too. A port without a filter says that it cannot, and has them anyway.
+    fn take_all(&self) {
+        // SAFETY: the port is started.
+        unsafe { sys::rte_eth_promiscuous_enable(self.id) };
     }
 
     /// Several endpoints on one port need the port to tell their datagrams apart: by flow rules, else by RSS.
@@ -316,8 +344,7 @@ impl Plan {
     fn make(
         id: u16,
         name: String,
-        udp_ports: &[u16],
-        queues: u16,
+        queues: Queues<'_>,
         config: &DpdkConfig,
     ) -> Result<Self, DpdkError> {
         let mut info = sys::rte_eth_dev_info::default();
@@ -325,11 +352,12 @@ impl Plan {
         let result = unsafe { sys::rte_eth_dev_info_get(id, &raw mut info) };
         check(&name, "rte_eth_dev_info_get", result)?;
         let most = info.max_rx_queues.min(info.max_tx_queues);
-        if queues > most {
+        let count = queues.count();
+        if count > most {
             return Err(DpdkError::TooFewQueues {
                 port: name,
                 queues: usize::from(most),
-                endpoints: usize::from(queues),
+                endpoints: usize::from(count),
             });
         }
         let (mut rx, mut tx) = (config.descriptors, config.descriptors);
@@ -339,16 +367,21 @@ impl Plan {
         let offloads = Offloads::get();
         let (checksums, tx_checksums) =
             offloads.checksums(config.udp_checksum, info.tx_offload_capa);
+        let (rss, fast_free) = match queues {
+            Queues::OfUdpPorts(udp_ports) => (Self::rss(&info, udp_ports), offloads.fast_free),
+            // The fast way to free buffers takes all of them for the port's own.
+            Queues::ForForwarding(_) => (Err("forwarded frames are not steered"), 0),
+        };
         Ok(Self {
             id,
             name,
-            queues,
+            queues: count,
             descriptors: (rx, tx),
             rx_offloads: info.rx_offload_capa & offloads.rx,
-            tx_offloads: tx_checksums | (info.tx_offload_capa & offloads.fast_free),
+            tx_offloads: tx_checksums | (info.tx_offload_capa & fast_free),
             checksums,
             connects_at_start: false,
-            rss: Self::rss(&info, udp_ports),
+            rss,
         })
     }
 

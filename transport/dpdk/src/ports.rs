@@ -10,7 +10,7 @@ use super::config::{Device, DpdkConfig};
 use super::eal::Eal;
 use super::error::DpdkError;
 use super::lease::{Lease, Shared, Slot};
-use super::port::{Port, port_names};
+use super::port::{Port, Queues, port_names};
 use super::queue::DpdkBackend;
 use trine_transport::buf::PoolConfig;
 
@@ -74,7 +74,7 @@ impl DpdkPorts {
                 let port = Port::open(
                     &self.shared.eal,
                     &self.config_of(index, &slot.name),
-                    &[udp_port],
+                    Queues::OfUdpPorts(&[udp_port]),
                 )?;
                 slot.port = Some(Arc::clone(&port));
                 port

@@ -16,7 +16,7 @@ use super::frame::{Checked, HEADERS, Incoming, Local, Reject, parse};
 use super::lease::Lease;
 use super::mac::MacAddr;
 use super::neighbours::ASK_EVERY;
-use super::port::Port;
+use super::port::{Port, Queues};
 use super::raw::{FRAME_MAX, RawQueue, Verdict};
 use super::template::Template;
 use super::templates::Templates;
@@ -120,7 +120,7 @@ impl DpdkBackend {
             "packets of at most {} bytes",
             FRAME_MAX - HEADERS
         );
-        let port = Port::open(eal, config, udp_ports)?;
+        let port = Port::open(eal, config, Queues::OfUdpPorts(udp_ports))?;
         let mut backends = Vec::new();
         for (index, udp_port) in (0..).zip(udp_ports) {
             backends.push(Self::new(&port, index, *udp_port, pool)?);

@@ -5,7 +5,7 @@
 //!
 //! | buffer | from | until |
 //! |---|---|---|
-//! | received frame | [`RawQueue::receive`] | the next `receive`, or [`RawQueue::send_back`] |
+//! | received frame | [`RawQueue::receive`] | the next `receive`, [`RawQueue::send_back`], or [`RawQueue::forward`] |
 //! | frame to send | [`RawQueue::allocate`] | [`RawQueue::send`], then it is the port's |
 #![allow(unsafe_code)]
 
@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use trine_dpdk_sys as sys;
 
-use super::config::{BURST, DpdkConfig, TX_TRIES};
+use super::config::{BURST, DpdkConfig, QUEUES_MAX, TX_TRIES};
 use super::eal::Eal;
 use super::error::DpdkError;
 use super::mac::MacAddr;
-use super::port::Port;
+use super::port::{Port, Queues};
 use super::template::Fill;
 
 /// Bytes of a packet buffer after DPDK's headroom: the longest frame.
@@ -34,6 +34,8 @@ pub struct RawQueue {
     /// Frames of `sending` whose buffers are ours.
     allocated: usize,
     offload: u32,
+    /// Its port sends buffers of others, and others may send its own.
+    forwards: bool,
 }
 
 // SAFETY: a queue pair may be used by any thread, by one at a time; `&mut self` sees to that. The buffers that the
@@ -69,7 +71,30 @@ impl RawQueue {
     ///
     /// [`DpdkError`] with cause and hint.
     pub fn open(eal: &Arc<Eal>, config: &DpdkConfig) -> Result<Self, DpdkError> {
-        Ok(Self::new(Port::open(eal, config, &[0])?, 0))
+        Ok(Self::new(
+            Port::open(eal, config, Queues::OfUdpPorts(&[0]))?,
+            0,
+        ))
+    }
+
+    /// Opens the port with `count` queue pairs for frames of all kinds, which can be forwarded to other ports. The port
+    /// distributes received frames by itself: memif by the queue that its peer sent on.
+    ///
+    /// # Errors
+    ///
+    /// [`DpdkError`] with cause and hint.
+    pub fn open_for_forwarding(
+        eal: &Arc<Eal>,
+        config: &DpdkConfig,
+        count: u16,
+    ) -> Result<Vec<Self>, DpdkError> {
+        let port = Port::open(eal, config, Queues::ForForwarding(count))?;
+        let queue = |index| {
+            let mut queue = Self::new(Arc::clone(&port), index);
+            queue.forwards = true;
+            queue
+        };
+        Ok((0..count.min(QUEUES_MAX as u16)).map(queue).collect())
     }
 
     pub(super) fn new(port: Arc<Port>, index: u16) -> Self {
@@ -84,6 +109,7 @@ impl RawQueue {
             sending: Box::default(),
             allocated: 0,
             offload,
+            forwards: false,
         }
     }
 
@@ -136,6 +162,67 @@ impl RawQueue {
         // SAFETY: the port filled in a buffer with that many bytes, which is held until `release`, and `release`
         // needs `&mut self`.
         unsafe { std::slice::from_raw_parts(frame.data, frame.len as usize) }
+    }
+
+    /// The frames of the last [`RawQueue::receive`], in their order, to be changed in place. A frame in more than one
+    /// segment is only its first one, see [`RawQueue::is_whole`].
+    #[inline]
+    pub fn received_mut(&mut self) -> impl ExactSizeIterator<Item = &mut [u8]> {
+        self.received[..self.held].iter_mut().map(|frame| {
+            // SAFETY: as in `received`. The buffer is writable memory of DPDK that only this queue knows, each frame
+            // has its own, and `&mut self` lasts as long as the slices.
+            unsafe { std::slice::from_raw_parts_mut(frame.data.cast_mut(), frame.len as usize) }
+        })
+    }
+
+    /// Whether all bytes of a frame of the last [`RawQueue::receive`] are in one segment.
+    #[inline]
+    #[must_use]
+    pub fn is_whole(&self, index: usize) -> bool {
+        index < self.held && !self.verdict(index).is_chained()
+    }
+
+    /// Sends each received frame on the queue that `to` names for its number, in their order, and drops the others; how
+    /// many were sent.
+    ///
+    /// # Panics
+    ///
+    /// If a queue is not from [`RawQueue::open_for_forwarding`].
+    #[inline]
+    pub fn forward(&mut self, queues: &mut [Self], to: impl Fn(usize) -> Option<u8>) -> usize {
+        let all_forward = self.forwards && queues.iter().all(|queue| queue.forwards);
+        assert!(all_forward, "queues that were opened for forwarding");
+        let held = std::mem::take(&mut self.held);
+        let mut places = [usize::MAX; BURST];
+        for (index, place) in places.iter_mut().enumerate().take(held) {
+            *place = to(index).map_or(usize::MAX, usize::from);
+        }
+        let frames = &self.received[..held];
+        let mut chosen = [sys::trine_rx_frame::default(); BURST];
+        let mut sent = 0;
+        for (number, queue) in queues.iter_mut().enumerate() {
+            let count = choose(&mut chosen, frames, &places, |place| place == number);
+            if count > 0 {
+                // SAFETY: these frames were filled by the port, are ours, and are forgotten here: `held` is zero, and
+                // each has one place. The call sends or frees them all. The assertion above says that neither port
+                // frees buffers in the way that takes all of them for its own.
+                sent += usize::from(unsafe {
+                    sys::trine_rx_send_back(
+                        queue.port.id,
+                        queue.index,
+                        chosen.as_ptr(),
+                        count,
+                        TX_TRIES,
+                    )
+                });
+            }
+        }
+        let count = choose(&mut chosen, frames, &places, |place| place >= queues.len());
+        if count > 0 {
+            // SAFETY: as above, and no queue took these.
+            unsafe { sys::trine_rx_free(chosen.as_ptr(), count) };
+        }
+        sent
     }
 
     #[inline]
@@ -266,6 +353,24 @@ impl RawQueue {
             self.held = 0;
         }
     }
+}
+
+/// Copies the frames with a wanted place to the front of `chosen`; how many there are.
+#[inline]
+fn choose(
+    chosen: &mut [sys::trine_rx_frame; BURST],
+    frames: &[sys::trine_rx_frame],
+    places: &[usize; BURST],
+    is_wanted: impl Fn(usize) -> bool,
+) -> u16 {
+    let mut count = 0;
+    for (frame, place) in frames.iter().zip(places) {
+        if is_wanted(*place) {
+            chosen[count] = *frame;
+            count += 1;
+        }
+    }
+    count as u16
 }
 
 impl Drop for RawQueue {

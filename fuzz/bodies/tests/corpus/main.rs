@@ -6,6 +6,7 @@ mod cli;
 mod index;
 mod keys;
 mod kvstore;
+mod packets;
 mod replica;
 mod resp;
 mod transport;

@@ -1,0 +1,4 @@
+//! The applications from outside, and the program that runs them.
+
+mod references;
+mod tables;
