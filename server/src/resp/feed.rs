@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// A replica holds a request for ten seconds. One that has not answered after so long is given up.
 const HELD_MAX: Duration = Duration::from_secs(15);
 /// A replica that does not serve the watch says so in less. If it comes later all the same, what was read is invalid then.
-const SERVED_AFTER: Duration = Duration::from_millis(20);
+const SERVED_AFTER: Duration = Duration::from_millis(500);
 /// Pause after a failure.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How often it is looked whether the replica has a leader: its thread says so without a wake-up.

@@ -123,8 +123,8 @@ pub(super) fn play(redis: &RedisServer, group: &RedisGroup, resp3: &[bool], line
             theirs.drain(other, &mut expected[other]);
         }
         ours.wait(&mut got, &expected);
-        for other in 0..count {
-            ours.drain(other, &mut got[other]);
+        for (other, got) in got.iter_mut().enumerate() {
+            ours.drain(other, got);
         }
         assert_eq!(got, expected, "trine and Redis after {line:?} of {lines:?}");
     }

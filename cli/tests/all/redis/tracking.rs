@@ -242,11 +242,14 @@ fn a_replica_without_a_leader_lets_its_clients_forget() {
 /// A history that holds too little forgets changes before they are told. Clients then forget everything, and go on.
 #[test]
 fn forgotten_changes_let_clients_forget_everything() {
-    let group = RedisGroup::start(&["--watch-history", "4KiB"]);
+    let group = RedisGroup::start(&["--watch-history", "1MiB"]);
     let mut wire = tracker(&group, 1, "");
     let mut writer = group.connect(1);
     wire.ask("GET k0");
-    let pairs: String = (0..2_000).map(|number| format!(" k{number} v")).collect();
+    let value = "v".repeat(1_024);
+    let pairs: String = (0..2_000)
+        .map(|number| format!(" k{number} {value}"))
+        .collect();
     assert_eq!(writer.ask(&format!("MSET{pairs}")), "+OK");
     assert_eq!(wire.reply(), ALL_INVALID);
     assert!(counter(&mut writer, "tracking_gaps") > 0);
