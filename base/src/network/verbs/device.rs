@@ -21,6 +21,9 @@ const ANNOUNCE_LIMIT: Duration = Duration::from_millis(300);
 /// Sessions of a client that may have a connection of the path herd: with each of a group's members, and some more.
 const CLIENT_CONNECTIONS: u16 = 16;
 
+/// The same for a server as a client of others, and for the sessions of its clients. They are made before it serves.
+const SERVER_CONNECTIONS: (u16, u16) = (16, 64);
+
 #[derive(Clone)]
 pub(super) struct Verbs {
     config: VerbsConfig,
@@ -105,7 +108,13 @@ impl Network for Verbs {
     type Backend = VerbsBackend;
 
     fn serve_at(&self, own: SocketAddr) -> Result<Opened<VerbsBackend>, Failure> {
-        let mut opened = self.open(self.settings.of_server()?, HerdConfig::default())?;
+        let (outgoing, incoming) = SERVER_CONNECTIONS;
+        let herd = HerdConfig {
+            outgoing,
+            incoming,
+            ..HerdConfig::default()
+        };
+        let mut opened = self.open(self.settings.of_server()?, herd)?;
         let announcer = Announcer::start(own, opened.backend.address()).map_err(backend_failure)?;
         opened.keep = Some(Box::new(announcer));
         Ok(opened)

@@ -41,7 +41,8 @@ pub struct VerbsArguments {
     /// verbs: take large memory from huge pages, which the system must have reserved (`sysctl vm.nr_hugepages=64`).
     #[arg(long, env = "TRINE_HUGE_PAGES", global = true, hide = !cfg!(feature = "verbs"))]
     huge_pages: bool,
-    /// verbs: how requests travel: ud (if absent) as datagrams, herd written into the server's memory.
+    /// verbs: how requests travel: ud (if absent) as datagrams, herd written into the server's memory. Only `trine cache`
+    /// has been tested with herd.
     // Commands have arguments of their own that are called `path`.
     #[arg(
         id = "verbs_path",

@@ -111,7 +111,8 @@ fn cost(
 #[test]
 fn the_verbs_of_a_request_are_counted_at_its_server() {
     println!(
-        "| path, clients | requests | sends | receives | receives posted | lines a found request |"
+        "| path, clients | requests | sends | receives | receives posted | lines a request | scans | \
+         retransmissions |"
     );
     for (name, clients, is_herd) in [
         ("ud", 1, false),
