@@ -40,7 +40,8 @@ import subprocess
 import tempfile
 import time
 
-from common import TRINE, Group, Report, fail, free_ports, median, missing, require_trine, seconds, start
+from common import TRINE, Group, Report, fail, free_ports, median, missing, redis_benchmark_rate, \
+    redis_server, require_trine, seconds, start
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--for", dest="duration", default="5s", metavar="TIME", help="length of one run")
