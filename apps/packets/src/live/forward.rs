@@ -95,7 +95,8 @@ impl OnApplication for Forwarding<'_> {
             // All threads have stopped polling before the first port closes.
             let ended: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
             let mut results = ended.into_iter().map(|end| end.expect("no panic"));
-            results.try_for_each(|result| result.map(drop))
+            // The end of the process closes the ports, see `open`.
+            results.try_for_each(|result| result.map(std::mem::forget))
         })?;
         let all = sum(&counters);
         output.line(format_args!("ended: {}", describe(&all)));

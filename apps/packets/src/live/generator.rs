@@ -55,6 +55,8 @@ pub(crate) fn generate(arguments: &GenerateArguments, output: Output) -> Result<
         let every: Vec<&RawQueue> = opened.iter().map(|port| &port[0]).collect();
         wait_for_end(&every);
     }
+    // The end of the process closes the ports, see `open`.
+    std::mem::forget(opened);
     failure.map_or(Ok(()), Err)
 }
 
