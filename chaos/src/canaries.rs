@@ -132,6 +132,8 @@ pub const CANARIES: &[Canary] = &[
         "a flush keeps expiries",
         &["an item with an expiry was counted in"],
     ),
+    group("event lost at failover", &["a change was lost"]),
+    group("event twice", &["a change came twice"]),
     transport("credits off by one", &["credits", "add with overflow"]),
     transport(
         "response to a reused slot",
@@ -264,6 +266,7 @@ fn may_find(canary: Canary, seed: u64) -> bool {
         }
         "range delete before the index is whole" => config.ordered == Some(OrderedFrom::Clients),
         name if name.starts_with("a walk") || name.starts_with("a flush") => config.walks,
+        "event lost at failover" | "event twice" => config.watches,
         "a revoked user keeps its session"
         | "a session answers another user"
         | "window ignores replays" => config.sealed,

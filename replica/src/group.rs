@@ -388,12 +388,14 @@ impl Group {
             ));
         };
         if entry.get_entry_type() == EntryType::EntryConfChangeV2 {
+            out.note_applied(entry.index, &[]);
             return self.apply_conf_change(now, entry);
         }
         let cluster = self.local.cluster;
         if let Err(error) = self.service.apply(now, entry, cluster, state, out) {
             return self.life.halt(Halt::Entry(error.to_string()));
         }
+        out.note_applied(entry.index, &entry.data);
         if self.consensus.begins_leadership(entry) {
             // Everything that earlier leaders have stamped is applied now.
             self.clock.anchor(now, Some(state));
@@ -611,11 +613,14 @@ impl Group {
         self.watches.on_request(cx, token, caller, holder, request);
     }
 
-    /// Whether there has been no leader for so long that another replica may know more.
+    /// Whether there has been no leader, or no word of it, for so long that another replica may know more.
     fn has_no_leader(&self, now: Instant) -> bool {
-        self.consensus
-            .leaderless_since()
-            .is_some_and(|since| now.saturating_since(since) >= WATCH_BEHIND_MAX)
+        // A leader that is there may be silent for up to an election timeout.
+        let most =
+            WATCH_BEHIND_MAX.max(self.local.election_timeout() + self.local.election_timeout());
+        let leaderless = self.consensus.leaderless_since();
+        leaderless.is_some_and(|since| now.saturating_since(since) >= WATCH_BEHIND_MAX)
+            || self.consensus.raft().silence() >= most
     }
 
     /// Begins a graceful stop.

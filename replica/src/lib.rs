@@ -19,6 +19,7 @@ pub mod output;
 mod raft_group;
 mod raft_log;
 mod reads;
+pub mod replay;
 mod replica;
 pub mod rights;
 mod snapshot_transfer;

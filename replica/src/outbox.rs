@@ -18,6 +18,7 @@ use trine_transport::time::Duration;
 use crate::config::PEER_REQUESTS_MAX;
 use crate::disk::Write;
 use crate::output::{Class, Output};
+use crate::replay::AppliedEntry;
 
 /// The subject of a request to a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,6 +78,8 @@ pub(crate) struct Outbox {
     /// The pending writes, with their numbers. Memory mode has none.
     writes: VecDeque<(u64, Write)>,
     last_write: u64,
+    /// The entries that were applied, for a checker that takes them.
+    applied: Option<Vec<AppliedEntry>>,
     pub(crate) counters: Counters,
 }
 
@@ -92,6 +95,7 @@ impl Outbox {
             owed: Vec::new(),
             writes: VecDeque::new(),
             last_write: 0,
+            applied: None,
             counters: Counters::default(),
         }
     }
@@ -107,6 +111,26 @@ impl Outbox {
     /// Slots of the session to the peer at `address`; `None` without a session.
     pub(crate) fn slots_to(&self, address: SocketAddr) -> Option<usize> {
         self.slots.get(&address).copied()
+    }
+
+    /// See [`crate::replay`].
+    pub(crate) fn keep_applied(&mut self) {
+        self.applied.get_or_insert_default();
+    }
+
+    pub(crate) fn take_applied(&mut self) -> Vec<AppliedEntry> {
+        self.applied
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
+    }
+
+    /// An entry was applied; `data` is empty where it holds no command.
+    pub(crate) fn note_applied(&mut self, index: u64, data: &[u8]) {
+        if let Some(applied) = &mut self.applied {
+            let data = data.to_vec();
+            applied.push(AppliedEntry { index, data });
+        }
     }
 
     pub(crate) fn pop(&mut self) -> Option<Output> {

@@ -12,7 +12,7 @@ use raft::{
     SnapshotStatus, StateRole,
 };
 use trine_canary as canary;
-use trine_transport::time::Instant;
+use trine_transport::time::{Duration, Instant};
 
 use terms::TermAllowance;
 pub(crate) use validate::{Refusal, TERM_MAX, validate};
@@ -318,6 +318,17 @@ impl<L: Log> RaftGroup<L> {
     /// it.
     pub(crate) fn promise_silence(&mut self, election_ticks: usize) {
         self.silence_ticks = self.silence_ticks.max(election_ticks);
+    }
+
+    /// How long nothing was heard of a leader, by the ticks of this replica. A learner never looks for another leader: raft
+    /// names its old one for as long as it is cut off.
+    pub(crate) fn silence(&self) -> Duration {
+        match self.ticks_since_leader {
+            // None was heard of yet: then raft names none either.
+            usize::MAX => Duration::ZERO,
+            _ if self.is_leader() => Duration::ZERO,
+            ticks => Duration::from_nanos(self.config.tick.as_nanos().saturating_mul(ticks as u64)),
+        }
     }
 
     /// When the next tick is due.

@@ -166,6 +166,28 @@ impl StateMachine {
         data: &[u8],
         mut answers: impl FnMut(usize, Answer<'_>),
     ) -> Result<(), EntryError> {
+        let Some(view) = self.begin_entry(index, data)? else {
+            return Ok(());
+        };
+        let mut ahead = view.commands();
+        for (place, envelope) in view.commands().enumerate() {
+            if place.is_multiple_of(LANES) {
+                self.warm(ahead.by_ref());
+            }
+            self.apply_at(place, &envelope, |answer| answers(place, answer));
+        }
+        Ok(())
+    }
+
+    /// Everything of the entry at `index` that comes before its commands. Nothing for an entry without any meaning.
+    ///
+    /// # Errors
+    /// As [`StateMachine::apply`].
+    pub(crate) fn begin_entry<'e>(
+        &mut self,
+        index: u64,
+        data: &'e [u8],
+    ) -> Result<Option<EntryView<'e>>, EntryError> {
         assert_eq!(
             index,
             self.applied_index + 1,
@@ -185,7 +207,7 @@ impl StateMachine {
         }
         self.applied_index = index;
         self.applied_position = Position::new(index, 0);
-        let Some(view) = view else { return Ok(()) };
+        let Some(view) = view else { return Ok(None) };
         self.group_time_ns = self.group_time_ns.max(view.group_time_ns);
         self.store.begin_entry(self.applied_position);
         self.store.set_group_time(self.group_time_ns);
@@ -195,17 +217,22 @@ impl StateMachine {
             let raise = Command::RaiseVersion { version };
             let _ = self.store.apply(self.applied_position, &raise);
         }
-        let mut ahead = view.commands();
-        for (place, envelope) in view.commands().enumerate() {
-            if place.is_multiple_of(LANES) {
-                self.warm(ahead.by_ref());
-            }
-            // `EntryView` holds at most 65,535 commands.
-            let at = Position::new(index, place as u16);
-            self.applied_position = at;
-            self.apply_command(at, &envelope, |answer| answers(place, answer));
-        }
-        Ok(())
+        Ok(Some(view))
+    }
+
+    /// Applies the command at this place of the entry that has begun, and returns its position.
+    #[inline]
+    pub(crate) fn apply_at(
+        &mut self,
+        place: usize,
+        envelope: &Envelope<'_>,
+        answer: impl FnOnce(Answer<'_>),
+    ) -> Position {
+        // `EntryView` holds at most 65,535 commands.
+        let at = Position::new(self.applied_index, place as u16);
+        self.applied_position = at;
+        self.apply_command(at, envelope, answer);
+        at
     }
 
     /// Brings the data of the next commands into the cache, all of it at once.

@@ -1,6 +1,7 @@
 //! Judges of a recorded run. None of them trusts the system under test: the order that its replies
 //! claim is used as a hint and then verified.
 
+pub mod changes;
 pub mod counts;
 pub mod coverage;
 pub mod exactly_once;
@@ -11,6 +12,7 @@ pub mod log_agreement;
 mod model;
 pub mod numbers;
 pub mod positions;
+pub mod watches;
 
 use crate::history::Operation;
 use std::fmt;

@@ -1,8 +1,10 @@
 //! A group of replicas and its clients in a simulated world: how they start, die and come back.
 
 mod sealed;
+mod watched;
 
 use self::sealed::Trust;
+use self::watched::Watched;
 use super::Host;
 use super::callers::Callers;
 use super::config::{DiskConfig, Load, OrderedFrom, SimConfig, varied_endpoint};
@@ -15,6 +17,7 @@ use super::member::Member;
 use super::member::{Observed, Revocations};
 use super::ranges::Ranges;
 use super::trace::Trace;
+use super::watchers;
 use super::world::World;
 use crate::checker::counts::RangeCount;
 use crate::fault::Fault;
@@ -72,6 +75,8 @@ pub(crate) struct Cluster {
     first_version: BTreeSet<Host>,
     /// The group's keys and users, if it is sealed.
     pub(crate) trust: Option<Trust>,
+    /// Its watchers, if it has any.
+    watched: Option<Watched>,
 }
 
 /// Who has led.
@@ -92,6 +97,9 @@ impl Cluster {
         let trust = config
             .sealed
             .then(|| Trust::new(config.seed, config.replicas));
+        let watched = config
+            .watches
+            .then(|| Watched::new(config.seed, first_watcher(&config)));
         let mut cluster = Self {
             world,
             config,
@@ -110,6 +118,7 @@ impl Cluster {
             incarnations: BTreeMap::new(),
             first_version: BTreeSet::new(),
             trust,
+            watched,
         };
         if let Some(disk) = &cluster.config.disk {
             let mut prng = Prng::new(disk.fault_seed);
@@ -207,6 +216,9 @@ impl Cluster {
             now,
         );
         let mut replica = replica.expect("the simulated settings are sound");
+        if self.watched.is_some() {
+            replica.keep_applied();
+        }
         let mut queue = None;
         if let Some(opened) = opened {
             replica = replica.on_disk(opened.restored, now);
@@ -226,6 +238,8 @@ impl Cluster {
             .trust
             .as_ref()
             .map(|trust| Revocations::new(Rc::clone(&trust.ledger)));
+        let watched = self.watched.as_ref();
+        observed.watched = watched.map(|watched| Rc::clone(&watched.ledger));
         self.world
             .start(host, endpoint, Member::Replica(Box::new(observed)), clock);
         true
@@ -592,6 +606,7 @@ impl Cluster {
         self.replace_spent();
         self.dismiss_operators();
         self.attend_users();
+        self.attend_watchers();
         let Some((host, term)) = self.leader() else {
             return;
         };
@@ -721,10 +736,16 @@ impl View {
 }
 
 /// Each node has an operator of its own, on a machine that only faults of the network hit. Those of users and of who
-/// administrates them are behind.
+/// administrates them are behind, and those of watchers are last.
 fn hosts_of(config: &SimConfig) -> usize {
+    let watchers = if config.watches { watchers::SEATS } else { 0 };
+    first_watcher(config).index() + watchers
+}
+
+fn first_watcher(config: &SimConfig) -> Host {
     let operators_end = config.topology().machines() + config.replicas;
-    operators_end + if config.sealed { 1 + USERS_MAX } else { 0 }
+    let users = if config.sealed { 1 + USERS_MAX } else { 0 };
+    Host((operators_end + users) as u16)
 }
 
 fn node_id_of(host: Host) -> NodeId {

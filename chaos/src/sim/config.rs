@@ -1,7 +1,7 @@
 //! The settings of a simulation. The seed alone is enough: the rest follows from it.
 
 use super::callers::Pace;
-use super::{counts, keys, walks};
+use super::{counts, keys, walks, watchers};
 use crate::checker::linearizability::Limits;
 use crate::fault::{Event, Fault, Topology};
 use crate::workload::{Mix, WorkloadConfig};
@@ -67,6 +67,8 @@ pub struct SimConfig {
     pub counts: bool,
     /// Clients walk over all keys now and then, and flush them all.
     pub walks: bool,
+    /// Other clients watch keys all the time.
+    pub watches: bool,
     /// All packets are sealed.
     pub sealed: bool,
     /// Fewest operations that must complete, or the run proves nothing.
@@ -208,6 +210,7 @@ impl SimConfig {
             ordered: draw_ordered(seed),
             counts: counts::is_drawn(seed),
             walks: walks::is_drawn(seed) && draw_ordered(seed).is_none(),
+            watches: watchers::is_drawn(seed),
             sealed: keys::is_drawn(seed),
             operations_min: 2_000,
             simulated_min: Duration::from_secs(60),
@@ -221,6 +224,9 @@ impl SimConfig {
             config.walks = false;
         }
         config.replica.ordered = config.ordered == Some(OrderedFrom::Beginning);
+        if config.watches {
+            watchers::draw_history(seed, &mut config.replica);
+        }
         config
     }
 

@@ -1,11 +1,12 @@
 //! The kinds of programs in a cluster: replicas, machines full of clients, operators who give one command each, users and
-//! who administrates them.
+//! who administrates them, watchers.
 
 use super::callers::Callers;
 use super::disk::SimQueue;
 use super::keeper::Keeper;
 use super::trust::Ledger;
 use super::users::User;
+use super::watchers::{Ledger as WatchLedger, Watching};
 use super::{Host, Program};
 use crate::checker::log_agreement::LogAgreement;
 use std::cell::RefCell;
@@ -26,6 +27,7 @@ pub(crate) enum Member {
     Operator(Box<AdminClient<Host>>),
     Keeper(Box<Keeper>),
     User(Box<User>),
+    Watching(Box<Watching>),
 }
 
 /// A replica whose state is compared with the others' after each of its turns.
@@ -38,6 +40,8 @@ pub(crate) struct Observed {
     queue: Option<SimQueue>,
     /// Whether the sessions of users end whose keys are void, if there are keys.
     pub(crate) revocations: Option<Revocations>,
+    /// The log that watchers are compared with, if there are any.
+    pub(crate) watched: Option<Rc<RefCell<WatchLedger>>>,
 }
 
 /// The sessions that users had when a replica was looked at last.
@@ -128,12 +132,23 @@ impl Observed {
             stopping: false,
             queue,
             revocations: None,
+            watched: None,
         }
     }
 
     pub(crate) fn stop(&mut self, now: Instant) {
         self.stopping = true;
         self.node.replica_mut().stop(now);
+    }
+
+    /// Before what it has answered meanwhile can arrive anywhere.
+    fn note_applied(&mut self, simulated: Instant) {
+        if let Some(watched) = &self.watched {
+            let entries = self.node.replica_mut().take_applied();
+            let begin = || self.node.replica().replay();
+            let now_ns = simulated.as_nanos();
+            watched.borrow_mut().changes.note(&entries, begin, now_ns);
+        }
     }
 
     fn observe(&mut self) {
@@ -186,6 +201,7 @@ impl App<Host> for Member {
             Member::Operator(giver) => giver.on_request(cx, request),
             Member::Keeper(keeper) => keeper.clients.on_request(cx, request),
             Member::User(user) => user.clients.on_request(cx, request),
+            Member::Watching(watching) => watching.on_request(cx, request),
         }
     }
 
@@ -196,6 +212,7 @@ impl App<Host> for Member {
             Member::Operator(giver) => giver.on_completion(cx, tag, completion),
             Member::Keeper(keeper) => keeper.clients.on_completion(cx, tag, completion),
             Member::User(user) => user.clients.on_completion(cx, tag, completion),
+            Member::Watching(watching) => watching.on_completion(cx, tag, completion),
         }
     }
 
@@ -206,6 +223,7 @@ impl App<Host> for Member {
             Member::Operator(giver) => giver.on_event(cx, event),
             Member::Keeper(keeper) => keeper.clients.on_event(cx, event),
             Member::User(user) => user.clients.on_event(cx, event),
+            Member::Watching(watching) => watching.on_event(cx, event),
         }
     }
 
@@ -216,6 +234,7 @@ impl App<Host> for Member {
             Member::Operator(giver) => giver.on_turn(cx),
             Member::Keeper(keeper) => keeper.clients.on_turn(cx),
             Member::User(user) => user.clients.on_turn(cx),
+            Member::Watching(watching) => watching.on_turn(cx),
         }
     }
 
@@ -233,6 +252,7 @@ impl App<Host> for Member {
             Member::Operator(giver) => giver.next_timeout(),
             Member::Keeper(keeper) => keeper.clients.next_timeout(),
             Member::User(user) => user.clients.next_timeout(),
+            Member::Watching(watching) => watching.next_timeout(),
         }
     }
 }
@@ -252,6 +272,7 @@ impl Program for Member {
             Member::Callers(callers) => callers.call(now, simulated),
             Member::Keeper(keeper) => keeper.call(now, simulated),
             Member::User(user) => user.call(now, simulated),
+            Member::Watching(watching) => watching.look_at_the_time(simulated),
             Member::Replica(observed) => {
                 if let Some(queue) = &observed.queue {
                     queue.end_batch(simulated);
@@ -260,9 +281,10 @@ impl Program for Member {
         }
     }
 
-    fn after_turn(&mut self, _now: Instant, simulated: Instant) {
+    fn after_turn(&mut self, now: Instant, simulated: Instant) {
         match self {
             Member::Replica(observed) => {
+                observed.note_applied(simulated);
                 observed.observe();
                 if let Some(queue) = &observed.queue {
                     queue.begin_batch(simulated);
@@ -271,6 +293,7 @@ impl Program for Member {
             Member::Callers(callers) => callers.collect(simulated),
             Member::Keeper(keeper) => keeper.collect(simulated),
             Member::User(user) => user.collect(),
+            Member::Watching(watching) => watching.collect(now, simulated),
             Member::Operator(_) => {}
         }
     }
@@ -278,6 +301,7 @@ impl Program for Member {
     fn take_notes(&mut self) -> Vec<String> {
         match self {
             Member::Callers(callers) => callers.take_notes(),
+            Member::Watching(watching) => watching.take_notes(),
             _ => Vec::new(),
         }
     }
@@ -288,6 +312,7 @@ impl Program for Member {
             Member::Operator(_) => None,
             Member::Keeper(keeper) => keeper.next_call(),
             Member::User(user) => user.next_call(),
+            Member::Watching(watching) => watching.next_call(),
             Member::Callers(callers) => callers.next_call(),
         }
     }

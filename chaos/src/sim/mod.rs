@@ -37,6 +37,7 @@ mod trace;
 mod trust;
 mod users;
 mod walks;
+mod watchers;
 mod world;
 
 pub use callers::{LEISURE, Pace};
@@ -47,6 +48,7 @@ pub use report::SimReport;
 pub use run::{Report, Run};
 pub use summary::Summary;
 pub use trace::Trace;
+pub use watchers::WatchCounts;
 
 use self::chaos::Chaos;
 use self::cluster::Cluster;

@@ -5,6 +5,7 @@ use super::config::{EXPIRY_LATE, OPERATION, RECOVERY, SimConfig};
 use super::counted::counted;
 use super::plan::Plan;
 use super::run::Report;
+use super::watchers::WatchCounts;
 use crate::checker::group_time::{GroupTime, Steady};
 use crate::checker::{
     Verdict, counts, coverage, exactly_once, linearizability, liveness, positions,
@@ -53,10 +54,13 @@ pub struct SimReport {
     pub users_calls: (u64, u64),
     /// Answered counts of ranges.
     pub ranges_counted: u64,
+    /// What watchers were told.
+    pub watched: WatchCounts,
 }
 
 impl SimReport {
     /// Judges a run that is over. `reread_from` is when the last reading of all keys began.
+    // Long because each judgement and each figure has a line.
     pub(crate) fn of(
         cluster: &Cluster,
         schedule: &Schedule,
@@ -93,6 +97,7 @@ impl SimReport {
             .and(log.states.verdict())
             .and(cluster.world.opened_once())
             .and(cluster.trust_verdict())
+            .and(cluster.watch_verdict(schedule.quiet_from, silent_from))
             .and(nobody_spins(turns, packets, machines, simulated));
         let whole_run = || {
             states_were_compared(states_compared.min(entries_compared))
@@ -124,6 +129,7 @@ impl SimReport {
             entries_compared,
             users_calls,
             ranges_counted: cluster.counts.borrow().len() as u64,
+            watched: cluster.watch_counts(),
             history,
         }
     }
@@ -149,6 +155,7 @@ impl SimReport {
             entries_compared: 0,
             users_calls: (0, 0),
             ranges_counted: 0,
+            watched: WatchCounts::default(),
             history,
         }
     }
@@ -309,6 +316,18 @@ impl fmt::Display for SimReport {
         }
         if self.ranges_counted > 0 {
             writeln!(f, "ranges counted: {}", self.ranges_counted)?;
+        }
+        if self.watched.streams > 0 {
+            let WatchCounts {
+                streams,
+                events,
+                compacted,
+                moves,
+            } = self.watched;
+            writeln!(
+                f,
+                "watches: {streams} streams, {events} events, {moves} moves, {compacted} ends for want of history"
+            )?;
         }
         write!(f, "{}", self.verdict)?;
         match &self.verdict {

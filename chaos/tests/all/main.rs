@@ -9,3 +9,4 @@ mod scenarios;
 mod sealed;
 mod seeds;
 mod walks;
+mod watches;

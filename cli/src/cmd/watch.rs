@@ -212,9 +212,10 @@ fn failure(error: &WatchError) -> Failure {
         _ => String::new(),
     };
     match error {
-        WatchError::Transport(_) | WatchError::Backend(_) | WatchError::NotServed(_) => {
-            Failure::usage(error.to_string(), hint)
-        }
+        WatchError::Transport(_)
+        | WatchError::Backend(_)
+        | WatchError::Stopped
+        | WatchError::NotServed(_) => Failure::usage(error.to_string(), hint),
         WatchError::Compacted { .. }
         | WatchError::Future { .. }
         | WatchError::Refused { .. }

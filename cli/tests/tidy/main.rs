@@ -317,6 +317,7 @@ const CORE: &[&str] = &[
 /// files and random bytes of keys.
 const CORE_EXCEPT: &[&str] = &[
     "replica/client/src/asynchronous.rs",
+    "replica/client/src/watcher/asynchronous.rs",
     "replica/src/disk/directory.rs",
     "replica/src/disk/leftovers.rs",
     "replica/src/disk/unfinished.rs",

@@ -117,6 +117,13 @@ impl Users {
             .filter(|user| user.generation == generation)
     }
 
+    /// Whether the key of this generation was given up to here, and does not count any more. Then it never will again: no
+    /// generation is given twice. A key that this table has not heard of may only be too new for it.
+    #[must_use]
+    pub fn is_void(&self, name: UserName, generation: u32) -> bool {
+        generation <= self.issued && self.is_current(name, generation).is_none()
+    }
+
     /// All users, in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = User<'_>> {
         self.by_name.iter().map(|(name, entry)| entry.user(*name))

@@ -24,6 +24,22 @@ fn at(index: u64) -> Position {
     Position::new(index, 0)
 }
 
+/// A table knows the keys that it has given and taken back from those that come later.
+#[test]
+fn a_key_is_void_once_it_was_rotated_away_or_its_user_removed() {
+    let mut users = Users::default();
+    let alice = name("alice");
+    let rights = rights(Role::Read, b"");
+    let first = users.add(at(1), issuer(1), alice, rights).expect("free");
+    let first = first.generation;
+    assert!(!users.is_void(alice, first) && !users.is_void(alice, first + 1));
+    let second = users.rotate(at(2), issuer(1), alice).expect("there");
+    let second = second.generation;
+    assert!(users.is_void(alice, first) && !users.is_void(alice, second));
+    users.remove(at(3), alice).expect("there");
+    assert!(users.is_void(alice, second) && !users.is_void(alice, second + 1));
+}
+
 /// A key that was void must never count again, whatever is added later.
 #[test]
 fn no_name_gets_a_generation_twice() {

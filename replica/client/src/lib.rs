@@ -54,7 +54,7 @@ pub use ranges::{RangeDeletion, RangeWalk};
 pub use submit::{EncodedCommand, Submission, SubmitError};
 pub use survey::{Report, leader_of, majority_gone, voters_in_step};
 pub use watcher::{
-    WatchBatch, WatchConfig, WatchError, WatchFrom, WatchTarget, WatchedChange, WatchedEvent,
-    Watcher,
+    AsyncWatcher, NextBatch, WatchBatch, WatchConfig, WatchError, WatchFrom, WatchStream,
+    WatchTarget, WatchedChange, WatchedEvent, Watcher,
 };
 pub use whole::WholeWalk;

@@ -20,7 +20,7 @@ use crate::audit::Audit;
 use crate::config::ReadMode;
 use crate::halt::Halt;
 use crate::log::Log;
-use crate::state_machine::StateMachine;
+use crate::state_machine::{Genesis, StateMachine};
 
 impl Group {
     /// Why it has halted, if it has.
@@ -134,6 +134,12 @@ impl Group {
             entry.term,
             u64::from(checksum) << 8 | entry.entry_type as u64,
         ))
+    }
+
+    /// What the group's state began with, as a snapshot or its first entry has told. Nothing while there is no state.
+    pub(crate) fn beginning(&self) -> Option<(ClusterId, Genesis)> {
+        let state = self.state.as_ref()?;
+        Some((state.cluster(), *state.genesis()))
     }
 
     /// See [`crate::Replica::applied_state`].

@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use trine_keys::{Credential, Fingerprint, Issuer, Role, UserName};
 use trine_kvstore::history::Change;
-use trine_kvstore::{Command, KeyRange, Position, Rights};
+use trine_kvstore::{Command, KeyRange, List, Pair, Position, Rights};
 use trine_protocol::message::{
     ClientReply, ClientRequest, ClientStatus, ClusterId, Incarnation, Member, MemberRole, Members,
     NodeId, Operation, ReplyToken, WATCH_REPLY_BYTES, WATCH_REPLY_BYTES_MIN, Watch, WatchReply,
@@ -433,6 +433,42 @@ fn a_user_watches_its_own_keys_and_only_while_it_is_one() {
     assert_eq!(alone.answer(3), None);
     alone.apply(&Command::RemoveUser { name });
     assert!(alone.answer(3).unwrap().starts_with("Denied"));
+}
+
+/// One user with many requests from long ago delays another one by one look through the history, not by all of them.
+#[test]
+fn holders_take_turns_at_the_history() {
+    let mut alone = Alone::new(1 << 20);
+    let from = alone.applied();
+    let keys: Vec<_> = (0..900).map(|number| format!("b{number}")).collect();
+    let pairs: Vec<_> = keys
+        .iter()
+        .map(|key| Pair {
+            key: key.as_bytes(),
+            value: b"1",
+        })
+        .collect();
+    for _ in 0..10 {
+        alone.apply(&Command::MultiPut {
+            pairs: List::from(&pairs[..]),
+        });
+    }
+    let at = alone.put("a", "1");
+    let send = |alone: &mut Alone, number: u64, holder: u64, name: &str| {
+        let request = request(number, from, &[key(1, name)]);
+        let who = (Caller::default(), Holder::Identity(holder));
+        let (group, out) = (&mut alone.group, &mut alone.out);
+        group.on_watch(alone.now, ReplyToken(number), who, &request, out);
+    };
+    (1..=40).for_each(|number| send(&mut alone, number, 1, "nobody"));
+    send(&mut alone, 99, 2, "a");
+    // A look at 9,000 events takes three turns, and each of the two has one.
+    for _ in 0..6 {
+        alone.turn();
+    }
+    let events = alone.events(99).expect("its turn has come");
+    assert_eq!(events.events, [(vec![1], (at, "a=1".to_owned()))]);
+    assert!(alone.group.watches.has_work(), "the others still wait");
 }
 
 /// What a client does of its own accord between two writes.

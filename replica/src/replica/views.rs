@@ -11,6 +11,7 @@ use trine_transport::time::Instant;
 use super::Replica;
 use crate::bootstrap::Bootstrap;
 use crate::halt::Halt;
+use crate::replay::{AppliedEntry, Replay};
 use crate::rights::{Caller, Subject, What};
 
 impl Replica {
@@ -99,6 +100,22 @@ impl Replica {
     /// For checkers: the term of an entry that is still in the log, and a checksum over its content.
     pub fn entry_digest(&self, index: u64) -> Option<(u64, u64)> {
         self.life.group()?.entry_digest(index)
+    }
+
+    /// For checkers: keeps each entry that is applied from here on, until [`Replica::take_applied`].
+    pub fn keep_applied(&mut self) {
+        self.out.keep_applied();
+    }
+
+    /// For checkers: the entries that were applied since the last call.
+    pub fn take_applied(&mut self) -> Vec<AppliedEntry> {
+        self.out.take_applied()
+    }
+
+    /// For checkers: the state of the group as it began, to which [`Replica::take_applied`] adds.
+    pub fn replay(&self) -> Option<Replay> {
+        let (cluster, genesis) = self.life.group()?.beginning()?;
+        Some(Replay::new(cluster, genesis))
     }
 
     /// How much of the group's state is here, while its leader sends it.

@@ -23,3 +23,4 @@ mod timing;
 mod torture;
 mod udp_loopback;
 mod upgrade;
+mod watches;

@@ -4,7 +4,7 @@ use trine_keys::{Credential, Fingerprint, GroupId as KeyGroup, Issuer, Role, Use
 use trine_kvstore::{Command, Condition, ExecuteMode, List, Response, Rights};
 use trine_protocol::message::{
     AdminCommand, AdminStatus, ClientReply, ClientRequest, ClientStatus, ClusterId, Encode,
-    ForUser, GroupId, Operation, kind,
+    ForUser, GroupId, Operation, WatchReply, kind,
 };
 use trine_replica::ReplicaConfig;
 use trine_replica::rights::{Caller, KeyStage};
@@ -668,4 +668,38 @@ fn a_follower_sends_a_user_that_it_does_not_know_to_the_leader() {
     world.heal();
     world.run_for(Duration::from_secs(1));
     assert_eq!(ask(&mut world), ClientStatus::Ok);
+}
+
+/// The watch of a removed user never ended: followers took it for a user of whom they had not heard yet, and the client asked
+/// them again and again.
+#[test]
+fn followers_deny_a_watch_whose_key_they_know_to_be_void() {
+    let mut world = group();
+    let follower = world
+        .running()
+        .into_iter()
+        .find(|&node| Some(node) != world.leader())
+        .expect("two of them follow");
+    let ask = |world: &mut World, generation| {
+        let cluster = world.replica(follower).cluster();
+        let request = crate::watches::request(cluster, 0, b"a/x");
+        let caller = user("alice", generation);
+        let answer = world.say_kind_as(follower, kind::WATCH, caller, &request);
+        format!("{:?}", WatchReply::decode(&answer))
+    };
+    // It has a right to it, and no replica knows what was before the group.
+    let known = ask(&mut world, ALICE);
+    assert!(known.contains("Compacted"), "{known}");
+    let unknown = ask(&mut world, 77);
+    assert!(unknown.contains("may not have heard yet"), "{unknown}");
+    let admin = world.registered_client(1);
+    let remove = Command::RemoveUser {
+        name: name("alice"),
+    };
+    world.get_done(admin, Wish::Write(encoded(&remove)));
+    world.run_for(Duration::from_secs(1));
+    let removed = ask(&mut world, ALICE);
+    assert!(removed.contains("Denied"), "{removed}");
+    let unknown = ask(&mut world, 77);
+    assert!(unknown.contains("may not have heard yet"), "{unknown}");
 }

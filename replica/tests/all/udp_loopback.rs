@@ -10,7 +10,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{JoinHandle, Thread};
 
 use trine_client::{
-    AsyncClients, BlockingClient, ClientConfig, Error, Mode, Obstacle, Probed, probe_status,
+    AsyncClients, AsyncWatcher, BlockingClient, ClientConfig, Error, Mode, Obstacle, Probed,
+    WatchConfig, WatchFrom, WatchTarget, WatchedChange, probe_status,
 };
 use trine_kvstore::{Command, Response};
 use trine_protocol::endpoint_config;
@@ -356,6 +357,69 @@ fn a_stopped_client_thread_tells_those_who_wait() {
     drop(clients);
     assert!(block_on(call).is_err());
     assert!(block_on(client.put(b"key", b"value")).is_err());
+}
+
+/// The async stream of changes: what was written is told, once and in order, also when the replica dies that serves it.
+#[test]
+fn an_async_watcher_goes_on_when_its_replica_dies() {
+    let mut cluster = Cluster::start();
+    let mut client = cluster.blocking(cluster.config());
+    let first = client.put(b"w/0", b"0").expect("the put succeeds");
+    let config = WatchConfig {
+        addresses: cluster.addresses.clone(),
+        targets: vec![(3, WatchTarget::Prefix(b"w/".to_vec()))],
+        from: WatchFrom::Behind(first.position()),
+        keys_only: false,
+    };
+    let (backend, seed) = (bind(), MonotonicClock.now().as_nanos());
+    let mut watcher = AsyncWatcher::start(
+        backend,
+        MonotonicClock,
+        endpoint_config(),
+        config,
+        Some,
+        seed,
+    )
+    .expect("sound settings");
+    let mut told = Vec::new();
+    let mut tell = |watcher: &mut AsyncWatcher, count| {
+        while told.len() < count {
+            let batch = block_on(watcher.next_batch()).expect("the stream goes on");
+            for event in batch.events {
+                let WatchedChange::Written { key, value, .. } = event.change else {
+                    panic!("nothing else was done");
+                };
+                told.push((event.targets, key, value));
+            }
+        }
+        told.clone()
+    };
+    let written = |n: u32| {
+        let (key, value) = (format!("w/{n}"), n.to_string());
+        (vec![3], key.into_bytes(), Some(value.into_bytes()))
+    };
+    let mut write = |numbers: std::ops::Range<u32>| {
+        for n in numbers {
+            client
+                .put(format!("w/{n}").as_bytes(), n.to_string().as_bytes())
+                .expect("the put succeeds");
+        }
+    };
+    write(1..30);
+    assert_eq!(
+        tell(&mut watcher, 29),
+        (1..30).map(written).collect::<Vec<_>>()
+    );
+    assert_eq!(watcher.began(), Some(first.position()));
+    let served_by = watcher.served_by().expect("it has just told something");
+    assert_eq!(watcher.trouble(), None);
+    cluster.kill_leader(served_by);
+    write(30..60);
+    assert_eq!(
+        tell(&mut watcher, 59),
+        (1..60).map(written).collect::<Vec<_>>()
+    );
+    assert_ne!(watcher.served_by(), Some(served_by));
 }
 
 /// The smallest executor: one future, one thread.

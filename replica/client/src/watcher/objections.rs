@@ -9,7 +9,7 @@ use std::fmt;
 use trine_kvstore::Position;
 use trine_protocol::message::ClientStatus;
 
-use super::WatchError;
+use super::config::WatchError;
 use crate::outcome::Obstacle;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
