@@ -378,17 +378,19 @@ pub(super) mod tests {
 
     #[test]
     fn an_exec_has_one_change_for_each_key_that_is_another_one() {
+        fn exec<'a>(operations: &'a [Command<'a>]) -> Command<'a> {
+            Command::Execute {
+                mode: ExecuteMode::AllOrNothing,
+                conditions: List::default(),
+                operations: List::from(operations),
+            }
+        }
         let operations = [
             put(b"a"),
             put(b"b"),
             Command::Delete { key: b"b" },
             put(b"a"),
         ];
-        let exec = |operations| Command::Execute {
-            mode: ExecuteMode::AllOrNothing,
-            conditions: List::default(),
-            operations: List::from(operations),
-        };
         assert_eq!(told(&[(1, exec(&operations))]), [(1, "a has 1".to_owned())]);
         let undone = [
             put(b"a"),

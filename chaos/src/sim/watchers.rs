@@ -32,7 +32,7 @@ const TARGETS_MAX: u64 = 4;
 /// Keys of commands that no other checker judges; and one letter that no key begins with.
 const UNJUDGED: [&[u8]; 3] = [b"x0", b"x3", b"q"];
 
-/// One seed of four has them. Drawn separately, so that the other seeds stay the same.
+/// One seed of four may have them, and has them if its packets are not sealed. Drawn separately, so that the other seeds stay the same.
 pub(crate) fn is_drawn(seed: u64) -> bool {
     Prng::new(seed ^ 0x003a_7c4e_003a_7c4e).below(4) == 0
 }
