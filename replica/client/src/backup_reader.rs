@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use trine_protocol::message::{
     BACKUP_PIECE_HEADER_SIZE, BACKUP_WINDOW, BackupHead, BackupReply, BackupRequest, BackupStep,
-    ClusterId, Encode, kind,
+    ClusterId, kind,
 };
 use trine_transport::backend::{Backend, BackendError, Route};
 use trine_transport::event_loop::EventLoop;
@@ -16,6 +16,7 @@ use trine_transport::{
     App, Completion, ConnectParams, Cx, Event, Identity, Reply, Request, SessionId,
 };
 
+use super::ask::Ask;
 use super::outcome::Obstacle;
 use super::peers::obstacle_of;
 
@@ -264,14 +265,13 @@ impl<R: Route> Reader<R> {
         let Some(session) = self.session.filter(|_| self.connected) else {
             return false;
         };
-        let buffers = (cx.alloc(request.encoded_len()), cx.alloc(RESPONSE_BYTES));
-        let (Some(mut bytes), Some(response)) = buffers else {
-            return false;
+        let ask = Ask {
+            kind: kind::BACKUP,
+            room: RESPONSE_BYTES,
+            tag,
+            patience: PATIENCE,
         };
-        request.encode_to_slice(&mut bytes);
-        let deadline = Some(cx.now() + PATIENCE);
-        cx.enqueue_request(session, kind::BACKUP, bytes, response, tag, deadline)
-            .is_ok()
+        ask.send(cx, session, &request)
     }
 
     fn send_end(&mut self, cx: &mut Cx<'_, R>) {

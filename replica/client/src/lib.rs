@@ -6,6 +6,7 @@
 
 mod admin_client;
 mod admission;
+mod ask;
 mod asynchronous;
 mod backup_reader;
 mod batch;
@@ -36,6 +37,7 @@ mod whole;
 mod window;
 
 pub use admin_client::{AdminClient, AdminDone, AdminError, run_admin};
+pub use ask::{Ask, ask_position};
 pub use asynchronous::{AsyncCall, AsyncClient, AsyncClients};
 pub use backup_reader::{BackupError, BackupReader, Piece};
 pub use blocking::{BlockingClient, CallError, OpenError};

@@ -15,10 +15,11 @@
 
 use std::net::SocketAddr;
 
-use trine_kvstore::{Command, KeyRange, List, Position};
+use trine_client::{Ask, ask_position};
+use trine_kvstore::{KeyRange, Position};
 use trine_protocol::message::{
-    CLIENT_REPLY_HEADER_SIZE, ClientReply, ClientRequest, ClientStatus, ClusterId, Encode,
-    Operation, WATCH_REPLY_BYTES, Watch, WatchEvent, WatchReply, WatchRequest, Watched, kind,
+    ClientReply, ClientStatus, ClusterId, WATCH_REPLY_BYTES, Watch, WatchEvent, WatchReply,
+    WatchRequest, Watched, kind,
 };
 use trine_protocol::route::RouteOf;
 use trine_resp::KeyChange;
@@ -221,24 +222,10 @@ impl<R: Route> Feed<R> {
         }
     }
 
-    /// Whatever is acknowledged by now is at that position or before it.
     fn ask_where(&mut self, cx: &mut Cx<'_, R>, session: SessionId) {
-        let mut command = Vec::new();
-        let keys = List::default();
-        Command::MultiGet { keys }.encode(&mut command);
-        let request = ClientRequest {
-            command: &command,
-            ..ClientRequest::bare(Operation::ReadHere)
-        };
-        let room = CLIENT_REPLY_HEADER_SIZE + 1024;
-        let limits = (room, PATIENCE);
-        self.send(
-            cx,
-            session,
-            (kind::CLIENT, Question::Where),
-            &request,
-            limits,
-        );
+        self.send(cx, Question::Where, |cx, tag| {
+            ask_position(cx, session, tag, PATIENCE)
+        });
     }
 
     fn ask_changes(
@@ -261,36 +248,29 @@ impl<R: Route> Feed<R> {
                 watched: everything,
             }],
         };
-        let limits = (WATCH_REPLY_BYTES, HELD_MAX);
-        self.send(
-            cx,
-            session,
-            (kind::WATCH, Question::Changes),
-            &request,
-            limits,
-        );
+        self.send(cx, Question::Changes, |cx, tag| {
+            let ask = Ask {
+                kind: kind::WATCH,
+                room: WATCH_REPLY_BYTES,
+                tag,
+                patience: HELD_MAX,
+            };
+            ask.send(cx, session, &request)
+        });
     }
 
+    /// Sends a request under a new tag, or tries it again after a pause.
     fn send(
         &mut self,
         cx: &mut Cx<'_, R>,
-        session: SessionId,
-        (message_kind, question): (u8, Question),
-        message: &impl Encode,
-        (room, patience): (usize, Duration),
+        question: Question,
+        request: impl FnOnce(&mut Cx<'_, R>, u64) -> bool,
     ) {
-        let buffers = (cx.alloc(message.encoded_len()), cx.alloc(room));
-        let (Some(mut bytes), Some(response)) = buffers else {
-            self.ask_at = cx.now() + PAUSE;
-            return;
-        };
-        message.encode_to_slice(&mut bytes);
         self.next_tag += 1;
         let tag = FEED_BITS | self.next_tag;
-        let deadline = Some(cx.now() + patience);
-        match cx.enqueue_request(session, message_kind, bytes, response, tag, deadline) {
-            Ok(_) => (self.asked, self.asked_at) = (Some((tag, question)), cx.now()),
-            Err(_) => self.ask_at = cx.now() + PAUSE,
+        match request(cx, tag) {
+            true => (self.asked, self.asked_at) = (Some((tag, question)), cx.now()),
+            false => self.ask_at = cx.now() + PAUSE,
         }
     }
 

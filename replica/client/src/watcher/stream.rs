@@ -7,10 +7,9 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use trine_kvstore::{Command, List, Position};
+use trine_kvstore::Position;
 use trine_protocol::message::{
-    CLIENT_REPLY_HEADER_SIZE, ClientReply, ClientRequest, ClientStatus, ClusterId, Encode,
-    Operation, WATCH_REPLY_BYTES, WatchReply, WatchRequest, kind,
+    ClientReply, ClientStatus, ClusterId, WATCH_REPLY_BYTES, WatchReply, WatchRequest, kind,
 };
 use trine_transport::backend::Route;
 use trine_transport::time::{Duration, Instant};
@@ -19,6 +18,7 @@ use trine_transport::{App, Completion, ConnectParams, Cx, Event, Reply, Request,
 use super::config::{WatchConfig, WatchError, WatchFrom};
 use super::event::{WatchBatch, WatchTarget, WatchedEvent};
 use super::objections::{Objection, Objections};
+use crate::ask::{Ask, ask_position};
 use crate::outcome::Obstacle;
 use crate::peers::obstacle_of;
 
@@ -203,40 +203,18 @@ impl<R: Route> WatchStream<R> {
         }
     }
 
+    /// Sends a request under a new tag, or tries it again after a pause.
     fn send(
         &mut self,
         cx: &mut Cx<'_, R>,
-        message_kind: u8,
-        message: &impl Encode,
-        (room, patience): (usize, Duration),
+        request: impl FnOnce(&mut Cx<'_, R>, SessionId, u64) -> bool,
     ) {
         let Some(session) = self.session else { return };
-        let buffers = (cx.alloc(message.encoded_len()), cx.alloc(room));
-        let (Some(mut bytes), Some(response)) = buffers else {
-            self.ask_at = cx.now() + PAUSE;
-            return;
-        };
-        message.encode_to_slice(&mut bytes);
-        let deadline = Some(cx.now() + patience);
         self.next_tag += 1;
-        let tag = self.next_tag;
-        match cx.enqueue_request(session, message_kind, bytes, response, tag, deadline) {
-            Ok(_) => self.asked = Some(tag),
-            Err(_) => self.ask_at = cx.now() + PAUSE,
+        match request(cx, session, self.next_tag) {
+            true => self.asked = Some(self.next_tag),
+            false => self.ask_at = cx.now() + PAUSE,
         }
-    }
-
-    /// Asks where the group is. Whatever is acknowledged by now is at that position or before it.
-    fn ask_where(&mut self, cx: &mut Cx<'_, R>) {
-        let mut command = Vec::new();
-        let keys = List::default();
-        Command::MultiGet { keys }.encode(&mut command);
-        let request = ClientRequest {
-            command: &command,
-            ..ClientRequest::bare(Operation::ReadHere)
-        };
-        let room = CLIENT_REPLY_HEADER_SIZE + 1024;
-        self.send(cx, kind::CLIENT, &request, (room, PATIENCE));
     }
 
     fn ask_events(&mut self, cx: &mut Cx<'_, R>, cluster: ClusterId) {
@@ -254,7 +232,15 @@ impl<R: Route> WatchStream<R> {
             bytes_max: WATCH_REPLY_BYTES as u32,
             watches: targets.iter().map(WatchTarget::watch).collect(),
         };
-        self.send(cx, kind::WATCH, &request, (WATCH_REPLY_BYTES, HELD_MAX));
+        self.send(cx, |cx, session, tag| {
+            let ask = Ask {
+                kind: kind::WATCH,
+                room: WATCH_REPLY_BYTES,
+                tag,
+                patience: HELD_MAX,
+            };
+            ask.send(cx, session, &request)
+        });
         self.held_since = self.asked.map(|_| cx.now());
         drop(request);
         self.config.targets = targets;
@@ -372,7 +358,9 @@ impl<R: Route> App<R> for WatchStream<R> {
         match (self.session, self.connected, self.cluster) {
             (None, _, _) => self.connect(cx),
             (Some(_), false, _) => {}
-            (Some(_), true, None) => self.ask_where(cx),
+            (Some(_), true, None) => self.send(cx, |cx, session, tag| {
+                ask_position(cx, session, tag, PATIENCE)
+            }),
             (Some(_), true, Some(cluster)) => self.ask_events(cx, cluster),
         }
     }
