@@ -205,6 +205,20 @@ impl World {
         number
     }
 
+    /// Adds a node whose replica is a learner, and waits until it has a state.
+    pub fn add_learner(&mut self) -> u32 {
+        let learner = self.add_node();
+        let second = Duration::from_secs(1);
+        self.admin(AdminCommand::Add { voter: false }, learner, second / 10);
+        self.start(learner, false);
+        let (status, text) = self.admin(AdminCommand::Add { voter: false }, learner, second * 5);
+        assert_eq!(status, AdminStatus::Done, "{text}");
+        self.expect("a state", second * 5, |world| {
+            world.status(learner).applied > 0
+        });
+        learner
+    }
+
     /// Starts the replica of a node, as a new incarnation.
     pub fn start(&mut self, number: u32, bootstrap: bool) {
         let incarnation = Incarnation(self.prng.next_u64().max(1));

@@ -47,14 +47,7 @@ fn a_member_that_was_removed_behind_its_back_finds_out() {
 #[test]
 fn a_learner_that_was_removed_behind_its_back_finds_out() {
     let mut world = World::serving(3, ReplicaConfig::default(), 3);
-    let learner = world.add_node();
-    world.admin(AdminCommand::Add { voter: false }, learner, SECOND / 10);
-    world.start(learner, false);
-    let (status, text) = world.admin(AdminCommand::Add { voter: false }, learner, SECOND * 5);
-    assert_eq!(status, AdminStatus::Done, "{text}");
-    world.expect("a state", SECOND * 5, |world| {
-        world.status(learner).applied > 0
-    });
+    let learner = world.add_learner();
     finds_out(&mut world, learner);
 }
 

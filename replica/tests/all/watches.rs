@@ -3,8 +3,8 @@
 use trine_client::{WatchConfig, WatchFrom, WatchStream, WatchTarget};
 use trine_protocol::endpoint_config;
 use trine_protocol::message::{
-    AdminCommand, AdminStatus, ClientReply, ClientStatus, ClusterId, Encode, EventWriter,
-    WATCH_REPLY_BYTES, Watch, WatchReply, WatchRequest, Watched, kind,
+    ClientReply, ClientStatus, ClusterId, Encode, EventWriter, WATCH_REPLY_BYTES, Watch,
+    WatchReply, WatchRequest, Watched, kind,
 };
 use trine_replica::ReplicaConfig;
 use trine_replica_harness::World;
@@ -38,14 +38,7 @@ pub(crate) fn request(cluster: ClusterId, from: u64, key: &[u8]) -> Vec<u8> {
 #[test]
 fn a_learner_that_is_cut_off_sends_its_watchers_on() {
     let mut world = World::serving(3, ReplicaConfig::default(), 3);
-    let learner = world.add_node();
-    world.admin(AdminCommand::Add { voter: false }, learner, SECOND / 10);
-    world.start(learner, false);
-    let (status, text) = world.admin(AdminCommand::Add { voter: false }, learner, SECOND * 5);
-    assert_eq!(status, AdminStatus::Done, "{text}");
-    world.expect("a state", SECOND * 5, |world| {
-        world.status(learner).applied > 0
-    });
+    let learner = world.add_learner();
     let ask = |world: &mut World| {
         world.heard_from_replicas.clear();
         let from = world.status(learner).applied << 16;

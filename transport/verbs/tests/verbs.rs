@@ -527,6 +527,7 @@ impl<R: trine_transport::backend::Route> App<R> for Echo {
 }
 
 type Loop<B> = EventLoop<B, MonotonicClock, Echo>;
+type LossyLoop = Loop<Faulty<VerbsBackend, MonotonicClock>>;
 
 fn event_loop<B: Backend>(backend: B, incarnation: u64, sessions: usize) -> Loop<B> {
     impatient(backend, incarnation, sessions, Duration::from_secs(20))
@@ -728,22 +729,33 @@ fn a_peer_whose_queue_pair_died_fails_its_session_with_cause_and_cure_and_others
     );
 }
 
-#[test]
-fn rpcs_survive_injected_loss() {
-    let (a, b) = (open(&VerbsConfig::default()), open(&VerbsConfig::default()));
-    let to = b.route();
+/// A client and a server that both lose this share of their packets, and a session of theirs.
+fn lossy(
+    client: VerbsBackend,
+    server: VerbsBackend,
+    share: &str,
+) -> (LossyLoop, LossyLoop, SessionId) {
+    let to = server.route();
     let loss = Faults {
-        loss: "5%".parse().unwrap(),
+        loss: share.parse().unwrap(),
         ..Faults::default()
     };
-    let (a, b) = (
-        Faulty::new(a, MonotonicClock, 7),
-        Faulty::new(b, MonotonicClock, 8),
-    );
-    a.handle().set(Direction::Outbound, loss);
-    b.handle().set(Direction::Outbound, loss);
-    let (mut client, mut server) = (event_loop(a, 1, 8), event_loop(b, 2, 8));
+    let [mut client, mut server] = [(client, 1), (server, 2)].map(|(backend, number)| {
+        let backend = Faulty::new(backend, MonotonicClock, 6 + number);
+        backend.handle().set(Direction::Outbound, loss);
+        event_loop(backend, number, 8)
+    });
     let session = connect(&mut client, &mut server, to);
+    (client, server, session)
+}
+
+#[test]
+fn rpcs_survive_injected_loss() {
+    let (mut client, mut server, session) = lossy(
+        open(&VerbsConfig::default()),
+        open(&VerbsConfig::default()),
+        "5%",
+    );
     enqueue(&mut client, session, 3_000, 200);
     run(&mut client, &mut server, |app| app.answered == 200);
     assert_eq!(client.app().failed, 0);

@@ -1,11 +1,11 @@
 //! The path herd on a real device: what it costs, and what it survives.
 
-use trine_transport::backend::{Backend, Direction, Faults, Faulty, MonotonicClock};
+use trine_transport::backend::{Backend, MonotonicClock};
 use trine_transport::time::{Clock, Duration};
 use trine_verbs::config::SLOTS;
 use trine_verbs::{HerdConfig, VerbsBackend, VerbsConfig, VerbsStats};
 
-use super::{BOUND, Config, Loop, SessionId, configured, connect, enqueue, event_loop, open, run};
+use super::{BOUND, Config, Loop, SessionId, configured, connect, enqueue, lossy, open, run};
 
 /// An endpoint with so many connections in each direction.
 fn herd(outgoing: u16, incoming: u16) -> VerbsConfig {
@@ -196,20 +196,7 @@ fn loss_and_torn_slots_are_survived() {
         }),
         ..VerbsConfig::default()
     };
-    let (a, b) = (open(&torn), open(&herd(0, 1)));
-    let to = b.route();
-    let loss = Faults {
-        loss: "1%".parse().unwrap(),
-        ..Faults::default()
-    };
-    let (a, b) = (
-        Faulty::new(a, MonotonicClock, 7),
-        Faulty::new(b, MonotonicClock, 8),
-    );
-    a.handle().set(Direction::Outbound, loss);
-    b.handle().set(Direction::Outbound, loss);
-    let (mut client, mut server) = (event_loop(a, 1, 8), event_loop(b, 2, 8));
-    let session = connect(&mut client, &mut server, to);
+    let (mut client, mut server, session) = lossy(open(&torn), open(&herd(0, 1)), "1%");
     enqueue(&mut client, session, 32, 3_000);
     run(&mut client, &mut server, |app| app.answered == 3_000);
     assert_eq!((client.app().failed, client.app().down.len()), (0, 0));
