@@ -77,6 +77,12 @@ def free_ports(count, kind=socket.SOCK_DGRAM):
     return ports
 
 
+def processor_seconds(pid):
+    """What a process has used outside the kernel and in it."""
+    words = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return [int(word) / os.sysconf("SC_CLK_TCK") for word in words[11:13]]
+
+
 def environment_without_settings():
     return {k: v for k, v in os.environ.items() if not k.startswith("TRINE_")}
 

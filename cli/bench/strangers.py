@@ -40,7 +40,7 @@ import subprocess
 import tempfile
 import time
 
-from common import TRINE, Group, Report, fail, free_ports, median, require_trine, seconds, start
+from common import TRINE, Group, Report, fail, free_ports, median, processor_seconds, require_trine, seconds, start
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--for", dest="duration", default="5s", metavar="TIME", help="length of one run")
@@ -225,13 +225,9 @@ def term(group):
     return status["term"] if status else None
 
 
-def processor_seconds(group):
+def processor_seconds_of(group):
     """What the replicas have used."""
-    ticks = 0
-    for process in group.processes.values():
-        words = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        ticks += int(words[11]) + int(words[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    return sum(sum(processor_seconds(process.pid)) for process in group.processes.values())
 
 
 def resident_kib(group):
@@ -264,7 +260,7 @@ class Run:
     """Eight clients that write, and a stranger at `ports`."""
 
     def __init__(self, group, kind, ports, span, key_id):
-        spent, term_before = processor_seconds(group), term(group)
+        spent, term_before = processor_seconds_of(group), term(group)
         bench = start(bench_command(group, span), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         time.sleep(0.5)
         sources = clients_ports(bench.pid) if kind == "disconnects" and os.geteuid() == 0 else []
@@ -282,7 +278,7 @@ class Run:
             fail(f"trine bench: {err.decode()}")
         self.result = json.loads(out)
         self.rate = float(self.result["operations_per_second"])
-        self.spent = processor_seconds(group) - spent
+        self.spent = processor_seconds_of(group) - spent
         self.terms = (term(group) or 0) - (term_before or 0)
         self.errors = int(self.result["errors"])
         self.spoofed = bool(sources)
@@ -343,9 +339,9 @@ def costs(group, directory, report, span):
         told = json.loads(dropping.communicate()[0])
         report.add(f"drain, {pause} us between calls: a packet", told["us_a_packet"], "us")
         report.add(f"drain, {pause} us between calls: packets a call", told["a_call"], "")
-    before = processor_seconds(group)
+    before = processor_seconds_of(group)
     sent = flood_of_puts(group.ports, span)["sent"]
-    spent = processor_seconds(group) - before
+    spent = processor_seconds_of(group) - before
     report.add("group without clients: replicas' time a packet", spent / sent * 1e6, "us")
 
 
