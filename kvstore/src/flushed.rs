@@ -1,6 +1,6 @@
-//! What a flush leaves behind: index, item memory and expiries of items that are no more; and an ordered index that the
-//! group does not keep any longer; and the records of what pins and snapshots had kept. They are freed slice by slice, because giving gigabytes back takes the system longer
-//! than a group may stand still.
+//! Memory that is still to be freed. A flush leaves the index, the item memory and the expiries of its items, and the
+//! records of what pins and snapshots had kept. A group that gives up its ordered index leaves that one. All of it is freed
+//! slice by slice: to give back gigabytes takes the system longer than a group may stand still.
 
 use crate::arena::Arena;
 use crate::config::{

@@ -33,7 +33,7 @@ pub fn handle_all<'a, const N: usize, A: Application>(
 
 /// Work on an application and a batch size that are known only when the program runs.
 pub trait OnBatch {
-    /// What the work gives.
+    /// The result of the work.
     type Output;
     /// Does the work with batches of `N`.
     fn on<const N: usize>(self) -> Self::Output;

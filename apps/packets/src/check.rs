@@ -60,9 +60,9 @@ pub struct Difference {
     pub number: u64,
     /// The packet as it came.
     pub frame: Vec<u8>,
-    /// What the reference made of it.
+    /// The reference's verdict, and the frame as it left it.
     pub expected: (Verdict, Vec<u8>),
-    /// What the application made of it.
+    /// The application's verdict, and the frame as it left it.
     pub found: (Verdict, Vec<u8>),
 }
 

@@ -1,6 +1,6 @@
 //! A cuckoo table of 64-bit entries: two buckets a key, eight slots a bucket, a cache line each.
 //!
-//! What an entry means, and which its other bucket is, is the caller's. 0 is an empty slot. Entries are inserted before
+//! The caller knows the meaning of an entry and its other bucket. 0 is an empty slot. Entries are inserted before
 //! lookups begin; a failed insertion changes nothing.
 
 use crate::config::KICKS_MAX;

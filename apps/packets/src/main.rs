@@ -82,7 +82,8 @@ fn document(name: &str, packets: u64, tally: &Tally) -> serde_json::Value {
     })
 }
 
-fn no_table(error: &TableError) -> Failure {
+/// The failure of a table that cannot be built.
+pub(crate) fn no_table(error: &TableError) -> Failure {
     Failure::usage(error.to_string(), "give it fewer --entries")
 }
 

@@ -80,7 +80,7 @@ impl Name {
 
 /// Work on an application whose type is known only when the program runs.
 pub trait OnApplication {
-    /// What the work gives.
+    /// The result of the work.
     type Output;
     /// Does the work.
     fn on<A: Application>(self, application: &A) -> Self::Output;

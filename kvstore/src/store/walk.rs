@@ -2,7 +2,8 @@
 //!
 //! The place of a key in this order never changes: growth only divides the ranges of buckets, and every replica has the
 //! same order. So a walk that goes on where a page has ended passes every key once that is there all the time. It goes
-//! on at any replica, and needs nothing to be kept. At a pin all pages are the state of that one position. A page ends before a place whose upper 52 bits are the cursor.
+//! on at any replica, and needs nothing to be kept. At a pin all pages are the state of that one position. A page ends
+//! before a place whose upper 52 bits are the cursor.
 
 use super::Store;
 use crate::arena::{Item, Location};

@@ -9,7 +9,7 @@ use crate::config::PATIENCE_NS;
 /// The queue of a packet, in its number.
 const QUEUE_SHIFT: u32 = 48;
 
-/// What went wrong with packets.
+/// Counts of packets that went wrong.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// Never came back by a port by which they should.
@@ -20,7 +20,7 @@ pub struct Faults {
     pub misrouted: u64,
     /// Came back with other bytes.
     pub altered: u64,
-    /// Nobody sent them just now.
+    /// The generator did not send them just now.
     pub strange: u64,
 }
 

@@ -4,6 +4,7 @@ use super::counters::{Counters, Sum, sum};
 use super::idle::Idle;
 use super::open::{open, pin};
 use crate::args::ForwardArguments;
+use crate::no_table;
 use serde_json::json;
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,8 +43,7 @@ pub(crate) fn forward(
         arguments,
         output,
     };
-    on_application(name, &settings, work)
-        .map_err(|error| Failure::usage(error.to_string(), "give it fewer --entries"))?
+    on_application(name, &settings, work).map_err(|error| no_table(&error))?
 }
 
 struct Forwarding<'a> {

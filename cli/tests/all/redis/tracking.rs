@@ -182,7 +182,7 @@ fn a_change_by_any_replica_is_told_by_every_other() {
     }
 }
 
-/// Whoever has read a key hears that it has changed, or that everything may have, also when the leader has died.
+/// A client that has read a key hears that it has changed, or that everything may have. A leader that dies is no exception.
 #[test]
 fn a_change_after_a_failover_is_told() {
     let mut group = RedisGroup::start(&[]);

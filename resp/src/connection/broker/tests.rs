@@ -747,7 +747,7 @@ impl Run {
     }
 
     fn writes(&mut self, id: u64, command: &[&str]) {
-        // Whoever wants no loop forgets what it writes by itself.
+        // A client that wants no loop forgets by itself what it writes.
         if [3, 4].contains(&id) {
             let values = &mut self.caches.get_mut(&id).expect("it is there").values;
             match command.get(1) {

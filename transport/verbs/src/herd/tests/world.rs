@@ -82,7 +82,7 @@ impl World {
         self.rkeys.get()
     }
 
-    /// What a device does with a write: nothing where nobody knows the key.
+    /// Writes as a device does: nothing happens if no region has the key.
     fn write(&self, rkey: u32, offset: usize, bytes: &[u8]) {
         if let Some(region) = self.regions.borrow_mut().get_mut(&rkey) {
             region[offset..offset + bytes.len()].copy_from_slice(bytes);
