@@ -18,6 +18,13 @@ const NO_MESSAGES: &str = "carries no messages: there is no PUBLISH, and channel
 pub(super) struct Subscriptions {
     channels: BTreeSet<Vec<u8>>,
     patterns: BTreeSet<Vec<u8>>,
+    /// What all of them are charged with.
+    bytes: usize,
+}
+
+/// Bytes that a subscription is charged with: its name is here and with the broker.
+fn charge(name: &[u8]) -> usize {
+    2 * name.len() + SUBSCRIPTION_CHARGE_BYTES
 }
 
 impl Subscriptions {
@@ -31,9 +38,23 @@ impl Subscriptions {
     }
 
     pub(super) fn held_bytes(&self) -> usize {
-        let all = self.channels.iter().chain(&self.patterns);
-        all.map(|name| 2 * name.len() + SUBSCRIPTION_CHARGE_BYTES)
-            .sum()
+        self.bytes
+    }
+
+    fn add(&mut self, name: Vec<u8>, patterns: bool) {
+        let bytes = charge(&name);
+        if self.of(patterns).insert(name) {
+            self.bytes += bytes;
+        }
+    }
+
+    /// Whether there was such a subscription.
+    fn remove(&mut self, name: &[u8], patterns: bool) -> bool {
+        let was_there = self.of(patterns).remove(name);
+        if was_there {
+            self.bytes -= charge(name);
+        }
+        was_there
     }
 
     fn of(&mut self, patterns: bool) -> &mut BTreeSet<Vec<u8>> {
@@ -159,7 +180,7 @@ impl Connection {
                 self.writer().error(text);
                 continue;
             }
-            self.subscriptions.of(patterns).insert(name.clone());
+            self.subscriptions.add(name.clone(), patterns);
             let kind = if patterns { "psubscribe" } else { "subscribe" };
             self.write_subscription(kind, Some(&name));
         }
@@ -185,7 +206,7 @@ impl Connection {
     }
 
     fn end_subscription(&mut self, name: &[u8], patterns: bool, broker: &mut Broker) {
-        if !self.subscriptions.of(patterns).remove(name) {
+        if !self.subscriptions.remove(name, patterns) {
             return;
         }
         match patterns {
@@ -210,7 +231,9 @@ impl Connection {
     pub fn leave(&mut self, broker: &mut Broker) {
         broker.stop_waiting(self.id);
         self.untrack(broker);
-        let Subscriptions { channels, patterns } = std::mem::take(&mut self.subscriptions);
+        let Subscriptions {
+            channels, patterns, ..
+        } = std::mem::take(&mut self.subscriptions);
         channels
             .iter()
             .for_each(|name| broker.unsubscribe(name, self.id));
