@@ -172,11 +172,13 @@ impl Observed {
         }
         let incarnation = replica.incarnation().0;
         let mut log = self.log.borrow_mut();
-        // Entries that a snapshot has replaced are in no log here; the state behind them is compared.
-        for index in self.applied + 1..=applied {
-            if let Some((term, digest)) = replica.entry_digest(index) {
-                log.entries.observe_entry(incarnation, index, term, digest);
-            }
+        // Entries that a snapshot has replaced are in no log here; the state behind them is compared. There may be as many as
+        // a restored group leaves out.
+        let digest_of = |index| Some((index, replica.entry_digest(index)?));
+        let entries = (self.applied + 1..=applied).rev().map_while(digest_of);
+        let entries: Vec<_> = entries.collect();
+        for (index, (term, digest)) in entries.into_iter().rev() {
+            log.entries.observe_entry(incarnation, index, term, digest);
         }
         self.applied = applied;
         log.stores.observe_state(incarnation, applied, hash);
