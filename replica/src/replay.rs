@@ -43,6 +43,12 @@ impl Replay {
         self.state.applied_position()
     }
 
+    /// The store behind everything that was applied.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        self.state.store()
+    }
+
     /// Applies the next entry. `seen` is shown the store when the entry has begun, which is behind its sweep, without a
     /// command. Then it is shown the store behind each command, whether that was applied or refused. A registration has
     /// no command of the store.

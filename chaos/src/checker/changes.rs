@@ -69,8 +69,9 @@ struct Book {
     position: u64,
 }
 
+/// An item of a store, by what others can see of it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-struct Item {
+pub(super) struct Item {
     version: Position,
     effect: Effect,
 }
@@ -241,8 +242,17 @@ fn item_of(store: &Store, key: &[u8]) -> Option<Item> {
     Some(item(value, version, remaining_ns))
 }
 
-fn items_of(store: &Store) -> BTreeMap<Vec<u8>, Item> {
+/// All items of a store, found by a walk.
+pub(super) fn items_of(store: &Store) -> BTreeMap<Vec<u8>, Item> {
     let mut items = BTreeMap::new();
+    walk(store, |key, value, version, remaining_ns| {
+        items.insert(key.to_vec(), item(value, version, remaining_ns));
+    });
+    items
+}
+
+/// Shows each item: key, value, version, and the time that it has left.
+pub fn walk(store: &Store, mut show: impl FnMut(&[u8], &[u8], Position, Option<u64>)) {
     let mut from = Cursor::START;
     loop {
         let walk = Command::Walk {
@@ -258,11 +268,10 @@ fn items_of(store: &Store) -> BTreeMap<Vec<u8>, Item> {
             panic!("items were asked for");
         };
         for entry in found.iter() {
-            let found = item(entry.value, entry.version, entry.remaining_ns);
-            items.insert(entry.key.to_vec(), found);
+            show(entry.key, entry.value, entry.version, entry.remaining_ns);
         }
         if page.next == Cursor::START {
-            return items;
+            return;
         }
         from = page.next;
     }

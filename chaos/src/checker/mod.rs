@@ -1,6 +1,7 @@
 //! Judges of a recorded run. None of them trusts the system under test: the order that its replies
 //! claim is used as a hint and then verified.
 
+pub mod backups;
 pub mod changes;
 pub mod counts;
 pub mod coverage;

@@ -221,6 +221,11 @@ impl Callers {
         self.silent = true;
     }
 
+    /// They call again.
+    pub(crate) fn resume(&mut self) {
+        self.silent = false;
+    }
+
     pub(crate) fn next_call(&self) -> Option<Instant> {
         let wants = |caller: &&Caller| {
             caller.open < self.pace.open_max && (!self.silent || !caller.errands.is_empty())

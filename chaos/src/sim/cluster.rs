@@ -1,8 +1,13 @@
 //! A group of replicas and its clients in a simulated world: how they start, die and come back.
 
+mod backed_up;
+mod restored;
 mod sealed;
 mod watched;
 
+use self::backed_up::BackedUp;
+pub(crate) use self::restored::OldLife;
+use self::restored::{Beginning, Begun};
 use self::sealed::Trust;
 use self::watched::Watched;
 use super::Host;
@@ -77,6 +82,12 @@ pub(crate) struct Cluster {
     pub(crate) trust: Option<Trust>,
     /// Its watchers, if it has any.
     watched: Option<Watched>,
+    /// Its backups, if it has any.
+    backed_up: Option<BackedUp>,
+    /// What the next replica to start begins with, in a group that is being restored.
+    beginning: Option<Beginning>,
+    /// The group has begun with a backup.
+    pub(crate) is_restored: bool,
 }
 
 /// Who has led.
@@ -100,6 +111,9 @@ impl Cluster {
         let watched = config
             .watches
             .then(|| Watched::new(config.seed, first_watcher(&config)));
+        let backed_up = config
+            .backups
+            .then(|| BackedUp::new(config.seed, backup_host(&config)));
         let mut cluster = Self {
             world,
             config,
@@ -119,6 +133,9 @@ impl Cluster {
             first_version: BTreeSet::new(),
             trust,
             watched,
+            backed_up,
+            beginning: None,
+            is_restored: false,
         };
         if let Some(disk) = &cluster.config.disk {
             let mut prng = Prng::new(disk.fault_seed);
@@ -182,6 +199,8 @@ impl Cluster {
             bytes_max: POOL_BYTES,
         });
         let fresh = self.new_incarnation(host);
+        let beginning = self.beginning.take();
+        let beginning = beginning.map(|beginning| self.restore(beginning, host, fresh));
         let opened = match self.open_disk(host, fresh) {
             Some(None) => return false,
             opened => opened.flatten(),
@@ -216,14 +235,19 @@ impl Cluster {
             now,
         );
         let mut replica = replica.expect("the simulated settings are sound");
-        if self.watched.is_some() {
+        if self.watched.is_some() || self.backed_up.is_some() {
             replica.keep_applied();
         }
         let mut queue = None;
         if let Some(opened) = opened {
+            if let (Some(begun), Some(restored)) = (&beginning, &opened.restored) {
+                begun.judge(restored);
+            }
             replica = replica.on_disk(opened.restored, now);
             let disk = self.disks[host.index()].clone();
             queue = Some(SimQueue::new(opened.writer, disk));
+        } else if let Some(restored) = beginning.and_then(Begun::in_memory) {
+            replica = replica.begun_from_backup(restored, now);
         }
         let is_at: IsAt<Host> = Box::new(|host, address| host.address() == address);
         let holder_of = |host: &Host| Holder::Address(u64::from(host.0));
@@ -240,6 +264,8 @@ impl Cluster {
             .map(|trust| Revocations::new(Rc::clone(&trust.ledger)));
         let watched = self.watched.as_ref();
         observed.watched = watched.map(|watched| Rc::clone(&watched.ledger));
+        let backed_up = self.backed_up.as_ref();
+        observed.backed_up = backed_up.map(|backed_up| Rc::clone(&backed_up.ledger));
         self.world
             .start(host, endpoint, Member::Replica(Box::new(observed)), clock);
         true
@@ -253,13 +279,7 @@ impl Cluster {
         incarnation: Incarnation,
     ) -> Option<Option<Opened<SimDisk>>> {
         let config = self.config.disk?;
-        let options = OpenOptions {
-            node_id: NodeId(u32::from(host.0) + 1),
-            fsync: config.fsync,
-            segment_bytes: config.segment_bytes,
-            incarnation,
-            rejoin: true,
-        };
+        let options = disk_options(&config, host, incarnation);
         let now = self.world.now();
         match self.disks[host.index()].open(options) {
             Ok(opened) => {
@@ -607,6 +627,7 @@ impl Cluster {
         self.dismiss_operators();
         self.attend_users();
         self.attend_watchers();
+        self.attend_backups();
         let Some((host, term)) = self.leader() else {
             return;
         };
@@ -736,16 +757,35 @@ impl View {
 }
 
 /// Each node has an operator of its own, on a machine that only faults of the network hit. Those of users and of who
-/// administrates them are behind, and those of watchers are last.
+/// administrates them are behind, and those of watchers follow.
+/// Last comes the one that takes backups, with a place for each machine whose clients outlive their group.
 fn hosts_of(config: &SimConfig) -> usize {
+    let backups = match config.backups {
+        true => 1 + config.client_machines,
+        false => 0,
+    };
+    backup_host(config).index() + backups
+}
+
+fn backup_host(config: &SimConfig) -> Host {
     let watchers = if config.watches { watchers::SEATS } else { 0 };
-    first_watcher(config).index() + watchers
+    Host(first_watcher(config).0 + watchers as u16)
 }
 
 fn first_watcher(config: &SimConfig) -> Host {
     let operators_end = config.topology().machines() + config.replicas;
     let users = if config.sealed { 1 + USERS_MAX } else { 0 };
     Host((operators_end + users) as u16)
+}
+
+fn disk_options(config: &DiskConfig, host: Host, incarnation: Incarnation) -> OpenOptions {
+    OpenOptions {
+        node_id: node_id_of(host),
+        fsync: config.fsync,
+        segment_bytes: config.segment_bytes,
+        incarnation,
+        rejoin: true,
+    }
 }
 
 fn node_id_of(host: Host) -> NodeId {

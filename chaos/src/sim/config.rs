@@ -1,7 +1,7 @@
 //! The settings of a simulation. The seed alone is enough: the rest follows from it.
 
 use super::callers::Pace;
-use super::{counts, keys, walks, watchers};
+use super::{backups, counts, keys, walks, watchers};
 use crate::checker::linearizability::Limits;
 use crate::fault::{Event, Fault, Topology};
 use crate::workload::{Mix, WorkloadConfig};
@@ -69,6 +69,8 @@ pub struct SimConfig {
     pub walks: bool,
     /// Other clients watch keys all the time.
     pub watches: bool,
+    /// A machine takes backups all the time, and behind the run another group begins with the last one.
+    pub backups: bool,
     /// All packets are sealed.
     pub sealed: bool,
     /// Fewest operations that must complete, or the run proves nothing.
@@ -146,6 +148,8 @@ pub(crate) const RECOVERY: Duration = Duration::from_secs(5);
 pub(crate) const OPERATION: Duration = Duration::from_secs(2);
 /// How long after its time a key may still be found then: a tick, and a commit.
 pub(crate) const EXPIRY_LATE: Duration = Duration::from_millis(500);
+/// Values of which a few fill a piece of a backup.
+const LARGE_VALUES: std::ops::RangeInclusive<usize> = 2_000..=20_000;
 /// The shortest quiet time: recovery, an operation, and time to be judged in.
 pub const QUIET_MIN: Duration = Duration::from_secs(8);
 
@@ -212,6 +216,7 @@ impl SimConfig {
             walks: walks::is_drawn(seed) && draw_ordered(seed).is_none(),
             // The keys of users are decided by search, and watchers make those searches longer.
             watches: watchers::is_drawn(seed) && !keys::is_drawn(seed),
+            backups: backups::is_drawn(seed),
             sealed: keys::is_drawn(seed),
             operations_min: 2_000,
             simulated_min: Duration::from_secs(60),
@@ -225,6 +230,9 @@ impl SimConfig {
             config.walks = false;
         }
         config.replica.ordered = config.ordered == Some(OrderedFrom::Beginning);
+        if config.backups && backups::has_large_values(seed) {
+            config.workload.value_bytes = LARGE_VALUES;
+        }
         if config.watches {
             watchers::draw_history(seed, &mut config.replica);
         }

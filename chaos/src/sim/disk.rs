@@ -444,6 +444,11 @@ impl SimDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// All that was done to it comes through.
+    pub(crate) fn settle(&self) {
+        self.device().settle();
+    }
+
     /// Opens the files as a process does at its start; that is done and synced before anything else happens.
     pub(crate) fn open(&self, options: OpenOptions) -> Result<Opened<SimDisk>, OpenError> {
         let opened = open(self.clone(), options);

@@ -1,6 +1,7 @@
 //! The kinds of programs in a cluster: replicas, machines full of clients, operators who give one command each, users and
-//! who administrates them, watchers.
+//! who administrates them, watchers, and who takes backups.
 
+use super::backups::{BackingUp, Ledger as BackupLedger};
 use super::callers::Callers;
 use super::disk::SimQueue;
 use super::keeper::Keeper;
@@ -28,6 +29,7 @@ pub(crate) enum Member {
     Keeper(Box<Keeper>),
     User(Box<User>),
     Watching(Box<Watching>),
+    BackingUp(Box<BackingUp>),
 }
 
 /// A replica whose state is compared with the others' after each of its turns.
@@ -42,6 +44,8 @@ pub(crate) struct Observed {
     pub(crate) revocations: Option<Revocations>,
     /// The log that watchers are compared with, if there are any.
     pub(crate) watched: Option<Rc<RefCell<WatchLedger>>>,
+    /// The log that backups are compared with, if there are any.
+    pub(crate) backed_up: Option<Rc<RefCell<BackupLedger>>>,
 }
 
 /// The sessions that users had when a replica was looked at last.
@@ -133,6 +137,7 @@ impl Observed {
             queue,
             revocations: None,
             watched: None,
+            backed_up: None,
         }
     }
 
@@ -143,11 +148,17 @@ impl Observed {
 
     /// Before what it has answered meanwhile can arrive anywhere.
     fn note_applied(&mut self, simulated: Instant) {
+        if self.watched.is_none() && self.backed_up.is_none() {
+            return;
+        }
+        let entries = self.node.replica_mut().take_applied();
+        let begin = || self.node.replica().replay();
         if let Some(watched) = &self.watched {
-            let entries = self.node.replica_mut().take_applied();
-            let begin = || self.node.replica().replay();
             let now_ns = simulated.as_nanos();
             watched.borrow_mut().changes.note(&entries, begin, now_ns);
+        }
+        if let Some(backed_up) = &self.backed_up {
+            backed_up.borrow_mut().reference.note(&entries, begin);
         }
     }
 
@@ -161,11 +172,13 @@ impl Observed {
         }
         let incarnation = replica.incarnation().0;
         let mut log = self.log.borrow_mut();
-        // Entries that a snapshot has replaced are in no log here; the state behind them is compared.
-        for index in self.applied + 1..=applied {
-            if let Some((term, digest)) = replica.entry_digest(index) {
-                log.entries.observe_entry(incarnation, index, term, digest);
-            }
+        // Entries that a snapshot has replaced are in no log here; the state behind them is compared. There may be as many as
+        // a restored group leaves out.
+        let digest_of = |index| Some((index, replica.entry_digest(index)?));
+        let entries = (self.applied + 1..=applied).rev().map_while(digest_of);
+        let entries: Vec<_> = entries.collect();
+        for (index, (term, digest)) in entries.into_iter().rev() {
+            log.entries.observe_entry(incarnation, index, term, digest);
         }
         self.applied = applied;
         log.stores.observe_state(incarnation, applied, hash);
@@ -202,6 +215,7 @@ impl App<Host> for Member {
             Member::Keeper(keeper) => keeper.clients.on_request(cx, request),
             Member::User(user) => user.clients.on_request(cx, request),
             Member::Watching(watching) => watching.on_request(cx, request),
+            Member::BackingUp(process) => process.on_request(cx, request),
         }
     }
 
@@ -213,6 +227,7 @@ impl App<Host> for Member {
             Member::Keeper(keeper) => keeper.clients.on_completion(cx, tag, completion),
             Member::User(user) => user.clients.on_completion(cx, tag, completion),
             Member::Watching(watching) => watching.on_completion(cx, tag, completion),
+            Member::BackingUp(process) => process.on_completion(cx, tag, completion),
         }
     }
 
@@ -224,6 +239,7 @@ impl App<Host> for Member {
             Member::Keeper(keeper) => keeper.clients.on_event(cx, event),
             Member::User(user) => user.clients.on_event(cx, event),
             Member::Watching(watching) => watching.on_event(cx, event),
+            Member::BackingUp(process) => process.on_event(cx, event),
         }
     }
 
@@ -235,6 +251,7 @@ impl App<Host> for Member {
             Member::Keeper(keeper) => keeper.clients.on_turn(cx),
             Member::User(user) => user.clients.on_turn(cx),
             Member::Watching(watching) => watching.on_turn(cx),
+            Member::BackingUp(process) => process.on_turn(cx),
         }
     }
 
@@ -253,6 +270,7 @@ impl App<Host> for Member {
             Member::Keeper(keeper) => keeper.clients.next_timeout(),
             Member::User(user) => user.clients.next_timeout(),
             Member::Watching(watching) => watching.next_timeout(),
+            Member::BackingUp(process) => process.next_timeout(),
         }
     }
 }
@@ -273,6 +291,7 @@ impl Program for Member {
             Member::Keeper(keeper) => keeper.call(now, simulated),
             Member::User(user) => user.call(now, simulated),
             Member::Watching(watching) => watching.look_at_the_time(simulated),
+            Member::BackingUp(process) => process.call(now, simulated),
             Member::Replica(observed) => {
                 if let Some(queue) = &observed.queue {
                     queue.end_batch(simulated);
@@ -294,6 +313,7 @@ impl Program for Member {
             Member::Keeper(keeper) => keeper.collect(simulated),
             Member::User(user) => user.collect(),
             Member::Watching(watching) => watching.collect(now, simulated),
+            Member::BackingUp(process) => process.collect(simulated),
             Member::Operator(_) => {}
         }
     }
@@ -302,6 +322,7 @@ impl Program for Member {
         match self {
             Member::Callers(callers) => callers.take_notes(),
             Member::Watching(watching) => watching.take_notes(),
+            Member::BackingUp(process) => process.take_notes(),
             _ => Vec::new(),
         }
     }
@@ -313,6 +334,7 @@ impl Program for Member {
             Member::Keeper(keeper) => keeper.next_call(),
             Member::User(user) => user.next_call(),
             Member::Watching(watching) => watching.next_call(),
+            Member::BackingUp(process) => process.next_call(),
             Member::Callers(callers) => callers.next_call(),
         }
     }

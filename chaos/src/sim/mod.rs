@@ -6,6 +6,7 @@
 //!
 //! [`rpc`] exercises the transport alone, with programs that know what must come back. [`numbers`] has sequencers.
 
+mod backups;
 mod callers;
 mod chaos;
 mod clock;
@@ -28,6 +29,7 @@ mod player;
 mod ranges;
 mod register;
 mod report;
+mod restored;
 pub mod rpc;
 mod run;
 mod seals;
@@ -40,6 +42,7 @@ mod walks;
 mod watchers;
 mod world;
 
+pub use backups::BackupCounts;
 pub use callers::{LEISURE, Pace};
 pub use config::{DiskConfig, Load, OrderedFrom, QUIET_MIN, SimConfig, SimConfigError};
 pub use part::{Facts, Part, PartConfig, PartReport};
@@ -117,21 +120,7 @@ fn simulate(
     let quiet_from = faulty_from + cluster.config.faulty;
     let topology = cluster.config.topology();
     let mut prng = cluster.prng.fork();
-    let mut drawn = draw_kinds(&mut prng);
-    if cluster.config.replica.reads == ReadMode::Lease {
-        drawn.retain(|fault| !fault.needs(Need::IndexReads));
-    }
-    if let Some(disk) = &cluster.config.disk {
-        drawn.retain(|fault| !fault.needs(Need::Memory));
-        drawn.extend(draw_disk_kinds(&mut Prng::new(disk.fault_seed)));
-    }
-    if cluster.config.sealed {
-        let seed = cluster.config.seed ^ 0x5ea1_fa17_5ea1_fa17;
-        drawn.extend(draw_sealed_kinds(&mut Prng::new(seed)));
-    }
-    if cluster.config.mixes_versions() {
-        drawn.insert(Fault::Versions);
-    }
+    let drawn = draw_faults(&cluster.config, &mut prng);
     let kinds = cluster.config.faults.clone().unwrap_or(drawn);
     let schedule = match &cluster.config.script {
         Some(script) => Schedule::scripted(script, faulty_from, quiet_from),
@@ -145,7 +134,28 @@ fn simulate(
     chaos.rest(&mut cluster, quiet_from);
     let silent_from = cluster.world.now();
     let reread_from = cluster.read_everything(READING);
-    SimReport::of(&cluster, &schedule, started, silent_from, reread_from)
+    let report = SimReport::of(&cluster, &schedule, started, silent_from, reread_from);
+    restored::go_on(cluster, report)
+}
+
+/// The kinds of fault that happen in a group.
+fn draw_faults(config: &SimConfig, prng: &mut Prng) -> BTreeSet<Fault> {
+    let mut drawn = draw_kinds(prng);
+    if config.replica.reads == ReadMode::Lease {
+        drawn.retain(|fault| !fault.needs(Need::IndexReads));
+    }
+    if let Some(disk) = &config.disk {
+        drawn.retain(|fault| !fault.needs(Need::Memory));
+        drawn.extend(draw_disk_kinds(&mut Prng::new(disk.fault_seed)));
+    }
+    if config.sealed {
+        let seed = config.seed ^ 0x5ea1_fa17_5ea1_fa17;
+        drawn.extend(draw_sealed_kinds(&mut Prng::new(seed)));
+    }
+    if config.mixes_versions() {
+        drawn.insert(Fault::Versions);
+    }
+    drawn
 }
 
 /// Shortest time with faults to which a run is shrunk.

@@ -1,5 +1,6 @@
 //! The result of a simulation.
 
+use super::backups::BackupCounts;
 use super::cluster::Cluster;
 use super::config::{EXPIRY_LATE, OPERATION, RECOVERY, SimConfig};
 use super::counted::counted;
@@ -56,6 +57,8 @@ pub struct SimReport {
     pub ranges_counted: u64,
     /// What watchers were told.
     pub watched: WatchCounts,
+    /// Backups, and the group that was restored from the last of them.
+    pub backups: BackupCounts,
 }
 
 impl SimReport {
@@ -98,6 +101,7 @@ impl SimReport {
             .and(cluster.world.opened_once())
             .and(cluster.trust_verdict())
             .and(cluster.watch_verdict(schedule.quiet_from, silent_from))
+            .and(cluster.backup_verdict())
             .and(nobody_spins(turns, packets, machines, simulated));
         let whole_run = || {
             states_were_compared(states_compared.min(entries_compared))
@@ -105,7 +109,7 @@ impl SimReport {
                 .and(liveness::check(&history, &bound(schedule, silent_from)))
                 .and(coverage::check(
                     &history,
-                    &required(config, &faults, simulated, reread_from),
+                    &required(cluster, &faults, simulated, reread_from),
                 ))
         };
         let verdict = safety.and(match cluster.ended_early {
@@ -130,6 +134,7 @@ impl SimReport {
             users_calls,
             ranges_counted: cluster.counts.borrow().len() as u64,
             watched: cluster.watch_counts(),
+            backups: cluster.backup_counts(),
             history,
         }
     }
@@ -156,8 +161,30 @@ impl SimReport {
             users_calls: (0, 0),
             ranges_counted: 0,
             watched: WatchCounts::default(),
+            backups: BackupCounts::default(),
             history,
         }
+    }
+}
+
+impl SimReport {
+    fn write_backups(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let BackupCounts {
+            whole,
+            of_followers,
+            resumed,
+            begun_again,
+            failed,
+            restored_operations,
+        } = self.backups;
+        if whole + failed == 0 {
+            return Ok(());
+        }
+        writeln!(
+            f,
+            "backups: {whole} whole ({of_followers} from followers), {resumed} times gone on with, {begun_again} begun again, {failed} failed; \
+             {restored_operations} operations of a group restored from the last one"
+        )
     }
 }
 
@@ -262,14 +289,20 @@ fn bound(schedule: &Schedule, silent_from: Instant) -> liveness::Bound {
 
 /// Faults that were asked for by name must all have fired; of a drawn subset some must have.
 fn required(
-    config: &SimConfig,
+    cluster: &Cluster,
     faults: &BTreeMap<Fault, u64>,
     simulated: Duration,
     reread_from: Instant,
 ) -> coverage::Required {
+    let config = &cluster.config;
     let by_name = config.faults.is_some() || config.script.is_some();
     let counted = faults.iter().filter(|(_, fired)| by_name || **fired > 0);
-    let kinds_min = if by_name { faults.len() } else { KINDS_MIN };
+    let kinds_min = match by_name {
+        true => faults.len(),
+        // The time of a restored group is too short for each of its faults.
+        false if cluster.is_restored => 0,
+        false => KINDS_MIN,
+    };
     coverage::Required {
         completed_operations: config.operations_min,
         passed_ns: simulated.as_nanos(),
@@ -329,6 +362,7 @@ impl fmt::Display for SimReport {
                 "watches: {streams} streams, {events} events, {moves} moves, {compacted} ends for want of history"
             )?;
         }
+        self.write_backups(f)?;
         write!(f, "{}", self.verdict)?;
         match &self.verdict {
             Verdict::Pass => Ok(()),

@@ -19,6 +19,8 @@ pub struct Summary {
     states_compared: u64,
     faults: BTreeMap<Fault, u64>,
     undecided_by_positions: u64,
+    backups: u64,
+    restored: u64,
 }
 
 impl Summary {
@@ -36,6 +38,8 @@ impl Summary {
         }
         let judged = &report.linearizability;
         self.undecided_by_positions += judged.keys_by_zones + judged.keys_by_search;
+        self.backups += report.backups.whole;
+        self.restored += u64::from(report.backups.restored_operations > 0);
     }
 
     /// Simulated time of all runs, in nanoseconds.
@@ -80,6 +84,10 @@ impl fmt::Display for Summary {
             self.states_compared,
             self.undecided_by_positions
         )?;
+        if self.backups > 0 {
+            let (backups, restored) = (self.backups, self.restored);
+            writeln!(f, "{backups} backups, {restored} groups restored from one")?;
+        }
         writeln!(f, "faults fired: {}", counted(&self.faults))
     }
 }

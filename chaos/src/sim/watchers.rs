@@ -157,7 +157,7 @@ impl Plan {
 }
 
 /// The latest position that any client was told.
-fn acknowledged(history: &History) -> u64 {
+pub(super) fn acknowledged(history: &History) -> u64 {
     let told = history.operations().iter();
     let told = told.filter(|operation| operation.return_ns.is_some());
     told.filter_map(|operation| operation.position)

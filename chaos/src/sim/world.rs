@@ -6,7 +6,7 @@
 use super::clock::LocalClock;
 use super::forger::{Forged, Forger};
 use super::machine::Machine;
-use super::network::{Arrival, Network};
+use super::network::{Arrival, Network, NetworkStats};
 use super::seals::Seals;
 use super::trace::Trace;
 use super::{Host, Program};
@@ -138,6 +138,21 @@ impl<P: Program> World<P> {
         self.machines[host.index()]
             .take()
             .map(|machine| machine.program)
+    }
+
+    /// A machine gets another address, where nothing runs. What is sent to the old one does not reach it any more.
+    pub(crate) fn readdress(&mut self, from: Host, to: Host) {
+        self.trace.note(self.now, || format!("{from} is {to} now"));
+        self.machines[to.index()] = self.machines[from.index()].take();
+        self.turns[from.index()] = NO_TURN;
+        self.turns[to.index()] = NO_TURN;
+        self.plan_turn(to);
+    }
+
+    /// Counts from here on.
+    pub(crate) fn count_anew(&mut self) {
+        self.stats = WorldStats::default();
+        self.network.stats = NetworkStats::default();
     }
 
     /// Packets that a host has sent and that have not arrived yet are lost.

@@ -1,6 +1,7 @@
 //! The simulator's and the checkers' tests from outside, as one program: each
 //! further program is linked, and waits for the one before it.
 
+mod backups;
 mod canary;
 mod counts;
 mod numbers;

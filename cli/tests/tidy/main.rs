@@ -43,7 +43,12 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "replica/client",
-        &["trine-protocol", "trine-transport", "trine-kvstore"],
+        &[
+            "trine-canary",
+            "trine-protocol",
+            "trine-transport",
+            "trine-kvstore",
+        ],
     ),
     (
         "replica/harness",

@@ -2,87 +2,22 @@
 //!
 //! A reader has one session with one replica. It asks for a few pieces ahead, hands them out in their order, and tells
 //! the replica which ones its caller has. When the session fails, another reader can go on with the same image.
+//! [`BackupSession`] is all of that as a value without I/O. [`BackupReader`] waits for what comes.
 
-use std::collections::{BTreeMap, VecDeque};
+mod session;
 
-use trine_protocol::message::{
-    BACKUP_PIECE_HEADER_SIZE, BACKUP_WINDOW, BackupHead, BackupReply, BackupRequest, BackupStep,
-    ClusterId, kind,
-};
-use trine_transport::backend::{Backend, BackendError, Route};
+use trine_protocol::message::{BackupHead, ClusterId};
+use trine_transport::Identity;
+use trine_transport::backend::Backend;
 use trine_transport::event_loop::EventLoop;
 use trine_transport::time::{Clock, Duration, Instant};
-use trine_transport::{
-    App, Completion, ConnectParams, Cx, Event, Identity, Reply, Request, SessionId,
-};
 
-use super::ask::Ask;
-use super::outcome::Obstacle;
-use super::peers::obstacle_of;
-
-/// How long a connection, and the answer to a request, may take.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Pause before a request that the replica could not do yet is repeated.
-const ASK_AGAIN: Duration = Duration::from_millis(50);
-/// Room for the longest piece of an image, or for a reason.
-const RESPONSE_BYTES: usize =
-    BACKUP_PIECE_HEADER_SIZE + 64 + trine_kvstore::config::CHUNK_BYTES_MAX;
-/// Tags of requests that are none for a piece.
-const BEGIN_TAG: u64 = u64::MAX;
-const END_TAG: u64 = u64::MAX - 1;
-
-/// Why an image cannot be read, or not any further.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum BackupError {
-    /// There is no session with the replica.
-    #[error("{0}")]
-    NotReached(Obstacle),
-    /// The replica has not answered, or its session has ended: it may still have the image.
-    #[error("the replica does not answer any more")]
-    Lost,
-    /// The image is not there any more.
-    #[error("{why}")]
-    Gone {
-        /// The replica's reason.
-        why: String,
-    },
-    /// The replica will not do it.
-    #[error("{why}")]
-    Refused {
-        /// The replica's reason.
-        why: String,
-    },
-    /// The caller has no right to it, at no replica.
-    #[error("{why}")]
-    Denied {
-        /// What is missing.
-        why: String,
-    },
-    /// The replica's answer is none: it is of a release without backups, or has no memory left to answer.
-    #[error("the replica gives no readable answer: it may run a release without backups")]
-    Unreadable,
-    /// The transport's settings contradict themselves or the backend.
-    #[error("{0}")]
-    Transport(trine_transport::ConfigError),
-    /// The socket became unusable.
-    #[error("{0}")]
-    Backend(BackendError),
-}
-
-/// A piece of the image.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Piece {
-    /// Which one, from 0.
-    pub number: u32,
-    /// Whether it is the last one.
-    pub last: bool,
-    /// The piece.
-    pub bytes: Vec<u8>,
-}
+use session::ASK_AGAIN;
+pub use session::{BackupError, BackupSession, Piece};
 
 /// Reads an image of one replica.
 pub struct BackupReader<B: Backend, C> {
-    event_loop: EventLoop<B, C, Reader<B::Route>>,
+    event_loop: EventLoop<B, C, BackupSession<B::Route>>,
 }
 
 impl<B: Backend, C: Clock> BackupReader<B, C> {
@@ -98,12 +33,12 @@ impl<B: Backend, C: Clock> BackupReader<B, C> {
         cluster: ClusterId,
         seed: u64,
     ) -> Result<Self, BackupError> {
-        let reader = Reader::new(route, cluster);
+        let session = BackupSession::new(route, cluster);
         let identity = Identity {
             cluster: cluster.0,
             incarnation: seed.max(1),
         };
-        let event_loop = EventLoop::new(backend, clock, reader, transport, identity, seed)
+        let event_loop = EventLoop::new(backend, clock, session, transport, identity, seed)
             .map_err(BackupError::Transport)?;
         Ok(Self { event_loop })
     }
@@ -118,21 +53,21 @@ impl<B: Backend, C: Clock> BackupReader<B, C> {
         at_least: u64,
         patience: Duration,
     ) -> Result<Option<BackupHead>, BackupError> {
-        self.event_loop.app_mut().begin = Some(at_least);
+        self.event_loop.app_mut().begin(at_least);
         let until = self.event_loop.now() + patience;
-        self.run(until, |reader| reader.head.is_some())?;
-        Ok(self.event_loop.app().head)
+        self.run(until, |session| session.head().is_some())?;
+        Ok(self.event_loop.app().head().copied())
     }
 
     /// Why the replica cannot make an image yet.
     #[must_use]
     pub fn why_not_yet(&self) -> &str {
-        &self.event_loop.app().later
+        self.event_loop.app().why_not_yet()
     }
 
     /// Goes on with an image that another reader has begun, with the piece `number`.
     pub fn go_on(&mut self, image: u64, number: u32) {
-        self.event_loop.app_mut().read(image, number);
+        self.event_loop.app_mut().go_on(image, number);
     }
 
     /// The next piece, if it comes within `patience`. Those before it count as taken.
@@ -141,7 +76,7 @@ impl<B: Backend, C: Clock> BackupReader<B, C> {
     /// [`BackupError`].
     pub fn next(&mut self, patience: Duration) -> Result<Option<Piece>, BackupError> {
         let until = self.event_loop.now() + patience;
-        self.run(until, |reader| reader.arrived.contains_key(&reader.taken))?;
+        self.run(until, BackupSession::has_piece)?;
         Ok(self.event_loop.app_mut().take())
     }
 
@@ -156,276 +91,34 @@ impl<B: Backend, C: Clock> BackupReader<B, C> {
 
     /// Tells the replica that the image is not needed any more.
     pub fn end(mut self) {
-        self.event_loop.with(|reader, cx| reader.send_end(cx));
+        self.event_loop.with(|session, cx| session.end(cx));
         let until = self.event_loop.now() + ASK_AGAIN;
         // The replica finds out by itself if this does not reach it.
-        let _ = self.event_loop.run_until(Some(until), |reader| reader.over);
+        let _ = self
+            .event_loop
+            .run_until(Some(until), |session| session.is_over());
         self.leave();
     }
 
     /// Ends the session, and leaves the image where it is.
     pub fn leave(mut self) {
-        self.event_loop.with(|reader, cx| {
-            if let Some(session) = reader.session {
-                cx.disconnect(session);
-            }
-        });
+        self.event_loop.with(|session, cx| session.leave(cx));
         let _ = self.event_loop.turn();
     }
 
     fn run(
         &mut self,
         until: Instant,
-        done: impl Fn(&Reader<B::Route>) -> bool,
+        done: impl Fn(&BackupSession<B::Route>) -> bool,
     ) -> Result<(), BackupError> {
         self.event_loop
-            .run_until(Some(until), |reader| {
-                reader.failed.is_some() || done(reader)
+            .run_until(Some(until), |session| {
+                session.error().is_some() || done(session)
             })
             .map_err(BackupError::Backend)?;
-        match &self.event_loop.app().failed {
+        match self.event_loop.app().error() {
             Some(error) => Err(error.clone()),
             None => Ok(()),
         }
-    }
-}
-
-/// The application of the event loop.
-struct Reader<R: Route> {
-    route: R,
-    cluster: ClusterId,
-    session: Option<SessionId>,
-    connected: bool,
-    /// Some while an image is wanted.
-    begin: Option<u64>,
-    /// The request for it is under way.
-    beginning: bool,
-    head: Option<BackupHead>,
-    later: String,
-    /// The image that is read.
-    image: Option<u64>,
-    /// Pieces that the caller has.
-    taken: u32,
-    /// Pieces to ask for now, once more.
-    again: VecDeque<u32>,
-    /// The first piece that was never asked for.
-    next: u32,
-    /// The number of pieces, once that is known.
-    count: Option<u32>,
-    arrived: BTreeMap<u32, Piece>,
-    /// Nothing is asked before this.
-    ask_at: Instant,
-    failed: Option<BackupError>,
-    over: bool,
-}
-
-impl<R: Route> Reader<R> {
-    fn new(route: R, cluster: ClusterId) -> Self {
-        Self {
-            route,
-            cluster,
-            session: None,
-            connected: false,
-            begin: None,
-            beginning: false,
-            head: None,
-            later: String::new(),
-            image: None,
-            taken: 0,
-            again: VecDeque::new(),
-            next: 0,
-            count: None,
-            arrived: BTreeMap::new(),
-            ask_at: Instant::ZERO,
-            failed: None,
-            over: false,
-        }
-    }
-
-    fn read(&mut self, image: u64, number: u32) {
-        self.image = Some(image);
-        (self.taken, self.next) = (number, number);
-    }
-
-    fn take(&mut self) -> Option<Piece> {
-        let piece = self.arrived.remove(&self.taken)?;
-        self.taken += 1;
-        Some(piece)
-    }
-
-    fn fail(&mut self, error: BackupError) {
-        self.failed.get_or_insert(error);
-    }
-
-    fn send(&self, cx: &mut Cx<'_, R>, step: BackupStep, tag: u64) -> bool {
-        let request = BackupRequest {
-            cluster: self.cluster,
-            step,
-        };
-        let Some(session) = self.session.filter(|_| self.connected) else {
-            return false;
-        };
-        let ask = Ask {
-            kind: kind::BACKUP,
-            room: RESPONSE_BYTES,
-            tag,
-            patience: PATIENCE,
-        };
-        ask.send(cx, session, &request)
-    }
-
-    fn send_end(&mut self, cx: &mut Cx<'_, R>) {
-        let sent = self.image.take();
-        let sent = sent.is_some_and(|image| self.send(cx, BackupStep::End { image }, END_TAG));
-        self.over = !sent;
-    }
-
-    /// Asks for what is wanted and not asked for.
-    fn ask(&mut self, cx: &mut Cx<'_, R>) {
-        if !self.connected || cx.now() < self.ask_at || self.failed.is_some() {
-            return;
-        }
-        if let Some(at_least) = self.begin.filter(|_| !self.beginning) {
-            self.beginning = self.send(cx, BackupStep::Begin { at_least }, BEGIN_TAG);
-        }
-        let Some(image) = self.image else { return };
-        while let Some(number) = self.next_wanted() {
-            let step = BackupStep::Piece {
-                image,
-                number,
-                needed_from: self.taken,
-            };
-            if !self.send(cx, step, u64::from(number)) {
-                // Until there is a buffer.
-                self.ask_at = cx.now() + ASK_AGAIN;
-                return;
-            }
-            match self.again.front() {
-                Some(&first) if first == number => drop(self.again.pop_front()),
-                _ => self.next += 1,
-            }
-        }
-    }
-
-    fn next_wanted(&self) -> Option<u32> {
-        if let Some(&number) = self.again.front() {
-            return Some(number);
-        }
-        let in_window = self.next - self.taken < BACKUP_WINDOW;
-        let exists = self.count.is_none_or(|count| self.next < count);
-        (in_window && exists).then_some(self.next)
-    }
-
-    fn on_begin_reply(&mut self, now: Instant, reply: &BackupReply<'_>) {
-        self.beginning = false;
-        match reply {
-            BackupReply::Begun(head) => {
-                self.begin = None;
-                self.head = Some(*head);
-            }
-            BackupReply::Later(why) => {
-                self.later = (*why).to_owned();
-                self.ask_at = now + ASK_AGAIN;
-            }
-            other => self.on_refusal(other),
-        }
-    }
-
-    fn on_piece_reply(&mut self, now: Instant, number: u32, reply: &BackupReply<'_>) {
-        match reply {
-            // There is none: it was asked for before the end was known.
-            BackupReply::Piece { bytes: [], .. } => {}
-            BackupReply::Piece { last, bytes } => {
-                if *last {
-                    self.count = Some(number + 1);
-                }
-                if number >= self.taken {
-                    let piece = Piece {
-                        number,
-                        last: *last,
-                        bytes: bytes.to_vec(),
-                    };
-                    self.arrived.insert(number, piece);
-                }
-            }
-            BackupReply::Later(_) => {
-                self.again.push_back(number);
-                self.ask_at = now + ASK_AGAIN;
-            }
-            other => self.on_refusal(other),
-        }
-    }
-
-    fn on_refusal(&mut self, reply: &BackupReply<'_>) {
-        let error = match reply {
-            BackupReply::Gone(why) => BackupError::Gone {
-                why: (*why).to_owned(),
-            },
-            BackupReply::Refused(why) => BackupError::Refused {
-                why: (*why).to_owned(),
-            },
-            BackupReply::Denied(why) => BackupError::Denied {
-                why: (*why).to_owned(),
-            },
-            _ => BackupError::Unreadable,
-        };
-        self.fail(error);
-    }
-}
-
-impl<R: Route> App<R> for Reader<R> {
-    fn on_request(&mut self, cx: &mut Cx<'_, R>, _request: Request<'_>) -> Reply {
-        cx.alloc(0).map_or(Reply::Later, Reply::Now)
-    }
-
-    fn on_completion(&mut self, cx: &mut Cx<'_, R>, tag: u64, completion: Completion) {
-        if tag == END_TAG {
-            self.over = true;
-            return;
-        }
-        if completion.result.is_err() {
-            return self.fail(BackupError::Lost);
-        }
-        let Ok(reply) = BackupReply::decode(&completion.response) else {
-            return self.fail(BackupError::Unreadable);
-        };
-        match u32::try_from(tag) {
-            Ok(number) => self.on_piece_reply(cx.now(), number, &reply),
-            Err(_) => self.on_begin_reply(cx.now(), &reply),
-        }
-    }
-
-    fn on_event(&mut self, _cx: &mut Cx<'_, R>, event: Event<R>) {
-        match event {
-            Event::Connected { .. } => self.connected = true,
-            Event::ConnectFailed { reason, .. } => {
-                self.fail(BackupError::NotReached(obstacle_of(reason)));
-            }
-            Event::Down { .. } => {
-                self.connected = false;
-                self.fail(BackupError::Lost);
-            }
-            Event::Accepted { .. } => {}
-        }
-    }
-
-    fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
-        if self.session.is_none() && self.failed.is_none() {
-            let params = ConnectParams {
-                timeout: Some(PATIENCE),
-                ..ConnectParams::default()
-            };
-            match cx.connect(self.route, params) {
-                Ok(session) => self.session = Some(session),
-                Err(_) => self.fail(BackupError::NotReached(Obstacle::NoConnection)),
-            }
-        }
-        self.ask(cx);
-    }
-
-    fn next_timeout(&self) -> Option<Instant> {
-        let wants = self.begin.is_some_and(|_| !self.beginning)
-            || self.image.is_some_and(|_| self.next_wanted().is_some());
-        (wants && self.connected && self.failed.is_none()).then_some(self.ask_at)
     }
 }

@@ -39,7 +39,7 @@ mod window;
 pub use admin_client::{AdminClient, AdminDone, AdminError, run_admin};
 pub use ask::{Ask, ask_position};
 pub use asynchronous::{AsyncCall, AsyncClient, AsyncClients};
-pub use backup_reader::{BackupError, BackupReader, Piece};
+pub use backup_reader::{BackupError, BackupReader, BackupSession, Piece};
 pub use blocking::{BlockingClient, CallError, OpenError};
 pub use config::{
     ClientConfig, ClientConfigError, IN_FLIGHT_MAX, LOGICAL_CLIENTS_MAX, OPERATIONS_MAX, PEERS_MAX,

@@ -1,8 +1,9 @@
 //! From a backup file to the first member of a new group.
 
 use raft::eraftpb::{ConfState, HardState};
-use trine_kvstore::Position;
+use trine_canary as canary;
 use trine_kvstore::command::STATE_VERSION;
+use trine_kvstore::{Position, Store};
 use trine_protocol::message::{ClusterId, Member, MemberRole};
 
 use super::damage::Damage;
@@ -188,6 +189,12 @@ impl Content {
         Self { header, ..self }
     }
 
+    /// The store in it, which has what users have stored.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        self.state.store()
+    }
+
     /// The new group's snapshot, state and identity.
     fn begin_again(
         self,
@@ -196,11 +203,18 @@ impl Content {
         ttl: TimeToLive,
     ) -> Result<(Begun, SnapshotHead, StateMachine), RestoreError> {
         let old = self.header.head;
+        let cluster = match canary::planted("a restore goes on in the old cluster") {
+            true => old.cluster,
+            false => cluster,
+        };
         // The cluster id is drawn at random.
-        let spread = cluster.0 % RESTORE_INDEX_SPREAD;
+        let gap = match canary::planted("a restore gives old positions again") {
+            true => 1,
+            false => RESTORE_INDEX_GAP + cluster.0 % RESTORE_INDEX_SPREAD,
+        };
         let index = old
             .index
-            .checked_add(RESTORE_INDEX_GAP + spread)
+            .checked_add(gap)
             .filter(|&index| index <= Position::INDEX_MAX / 2)
             .ok_or(RestoreError::Index { index: old.index })?;
         let passed_ns = match ttl {
@@ -288,7 +302,7 @@ pub fn restore_in_memory(
     let identity = Identity {
         node_id: member.node_id,
         incarnation: member.incarnation,
-        cluster,
+        cluster: head.cluster,
         origin: None,
     };
     let hard_state = HardState {

@@ -1,6 +1,7 @@
 //! From the frames of a log back to raft's state: hard state and entries after a base.
 
 use raft::eraftpb::{Entry, HardState};
+use trine_kvstore::Store;
 use trine_protocol::message::{ClusterId, Incarnation};
 
 use super::error::LostMemory;
@@ -45,6 +46,13 @@ impl Restored {
     pub fn last_index(&self) -> u64 {
         let (base, _) = base_of(&self.identity, self.snapshot.as_ref()).unwrap_or((0, 0));
         self.entries.last().map_or(base, |entry| entry.index)
+    }
+
+    /// For checkers: the store of the snapshot that the replica begins with, if there is one.
+    #[must_use]
+    pub fn store(&self) -> Option<&Store> {
+        let snapshot = self.snapshot.as_ref()?;
+        Some(snapshot.state.store())
     }
 
     /// The last entry that is known to be committed.

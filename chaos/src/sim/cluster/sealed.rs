@@ -146,6 +146,14 @@ impl Cluster {
         }
     }
 
+    /// Nobody is at the machines of users any more, or administrates them.
+    pub(super) fn forget_users(&mut self) {
+        if let Some(trust) = &mut self.trust {
+            trust.seats = [None; USERS_MAX];
+            trust.counted = 0;
+        }
+    }
+
     fn count_changes(&mut self) {
         let done = self.keeper().map_or(0, |keeper| keeper.done);
         if let Some(trust) = &mut self.trust {
