@@ -3,11 +3,12 @@
 //! A lookup is written once, in a straight line, as an `async` block. It awaits [`fetch`] before it
 //! touches a cache line for the first time. That prefetches the line, and lets the other lookups
 //! run until it is there. Nothing is allocated, nothing wakes anything: a fixed number of lanes is
-//! polled round-robin. In the batch form all lanes start together. In the refill form a finished
-//! lookup makes room for the next, which is better if lookups differ in length.
+//! polled round-robin, and a lane whose lookup is done takes the next one at once. So memory always
+//! has as many requests as there are lanes, also if lookups differ in length.
 //!
 //! Write a lookup as `fn name(..) -> impl Future { async move { .. } }`: an `async fn` would keep
-//! its arguments twice.
+//! its arguments twice. Its first poll does not wait for the other lanes, so what it prefetched
+//! before its `async` block is not there yet.
 
 #![allow(unsafe_code)]
 
@@ -46,8 +47,11 @@ impl Future for Fetch {
     }
 }
 
-/// Runs lookups `0..count`, at most `N` at a time: `N` start together, and the next `N` when all
-/// of those are done. `done` gets each result with its number, in no particular order.
+/// Runs lookups `0..count`, at most `N` at a time: a lookup that finishes makes room for the next,
+/// which starts at once. `done` gets each result with its number, in no particular order.
+///
+/// There is one place where lanes are polled, so that the compiler merges the lookup's code into
+/// this loop. A second call with the same type of future would keep it a function.
 #[inline(always)]
 pub fn batch<const N: usize, F: Future>(
     count: usize,
@@ -55,45 +59,22 @@ pub fn batch<const N: usize, F: Future>(
     mut done: impl FnMut(usize, F::Output),
 ) {
     let mut lanes = Lanes::<N, F>::new();
-    let mut first = 0;
-    while first < count {
-        let started = N.min(count - first);
-        lanes.begin_all(started, |lane| start(first + lane));
-        while lanes.occupied != 0 {
-            let mut waiting = lanes.occupied;
-            while waiting != 0 {
-                let lane = waiting.trailing_zeros() as usize;
-                waiting &= waiting - 1;
-                if let Some(result) = lanes.poll(lane) {
-                    done(first + lane, result);
-                }
-            }
-        }
-        first += started;
-    }
-}
-
-/// Runs lookups `0..count`, at most `N` at a time; a lookup that finishes makes room for the next.
-#[inline(always)]
-pub fn refill<const N: usize, F: Future>(
-    count: usize,
-    mut start: impl FnMut(usize) -> F,
-    mut done: impl FnMut(usize, F::Output),
-) {
-    let mut lanes = Lanes::<N, F>::new();
     let mut numbers: [usize; N] = std::array::from_fn(|lane| lane);
     let mut next = N.min(count);
-    lanes.begin_all(next, &mut start);
-    while lanes.occupied != 0 {
-        let mut waiting = lanes.occupied;
+    for lane in 0..next {
+        lanes.begin_first(lane, start(lane));
+    }
+    while lanes.taken != 0 {
+        let mut waiting = lanes.taken;
         while waiting != 0 {
             let lane = waiting.trailing_zeros() as usize;
             waiting &= waiting - 1;
-            let Some(result) = lanes.poll(lane) else {
-                continue;
-            };
-            done(numbers[lane], result);
-            if next < count {
+            while let Some(result) = lanes.poll(lane) {
+                done(numbers[lane], result);
+                if next == count {
+                    lanes.leave(lane);
+                    break;
+                }
                 lanes.begin(lane, start(next));
                 numbers[lane] = next;
                 next += 1;
@@ -105,8 +86,12 @@ pub fn refill<const N: usize, F: Future>(
 /// Futures that are polled in place.
 struct Lanes<const N: usize, F: Future> {
     futures: [MaybeUninit<F>; N],
-    /// A bit for each lane that holds a future: initialized, and not moved from then on.
-    occupied: u64,
+    /// A bit for each lane that is in use. But for the vacant one, each holds a future: initialized,
+    /// and not moved from then on.
+    taken: u64,
+    /// The lane in use, if there is one, whose future is done and dropped; any other value if not.
+    /// A lookup then follows the other without a change to `taken`, which each poll depends on.
+    vacant: usize,
 }
 
 impl<const N: usize, F: Future> Lanes<N, F> {
@@ -115,52 +100,55 @@ impl<const N: usize, F: Future> Lanes<N, F> {
         const { assert!(N > 0 && N <= 64) };
         Self {
             futures: [const { MaybeUninit::uninit() }; N],
-            occupied: 0,
+            taken: 0,
+            vacant: N,
         }
     }
 
-    /// Fills the first lanes; all of them are free. If `start` panics, the futures that it has
-    /// made are forgotten, which is allowed: none was pinned by a poll yet.
+    /// Takes a lane that is not in use, for its first future.
     #[inline(always)]
-    fn begin_all(&mut self, count: usize, mut start: impl FnMut(usize) -> F) {
-        debug_assert_eq!(self.occupied, 0);
-        for (lane, place) in self.futures.iter_mut().enumerate().take(count) {
-            place.write(start(lane));
-        }
-        self.occupied = if count == 64 {
-            u64::MAX
-        } else {
-            (1 << count) - 1
-        };
+    fn begin_first(&mut self, lane: usize, future: F) {
+        debug_assert_eq!(self.taken >> lane & 1, 0);
+        self.futures[lane].write(future);
+        self.taken |= 1 << lane;
     }
 
-    /// Puts a future into a free lane. Its first poll comes with those of the others.
+    /// Puts a further future into the vacant lane.
     #[inline(always)]
     fn begin(&mut self, lane: usize, future: F) {
-        debug_assert_eq!(self.occupied >> lane & 1, 0);
+        debug_assert_eq!(lane, self.vacant);
         self.futures[lane].write(future);
-        self.occupied |= 1 << lane;
+        self.vacant = N;
     }
 
-    /// Polls the future of an occupied lane and frees the lane when it is done.
+    /// Gives up the vacant lane. Out of line: the compiler would make the bit ready in each poll.
+    #[cold]
+    #[inline(never)]
+    fn leave(&mut self, lane: usize) {
+        debug_assert_eq!(lane, self.vacant);
+        self.taken &= !(1 << lane);
+    }
+
+    /// Polls the future of a lane in use that is not vacant. When the future is done, the lane is.
     #[inline(always)]
     fn poll(&mut self, lane: usize) -> Option<F::Output> {
-        debug_assert_eq!(self.occupied >> lane & 1, 1);
-        // SAFETY: `batch` and `refill` poll only lanes whose bit in `occupied` they have just seen
-        // set, and no bit at or above N is ever set, so the lane is inside the array.
+        debug_assert!(self.taken >> lane & 1 == 1 && lane != self.vacant);
+        // SAFETY: `batch` polls only lanes whose bit in `taken` is set, which `begin_first` did
+        // after it had checked that the lane is inside the array.
         let future = unsafe { self.futures.get_unchecked_mut(lane) };
-        // SAFETY: the bit says that the lane was filled and that its future was not dropped.
+        // SAFETY: the lane was filled by `begin_first` or `begin`, and its future was not dropped:
+        // when that happens below, `batch` fills the lane anew or gives it up before it polls again.
         let future = unsafe { future.assume_init_mut() };
         // SAFETY: the future stays at its place in `futures` until it is dropped there: `Lanes`
-        // is a local of `batch` or `refill` that is never moved after the first `begin`, and
-        // `begin` fills only lanes whose future was dropped.
+        // is a local of `batch` that is never moved after the first `begin_first`, and lanes are
+        // filled only before their first future and after a future was dropped.
         let future = unsafe { Pin::new_unchecked(future) };
         let Poll::Ready(result) = future.poll(&mut Context::from_waker(Waker::noop())) else {
             return None;
         };
-        self.occupied &= !(1 << lane);
-        // SAFETY: the lane was initialized (see above), and with its bit cleared neither `drop`
-        // nor a further poll will touch the future again.
+        self.vacant = lane;
+        // SAFETY: the lane was initialized (see above). As it is vacant now, neither `drop` nor a
+        // further poll will touch the future again.
         unsafe { self.futures[lane].assume_init_drop() };
         Some(result)
     }
@@ -169,13 +157,15 @@ impl<const N: usize, F: Future> Lanes<N, F> {
 impl<const N: usize, F: Future> Drop for Lanes<N, F> {
     /// After a panic in the middle of a batch, the other futures are still pinned here.
     fn drop(&mut self) {
-        let mut occupied = self.occupied;
-        while occupied != 0 {
-            let lane = occupied.trailing_zeros() as usize;
-            occupied &= occupied - 1;
-            // SAFETY: a set bit says that the lane holds an initialized future; each is dropped
-            // once, in place, as pinning demands.
-            unsafe { self.futures[lane].assume_init_drop() };
+        let mut taken = self.taken;
+        while taken != 0 {
+            let lane = taken.trailing_zeros() as usize;
+            taken &= taken - 1;
+            if lane != self.vacant {
+                // SAFETY: the lane is in use and not vacant, so it holds an initialized future.
+                // Each is dropped once, in place, as pinning demands.
+                unsafe { self.futures[lane].assume_init_drop() };
+            }
         }
     }
 }
@@ -208,44 +198,84 @@ mod tests {
         }
     }
 
-    type Form = fn(usize, &Cell<usize>, &mut dyn FnMut(usize, usize));
-
-    fn check_form(form: Form) {
+    #[test]
+    fn every_lookup_is_done_once() {
         for count in [0, 1, 3, 4, 5, 64, 103] {
             let dropped = Cell::new(0);
             let mut results = vec![0; count];
-            form(count, &dropped, &mut |number, result| {
-                assert_eq!(number, result);
-                results[number] += 1;
-            });
+            batch::<4, _>(
+                count,
+                |number| countdown(number, number * 7 % 5, &dropped),
+                |number, result| {
+                    assert_eq!(number, result);
+                    results[number] += 1;
+                },
+            );
             assert!(results.iter().all(|&times| times == 1));
             assert_eq!(dropped.get(), count);
         }
     }
 
     #[test]
-    fn every_lookup_is_done_once_in_both_forms() {
-        check_form(|count, dropped, done| {
-            batch::<4, _>(
-                count,
-                |number| countdown(number, number * 7 % 5, dropped),
-                done,
-            );
-        });
-        check_form(|count, dropped, done| {
-            refill::<4, _>(
-                count,
-                |number| countdown(number, number * 7 % 5, dropped),
-                done,
-            );
-        });
+    fn all_64_lanes_can_be_taken() {
+        let dropped = Cell::new(0);
+        let mut sum = 0;
+        batch::<64, _>(200, |n| countdown(n, n % 3, &dropped), |_, n| sum += n);
+        assert_eq!((sum, dropped.get()), (199 * 100, 200));
+    }
+
+    /// Each lookup goes on only after every other lane had its turn, and a new one starts at once
+    /// where one has ended.
+    #[test]
+    fn a_fetch_lets_every_other_lane_run() {
+        let turns = Cell::new(0_usize);
+        let turn = || turns.replace(turns.get() + 1);
+        let lookup = |_| async {
+            let first = turn();
+            fetch(&0).await;
+            (first, turn())
+        };
+        let mut seen = Vec::new();
+        batch::<4, _>(6, lookup, |number, turns| seen.push((number, turns)));
+        // The first four, then lane 0: the end of lookup 0 and the start of lookup 4, and so on.
+        let expected = [(0, 4), (1, 6), (2, 8), (3, 9), (5, 10), (7, 11)];
+        assert_eq!(seen, expected.into_iter().enumerate().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_panic_of_done_drops_each_future_once() {
+        let (begun, dropped) = (Cell::new(0), Cell::new(0));
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let start = |number| {
+                begun.set(begun.get() + 1);
+                countdown(number, 1 + number % 2, &dropped)
+            };
+            batch::<4, _>(9, start, |number, _| assert!(number < 4, "planted"));
+        }));
+        assert!(result.is_err());
+        assert!(begun.get() > 4);
+        assert_eq!(dropped.get(), begun.get());
+    }
+
+    #[test]
+    fn a_panic_of_a_start_drops_what_runs() {
+        let dropped = Cell::new(0);
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let start = |number| {
+                assert!(number < 6, "planted");
+                countdown(number, 1, &dropped)
+            };
+            batch::<4, _>(8, start, |_, _| {});
+        }));
+        assert!(result.is_err());
+        assert_eq!(dropped.get(), 6);
     }
 
     #[test]
     fn a_panic_drops_the_other_lanes() {
         let dropped = Cell::new(0);
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            refill::<8, _>(
+            batch::<8, _>(
                 8,
                 |number| countdown(number, if number == 5 { 30 } else { 40 }, &dropped),
                 |_, _| {},

@@ -16,18 +16,23 @@ pub trait Application: Sync {
     ) -> impl Future<Output = Verdict> + 'a;
 }
 
-/// Runs frames through an application, `N` at a time. `judged` gets each verdict with the frame's number, in no particular
-/// order.
-#[inline(always)]
-pub fn handle_all<'a, const N: usize, A: Application>(
-    application: &'a A,
-    mut frames: impl ExactSizeIterator<Item = &'a mut [u8]>,
-    judged: impl FnMut(usize, Verdict),
+/// Judges frames, `N` at a time. Each verdict goes to the place of its frame.
+///
+/// This is a function of its own. The compiler merges a handler into the loop over its lanes where there is only one such
+/// loop, and checks, threads and benchmarks share this one.
+#[inline(never)]
+pub fn handle_all<const N: usize, A: Application>(
+    application: &A,
+    frames: &mut [&mut [u8]],
+    verdicts: &mut [Verdict],
 ) {
+    assert_eq!(frames.len(), verdicts.len(), "a verdict on each frame");
+    let count = frames.len();
+    let mut frames = frames.iter_mut();
     batch::<N, _>(
-        frames.len(),
+        count,
         |_| application.handle::<N>(frames.next().expect("as many as it says")),
-        judged,
+        |index, verdict| verdicts[index] = verdict,
     );
 }
 

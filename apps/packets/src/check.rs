@@ -164,11 +164,12 @@ pub fn verdicts<const N: usize, A: Application>(
 ) -> [Verdict; BURST] {
     assert!(frames.len() <= BURST, "at most a burst");
     let mut verdicts = [Verdict::Drop(Reason::Short); BURST];
-    handle_all::<N, A>(
-        application,
-        frames.iter_mut().map(Vec::as_mut_slice),
-        |index, verdict| verdicts[index] = verdict,
-    );
+    let count = frames.len();
+    let mut slices: [&mut [u8]; BURST] = Default::default();
+    for (slice, frame) in slices.iter_mut().zip(frames) {
+        *slice = frame;
+    }
+    handle_all::<N, A>(application, &mut slices[..count], &mut verdicts[..count]);
     verdicts
 }
 

@@ -56,6 +56,16 @@ impl Cuckoo {
             .expect("a bucket has eight slots")
     }
 
+    /// A bit for each slot of a bucket whose entry is wanted. All slots are looked at: no jump depends on which one it is.
+    #[inline(always)]
+    #[must_use]
+    pub fn matching(&self, bucket: usize, is_wanted: impl Fn(u64) -> bool) -> u32 {
+        let slots = self.bucket(bucket).iter().enumerate();
+        slots.fold(0, |bits, (slot, entry)| {
+            bits | u32::from(is_wanted(*entry)) << slot
+        })
+    }
+
     /// Enters `entry`, which is not there yet, into bucket `first` or its other one. `other` names the other bucket of an
     /// entry that is in a given one.
     ///

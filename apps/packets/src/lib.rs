@@ -15,6 +15,8 @@ pub mod config;
 pub mod cuckoo;
 pub mod echo;
 pub mod error;
+#[cfg(feature = "dpdk")]
+pub mod forwarding;
 pub mod frame;
 pub mod generate;
 pub mod hash;

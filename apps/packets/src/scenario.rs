@@ -121,6 +121,10 @@ pub fn on_application<W: OnApplication>(
 /// The reference of an application, and the packets that it is checked with.
 #[must_use]
 pub fn referee(name: Name, settings: &Settings) -> (Box<dyn Reference>, Box<dyn Traffic>) {
+    (reference(name, settings), traffic(name, settings))
+}
+
+fn reference(name: Name, settings: &Settings) -> Box<dyn Reference> {
     let Settings {
         entries,
         ports,
@@ -128,34 +132,33 @@ pub fn referee(name: Name, settings: &Settings) -> (Box<dyn Reference>, Box<dyn 
     } = *settings;
     let prng = &mut Prng::new(seed);
     match name {
-        Name::Echo => (Box::new(EchoReference { ports }), Box::new(EchoTraffic)),
-        Name::Ipv4 => {
-            let routes = bgp_like(entries, prng);
-            let reference = Ipv4Reference::new(&routes, ports);
-            (Box::new(reference), Box::new(Ipv4Traffic::new(routes)))
-        }
-        Name::Ipv6 => {
-            let routes = random_routes(entries, prng);
-            let reference = Ipv6Reference::new(&routes, ports);
-            (Box::new(reference), Box::new(Ipv6Traffic::new(routes)))
-        }
+        Name::Echo => Box::new(EchoReference { ports }),
+        Name::Ipv4 => Box::new(Ipv4Reference::new(&bgp_like(entries, prng), ports)),
+        Name::Ipv6 => Box::new(Ipv6Reference::new(&random_routes(entries, prng), ports)),
         Name::Switch => {
             let stations = random_stations(entries, ports, prng);
-            let reference = SwitchReference::new(&stations);
-            (Box::new(reference), Box::new(SwitchTraffic::new(stations)))
+            Box::new(SwitchReference::new(&stations))
         }
-        Name::Names => {
-            let prefixes = random_names(entries, ports, prng);
-            let reference = NamesReference::new(&prefixes);
-            (Box::new(reference), Box::new(NamesTraffic::new(prefixes)))
-        }
-        Name::Patterns => {
-            let patterns = random_patterns(entries, prng);
-            let reference = PatternsReference::new(&patterns);
-            (
-                Box::new(reference),
-                Box::new(PatternsTraffic::new(patterns)),
-            )
-        }
+        Name::Names => Box::new(NamesReference::new(&random_names(entries, ports, prng))),
+        Name::Patterns => Box::new(PatternsReference::new(&random_patterns(entries, prng))),
+    }
+}
+
+/// The packets of an application.
+#[must_use]
+pub fn traffic(name: Name, settings: &Settings) -> Box<dyn Traffic> {
+    let Settings {
+        entries,
+        ports,
+        seed,
+    } = *settings;
+    let prng = &mut Prng::new(seed);
+    match name {
+        Name::Echo => Box::new(EchoTraffic),
+        Name::Ipv4 => Box::new(Ipv4Traffic::new(bgp_like(entries, prng))),
+        Name::Ipv6 => Box::new(Ipv6Traffic::new(random_routes(entries, prng))),
+        Name::Switch => Box::new(SwitchTraffic::new(random_stations(entries, ports, prng))),
+        Name::Names => Box::new(NamesTraffic::new(random_names(entries, ports, prng))),
+        Name::Patterns => Box::new(PatternsTraffic::new(random_patterns(entries, prng))),
     }
 }

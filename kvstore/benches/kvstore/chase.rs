@@ -1,9 +1,9 @@
-//! Pointer chasing: chains of 100 dependent loads over 1 GiB.
+//! Pointer chasing: chains of 100 dependent loads over 1 GiB, the paper's depth.
 
 use crate::keys::Draw;
 use crate::lookups::{Case, LANES, SETS};
 use std::future::Future;
-use trine_kvstore::interleave::{batch, fetch, prefetch, refill};
+use trine_kvstore::interleave::{batch, fetch, prefetch};
 use trine_kvstore::memory::Region;
 use trine_report::Report;
 
@@ -31,17 +31,7 @@ pub(crate) fn measure(report: &mut Report) {
             let mut sum = 0;
             batch::<LANES, _>(
                 CHAINS,
-                |chain| chase::<0>(&cells, starts[chain]),
-                |_, end| sum += u64::from(end),
-            );
-            sum
-        },
-        refill: &|set| {
-            let starts = &sets[set];
-            let mut sum = 0;
-            refill::<LANES, _>(
-                CHAINS,
-                |chain| chase::<1>(&cells, starts[chain]),
+                |chain| chase(&cells, starts[chain]),
                 |_, end| sum += u64::from(end),
             );
             sum
@@ -89,21 +79,18 @@ fn by_hand(cells: &[u32], starts: &[u32]) -> u64 {
     sum
 }
 
-/// Each form gets a type of its own (`FORM`), so that its polls are inlined.
 #[inline(always)]
-fn chase<const FORM: usize>(cells: &[u32], start: u32) -> impl Future<Output = u32> {
-    let mut at = start;
-    prefetch(&cells[at as usize]);
+fn chase(cells: &[u32], start: u32) -> impl Future<Output = u32> {
     async move {
+        let mut at = start;
         // A counter, not a range: one word less to keep while others run.
         let mut left = DEPTH as u32;
-        loop {
-            at = cells[at as usize];
+        while left > 0 {
+            let cell = &cells[at as usize];
+            fetch(cell).await;
+            at = *cell;
             left -= 1;
-            if left == 0 {
-                return at;
-            }
-            fetch(&cells[at as usize]).await;
         }
+        at
     }
 }

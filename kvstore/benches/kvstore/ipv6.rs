@@ -1,14 +1,15 @@
-//! IPv6 longest-prefix match with 200,000 prefixes of 48 to 64 bits: a table for the first 24 bits
+//! IPv6 longest-prefix match with prefixes of 48 to 64 bits: a table for the first 24 bits
 //! and one of 256 entries for each further byte.
 
 use crate::keys::Draw;
 use crate::lookups::{Case, LANES, SETS};
 use std::future::Future;
-use trine_kvstore::interleave::{batch, fetch, prefetch, refill};
+use trine_kvstore::interleave::{batch, fetch, prefetch};
 use trine_kvstore::memory::Region;
 use trine_report::Report;
 
-const PREFIXES: usize = 200_000;
+/// The name of a case and its prefixes: the paper's number, and a table that no cache holds.
+const CASES: [(&str, usize); 2] = [("ipv6", 200_000), ("ipv6_1m", 1_000_000)];
 const LOOKUPS: usize = 1 << 20;
 const FIRST_BITS: u32 = 24;
 const GROUP: usize = 256;
@@ -24,8 +25,14 @@ struct Tables {
 }
 
 pub(crate) fn measure(report: &mut Report) {
+    for (name, prefixes) in CASES {
+        measure_one(report, name, prefixes);
+    }
+}
+
+fn measure_one(report: &mut Report, name: &'static str, count: usize) {
     let mut draw = Draw(9);
-    let prefixes: Vec<(u64, u32)> = (0..PREFIXES)
+    let prefixes: Vec<(u64, u32)> = (0..count)
         .map(|_| (draw.next(), 48 + draw.below(17) as u32))
         .collect();
     let mut tables = Tables::empty();
@@ -34,7 +41,7 @@ pub(crate) fn measure(report: &mut Report) {
     }
     // Only the upper half of an address matters to prefixes of at most 64 bits.
     let mut address = || {
-        let (address, length) = prefixes[draw.below(PREFIXES as u64) as usize];
+        let (address, length) = prefixes[draw.below(count as u64) as usize];
         let low = u64::MAX.checked_shr(length).unwrap_or(0);
         address & !low | draw.next() & low
     };
@@ -42,7 +49,7 @@ pub(crate) fn measure(report: &mut Report) {
         .map(|_| (0..LOOKUPS).map(|_| address()).collect())
         .collect();
     let case = Case {
-        name: "ipv6",
+        name,
         count: LOOKUPS,
         naive: &|set| naive(&tables, &sets[set]),
         by_hand: &|set| by_hand(&tables, &sets[set]),
@@ -51,17 +58,7 @@ pub(crate) fn measure(report: &mut Report) {
             let mut sum = 0;
             batch::<LANES, _>(
                 LOOKUPS,
-                |i| find::<0>(&tables, addresses[i]),
-                |_, hop| sum += u64::from(hop),
-            );
-            sum
-        },
-        refill: &|set| {
-            let addresses = &sets[set];
-            let mut sum = 0;
-            refill::<LANES, _>(
-                LOOKUPS,
-                |i| find::<1>(&tables, addresses[i]),
+                |i| find(&tables, addresses[i]),
                 |_, hop| sum += u64::from(hop),
             );
             sum
@@ -189,21 +186,19 @@ fn by_hand(tables: &Tables, addresses: &[u64]) -> u64 {
     sum
 }
 
-/// Each form gets a type of its own (`FORM`), so that its polls are inlined.
 #[inline(always)]
-fn find<const FORM: usize>(tables: &Tables, address: u64) -> impl Future<Output = u32> {
-    let mut at = tables.first(address);
-    let mut rest = address << FIRST_BITS;
-    prefetch(at);
+fn find(tables: &Tables, address: u64) -> impl Future<Output = u32> {
     async move {
+        let mut at = tables.first(address);
+        let mut rest = address << FIRST_BITS;
         loop {
+            fetch(at).await;
             let entry = *at;
             if entry & LINK == 0 {
                 return hop(entry);
             }
             at = tables.behind(entry, rest);
             rest <<= 8;
-            fetch(at).await;
         }
     }
 }

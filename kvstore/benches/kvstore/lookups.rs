@@ -1,4 +1,4 @@
-//! The four ways in which a paper's case is run, and the ratios that are reported of them.
+//! The three ways in which a paper's case is run, and the ratios that are reported of them.
 
 use crate::PAIRS;
 use crate::cpu::thread_ns;
@@ -24,12 +24,11 @@ pub(crate) struct Case<'a> {
     pub(crate) naive: Way<'a>,
     pub(crate) by_hand: Way<'a>,
     pub(crate) batch: Way<'a>,
-    pub(crate) refill: Way<'a>,
 }
 
 impl Case<'_> {
     pub(crate) fn measure(&self, report: &mut Report) {
-        for way in [self.by_hand, self.batch, self.refill] {
+        for way in [self.by_hand, self.batch] {
             assert_eq!(
                 way(0),
                 (self.naive)(0),
@@ -48,7 +47,6 @@ impl Case<'_> {
             let pairs = Pairs::run(PAIRS, || rate(ours), || rate(theirs));
             report.pairs(&format!("{}_{what}", self.name), "M/s", against, &pairs);
         };
-        compare("refill_vs_naive", "naive", self.refill, self.naive);
         compare("batch_vs_naive", "naive", self.batch, self.naive);
         compare(
             "batch_vs_by_hand",

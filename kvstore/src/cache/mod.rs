@@ -14,7 +14,7 @@ use crate::command::Command;
 use crate::config::{KEY_BYTES_MAX, LIST_ITEMS_MAX, LIST_RESPONSE_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::error::StoreError;
 use crate::hash::{Hasher, KeyHash};
-use crate::interleave::{LANES, batch, fetch, prefetch};
+use crate::interleave::{LANES, batch, fetch};
 use crate::position::Position;
 use crate::response::Response;
 use index::{Index, Slot};
@@ -241,9 +241,9 @@ impl Cache {
     fn get_later(&self, key: &[u8]) -> impl Future<Output = Option<&[u8]>> {
         let hash = self.hasher.key(key);
         let bucket = self.index.bucket(self.index.bucket_of(hash));
-        prefetch(bucket);
         let log = &self.log;
         async move {
+            fetch(bucket).await;
             let mut matching = bucket.matching(hash.tag());
             while matching != 0 {
                 if let Some(position) = log.live(bucket.location(matching.trailing_zeros())) {

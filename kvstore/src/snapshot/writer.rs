@@ -6,7 +6,7 @@ use crate::arena::Location;
 use crate::codec::{Sink, length_u32};
 use crate::config::CHUNK_BODY_BYTES;
 use crate::hash::KeyHash;
-use crate::interleave::{LANES, batch, prefetch};
+use crate::interleave::{LANES, batch, fetch};
 use crate::items::Items;
 use crate::store::Store;
 use std::collections::VecDeque;
@@ -212,8 +212,8 @@ impl Items {
             let hash = KeyHash::from_order(order);
             order = order.saturating_add(1 << (64 - self.table.home_bits(hash)));
             let bucket = self.table.home_bucket(hash);
-            prefetch(bucket);
             async move {
+                fetch(bucket).await;
                 for slot in 0..bucket.len() {
                     self.arena.prefetch_block(bucket.location(slot));
                 }

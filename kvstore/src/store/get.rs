@@ -3,7 +3,6 @@
 use super::Store;
 use crate::arena::Item;
 use crate::interleave::{LANES, batch, fetch};
-use crate::machine::prefetch;
 use crate::response::Versioned;
 use std::future::Future;
 
@@ -66,10 +65,9 @@ impl crate::items::Items {
         let hash = self.hasher.key(key);
         let (table, arena) = (&self.table, &self.arena);
         let mut bucket = table.home_bucket(hash);
-        // Started before the first poll, which comes after those of the other lanes.
-        prefetch(bucket);
         async move {
             loop {
+                fetch(bucket).await;
                 let mut matching = bucket.matching(hash.tag());
                 while matching != 0 {
                     let location = bucket.location(matching.trailing_zeros());
@@ -81,7 +79,6 @@ impl crate::items::Items {
                     matching &= matching - 1;
                 }
                 bucket = table.bucket(bucket.next()?);
-                fetch(bucket).await;
             }
         }
     }

@@ -193,15 +193,16 @@ impl RawQueue {
         let all_forward = self.forwards && queues.iter().all(|queue| queue.forwards);
         assert!(all_forward, "queues that were opened for forwarding");
         let held = std::mem::take(&mut self.held);
+        let frames = &self.received[..held];
         let mut places = [usize::MAX; BURST];
         for (index, place) in places.iter_mut().enumerate().take(held) {
             *place = to(index).map_or(usize::MAX, usize::from);
         }
-        let frames = &self.received[..held];
         let mut chosen = [sys::trine_rx_frame::default(); BURST];
-        let mut sent = 0;
+        let (mut sent, mut left) = (0, held);
         for (number, queue) in queues.iter_mut().enumerate() {
             let count = choose(&mut chosen, frames, &places, |place| place == number);
+            left -= usize::from(count);
             if count > 0 {
                 // SAFETY: these frames were filled by the port, are ours, and are forgotten here: `held` is zero, and
                 // each has one place. The call sends or frees them all. The assertion above says that neither port
@@ -217,12 +218,37 @@ impl RawQueue {
                 });
             }
         }
-        let count = choose(&mut chosen, frames, &places, |place| place >= queues.len());
-        if count > 0 {
+        if left > 0 {
+            let count = choose(&mut chosen, frames, &places, |place| place >= queues.len());
             // SAFETY: as above, and no queue took these.
             unsafe { sys::trine_rx_free(chosen.as_ptr(), count) };
         }
         sent
+    }
+
+    /// Sends all received frames on another queue, as they are; how many its port took.
+    ///
+    /// # Panics
+    ///
+    /// If a queue is not from [`RawQueue::open_for_forwarding`].
+    #[inline]
+    pub fn forward_all(&mut self, to: &mut Self) -> usize {
+        let both_forward = self.forwards && to.forwards;
+        assert!(both_forward, "queues that were opened for forwarding");
+        let count = std::mem::take(&mut self.held);
+        // SAFETY: these frames were filled by the port, are ours, and are forgotten here: `held` is zero. The call sends
+        // or frees them all. The assertion above says that neither port frees buffers in the way that takes all of
+        // them for its own.
+        let sent = unsafe {
+            sys::trine_rx_send_back(
+                to.port.id,
+                to.index,
+                self.received.as_ptr(),
+                count as u16,
+                TX_TRIES,
+            )
+        };
+        usize::from(sent)
     }
 
     #[inline]
@@ -355,7 +381,9 @@ impl RawQueue {
     }
 }
 
-/// Copies the frames with a wanted place to the front of `chosen`; how many there are.
+/// Copies the frames with a wanted place to the front of `chosen`; how many there are. What lies behind them means nothing.
+///
+/// No jump depends on a place: among ports that take turns at random, half of such jumps would be predicted wrongly.
 #[inline]
 fn choose(
     chosen: &mut [sys::trine_rx_frame; BURST],
@@ -365,10 +393,8 @@ fn choose(
 ) -> u16 {
     let mut count = 0;
     for (frame, place) in frames.iter().zip(places) {
-        if is_wanted(*place) {
-            chosen[count] = *frame;
-            count += 1;
-        }
+        chosen[count % BURST] = *frame;
+        count += usize::from(is_wanted(*place));
     }
     count as u16
 }

@@ -1,57 +1,90 @@
 //! How close does a batch of lookups come to group prefetching that was written by hand?
+//!
+//! For each lookup: the same table and keys, once in batches and once by hand. A hand-written loop takes groups of as many
+//! keys as a batch has lanes.
+
+mod ipv4;
+mod ipv6;
+mod names;
+mod patterns;
+mod switch;
 
 use crate::PAIRS;
+use aho_corasick::AhoCorasickKind;
 use std::cell::Cell;
 use std::hint::black_box;
-use trine_kvstore::interleave::{batch, prefetch};
-use trine_packets::config::BATCH_DEFAULT as N;
-use trine_packets::ipv4::{Dir24, bgp_like};
-use trine_packets::switch::{Stations, random_stations};
+use trine_packets::config::BATCH_DEFAULT;
 use trine_report::pin::cpu_time_ns;
 use trine_report::{Pairs, Report};
 use trine_transport::prng::Prng;
 
+/// Lanes of a batch, and keys of a group.
+const N: usize = BATCH_DEFAULT;
+/// Gives the futures types of their own. The compiler would keep the poll of one that is used in two loops as a function.
+const TAG: usize = 1_000 + N;
 /// Lookups of one run.
 const LOOKUPS: usize = 1 << 20;
-/// Sets of keys; neighbouring runs take different ones.
+/// Sets of keys. Neighbouring runs take different ones.
 const SETS: usize = 4;
-/// A table of 512 MiB.
-const STATIONS: usize = 30_000_000;
+
+/// Lookups in one table, in both ways. Each sums up what it finds.
+trait Lookups<K> {
+    fn batched(&self, keys: &[K]) -> u64;
+    fn by_hand(&self, keys: &[K]) -> u64;
+}
 
 pub(crate) fn measure(report: &mut Report, is_wanted: &dyn Fn(&str) -> bool) {
-    let mut prng = Prng::new(3);
-    if is_wanted("ipv4_find_vs_by_hand") {
-        let table = Dir24::build(&bgp_like(500_000, &mut prng)).expect("a table");
-        let sets = draw(|| prng.next_u64() as u32);
-        let batched = |keys: &[u32]| {
-            let mut sum = 0;
-            batch::<N, _>(
-                keys.len(),
-                |i| table.find::<N>(keys[i]),
-                |_, hop| sum += u64::from(hop.unwrap_or(0)),
-            );
-            sum
-        };
-        compare(report, "ipv4_find_vs_by_hand", &sets, batched, |keys| {
-            ipv4(&table, keys)
-        });
+    let prng = &mut Prng::new(3);
+    let row = "ipv4_find_vs_by_hand";
+    if is_wanted(row) {
+        let (table, keys) = ipv4::Ipv4::new(500_000, prng);
+        compare(report, row, &keys, &table);
     }
-    if is_wanted("switch_find_vs_by_hand") {
-        let stations = random_stations(STATIONS, 4, &mut prng);
-        let table = Stations::build(&stations, &mut prng).expect("a table");
-        let sets = draw(|| stations[prng.below(STATIONS as u64) as usize].mac);
-        let batched = |keys: &[u64]| {
-            let mut sum = 0;
-            batch::<N, _>(
-                keys.len(),
-                |i| table.find::<N>(keys[i]),
-                |_, port| sum += u64::from(port.unwrap_or(0)),
-            );
-            sum
-        };
-        compare(report, "switch_find_vs_by_hand", &sets, batched, |keys| {
-            switch(&table, keys)
-        });
+    for (row, prefixes) in [
+        ("ipv6_find_vs_by_hand", 200_000),
+        ("ipv6_large_find_vs_by_hand", 800_000),
+    ] {
+        if is_wanted(row) {
+            let (table, keys) = ipv6::Ipv6::new(prefixes, prng);
+            compare(report, row, &keys, &table);
+        }
+    }
+    for (row, stations) in [
+        ("switch_find_vs_by_hand", 1_000_000),
+        ("switch_large_find_vs_by_hand", 60_000_000),
+    ] {
+        if is_wanted(row) {
+            let (table, keys) = switch::Switch::new(stations, prng);
+            compare(report, row, &keys, &table);
+        }
+    }
+    let row = "names_find_vs_by_hand";
+    if is_wanted(row) {
+        let (table, keys) = names::Names::new(10_000_000, prng);
+        compare(report, row, &keys, &table);
+    }
+    if is_wanted("patterns_find_vs_by_hand") {
+        measure_patterns(report, prng);
+    }
+}
+
+/// Against a loop by hand, and against the automata of the `aho-corasick` crate.
+fn measure_patterns(report: &mut Report, prng: &mut Prng) {
+    let patterns = patterns::patterns(23_331, prng);
+    let (table, contents) = patterns::Patterns::new(&patterns, prng);
+    compare(report, "patterns_find_vs_by_hand", &contents, &table);
+    for (row, against, kind) in [
+        ("patterns_find_vs_crate", "the crate's own choice", None),
+        (
+            "patterns_find_vs_crate_dfa",
+            "the crate's DFA",
+            Some(AhoCorasickKind::DFA),
+        ),
+    ] {
+        let automaton = patterns::of_the_crate(&patterns, kind);
+        let theirs = |set: &[Vec<u8>]| patterns::crate_finds(&automaton, set);
+        let ours = |set: &[Vec<u8>]| table.batched(set);
+        pairs(report, row, against, &contents, ours, theirs);
     }
 }
 
@@ -61,75 +94,33 @@ fn draw<K>(mut key: impl FnMut() -> K) -> Vec<Vec<K>> {
         .collect()
 }
 
-fn compare<K>(
+fn compare<K>(report: &mut Report, name: &str, sets: &[Vec<K>], table: &impl Lookups<K>) {
+    let against = "group prefetching by hand";
+    let batched = |keys: &[K]| table.batched(keys);
+    pairs(report, name, against, sets, batched, |keys| {
+        table.by_hand(keys)
+    });
+}
+
+fn pairs<K>(
     report: &mut Report,
     name: &str,
+    against: &str,
     sets: &[Vec<K>],
-    batched: impl Fn(&[K]) -> u64,
-    by_hand: impl Fn(&[K]) -> u64,
+    ours: impl Fn(&[K]) -> u64,
+    theirs: impl Fn(&[K]) -> u64,
 ) {
     for set in sets {
-        assert_eq!(batched(set), by_hand(set), "{name}: both find the same");
+        assert_eq!(ours(set), theirs(set), "{name}: both find the same");
     }
     let runs = Cell::new(0);
     let rate = |way: &dyn Fn(&[K]) -> u64| {
         runs.set(runs.get() + 1);
+        let set = &sets[runs.get() % SETS];
         let start = cpu_time_ns();
-        black_box(way(&sets[runs.get() % SETS]));
-        LOOKUPS as f64 * 1e3 / (cpu_time_ns() - start)
+        black_box(way(set));
+        set.len() as f64 * 1e3 / (cpu_time_ns() - start)
     };
-    let pairs = Pairs::run(PAIRS, || rate(&batched), || rate(&by_hand));
-    report.pairs(name, "M/s", "group prefetching by hand", &pairs);
-}
-
-#[inline(never)]
-fn ipv4(table: &Dir24, keys: &[u32]) -> u64 {
-    let mut sum = 0;
-    for group in keys.chunks(N) {
-        let mut left = [(0, 0); N];
-        let mut count = 0;
-        group.iter().for_each(|&key| prefetch(table.first(key)));
-        for &key in group {
-            let entry = *table.first(key);
-            if Dir24::is_link(entry) {
-                prefetch(table.behind(entry, key));
-                left[count] = (entry, key);
-                count += 1;
-            } else {
-                sum += u64::from(Dir24::hop(entry).unwrap_or(0));
-            }
-        }
-        for &(entry, key) in &left[..count] {
-            sum += u64::from(Dir24::hop(*table.behind(entry, key)).unwrap_or(0));
-        }
-    }
-    sum
-}
-
-#[inline(never)]
-fn switch(table: &Stations, keys: &[u64]) -> u64 {
-    let mut sum = 0;
-    for group in keys.chunks(N) {
-        let mut buckets = [[0; 2]; N];
-        let mut left = [0; N];
-        let mut count = 0;
-        for (buckets, &key) in buckets.iter_mut().zip(group) {
-            *buckets = table.buckets(key);
-            prefetch(table.table().bucket(buckets[0]));
-        }
-        for (lane, &key) in group.iter().enumerate() {
-            match table.find_in(buckets[lane][0], key) {
-                Some(port) => sum += u64::from(port),
-                None => {
-                    prefetch(table.table().bucket(buckets[lane][1]));
-                    left[count] = lane;
-                    count += 1;
-                }
-            }
-        }
-        for &lane in &left[..count] {
-            sum += u64::from(table.find_in(buckets[lane][1], group[lane]).unwrap_or(0));
-        }
-    }
-    sum
+    let pairs = Pairs::run(PAIRS, || rate(&ours), || rate(&theirs));
+    report.pairs(name, "M/s", against, &pairs);
 }

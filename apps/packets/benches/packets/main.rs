@@ -4,6 +4,7 @@
 //! was written by hand. No ports.
 
 mod by_hand;
+mod frames;
 mod handlers;
 
 use trine_report::Report;

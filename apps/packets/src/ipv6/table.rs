@@ -143,16 +143,18 @@ impl Table6 {
     #[inline(always)]
     pub fn find<const N: usize>(&self, address: u128) -> impl Future<Output = Option<u16>> {
         async move {
+            // A counter is cheaper to keep while others run than what is left of the address.
+            let bytes = address.to_be_bytes();
+            let mut next = FIRST_BITS as usize / 8;
             let mut place = self.first((address >> 64) as u64);
-            let mut rest = address << FIRST_BITS;
             loop {
                 fetch(place).await;
                 let entry = *place;
                 if !Self::is_link(entry) {
                     return Self::hop(entry);
                 }
-                place = self.behind(entry, (rest >> 120) as u8);
-                rest <<= 8;
+                place = self.behind(entry, bytes[next]);
+                next += 1;
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What has a thread of an application done so far?
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use trine_packets::check::Tally;
+use trine_packets::forwarding::Sum;
 
 /// Counters that one thread writes and another reads, on cache lines of their own.
 #[derive(Default)]
@@ -13,17 +13,6 @@ pub(super) struct Counters {
     dropped: [AtomicU64; 7],
     sent: AtomicU64,
     refused: AtomicU64,
-}
-
-/// The sum of all threads at one moment.
-#[derive(Clone, Default)]
-pub(super) struct Sum {
-    pub(super) received: u64,
-    pub(super) tally: Tally,
-    /// Frames that ports took.
-    pub(super) sent: u64,
-    /// Frames that a port had no room for.
-    pub(super) refused: u64,
 }
 
 /// Only one thread writes.

@@ -1,6 +1,6 @@
 //! Runs an application between ports: a thread for each core, with a queue of its own at every port.
 
-use super::counters::{Counters, Sum, sum};
+use super::counters::{Counters, sum};
 use super::idle::Idle;
 use super::open::{open, pin};
 use crate::args::ForwardArguments;
@@ -14,11 +14,11 @@ use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::output::Output;
 use trine_dpdk::raw::RawQueue;
-use trine_packets::application::{Application, OnBatch, handle_all, on_batch};
-use trine_packets::config::{BURST, OUT_PORTS_MAX};
+use trine_packets::application::{Application, OnBatch, on_batch};
+use trine_packets::config::OUT_PORTS_MAX;
+use trine_packets::forwarding::{Sum, turn};
 use trine_packets::ports::Role;
 use trine_packets::scenario::{Name, OnApplication, on_application};
-use trine_packets::verdict::{Reason, Verdict};
 
 /// Between two lines of statistics.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
@@ -189,55 +189,4 @@ impl<A: Application> OnBatch for Worker<'_, A> {
         }
         Ok(self.queues)
     }
-}
-
-/// Handles the frames that were received, and sends them.
-fn turn<const N: usize, A: Application>(
-    application: &A,
-    input: &mut RawQueue,
-    outputs: &mut [RawQueue],
-) -> Sum {
-    let mut burst = Sum::default();
-    let mut verdicts = [Verdict::Drop(Reason::Malformed); BURST];
-    handle_all::<N, A>(application, input.received_mut(), |index, verdict| {
-        verdicts[index] = verdict;
-    });
-    burst.received = input.held() as u64;
-    let mut flooded = 0_u32;
-    for (index, verdict) in verdicts.iter_mut().enumerate().take(input.held()) {
-        if !input.is_whole(index) {
-            *verdict = Verdict::Drop(Reason::Malformed);
-        }
-        burst.tally.count(*verdict);
-        flooded |= u32::from(*verdict == Verdict::Flood) << index;
-    }
-    let last = outputs.len() - 1;
-    let copies = u64::from(flooded.count_ones()) * last as u64;
-    let offered = burst.tally.forwarded + burst.tally.flooded + copies;
-    if flooded != 0 {
-        for output in &mut outputs[..last] {
-            burst.sent += send_copies(input, output, flooded) as u64;
-        }
-    }
-    burst.sent += input.forward(outputs, |index| match verdicts[index] {
-        Verdict::Forward(port) => Some(port),
-        Verdict::Flood => Some(last as u8),
-        Verdict::Drop(_) => None,
-    }) as u64;
-    burst.refused = offered - burst.sent;
-    burst
-}
-
-/// Sends copies of the received frames with these numbers, a bit each; how many the port took.
-fn send_copies(input: &RawQueue, output: &mut RawQueue, mut numbers: u32) -> usize {
-    let count = numbers.count_ones() as usize;
-    if !output.allocate(count) {
-        return 0;
-    }
-    for at in 0..count {
-        let frame = input.received(numbers.trailing_zeros() as usize);
-        output.frame(at, frame.len()).copy_from_slice(frame);
-        numbers &= numbers - 1;
-    }
-    output.send_as_they_are(count)
 }

@@ -45,13 +45,10 @@ impl Application for Names {
                 Ok(name) => name,
                 Err(reason) => return Verdict::Drop(reason),
             };
-            for components in (1..=name.components().min(self.table.longest())).rev() {
-                let (prefix, hash) = name.prefix(components);
-                if let Some(port) = self.table.find::<N>(prefix, hash).await {
-                    return Verdict::Forward(port);
-                }
+            match self.table.find_longest::<N>(&name).await {
+                Some(port) => Verdict::Forward(port),
+                None => Verdict::Drop(Reason::Unknown),
             }
-            Verdict::Drop(Reason::Unknown)
         }
     }
 }

@@ -156,11 +156,7 @@ impl NameTable {
     #[inline(always)]
     #[must_use]
     pub fn matching(&self, bucket: usize, hash: u64) -> u32 {
-        let slots = self.buckets.bucket(bucket).iter();
-        let bits = slots.enumerate();
-        bits.fold(0, |bits, (slot, entry)| {
-            bits | u32::from(has_tag(*entry, hash)) << slot
-        })
+        self.buckets.matching(bucket, |entry| has_tag(entry, hash))
     }
 
     /// The record that a slot leads to.
@@ -184,6 +180,23 @@ impl NameTable {
         let bytes = &self.records[record..];
         let length = usize::from(u16::from_le_bytes([bytes[2], bytes[3]]));
         (bytes[HEAD..HEAD + length] == *name).then(|| bytes[0])
+    }
+
+    /// The port of the longest known prefix of a name.
+    #[inline(always)]
+    pub fn find_longest<const N: usize>(
+        &self,
+        name: &Name<'_>,
+    ) -> impl Future<Output = Option<u8>> {
+        async move {
+            for components in (1..=name.components().min(self.longest)).rev() {
+                let (prefix, hash) = name.prefix(components);
+                if let Some(port) = self.find::<N>(prefix, hash).await {
+                    return Some(port);
+                }
+            }
+            None
+        }
     }
 
     /// The port of exactly this prefix, given its hash.

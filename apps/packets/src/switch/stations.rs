@@ -1,6 +1,6 @@
 //! Behind which port is a station? A cuckoo table whose entry is an Ethernet address and a port.
 
-use crate::cuckoo::Cuckoo;
+use crate::cuckoo::{Cuckoo, SLOTS};
 use crate::error::TableError;
 use crate::hash::mix;
 use std::future::Future;
@@ -86,11 +86,13 @@ impl Stations {
     #[inline(always)]
     #[must_use]
     pub fn find_in(&self, bucket: usize, mac: u64) -> Option<u8> {
-        let slots = self.table.bucket(bucket);
-        let found = slots
-            .iter()
-            .find(|slot| **slot >> PORT_BITS == mac && **slot != 0);
-        found.map(|slot| (*slot as u16 - 1) as u8)
+        let is_wanted = |entry: u64| entry >> PORT_BITS == mac && entry != 0;
+        let matching = self.table.matching(bucket, is_wanted);
+        if matching == 0 {
+            return None;
+        }
+        let entry = self.table.bucket(bucket)[matching.trailing_zeros() as usize % SLOTS];
+        Some((entry as u16 - 1) as u8)
     }
 
     /// The port of a station.
