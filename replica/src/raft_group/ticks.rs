@@ -7,8 +7,8 @@
 //! - They are counted before a message is stepped. A message sets timers back, and ticks from before it must not move
 //!   them forward again.
 //! - A plan begins at a clock reading from behind the last message of a leader. A process may be stopped between reading
-//!   the clock and its work. The time that passed meanwhile was no silence of the leader, but nobody can see that from
-//!   the turn's own reading.
+//!   the clock and its work. The time that passed meanwhile was no silence of the leader, but the turn's own reading does
+//!   not tell.
 //! - A follower plans no further than to when the next heartbeat is overdue.
 
 use raft::StateRole;
@@ -25,7 +25,7 @@ const HEARTBEAT_LATE_TICKS: usize = 2;
 pub(super) struct TickPlan {
     /// When the next tick is due.
     next: Instant,
-    /// So many ticks, beginning with the next one, may be slept through.
+    /// How many ticks, beginning with the next one, may be slept through.
     rests: usize,
     /// A leader was heard in this turn. Its clock was read before that, so that no plan may begin with this reading.
     heard: bool,
@@ -118,7 +118,7 @@ impl<L: Log> RaftGroup<L> {
         let due = self.due(now);
         let has_overslept = due > self.ticks.rests + 1;
         if has_overslept && !self.is_leader() {
-            // It was paused, nobody knows for how long: it must not campaign before it has read what waits for it.
+            // It was paused, for an unknown time: it must not campaign before it has read what waits for it.
             self.ticks.rests = 0;
         }
         let count = due.min(self.ticks.rests).min(self.ticks_at_rest());
@@ -327,7 +327,7 @@ mod tests {
                 if now >= sleeper.next_working_tick() || prng.below(40) == 0 || ms == heard {
                     turn(&mut sleeper, now);
                 }
-                // The next turn reads the clock anew.
+                // As if one more turn had read the clock.
                 sleeper.plan_ticks();
                 if awake.role() != sleeper.role() {
                     panic!("seed {seed}, {ms} ms: {:?}", awake.role());
@@ -357,7 +357,7 @@ mod tests {
         }
     }
 
-    /// Nobody knows when its pause began. It reads what waits for it first, and has time for that.
+    /// It does not know when its pause began. It reads what waits for it first, and has time for that.
     #[test]
     fn a_follower_that_was_paused_does_not_campaign_early() {
         let config = ReplicaConfig::default();
