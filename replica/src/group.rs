@@ -21,6 +21,7 @@ mod receiving;
 #[cfg(test)]
 mod receiving_tests;
 mod report;
+mod rest;
 mod restored;
 mod sending;
 mod service;
@@ -218,6 +219,12 @@ impl Group {
 
     /// One turn: proposes the arrived requests, ticks if a tick is due, and runs raft until it has nothing to do.
     pub(crate) fn on_turn(&mut self, now: Instant, out: &mut Outbox) {
+        self.take_turn(now, out);
+        // Last: messages and ticks of this turn change what raft waits for.
+        self.consensus.plan_ticks();
+    }
+
+    fn take_turn(&mut self, now: Instant, out: &mut Outbox) {
         if self.life.is_halted() {
             if self.consensus.stop_leading() {
                 self.abandon_clients(now, out);
@@ -288,7 +295,7 @@ impl Group {
     }
 
     /// When the next turn is due.
-    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+    pub(crate) fn next_timeout(&self, out: &Outbox) -> Option<Instant> {
         if self.life.is_halted() {
             return None;
         }
@@ -300,7 +307,7 @@ impl Group {
         {
             return Some(Instant::ZERO);
         }
-        let tick = self.consensus.raft().next_tick();
+        let tick = self.next_tick(out);
         let chunk = self.sending.next_timeout();
         Some(chunk.map_or(tick, |chunk| chunk.min(tick)))
     }

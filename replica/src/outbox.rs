@@ -249,6 +249,11 @@ impl Outbox {
         }
     }
 
+    /// Whether requests have no answer yet for want of a buffer.
+    pub(crate) fn has_debts(&self) -> bool {
+        !self.owed.is_empty()
+    }
+
     /// Sends a message to a peer. Returns false if it could not leave; then no answer will come.
     pub(crate) fn send(&mut self, peer_request: PeerRequest, message: &impl Encode) -> bool {
         let Some(mut bytes) = self.alloc(message.encoded_len()) else {

@@ -2,6 +2,7 @@
 
 mod durable;
 mod terms;
+mod ticks;
 mod validate;
 
 use std::collections::VecDeque;
@@ -15,6 +16,7 @@ use trine_canary as canary;
 use trine_transport::time::{Duration, Instant};
 
 use terms::TermAllowance;
+use ticks::TickPlan;
 pub(crate) use validate::{Refusal, TERM_MAX, validate};
 
 use crate::config::ReplicaConfig;
@@ -29,7 +31,7 @@ pub(crate) struct RaftGroup<L: Log> {
     node: RawNode<L>,
     config: ReplicaConfig,
     seed: u64,
-    next_tick: Instant,
+    ticks: TickPlan,
     /// No vote is given before this moment: this replica may have promised a leader its silence
     /// before a restart.
     votes_from: Instant,
@@ -122,7 +124,7 @@ impl<L: Log> RaftGroup<L> {
             node,
             config: *config,
             seed,
-            next_tick: now + config.tick,
+            ticks: TickPlan::starting_at(now + config.tick),
             votes_from,
             ticks_since_leader: usize::MAX,
             silence_ticks: config.election_ticks,
@@ -143,6 +145,7 @@ impl<L: Log> RaftGroup<L> {
         sender: u64,
         mut message: Message,
     ) -> Result<bool, Refusal> {
+        self.catch_up(now);
         match validate(&self.node.raft, sender, &message) {
             // It is followed from now on. Its next heartbeat then proves that entries were lost.
             Err(Refusal::LaterLeader { .. }) => message.commit = self.node.raft.raft_log.committed,
@@ -179,6 +182,7 @@ impl<L: Log> RaftGroup<L> {
         stepped.map_err(|_| Refusal::NotEntitled)?;
         if from_leader && self.leader() == sender {
             self.ticks_since_leader = 0;
+            self.ticks.on_leader();
         }
         Ok(self.node.raft.msgs[before..]
             .iter()
@@ -284,36 +288,6 @@ impl<L: Log> RaftGroup<L> {
         self.prompt_commit_ticks = PROMPT_COMMIT_TICKS;
     }
 
-    /// One tick if one is due. The next is due a whole period later. Ticks that were missed are never made up, because
-    /// a burst of them after a pause would break the promises that a lease relies on.
-    pub(crate) fn tick_if_due(&mut self, now: Instant) -> bool {
-        if now < self.next_tick {
-            return false;
-        }
-        self.next_tick = now + self.config.tick;
-        if self.must_not_campaign_yet() {
-            return true;
-        }
-        let draw = self.drawn_election_timeout();
-        self.node.raft.set_randomized_election_timeout(draw);
-        self.ticks_since_leader = self.ticks_since_leader.saturating_add(1);
-        if !self.must_keep_silent() {
-            self.node.tick();
-        }
-        if self.prompt_commit_ticks > 0 {
-            self.prompt_commit_ticks -= 1;
-            self.node.skip_bcast_commit(self.prompt_commit_ticks == 0);
-        }
-        true
-    }
-
-    /// The group's leaders were promised a longer silence than raft knows of yet.
-    fn must_keep_silent(&self) -> bool {
-        self.silence_ticks > self.config.election_ticks
-            && self.ticks_since_leader < self.silence_ticks
-            && !self.is_leader()
-    }
-
     /// The group has promised its leaders this much silence: it counts at once, whenever raft can be set up again for
     /// it.
     pub(crate) fn promise_silence(&mut self, election_ticks: usize) {
@@ -329,11 +303,6 @@ impl<L: Log> RaftGroup<L> {
             _ if self.is_leader() => Duration::ZERO,
             ticks => Duration::from_nanos(self.config.tick.as_nanos().saturating_mul(ticks as u64)),
         }
-    }
-
-    /// When the next tick is due.
-    pub(crate) fn next_tick(&self) -> Instant {
-        self.next_tick
     }
 
     /// In place of raft's own draw from a thread-local generator, which could not be replayed.
@@ -479,6 +448,7 @@ impl<L: Log> RaftGroup<L> {
         self.node.skip_bcast_commit(self.prompt_commit_ticks == 0);
         self.config = *config;
         self.silence_ticks = config.election_ticks;
+        self.ticks.give_up();
     }
 
     /// Whether this replica leads, as far as it knows.
@@ -621,7 +591,7 @@ mod tests {
     use super::*;
     use crate::log::MemoryLog;
 
-    fn follower(seed: u64) -> RaftGroup<MemoryLog> {
+    pub(super) fn follower(seed: u64) -> RaftGroup<MemoryLog> {
         let log = MemoryLog::with_base(1, 1, vec![1, 2, 3]);
         RaftGroup::new(
             &ReplicaConfig::default(),
@@ -654,21 +624,6 @@ mod tests {
         );
     }
 
-    /// A process that was stopped for a second has missed a hundred ticks. Making them up would let its election
-    /// timeout pass at once, although it may just have acknowledged a leader's heartbeat out of its queue.
-    #[test]
-    fn missed_ticks_are_dropped_and_the_next_is_a_whole_period_away() {
-        let mut group = follower(1);
-        let tick = ReplicaConfig::default().tick;
-        let woken = Instant::ZERO + Duration::from_secs(1);
-        assert!(group.tick_if_due(woken));
-        assert!(!group.tick_if_due(woken));
-        assert_eq!(group.next_tick(), woken + tick);
-        assert!(!group.tick_if_due(Instant::from_nanos((woken + tick).as_nanos() - 1)));
-        assert!(group.tick_if_due(woken + tick));
-        assert_eq!(group.role(), StateRole::Follower);
-    }
-
     #[test]
     fn the_election_timeout_is_drawn_from_seed_identity_and_term() {
         let draws = |seed| {
@@ -684,7 +639,7 @@ mod tests {
         );
     }
 
-    fn message(kind: MessageType, from: u64, term: u64) -> Message {
+    pub(super) fn message(kind: MessageType, from: u64, term: u64) -> Message {
         let mut message = Message::default();
         message.set_msg_type(kind);
         (message.from, message.to, message.term) = (from, 1, term);

@@ -784,7 +784,8 @@ impl Replica {
     pub fn next_timeout(&self) -> Option<Instant> {
         let bootstrap = self.life.bootstrap().map(Bootstrap::next_timeout);
         let joiner = self.life.asks_to_join().then(|| self.joiner.next_timeout());
-        let group = self.life.group().and_then(|group| group.next_timeout());
+        let group = self.life.group();
+        let group = group.and_then(|group| group.next_timeout(&self.out));
         let question = self.discovery.next_timeout();
         [bootstrap, joiner, group, question]
             .into_iter()

@@ -146,6 +146,12 @@ impl<R: Route> Endpoint<R> {
         self.sessions.identity()
     }
 
+    /// Whether requests of this endpoint's own are not complete.
+    #[must_use]
+    pub fn awaits_answers(&self) -> bool {
+        self.requests.used() > 0
+    }
+
     /// Counters.
     #[must_use]
     pub fn stats(&self) -> EndpointStats {

@@ -3,7 +3,8 @@
 //! One turn takes in the arrived packets, runs timers, lets the application act and sends. Between
 //! turns the loop polls again for a while, and yields the processor when others want it. It then
 //! sleeps in the kernel until a packet, a [`Waker`] or the next deadline. An idle node therefore
-//! costs next to nothing, a busy one never sleeps.
+//! costs next to nothing, a busy one never sleeps. After a packet that came alone, with none for a while
+//! before it and no answer awaited, it sleeps at once.
 
 use crate::app::{App, Cx};
 use crate::backend::{Backend, BackendError, RxBatch, TxBatch, Waker};
@@ -33,6 +34,10 @@ const FLOOD_AFTER: Duration = Duration::from_millis(1);
 /// this long at most, and the timer's slack (50 us on Linux).
 const FLOOD_SLEEP: Duration = Duration::from_micros(50);
 
+/// Packets that come at least so often are polled for. A next one is not to be expected after a longer gap, unless it is an
+/// answer.
+const ALONE_AFTER: Duration = Duration::from_millis(5);
+
 /// An endpoint, its backend, its application and a clock, run by one thread.
 pub struct EventLoop<B: Backend, C, A> {
     backend: B,
@@ -46,6 +51,8 @@ pub struct EventLoop<B: Backend, C, A> {
     active_at: Instant,
     /// The same without turns in which all packets were dropped. Only kept where `watches_drops`.
     useful_at: Instant,
+    /// What came or went last did so long after what was before it.
+    came_alone: bool,
     /// See [`Caps::packet_is_dear`](crate::backend::Caps): counting drops is cheap beside such a packet.
     watches_drops: bool,
     /// Packets that were dropped up to the last turn that received any.
@@ -101,6 +108,7 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
             now,
             active_at: now,
             useful_at: now,
+            came_alone: false,
             watches_drops: caps.packet_is_dear,
             drops: 0,
             spin,
@@ -139,6 +147,8 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
         let sent = self.transmit(now)?;
         let busy = received > 0 || sent;
         if busy {
+            let gap = now.saturating_since(self.active_at);
+            self.came_alone = gap > ALONE_AFTER.max(self.spin);
             self.active_at = now;
             self.stats.turns_busy += 1;
         }
@@ -181,7 +191,7 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
     ///
     /// [`BackendError`] if the backend became unusable.
     pub fn pause(&mut self, deadline: Option<Instant>) -> Result<(), BackendError> {
-        if self.now.saturating_since(self.active_at) < self.spin {
+        if self.is_worth_polling() {
             if self.is_flooded() {
                 self.stats.sleeps += 1;
                 std::thread::sleep(FLOOD_SLEEP.into());
@@ -217,6 +227,7 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
         // There is work: polling pays.
         self.active_at = self.now;
         self.useful_at = self.now;
+        self.came_alone = false;
         let result = act(&mut self.app, &mut Cx::new(&mut self.endpoint, self.now));
         // A poll before the send would only delay it. A failure shows itself again in the next turn.
         let _sent = self.transmit(self.now);
@@ -295,6 +306,12 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
     #[must_use]
     pub fn into_app(self) -> A {
         self.app
+    }
+
+    /// Whether another packet is likely within moments of the last one.
+    fn is_worth_polling(&self) -> bool {
+        self.now.saturating_since(self.active_at) < self.spin
+            && (!self.came_alone || self.endpoint.awaits_answers())
     }
 
     /// Packets come, and none has been useful for a while.

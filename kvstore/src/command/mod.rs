@@ -163,8 +163,15 @@ impl<'a> Field<'a> for Command<'a> {
         sink.put_u8(self.kind() as u8);
         self.write_fields(sink);
     }
+    #[inline]
     fn read_field(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        Self::read(reader, true)
+        match split_common(reader.rest()) {
+            Some((command, rest)) => {
+                *reader = Reader::new(rest);
+                Ok(command)
+            }
+            None => Self::read(reader, true),
+        }
     }
 }
 
@@ -184,14 +191,36 @@ impl<'a> Keys<'a> for List<'a, Command<'a>> {
 /// general reader takes seven times as many instructions.
 #[inline]
 fn read_put(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    const PUT: [u8; 2] = [Kind::Put.row().version, Kind::Put as u8];
-    let (&[version, kind, a, b, c, d], rest) = bytes.split_first_chunk()?;
-    if [version, kind] != PUT {
-        return None;
+    let (key, rest) = split_bytes(split_head(Kind::Put, bytes)?)?;
+    let (value, rest) = split_bytes(rest)?;
+    rest.is_empty().then_some((key, value))
+}
+
+/// A PUT or a GET at the front of the operations of an EXEC, and what stands behind it. A Redis client's pipeline is such
+/// a list, and each look at the list reads its operations again.
+#[inline]
+fn split_common(bytes: &[u8]) -> Option<(Command<'_>, &[u8])> {
+    if let Some(rest) = split_head(Kind::Put, bytes) {
+        let (key, rest) = split_bytes(rest)?;
+        let (value, rest) = split_bytes(rest)?;
+        return Some((Command::Put { key, value }, rest));
     }
-    let (key, rest) = rest.split_at_checked(u32::from_le_bytes([a, b, c, d]) as usize)?;
-    let (&length, value) = rest.split_first_chunk()?;
-    (value.len() == u32::from_le_bytes(length) as usize).then_some((key, value))
+    let (key, rest) = split_bytes(split_head(Kind::Get, bytes)?)?;
+    Some((Command::Get { key }, rest))
+}
+
+/// What stands behind version and kind, if these are those of `kind`.
+#[inline]
+fn split_head(kind: Kind, bytes: &[u8]) -> Option<&[u8]> {
+    let (&head, rest) = bytes.split_first_chunk()?;
+    (head == [kind.row().version, kind as u8]).then_some(rest)
+}
+
+/// A byte string behind its length, and what follows.
+#[inline]
+fn split_bytes(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (&length, rest) = bytes.split_first_chunk()?;
+    rest.split_at_checked(u32::from_le_bytes(length) as usize)
 }
 
 #[cfg(test)]

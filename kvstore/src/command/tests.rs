@@ -27,6 +27,40 @@ fn put_has_these_bytes() {
     );
 }
 
+/// PUT and GET are read in a short way inside of lists. It must read the same as the general one, and refuse the same.
+#[test]
+fn the_short_way_reads_operations_as_the_general_one_does() {
+    let (key, value) = (&b"key"[..], &b"a value"[..]);
+    let whole: Vec<Vec<u8>> = [
+        Command::Put { key, value },
+        Command::Get { key },
+        Command::Put {
+            key: b"",
+            value: b"",
+        },
+        Command::Delete { key },
+    ]
+    .iter()
+    .map(|command| [&encoded(command)[..], b"what follows"].concat())
+    .collect();
+    let compare = |bytes: &[u8]| {
+        let (mut short, mut general) = (Reader::new(bytes), Reader::new(bytes));
+        let read = Command::read_field(&mut short);
+        assert_eq!(read, Command::read(&mut general, true), "{bytes:?}");
+        assert!(read.is_err() || short.rest() == general.rest(), "{bytes:?}");
+    };
+    for bytes in &whole {
+        (0..=bytes.len()).for_each(|length| compare(&bytes[..length]));
+        for at in 0..bytes.len() {
+            for value in 0..=255 {
+                let mut changed = bytes.clone();
+                changed[at] = value;
+                compare(&changed);
+            }
+        }
+    }
+}
+
 #[test]
 fn set_memory_has_these_bytes() {
     let command = Command::SetMemory {

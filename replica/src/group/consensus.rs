@@ -69,6 +69,11 @@ impl Consensus {
         self.raft.tick_if_due(now)
     }
 
+    /// See [`RaftGroup::plan_ticks`].
+    pub(super) fn plan_ticks(&mut self) {
+        self.raft.plan_ticks();
+    }
+
     /// See [`RaftGroup::poll_work`].
     pub(super) fn poll_work(&mut self) -> Option<Work> {
         self.raft.poll_work()

@@ -61,6 +61,11 @@ impl Service {
         &self.stages
     }
 
+    /// Whether reads wait here: on a follower each tick minds them.
+    pub(super) fn has_waiting_reads(&self) -> bool {
+        self.reads.count() > 0
+    }
+
     /// Whether answers wait for one more reading of the clock.
     pub(super) fn holds_answers(&self) -> bool {
         self.reads.holds_answers()

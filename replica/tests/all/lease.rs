@@ -169,6 +169,57 @@ fn a_follower_that_slept_keeps_its_promise() {
     }
 }
 
+/// A follower sleeps through ticks that do nothing, and counts them when it wakes up. One that was stopped between reading
+/// its clock and the heartbeat that a lease begins with must count none of its pause. Those ticks passed before the
+/// heartbeat was sent, though its clock says otherwise.
+#[test]
+fn ticks_of_a_pause_do_not_shorten_a_promise_made_at_its_end() {
+    for seed in 0..80 {
+        let mut world = World::serving(3, leased(), seed);
+        let (writer, reader) = (world.registered_client(1), world.registered_client(1));
+        world.put(writer, "k", "old");
+        let old = world.leader().unwrap();
+        let (next, sleeper) = (1 + old % 3, 1 + (old + 1) % 3);
+        // One follower is to campaign while the lease runs that the other one confirms.
+        world.partition(&[next], &[old]);
+        world.run_for(Duration::from_millis(60));
+        world.pause(sleeper);
+        world.run_for(Duration::from_millis(20 + seed));
+        world.ask_at(reader, old, Wish::Get("k".into()));
+        world.run_for(Duration::from_millis(1));
+        world.resume(sleeper);
+        world.run_for(Duration::from_millis(1));
+        world.isolate(old);
+        let (old_answer, written) = race(&mut world, old, writer, reader);
+        assert!(
+            old_answer < written,
+            "seed {seed}: read {old_answer:?}, written {written:?}"
+        );
+    }
+}
+
+/// A process that was stopped finds heartbeats in its queue. It must not take its pause for the leader's silence, whatever
+/// it had planned to sleep through.
+#[test]
+fn a_follower_that_was_paused_disturbs_nobody() {
+    for pause_ms in (5..600).step_by(7) {
+        let mut world = World::serving(3, leased(), pause_ms);
+        world.run_for(Duration::from_millis(200 + pause_ms % 30));
+        let leader = world.leader().unwrap();
+        let term = world.status(leader).term;
+        let paused = 1 + leader % 3;
+        world.pause(paused);
+        world.run_for(Duration::from_millis(pause_ms));
+        world.resume(paused);
+        world.run_for(SECOND);
+        for node_id in world.running() {
+            let status = world.status(node_id);
+            assert_eq!(status.term, term, "{pause_ms} ms");
+        }
+        assert_eq!(world.leader(), Some(leader));
+    }
+}
+
 /// An operator tells the leader to transfer leadership to the member at `next`.
 fn transfer_leadership_to(world: &mut World, leader: u32, next: u32) {
     let command = AdminRequest {
