@@ -10,12 +10,12 @@ pub mod config;
 mod immediate;
 #[cfg(any(feature = "device", test))]
 mod one_sided;
+mod one_sided_path;
 mod route;
 
 #[cfg(feature = "device")]
 pub use backend::{
     ConnectionFault, OneSidedConfig, VerbsBackend, VerbsConfig, VerbsError, VerbsStats,
 };
-#[cfg(feature = "device")]
-pub use one_sided::OneSidedPath;
+pub use one_sided_path::OneSidedPath;
 pub use route::{GRH_BYTES, QUEUE_PAIRS_MAX, VerbsAddress, VerbsRoute};

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::io;
 
+use crate::one_sided_path::OneSidedPath;
 use ibverbs_sys::ibv_wc_status as status;
-
-use crate::one_sided::OneSidedPath;
 
 /// Why a connection of the paths herd and rfp is of no use.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

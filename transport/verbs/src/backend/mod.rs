@@ -27,9 +27,8 @@ use self::queue_pair_state::QueuePairState;
 use self::send::Packet;
 use crate::config::CONNECTIONS_MAX;
 use crate::immediate::{Immediate, Immediates};
-use crate::one_sided::{
-    ANSWER_BYTES, Failure, NOTICE_BYTES, OneSided, OneSidedPath, Sending, Settings,
-};
+use crate::one_sided::{ANSWER_BYTES, Failure, NOTICE_BYTES, OneSided, Sending, Settings};
+use crate::one_sided_path::OneSidedPath;
 use crate::route::Port;
 use trine_transport::backend::{
     Backend, BackendError, BackendStats, Caps, MonotonicClock, RxBatch, TxBatch, TxItem, Waker,

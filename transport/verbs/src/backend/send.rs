@@ -11,7 +11,8 @@ use super::memory::{Registered, Registry};
 use super::queue_pair::QueuePair;
 use super::{OneSidedConfig, VerbsConfig, VerbsError, VerbsStats};
 use crate::immediate::{IMMEDIATE_BYTES, Immediate, gathered_lines, inline_lines};
-use crate::one_sided::{ANSWER_BYTES, OneSidedPath};
+use crate::one_sided::ANSWER_BYTES;
+use crate::one_sided_path::OneSidedPath;
 use trine_transport::backend::{TxBatch, TxItem};
 use trine_transport::buf::BodyRef;
 

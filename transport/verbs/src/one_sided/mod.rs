@@ -47,26 +47,5 @@ pub(crate) use self::path::{Failure, OneSided, Sending, Settings};
 pub(crate) use self::slot::{ANSWER_BYTES, HEAD_BYTES, SLOT_BYTES, Slots};
 pub(crate) use self::terms::{Area, Grant, NOTICE_BYTES, Wish};
 
-/// How the answers to requests that were written travel.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub enum OneSidedPath {
-    /// As datagrams.
-    #[default]
-    Herd,
-    /// The client fetches them.
-    Rfp,
-}
-
-impl OneSidedPath {
-    /// Its name, as users type it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Herd => "herd",
-            Self::Rfp => "rfp",
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -26,9 +26,9 @@
 //! Numbers are little-endian. Each checksum is CRC32C over the session's nonce and the bytes before it, so that only who
 //! has seen the session's handshake can make one.
 
-use super::OneSidedPath;
 use super::slot::{ANSWER_BYTES, SLOT_BYTES, seed_of};
 use crate::config::SLOTS;
+use crate::one_sided_path::OneSidedPath;
 use trine_transport::wire::crc32c;
 
 const MARK_BYTES: usize = 4;
@@ -293,8 +293,8 @@ fn take<const BYTES: usize>(fields: &mut &[u8]) -> Option<[u8; BYTES]> {
 
 #[cfg(test)]
 mod tests {
-    use super::OneSidedPath::{Herd, Rfp};
     use super::*;
+    use crate::one_sided_path::OneSidedPath::{Herd, Rfp};
     use trine_transport::prng::Prng;
 
     const WISH: Wish = Wish {

@@ -4,7 +4,7 @@
 //! increments is linearizable if and only if the values are 1, 2, 3 .. and an increment that began after another one had
 //! ended has the larger value. So nothing that was acknowledged is lost, and nothing happens twice.
 
-use trine_transport::backend::{Backend, Direction, Faults, Faulty, MonotonicClock};
+use trine_transport::backend::{Direction, Faults, Faulty, MonotonicClock};
 use trine_transport::time::{Clock, Duration, Instant};
 use trine_transport::{
     App, Completion, Config, ConnectParams, Cx, Event, EventLoop, Identity, Reply, Request,

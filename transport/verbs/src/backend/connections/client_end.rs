@@ -12,9 +12,8 @@ use crate::backend::VerbsError;
 use crate::backend::device::Device;
 use crate::backend::error::ConnectionFault;
 use crate::backend::memory::{Access, Registry};
-use crate::one_sided::{
-    ANSWER_BYTES, Area, Fetched, Grant, OneSidedPath, SLOT_BYTES, Slots, Wish, Written,
-};
+use crate::one_sided::{ANSWER_BYTES, Area, Fetched, Grant, SLOT_BYTES, Slots, Wish, Written};
+use crate::one_sided_path::OneSidedPath;
 use crate::route::VerbsRoute;
 
 /// Writes that the device may have in hand: eight sessions' worth.

@@ -11,7 +11,7 @@ use sys::ibv_qp_attr_mask as mask;
 
 use crate::backend::VerbsError;
 use crate::backend::device::Device;
-use crate::one_sided::OneSidedPath;
+use crate::one_sided_path::OneSidedPath;
 use crate::route::VerbsRoute;
 
 /// READs that an end may have under way: a client has one at a time.

@@ -15,7 +15,8 @@ use crate::backend::VerbsError;
 use crate::backend::device::Device;
 use crate::backend::memory::{Access, Registry};
 use crate::config::SLOTS;
-use crate::one_sided::{ANSWER_BYTES, Area, Grant, OneSidedPath, SLOT_BYTES, Slots, Wish};
+use crate::one_sided::{ANSWER_BYTES, Area, Grant, SLOT_BYTES, Slots, Wish};
+use crate::one_sided_path::OneSidedPath;
 use crate::route::VerbsRoute;
 
 pub(super) struct ServerEnd {

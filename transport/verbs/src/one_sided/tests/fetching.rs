@@ -10,7 +10,8 @@ use super::paths::{
 use super::world::{TestBackend, World};
 use crate::config::{FAST_ANSWERS, FETCH_MISSES_MAX, FETCH_TIME_MAX};
 use crate::one_sided::path::OneSidedCounts;
-use crate::one_sided::{Failure, Fetched, OneSidedPath, Settings};
+use crate::one_sided::{Failure, Fetched, Settings};
+use crate::one_sided_path::OneSidedPath;
 use trine_transport::keys::{KeyId, Keys, NoKeys, OwnKey, Psk, Stage};
 use trine_transport::time::Duration;
 

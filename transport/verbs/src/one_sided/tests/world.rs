@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use super::super::{
     ANSWER_BYTES, Area, Device, Failure, Fetched, Grant, HEAD_BYTES, NOTICE_BYTES, OneSided,
-    OneSidedPath, SLOT_BYTES, Sending, Settings, Slots, Wish, Written,
+    SLOT_BYTES, Sending, Settings, Slots, Wish, Written,
 };
 use crate::config::SLOTS;
+use crate::one_sided_path::OneSidedPath;
 use crate::route::VerbsRoute;
 use trine_transport::backend::{
     Backend, BackendError, BackendStats, Caps, RxBatch, RxPacket, RxSlot, TxBatch, Wake, Waker,
