@@ -191,6 +191,7 @@ impl VerbsError {
 }
 
 impl fmt::Display for VerbsError {
+    // Long because it holds every error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoDevice => f.write_str(
