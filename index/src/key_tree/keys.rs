@@ -65,17 +65,27 @@ impl Keys<'_> {
         reason = "the key is borrowed from the iterator"
     )]
     pub fn next(&mut self) -> Option<&[u8]> {
-        let path = self.path.as_mut()?;
+        let mut key = std::mem::take(&mut self.key);
+        let is_one = self.next_into(&mut key);
+        self.key = key;
+        is_one.then_some(self.key.as_slice())
+    }
+
+    /// Replaces `key` by the next key; false, and `key` is as it was, if there is none.
+    pub fn next_into(&mut self, key: &mut Vec<u8>) -> bool {
+        let Some(path) = self.path.as_mut() else {
+            return false;
+        };
         let (leaf, entry) = path.at(path.leaf());
         let view = self.tree.pool.get(leaf);
-        view.key_into(entry, &self.tree.long_keys, &mut self.key);
+        view.key_into(entry, &self.tree.long_keys, key);
         self.left -= 1;
         if self.left == 0 {
             self.path = None;
         } else {
             step(self.tree, path, self.backwards);
         }
-        Some(&self.key)
+        true
     }
 
     /// The number of keys that are still to come.

@@ -152,10 +152,7 @@ impl Store {
         let mut lanes: [Vec<u8>; LANES] = Default::default();
         loop {
             let mut count = 0;
-            for lane in &mut lanes {
-                let Some(key) = keys.next() else { break };
-                lane.clear();
-                lane.extend_from_slice(key);
+            while count < LANES && keys.next_into(&mut lanes[count]) {
                 count += 1;
             }
             if count == 0 {
@@ -325,7 +322,18 @@ impl Page {
         self.note(key);
         RangeItem { key, item }.write_field(&mut self.items);
         self.count += 1;
+        if self.count == LANES as u32 {
+            self.reserve(limit);
+        }
         Ok(())
+    }
+
+    /// Makes room for as many items as are still asked for, if they are like those so far. A page that grew in steps would
+    /// be copied at each.
+    fn reserve(&mut self, limit: u32) {
+        let of_all = self.items.len() / self.count as usize * limit as usize;
+        let left = of_all.min(SCAN_PAGE_BYTES).saturating_sub(self.items.len());
+        self.items.reserve(left);
     }
 
     /// Passes an expired key by, unless enough were.

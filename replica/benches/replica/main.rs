@@ -173,13 +173,13 @@ fn report_medians(report: &mut Report, name: &str, ours: Vec<f64>, beside: &str,
 /// Writes a second while 10,000 watches on distinct keys wait, against none. One write in ten has an event.
 fn watched_rate(report: &mut Report, name: &str) {
     let watched = || {
-        let cluster = udp::Cluster::start();
+        let cluster = udp::Cluster::start_sleeping();
         let watching = Watching::of_keys(&cluster);
         let rate = udp::put_rate(&cluster, 4, 1_000);
         assert!(watching.seen().0 > 0, "no watcher has seen a write");
         rate
     };
-    let unwatched = || udp::put_rate(&udp::Cluster::start(), 4, 1_000);
+    let unwatched = || udp::put_rate(&udp::Cluster::start_sleeping(), 4, 1_000);
     let pairs = Pairs::run(PAIRS, watched, unwatched);
     report.pairs(name, "/s", "without watches", &pairs);
 }
@@ -189,7 +189,7 @@ fn watched_p99(report: &mut Report, name: &str) {
     const ROUNDS: u64 = 3_000;
     let (mut events, mut bytes) = (Vec::new(), Vec::new());
     let watched = || {
-        let cluster = udp::Cluster::start();
+        let cluster = udp::Cluster::start_sleeping();
         let mut client = cluster.client();
         udp::put_p99_us(&mut client, ROUNDS / 4);
         let watching = Watching::of_all(&cluster);
@@ -201,7 +201,7 @@ fn watched_p99(report: &mut Report, name: &str) {
         p99
     };
     let unwatched = || {
-        let cluster = udp::Cluster::start();
+        let cluster = udp::Cluster::start_sleeping();
         let mut client = cluster.client();
         udp::put_p99_us(&mut client, ROUNDS / 4);
         udp::put_p99_us(&mut client, ROUNDS)

@@ -24,22 +24,39 @@ const REPLICAS: usize = 3;
 pub(crate) type Client = BlockingClient<UdpBackend, MonotonicClock>;
 
 pub(crate) struct Cluster {
+    /// Of every endpoint.
+    config: Config,
     addresses: Vec<SocketAddr>,
     stopping: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Cluster {
+    /// Replicas and clients that never sleep: the figures are those of the code, not of the scheduler's wake-up.
     pub(crate) fn start() -> Self {
+        Self::start_with(Config {
+            spin: Duration::from_secs(3600),
+            ..endpoint_config()
+        })
+    }
+
+    /// Replicas and clients that sleep as those of `trine` do: for rows with more threads than this machine has cores.
+    pub(crate) fn start_sleeping() -> Self {
+        Self::start_with(endpoint_config())
+    }
+
+    fn start_with(config: Config) -> Self {
         let backends: Vec<UdpBackend> = (0..REPLICAS).map(|_| bind()).collect();
         let addresses: Vec<SocketAddr> = backends.iter().map(UdpBackend::local_addr).collect();
         let stopping = Arc::new(AtomicBool::new(false));
         let start = |(node_id, backend)| {
             let (addresses, stopping) = (addresses.clone(), Arc::clone(&stopping));
-            std::thread::spawn(move || serve(node_id, backend, &addresses, &stopping))
+            let config = config.clone();
+            std::thread::spawn(move || serve(node_id, backend, config, &addresses, &stopping))
         };
         let threads = backends.into_iter().enumerate().map(start).collect();
         Self {
+            config,
             addresses,
             stopping,
             threads,
@@ -52,8 +69,15 @@ impl Cluster {
 
     pub(crate) fn client(&self) -> Client {
         let config = ClientConfig::new(self.addresses.clone());
-        BlockingClient::new(bind(), MonotonicClock, config, polling(), Box::new(Some), 7)
-            .expect("a sound configuration")
+        BlockingClient::new(
+            bind(),
+            MonotonicClock,
+            config,
+            self.config.clone(),
+            Box::new(Some),
+            7,
+        )
+        .expect("a sound configuration")
     }
 }
 
@@ -66,20 +90,18 @@ impl Drop for Cluster {
     }
 }
 
-/// Nobody sleeps: the figures are those of the code, not of the scheduler's wake-up.
-fn polling() -> Config {
-    Config {
-        spin: Duration::from_secs(3600),
-        ..endpoint_config()
-    }
-}
-
 pub(crate) fn bind() -> UdpBackend {
     let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
     UdpBackend::bind(any_port, &UdpConfig::default()).expect("a free port on loopback")
 }
 
-fn serve(index: usize, backend: UdpBackend, addresses: &[SocketAddr], stopping: &AtomicBool) {
+fn serve(
+    index: usize,
+    backend: UdpBackend,
+    endpoint: Config,
+    addresses: &[SocketAddr],
+    stopping: &AtomicBool,
+) {
     let peers = (0..).map(NodeId).zip(addresses.iter().copied()).collect();
     let config = ReplicaConfig {
         bootstrap: index == 0,
@@ -108,7 +130,7 @@ fn serve(index: usize, backend: UdpBackend, addresses: &[SocketAddr], stopping: 
         seed,
     );
     let identity = node.identity();
-    let event_loop = EventLoop::new(backend, MonotonicClock, node, polling(), identity, seed);
+    let event_loop = EventLoop::new(backend, MonotonicClock, node, endpoint, identity, seed);
     let stopped = event_loop
         .expect("a sound configuration")
         .run_until(None, |_| stopping.load(Ordering::Relaxed));
@@ -144,9 +166,7 @@ pub(crate) fn put_p99_us(client: &mut Client, rounds: u64) -> f64 {
         .map(|round| {
             // From when it was due: a write that is late counts its lateness.
             let due = begun + std::time::Duration::from_millis(round);
-            while Instant::now() < due {
-                std::hint::spin_loop();
-            }
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
             let key = written_key(round % 100_000);
             client.put(&key, &[7; VALUE]).expect("the put succeeds");
             due.elapsed().as_secs_f64() * 1e6
@@ -170,7 +190,14 @@ pub(crate) fn put_rate(cluster: &Cluster, clients: usize, span_ms: u64) -> f64 {
         cluster: 0,
         incarnation: 55,
     };
-    let event_loop = EventLoop::new(backend, MonotonicClock, app, polling(), identity, 3);
+    let event_loop = EventLoop::new(
+        backend,
+        MonotonicClock,
+        app,
+        cluster.config.clone(),
+        identity,
+        3,
+    );
     let mut event_loop = event_loop.expect("a sound configuration");
     let (mut written, mut finished, mut begun) = (0_u64, 0_u64, None);
     loop {

@@ -8,7 +8,7 @@ use crate::arena::Item;
 use crate::command::{KeyRange, ScanOptions};
 use crate::config::{COUNT_AT_KEYS_MAX, SCAN_KEYS_MAX};
 use crate::error::StoreError;
-use crate::interleave::LANES;
+use crate::interleave::{LANES, batch};
 use crate::items::Items;
 use crate::pins::Pin;
 use crate::position::Position;
@@ -46,12 +46,19 @@ impl<'a> Head<'a> {
     fn take(&mut self, out: &mut Vec<u8>) {
         let Some(key) = &mut self.key else { return };
         std::mem::swap(out, key);
-        match self.keys.next() {
-            Some(next) => {
-                key.clear();
-                key.extend_from_slice(next);
+        if !self.keys.next_into(key) {
+            self.key = None;
+        }
+    }
+
+    /// The same without the key after it in front: for a head that no other is compared with any more.
+    fn take_alone(&mut self, out: &mut Vec<u8>) -> bool {
+        match self.key.take() {
+            Some(key) => {
+                *out = key;
+                true
             }
-            None => self.key = None,
+            None => self.keys.next_into(out),
         }
     }
 }
@@ -68,8 +75,7 @@ impl<'a> Merged<'a> {
     /// Moves the next key to `out`; false at the end.
     fn next(&mut self, out: &mut Vec<u8>) -> bool {
         let order = match (&self.first.key, &self.second.key) {
-            (None, None) => return false,
-            (Some(_), None) => Ordering::Less,
+            (_, None) => return self.first.take_alone(out),
             (None, Some(_)) => Ordering::Greater,
             (Some(first), Some(second)) if self.reverse => second.cmp(first),
             (Some(first), Some(second)) => first.cmp(second),
@@ -150,9 +156,11 @@ impl Store {
             while count < LANES && keys.next(&mut lanes[count]) {
                 count += 1;
             }
-            self.warm(count, |number| Some(&lanes[number]));
-            let had = |key: &&Vec<u8>| self.get_at(pin, key).is_some();
-            items += lanes[..count].iter().filter(had).count() as u64;
+            items += self
+                .get_all_at(pin, &lanes[..count])
+                .iter()
+                .flatten()
+                .count() as u64;
             if count < LANES {
                 return Ok((items, None));
             }
@@ -192,9 +200,9 @@ impl Store {
             if count == 0 {
                 return None;
             }
-            self.warm(count, |number| Some(&lanes[number]));
-            for key in &lanes[..count] {
-                let taken = match self.get_at(pin, key) {
+            let found = self.get_all_at(pin, &lanes[..count]);
+            for (key, item) in lanes.iter().zip(found).take(count) {
+                let taken = match item {
                     None => page.pass(key),
                     Some(_) if options.keys_only => page.add(key, None, options.limit),
                     item => page.add(key, item, options.limit),
@@ -206,12 +214,32 @@ impl Store {
         }
     }
 
-    /// A key's state at a pin that is served.
-    fn get_at(&self, pin: &Pin, key: &[u8]) -> Option<Versioned<'_>> {
+    /// The state of at most [`LANES`] keys at a pin that is served.
+    fn get_all_at(&self, pin: &Pin, keys: &[Vec<u8>]) -> [Option<Versioned<'_>>; LANES] {
+        let mut found = [None; LANES];
+        batch::<LANES, _>(
+            keys.len(),
+            |number| self.items.lookup_later(&keys[number]),
+            |number, current| found[number] = self.at_pin(pin, &keys[number], current),
+        );
+        found
+    }
+
+    /// The state of a key at a pin that is served. Most keys were not written since: their current item is that state.
+    fn at_pin<'s>(
+        &'s self,
+        pin: &Pin,
+        key: &[u8],
+        current: Option<Item<'s>>,
+    ) -> Option<Versioned<'s>> {
         if canary::planted("torn scan") {
             return self.get(key);
         }
-        let Item { value, stamp, .. } = self.items.lookup_at(key, pin.position())?;
+        let was_there = |item: &Item<'_>| item.stamp.version <= pin.position();
+        let Item { value, stamp, .. } = match current.filter(was_there) {
+            Some(item) => item,
+            None => self.items.lookup_at(key, pin.position())?,
+        };
         (!pin.has_expired(stamp.expiry_ns)).then_some(Versioned {
             value,
             version: stamp.version,

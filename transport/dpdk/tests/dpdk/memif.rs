@@ -304,23 +304,25 @@ fn fuzz(arguments: &[String]) {
         if round % 64 != 0 {
             spoil(&mut frame, &mut prng);
         }
-        send(&mut queue, &frame);
+        until("room in the ring", || {
+            send(&mut queue, &frame).then_some(())
+        });
     }
     // The reply is the server's question for the sender's Ethernet address.
     while queue.receive() > 0 {}
     until("an answer", || {
+        // A server that has answered polls no longer: the ring may be full for good.
         send(&mut queue, &good(STOP));
         (queue.receive() > 0).then_some(())
     });
     idle("done");
 }
 
-fn send(queue: &mut RawQueue, frame: &[u8]) {
-    until("room in the ring", || {
-        assert!(queue.allocate(1), "a packet buffer");
-        queue.frame(0, frame.len()).copy_from_slice(frame);
-        (queue.send_as_they_are(1) == 1).then_some(())
-    });
+/// Whether the ring had room for the frame.
+fn send(queue: &mut RawQueue, frame: &[u8]) -> bool {
+    assert!(queue.allocate(1), "a packet buffer");
+    queue.frame(0, frame.len()).copy_from_slice(frame);
+    queue.send_as_they_are(1) == 1
 }
 
 /// Makes a good frame bad, in a way that no checksum is right by chance.

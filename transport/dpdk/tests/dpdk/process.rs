@@ -108,6 +108,14 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        // A process that a signal ended says nothing itself, and its peer only waits in vain.
+        if std::thread::panicking() {
+            match self.child.try_wait() {
+                Ok(Some(status)) => eprintln!("{} has ended: {status}", self.role),
+                Ok(None) => eprintln!("{} still runs", self.role),
+                Err(error) => eprintln!("{}: {error}", self.role),
+            }
+        }
         // Ended already, or stuck: either way it must not outlive the case.
         let _gone = self.child.kill();
         let _status = self.child.wait();
