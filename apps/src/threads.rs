@@ -6,7 +6,7 @@ use std::thread;
 
 use trine_base::failure::Failure;
 use trine_base::interrupt;
-use trine_transport::backend::{Backend, BackendError, MonotonicClock, Waker};
+use trine_transport::backend::{Backend, BackendError, BackendStats, MonotonicClock, Waker};
 use trine_transport::{App, EventLoop};
 
 /// The addresses of a server's threads: the first one's, and the ports that follow.
@@ -32,8 +32,10 @@ pub(crate) fn address_of(first: SocketAddr, thread: u32) -> Option<SocketAddr> {
     Some(SocketAddr::new(first.ip(), port))
 }
 
-/// Runs each loop in a thread until Ctrl-C, or until one of them fails.
-pub(crate) fn run_all<B, A>(loops: Vec<EventLoop<B, MonotonicClock, A>>) -> Result<(), BackendError>
+/// Runs each loop in a thread until Ctrl-C, or until one of them fails. What their backends have done.
+pub(crate) fn run_all<B, A>(
+    loops: Vec<EventLoop<B, MonotonicClock, A>>,
+) -> Result<Vec<BackendStats>, BackendError>
 where
     B: Backend + Send,
     A: App<B::Route> + Send,
@@ -53,7 +55,7 @@ where
             failed.store(true, Ordering::SeqCst);
             wakers.iter().for_each(Waker::wake);
         }
-        ended.map(|_| ())
+        ended.map(|_| event_loop.backend().stats())
     };
     thread::scope(|scope| {
         let threads: Vec<_> = loops
@@ -67,7 +69,10 @@ where
                     .join()
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             })
-            .fold(Ok(()), Result::and)
+            // All have to end before one failure is the result.
+            .collect::<Vec<Result<_, _>>>()
+            .into_iter()
+            .collect()
     })
 }
 

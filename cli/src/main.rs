@@ -110,6 +110,9 @@ fn run(command: &Command, network: &NetworkArguments, output: Output) -> Result<
 
 /// Runs a command that sends packets.
 fn on_keyed(command: &Command, network: &NetworkArguments, output: Output) -> Result<(), Failure> {
+    if !matches!(command, Command::Cache(_)) {
+        network.verbs.check_path_of_others()?;
+    }
     let run = Run {
         command,
         key: &network.key.choice(),

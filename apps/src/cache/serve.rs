@@ -6,7 +6,7 @@ use serde_json::json;
 use trine_kvstore::cache::CACHE_LOG_BYTES_MIN;
 use trine_kvstore::memory::HUGE_PAGE_BYTES;
 use trine_kvstore::{Cache, CacheConfig};
-use trine_transport::backend::{Backend, MonotonicClock};
+use trine_transport::backend::{Backend, BackendStats, MonotonicClock};
 use trine_transport::{Config, EventLoop};
 
 use super::shard::Shard;
@@ -75,7 +75,29 @@ pub(super) fn run<N: Network>(
         kept.push(keep);
     }
     tell(&addresses, arguments, announcer);
-    run_all(loops).map_err(backend_failure)
+    let stats = run_all(loops).map_err(backend_failure)?;
+    tell_ways(&stats, announcer);
+    Ok(())
+}
+
+/// What went through memory instead of packets (verbs, paths herd and rfp): nothing else shows that these were in use.
+fn tell_ways(stats: &[BackendStats], announcer: Announcer) {
+    let sum = |count: fn(&BackendStats) -> u64| stats.iter().map(count).sum::<u64>();
+    let (written, fetched) = (sum(|stats| stats.rx_written), sum(|stats| stats.tx_fetched));
+    let sent = sum(|stats| stats.tx_packets) - fetched;
+    if written + fetched > 0 {
+        announcer.json_line(&json!({
+            "requests_written": written,
+            "answers_left": fetched,
+            "packets_sent": sent,
+        }));
+        announcer.line(format_args!(
+            "clients wrote {} into its memory and found {} there; it sent {}",
+            plural(written, "request"),
+            plural(fetched, "answer"),
+            plural(sent, "packet"),
+        ));
+    }
 }
 
 /// The share of `budget` for each of `threads` shards; their sum never exceeds it.

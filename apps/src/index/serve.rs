@@ -67,7 +67,7 @@ pub(super) fn run<N: Network>(
         kept.push(keep);
     }
     tell(&addresses, arguments, workers, announcer);
-    run_all(loops).map_err(backend_failure)
+    run_all(loops).map(|_| ()).map_err(backend_failure)
 }
 
 /// The worker threads of each dispatch thread.

@@ -149,7 +149,7 @@ fn serve<N: Network>(
     };
     thread::scope(|scope| {
         let reserver = scope.spawn(reserving);
-        let ran = run_all(loops).map_err(backend_failure);
+        let ran = run_all(loops).map(|_| ()).map_err(backend_failure);
         // No number is given out any more, so another server may begin.
         desk.end();
         let reserved = reserver

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use trine_apps::cache::wire::Hello;
 use trine_base::{peers, units, words};
 use trine_bench::stores::http2::{Answer, Http2};
-use trine_bench::stores::{protobuf, redis_answer};
+use trine_bench::stores::{memcached_answer, protobuf, redis_answer};
 use trine_server::metrics::request::{
     self, BODY_BYTES_MAX, HEAD_BYTES_MAX, Parsed, Request, Status,
 };
@@ -79,6 +79,24 @@ fn redis_answers(mut bytes: &[u8]) {
         }
         assert_eq!(
             redis_answer::parse(&bytes[..length]),
+            Some((answer, length))
+        );
+        bytes = &bytes[length..];
+    }
+}
+
+/// The answers of memcached, one after the other: each lies within the received bytes, and is taken only when the last of
+/// its bytes is there.
+pub fn memcached(mut bytes: &[u8]) {
+    while let Some((answer, length)) = memcached_answer::parse(bytes) {
+        assert!((1..=bytes.len()).contains(&length));
+        if answer.is_err() {
+            // The connection ends with the first error.
+            return;
+        }
+        assert_eq!(memcached_answer::parse(&bytes[..length - 1]), None);
+        assert_eq!(
+            memcached_answer::parse(&bytes[..length]),
             Some((answer, length))
         );
         bytes = &bytes[length..];

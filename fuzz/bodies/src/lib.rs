@@ -11,4 +11,5 @@ pub mod kvstore;
 pub mod packets;
 pub mod replica;
 pub mod resp;
+pub mod sequencer;
 pub mod transport;

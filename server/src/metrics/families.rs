@@ -802,7 +802,7 @@ fn machine(snapshot: &Snapshot) -> Vec<Family> {
         counter("backend_tx_bytes", "Bytes in those.", stats.tx_bytes),
         counter(
             "backend_rx_written",
-            "Packets that peers wrote into this process's memory (verbs, path herd).",
+            "Packets that peers wrote into this process's memory (verbs, paths herd and rfp).",
             stats.rx_written,
         ),
         counter("backend_tx_written", "Written to peers.", stats.tx_written),

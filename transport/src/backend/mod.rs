@@ -161,8 +161,12 @@ pub struct BackendStats {
     pub tx_bytes: u64,
     /// Wire packets lost because the kernel, the device or a full queue refused them.
     pub tx_refused: u64,
-    /// Those of `rx_datagrams` that arrived by writes of the peer into this endpoint's memory (verbs, path herd).
+    /// Those of `rx_datagrams` that arrived by writes of the peer into this endpoint's memory (verbs, paths herd and rfp).
     pub rx_written: u64,
+    /// Those of `rx_datagrams` that this endpoint fetched from the peer's memory (verbs, path rfp).
+    pub rx_fetched: u64,
+    /// Those of `tx_datagrams` that were left for the peer to fetch.
+    pub tx_fetched: u64,
     /// Packets that left by a write into the peer's memory.
     pub tx_written: u64,
     /// Times the backend slept in `wait`.

@@ -334,6 +334,10 @@ impl Header {
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct HeaderBytes<'a>(pub(super) &'a [u8; HEADER_BYTES]);
 
+/// Where the length begins, two bytes.
+const LENGTH_AT: usize = 4;
+/// Where the packet number begins, two bytes.
+const PACKET_NUMBER_AT: usize = 10;
 /// Where the request number begins, six bytes.
 const NUMBER_AT: usize = 12;
 const NUMBER_MASK: u64 = (1 << 48) - 1;
@@ -427,15 +431,50 @@ impl Packet<'_> {
     }
 }
 
-/// What a packet is and which session of its receiver it names, without a look at anything else in it. `None` if the
-/// bytes are too short for a header, of another version or of no known type.
+/// What a header says without a look at anything behind it: for backends that send packets on several ways.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct Outline {
+    /// The type of the packet.
+    pub packet_type: PacketType,
+    /// The receiver's session index.
+    pub session: u16,
+    /// The place of this packet in its message.
+    pub packet_number: u16,
+    /// The request.
+    pub request: RequestNumber,
+}
+
+/// The outline of the first packet of a datagram, sealed or not. `None` if the bytes are too short for a header, of
+/// another version or of no known type.
 #[must_use]
 #[inline]
-pub fn outline(packet: &[u8]) -> Option<(PacketType, u16)> {
+pub fn outline(packet: &[u8]) -> Option<Outline> {
     let header = packet.first_chunk::<HEADER_BYTES>()?;
     let packet_type = PacketType::from_bits(header[0] & 0x0f)?;
-    let session = u16::from_le_bytes([header[2], header[3]]);
-    (header[0] >> 4 == VERSION).then_some((packet_type, session))
+    let fields = HeaderBytes(header);
+    (header[0] >> 4 == VERSION).then(|| Outline {
+        packet_type,
+        session: fields.session(),
+        packet_number: u16::from_le_bytes([header[PACKET_NUMBER_AT], header[PACKET_NUMBER_AT + 1]]),
+        request: fields.request(),
+    })
+}
+
+/// The outlines of all packets of a datagram, up to the first that has none.
+#[inline]
+pub fn outlines(datagram: &[u8]) -> impl Iterator<Item = Outline> {
+    let mut rest = datagram;
+    std::iter::from_fn(move || {
+        let outline = outline(rest)?;
+        let length = usize::from(u16::from_le_bytes([rest[LENGTH_AT], rest[LENGTH_AT + 1]]));
+        let is_sealed_end = Flags(rest[1]).has(Flags::TRAILER);
+        // A packet is never shorter than its header, so this ends.
+        rest = match rest.get(length.max(HEADER_BYTES)..) {
+            Some(behind) if !is_sealed_end => behind,
+            _ => &[],
+        };
+        Some(outline)
+    })
 }
 
 /// The deadline extension's bytes: the time left in microseconds, rounded up, saturating.

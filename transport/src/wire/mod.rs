@@ -13,8 +13,8 @@ pub use checksum::Seed;
 pub use control::{Accept, BadTerm, Body, Connect, Cookie, Features, Probe, Refuse, RefuseReason};
 pub(crate) use control::{intended_bytes, intended_of};
 pub use header::{
-    Flags, Header, NO_SESSION, Packet, PacketType, RequestNumber, VERSION, WireError, Written,
-    deadline_extension, outline, split_first,
+    Flags, Header, NO_SESSION, Outline, Packet, PacketType, RequestNumber, VERSION, WireError,
+    Written, deadline_extension, outline, outlines, split_first,
 };
 pub use layout::{
     CONTROL_BYTES_MAX, EXTENSION_BYTES, HEADER_BYTES, PACKET_OVERHEAD, TRAILER_BYTES,

@@ -433,11 +433,56 @@ fn a_deadline_is_rounded_up_to_microseconds() {
     assert_eq!(read(u64::MAX), Some(u64::from(u32::MAX) * 1_000));
 }
 
+fn outline_of(header: &Header) -> Outline {
+    Outline {
+        packet_type: header.packet_type,
+        session: header.session,
+        packet_number: header.packet_number,
+        request: header.request,
+    }
+}
+
+/// A run of sealed packets ends with a tag, which is no packet whatever its bytes are.
+#[test]
+fn the_outlines_of_a_datagram_are_those_of_its_packets() {
+    let headers = [3, 4, 5].map(|slot| Header {
+        packet_number: u16::from(slot) * 300,
+        request: RequestNumber::new(slot, 1 << 40),
+        ..Header::new(PacketType::Response, 0x0102)
+    });
+    let mut datagram = Vec::new();
+    for header in &headers {
+        datagram.extend_from_slice(&header.write(Seed::NONE, None, b"payload"));
+        datagram.extend_from_slice(b"payload");
+    }
+    let read: Vec<Outline> = outlines(&datagram).collect();
+    assert_eq!(read, headers.each_ref().map(outline_of));
+    assert_eq!(
+        outlines(&datagram[..HEADER_BYTES + 3]).count(),
+        1,
+        "a head whose body is elsewhere"
+    );
+    let one = HEADER_BYTES + b"payload".len();
+    datagram[one + 1] |= Flags::TRAILER.0;
+    assert_eq!(outlines(&datagram).count(), 2, "the rest is the tag");
+    datagram[4..6].fill(0);
+    assert!(
+        outlines(&datagram).count() <= 3,
+        "a length of zero ends, too"
+    );
+    assert_eq!(outlines(&[]).count(), 0);
+}
+
 mod random {
     use super::*;
     use proptest::prelude::*;
 
     proptest! {
+        #[test]
+        fn outlines_of_random_bytes_end(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            prop_assert!(outlines(&bytes).count() <= bytes.len() / HEADER_BYTES + 1);
+        }
+
         /// Any bytes give an error, or a packet inside the bytes. Nothing panics, and the splitting
         /// ends.
         #[test]
@@ -446,9 +491,8 @@ mod random {
             while let Ok((packet, after)) = split_first(rest) {
                 prop_assert!(after.len() + HEADER_BYTES <= rest.len());
                 prop_assert!(packet.payload.len() < rest.len());
-                let named = (packet.header.packet_type, packet.header.session);
                 let is_known = packet.header.version == VERSION;
-                prop_assert_eq!(outline(rest), is_known.then_some(named));
+                prop_assert_eq!(outline(rest), is_known.then_some(outline_of(&packet.header)));
                 let _ = packet.verify(Seed::NONE);
                 let _ = (Connect::read(packet.payload), Accept::read(packet.payload));
                 let _ = (Refuse::read(packet.payload), Probe::read(packet.payload), Cookie::read(packet.payload));

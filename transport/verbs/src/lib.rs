@@ -7,11 +7,15 @@
 mod backend;
 pub mod config;
 #[cfg(any(feature = "device", test))]
-mod herd;
-#[cfg(any(feature = "device", test))]
 mod immediate;
+#[cfg(any(feature = "device", test))]
+mod one_sided;
+mod one_sided_path;
 mod route;
 
 #[cfg(feature = "device")]
-pub use backend::{HerdConfig, VerbsBackend, VerbsConfig, VerbsError, VerbsStats};
+pub use backend::{
+    ConnectionFault, OneSidedConfig, VerbsBackend, VerbsConfig, VerbsError, VerbsStats,
+};
+pub use one_sided_path::OneSidedPath;
 pub use route::{GRH_BYTES, QUEUE_PAIRS_MAX, VerbsAddress, VerbsRoute};

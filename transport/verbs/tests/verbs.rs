@@ -5,6 +5,10 @@
 
 #[path = "verbs/herd.rs"]
 mod herd;
+#[path = "verbs/increments.rs"]
+mod increments;
+#[path = "verbs/rfp.rs"]
+mod rfp;
 
 use trine_transport::backend::{Backend, Body, Direction, Faults, Faulty, MonotonicClock, TxBatch};
 use trine_transport::time::{Clock, Duration};

@@ -8,17 +8,21 @@ use std::time::{Duration, Instant};
 
 use trine_transport::backend::announce::{Announcer, Resolver};
 use trine_transport::{Config, CongestionControl, Holder};
-use trine_verbs::{HerdConfig, VerbsAddress, VerbsBackend, VerbsConfig, config::SLOTS};
+use trine_verbs::{
+    OneSidedConfig, OneSidedPath, VerbsAddress, VerbsBackend, VerbsConfig, VerbsError,
+    config::SLOTS,
+};
 
 use super::super::{EndpointSettings, KeyChoice, Network, Opened};
 use super::{VerbsArguments, VerbsPath};
+use crate::announce::note;
 use crate::endpoint::backend_failure;
 use crate::failure::Failure;
 
 /// How long a client waits at its start for all replicas to announce their queue pairs.
 const ANNOUNCE_LIMIT: Duration = Duration::from_millis(300);
 
-/// Sessions of a client that may have a connection of the path herd: with each of a group's members, and some more.
+/// Sessions of a client that may have a connection of the paths herd and rfp: with each of a group's members, and some more.
 const CLIENT_CONNECTIONS: u16 = 16;
 
 /// The same for a server as a client of others, and for the sessions of its clients. They are made before it serves.
@@ -62,19 +66,29 @@ impl Verbs {
         })
     }
 
-    /// `herd`: the connections of the endpoint, if the path is herd.
+    /// `connections`: so many as a client, and as a server, if the path has any.
     fn open(
         &self,
         mut endpoint: Config,
-        herd: HerdConfig,
+        (outgoing, incoming): (u16, u16),
     ) -> Result<Opened<VerbsBackend>, Failure> {
-        let herd = (self.path == VerbsPath::Herd).then_some(herd);
-        if herd.is_some() {
+        let path = match self.path {
+            VerbsPath::Ud => None,
+            VerbsPath::Herd => Some(OneSidedPath::Herd),
+            VerbsPath::Rfp => Some(OneSidedPath::Rfp),
+        };
+        if path.is_some() {
             // A packet more would be written over one that may not have been read.
             endpoint.credits = endpoint.credits.min(SLOTS as u16);
         }
         let config = VerbsConfig {
-            herd,
+            one_sided: path.map(|path| OneSidedConfig {
+                path,
+                outgoing,
+                incoming,
+                on_failure: Some(warn),
+                ..OneSidedConfig::default()
+            }),
             sealed: endpoint.keys.is_some(),
             ..self.config.clone()
         };
@@ -108,13 +122,7 @@ impl Network for Verbs {
     type Backend = VerbsBackend;
 
     fn serve_at(&self, own: SocketAddr) -> Result<Opened<VerbsBackend>, Failure> {
-        let (outgoing, incoming) = SERVER_CONNECTIONS;
-        let herd = HerdConfig {
-            outgoing,
-            incoming,
-            ..HerdConfig::default()
-        };
-        let mut opened = self.open(self.settings.of_server()?, herd)?;
+        let mut opened = self.open(self.settings.of_server()?, SERVER_CONNECTIONS)?;
         let announcer = Announcer::start(own, opened.backend.address()).map_err(backend_failure)?;
         opened.keep = Some(Box::new(announcer));
         Ok(opened)
@@ -131,12 +139,7 @@ impl Network for Verbs {
                 .resolver
                 .resolve(*peer, deadline.saturating_duration_since(Instant::now()));
         }
-        let herd = HerdConfig {
-            outgoing: CLIENT_CONNECTIONS,
-            incoming: 0,
-            ..HerdConfig::default()
-        };
-        self.open(self.settings.of_client(peers)?, herd)
+        self.open(self.settings.of_client(peers)?, (CLIENT_CONNECTIONS, 0))
     }
 
     fn key_file(&self, peers: &[SocketAddr]) -> Option<PathBuf> {
@@ -169,10 +172,17 @@ impl Network for Verbs {
         if self.config.huge_pages {
             arguments.push("--huge-pages".into());
         }
-        if self.path == VerbsPath::Herd {
-            arguments.extend(["--path".into(), "herd".into()]);
+        match self.path {
+            VerbsPath::Ud => {}
+            VerbsPath::Herd => arguments.extend(["--path".into(), "herd".into()]),
+            VerbsPath::Rfp => arguments.extend(["--path".into(), "rfp".into()]),
         }
         arguments.extend(self.settings.serve_args());
         arguments
     }
+}
+
+/// Once for each endpoint. What is asked of it is done all the same, so that this is no failure.
+fn warn(error: &VerbsError) {
+    note(format_args!("trine: {error}"));
 }

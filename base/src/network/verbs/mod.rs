@@ -8,15 +8,18 @@ use clap::{Args, ValueEnum};
 use super::{EndpointSettings, OnNetwork};
 use crate::failure::Failure;
 
-/// How requests travel on an RDMA device. Answers are datagrams in any case.
+/// How requests and answers travel on an RDMA device.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum VerbsPath {
     /// As datagrams (UD SEND).
     #[default]
     Ud,
-    /// Those of one packet are written into the server's memory (UC WRITE), which it polls. A peer with the path ud
+    /// Requests of one packet are written into the server's memory (UC WRITE), which it polls. A peer with another path
     /// gets datagrams.
     Herd,
+    /// The same (RC WRITE), and answers stay in the server's memory, where the client fetches them (RC READ). `trine
+    /// cache` alone has it.
+    Rfp,
 }
 
 /// What a user says about the RDMA device.
@@ -41,8 +44,9 @@ pub struct VerbsArguments {
     /// verbs: take large memory from huge pages, which the system must have reserved (`sysctl vm.nr_hugepages=64`).
     #[arg(long, env = "TRINE_HUGE_PAGES", global = true, hide = !cfg!(feature = "verbs"))]
     huge_pages: bool,
-    /// verbs: how requests travel: ud (if absent) as datagrams, herd written into the server's memory. Only `trine cache`
-    /// has been tested with herd.
+    /// verbs: how requests travel: ud (if absent) as datagrams, herd written into the server's memory. With rfp, which is
+    /// for `trine cache` alone, the client also fetches its answers from there. Only `trine cache` has been tested with
+    /// herd.
     // Commands have arguments of their own that are called `path`.
     #[arg(
         id = "verbs_path",
@@ -65,6 +69,21 @@ impl VerbsArguments {
         Err(Failure::usage(
             "--device, --gid-index, --queue-pairs, --huge-pages and --path belong to verbs",
             "add --transport verbs",
+        ))
+    }
+
+    /// Refuses the path rfp: the command is none of `trine cache`.
+    ///
+    /// # Errors
+    /// The path that works.
+    pub fn check_path_of_others(&self) -> Result<(), Failure> {
+        if self.path != Some(VerbsPath::Rfp) {
+            return Ok(());
+        }
+        Err(Failure::usage(
+            "the path rfp is for `trine cache` alone: members of a group sleep, and answers that wait for other members are \
+             slow",
+            "take --path herd or --path ud",
         ))
     }
 

@@ -7,7 +7,7 @@ const VALUE_BYTES_MAX: usize = 1 << 30;
 const END: &[u8] = b"\r\nEND\r\n";
 
 /// Returns the first answer in `input` and its length, once it is complete; or the error in it.
-pub(super) fn parse(input: &[u8]) -> Option<Taken> {
+pub fn parse(input: &[u8]) -> Option<(Result<Answer, String>, usize)> {
     let line_end = match line_end(input)? {
         Ok(line_end) => line_end,
         Err(why) => return Some((Err(why), input.len())),

@@ -7,7 +7,7 @@ pub mod http2;
 mod in_order;
 mod line_answer;
 mod memcached;
-mod memcached_answer;
+pub mod memcached_answer;
 pub mod protobuf;
 mod redis;
 pub mod redis_answer;

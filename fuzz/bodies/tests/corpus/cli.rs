@@ -22,6 +22,11 @@ fn http() {
 }
 
 #[test]
+fn memcached() {
+    trine_corpus::replay("cli-memcached", MUTATIONS, bodies::memcached);
+}
+
+#[test]
 fn words() {
     trine_corpus::replay("cli-words", MUTATIONS, bodies::words);
 }

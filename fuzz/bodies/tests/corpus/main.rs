@@ -9,4 +9,5 @@ mod kvstore;
 mod packets;
 mod replica;
 mod resp;
+mod sequencer;
 mod transport;

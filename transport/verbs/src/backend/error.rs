@@ -3,6 +3,62 @@
 use std::fmt;
 use std::io;
 
+use crate::one_sided_path::OneSidedPath;
+use ibverbs_sys::ibv_wc_status as status;
+
+/// Why a connection of the paths herd and rfp is of no use.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ConnectionFault {
+    /// The own device does not connect the queue pair.
+    NotConnected,
+    /// The server's regions are smaller, or have other slots, than this release needs.
+    OtherLayout,
+    /// The server's device refuses a READ or a WRITE: the key is wrong, or the place lies beyond the region.
+    AccessRefused,
+    /// The server's device does not answer.
+    NoAnswer,
+    /// The own queue pair is in the error state.
+    InError,
+    /// The own device did not take a request.
+    NotTaken,
+    /// Another error of a completion (`ibv_wc_status`).
+    Other(u32),
+}
+
+impl ConnectionFault {
+    /// What a completion says; above all numbers of completions: a request was not taken.
+    pub(super) fn of_status(number: u32) -> Self {
+        match number {
+            status::IBV_WC_REM_ACCESS_ERR
+            | status::IBV_WC_REM_INV_REQ_ERR
+            | status::IBV_WC_REM_OP_ERR => Self::AccessRefused,
+            status::IBV_WC_RETRY_EXC_ERR | status::IBV_WC_RNR_RETRY_EXC_ERR => Self::NoAnswer,
+            status::IBV_WC_WR_FLUSH_ERR => Self::InError,
+            u32::MAX => Self::NotTaken,
+            other => Self::Other(other),
+        }
+    }
+}
+
+impl fmt::Display for ConnectionFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotConnected => f.write_str("the device does not connect the queue pair"),
+            Self::OtherLayout => {
+                f.write_str("the server's region is too small, or divided otherwise; run the same release on both sides")
+            }
+            Self::AccessRefused => f.write_str(
+                "the server's device refused the access: the key is wrong, or the place is not in the region",
+            ),
+            Self::NoAnswer => f.write_str("the server's device does not answer"),
+            Self::InError => f.write_str("the queue pair is in the error state"),
+            Self::NotTaken => f.write_str("the device took no further request"),
+            Self::Other(number) => write!(f, "a request completed with status {number}"),
+        }
+    }
+}
+
 /// The verbs backend cannot be opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -68,17 +124,30 @@ pub enum VerbsError {
         /// Restarts without a datagram received in between.
         restarts: u32,
     },
-    /// The device makes no unreliable connected queue pairs, which the path herd needs.
+    /// The device makes no connected queue pairs of the kind that a path needs.
     NoConnections {
         /// The device.
         device: String,
+        /// The path.
+        path: OneSidedPath,
         /// The operating system's error number.
         os_error: i32,
     },
-    /// A work request of the device cannot carry a slot of the path herd.
+    /// A connection between this process and a server is of no use: its session goes on with datagrams.
+    ConnectionFailed {
+        /// The device.
+        device: String,
+        /// The path.
+        path: OneSidedPath,
+        /// What is wrong.
+        fault: ConnectionFault,
+    },
+    /// A work request of the device cannot carry a slot of requests.
     InlineTooSmall {
         /// The device.
         device: String,
+        /// The path.
+        path: OneSidedPath,
         /// Bytes of a slot.
         needed: u32,
         /// Bytes that a work request carries.
@@ -102,11 +171,12 @@ impl VerbsError {
         }
     }
 
-    /// Why there is no unreliable connected queue pair, as errno describes it.
-    pub(super) fn no_connections(device: &str) -> Self {
+    /// Why there is no connected queue pair, as errno describes it.
+    pub(super) fn no_connections(device: &str, path: OneSidedPath) -> Self {
         let os_error = io::Error::last_os_error().raw_os_error().unwrap_or(0);
         Self::NoConnections {
             device: device.to_owned(),
+            path,
             os_error,
         }
     }
@@ -121,6 +191,7 @@ impl VerbsError {
 }
 
 impl fmt::Display for VerbsError {
+    // Long because it holds every error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoDevice => f.write_str(
@@ -171,16 +242,28 @@ impl fmt::Display for VerbsError {
                  or its driver's fault (`dmesg`, `rdma link`), then start this process anew: peers find it under its \
                  new queue pair"
             ),
-            Self::NoConnections { device, os_error } => write!(
+            Self::NoConnections { device, path, os_error } => write!(
                 f,
-                "RDMA device {device} makes no unreliable connected (UC) queue pair, which the path herd needs: {}; use \
-                 --path ud, which every device has",
+                "RDMA device {device} makes no {} queue pair, which the path {} needs: {}; use --path ud, which every \
+                 device has",
+                match path {
+                    OneSidedPath::Herd => "unreliable connected (UC)",
+                    OneSidedPath::Rfp => "reliable connected (RC)",
+                },
+                path.name(),
                 io::Error::from_raw_os_error(*os_error)
             ),
-            Self::InlineTooSmall { device, needed, granted } => write!(
+            Self::ConnectionFailed { device, path, fault } => write!(
                 f,
-                "the path herd needs work requests that carry {needed} bytes, those of RDMA device {device} carry \
-                 {granted}; use --path ud, which works with any number"
+                "a connection of the path {} on RDMA device {device} failed: {fault}; its session goes on with \
+                 datagrams, as with --path ud, which works here",
+                path.name()
+            ),
+            Self::InlineTooSmall { device, path, needed, granted } => write!(
+                f,
+                "the path {} needs work requests that carry {needed} bytes, those of RDMA device {device} carry \
+                 {granted}; use --path ud, which works with any number",
+                path.name()
             ),
             Self::Call { call, os_error } => {
                 write!(f, "{call} failed: {}", io::Error::from_raw_os_error(*os_error))
@@ -270,14 +353,25 @@ mod tests {
             (
                 VerbsError::NoConnections {
                     device: device(),
+                    path: OneSidedPath::Herd,
                     os_error: libc::EOPNOTSUPP,
                 },
-                "mlx5_0 makes no unreliable connected (UC) queue pair",
+                "mlx5_0 makes no unreliable connected (UC) queue pair, which the path herd needs",
+                "--path ud",
+            ),
+            (
+                VerbsError::NoConnections {
+                    device: device(),
+                    path: OneSidedPath::Rfp,
+                    os_error: libc::EOPNOTSUPP,
+                },
+                "mlx5_0 makes no reliable connected (RC) queue pair, which the path rfp needs",
                 "--path ud",
             ),
             (
                 VerbsError::InlineTooSmall {
                     device: device(),
+                    path: OneSidedPath::Herd,
                     needed: 320,
                     granted: 64,
                 },
@@ -296,6 +390,34 @@ mod tests {
         for (error, cause, hint) in cases {
             let text = error.to_string();
             assert!(text.contains(cause) && text.contains(hint), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_fails_names_the_device_what_is_wrong_and_the_path_that_works() {
+        for (number, cause) in [
+            (
+                status::IBV_WC_REM_ACCESS_ERR,
+                "the key is wrong, or the place is not in the region",
+            ),
+            (status::IBV_WC_RETRY_EXC_ERR, "does not answer"),
+            (status::IBV_WC_WR_FLUSH_ERR, "in the error state"),
+            (u32::MAX, "took no further request"),
+            (999, "status 999"),
+        ] {
+            let error = VerbsError::ConnectionFailed {
+                device: "mlx5_0".to_owned(),
+                path: OneSidedPath::Rfp,
+                fault: ConnectionFault::of_status(number),
+            };
+            let text = error.to_string();
+            for words in [
+                "path rfp on RDMA device mlx5_0",
+                cause,
+                "as with --path ud, which works",
+            ] {
+                assert!(text.contains(words), "{text}");
+            }
         }
     }
 }

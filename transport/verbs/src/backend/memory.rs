@@ -31,13 +31,15 @@ pub(super) struct Registry {
 /// A memory region of libibverbs; its owner deregisters it.
 pub(super) struct Registration(NonNull<sys::ibv_mr>);
 
-/// Who may write a registered region.
+/// Who may use a registered region.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Access {
     /// The own device.
     Local,
-    /// The other ends of the domain's queue pairs, too.
+    /// The own device, and the other ends of the domain's queue pairs may write it.
     RemoteWrite,
+    /// The own device, and the other ends may read it.
+    RemoteRead,
 }
 
 /// Where the message pool takes its memory from: every region is registered as it is made.
@@ -95,7 +97,7 @@ impl Drop for Registered {
 }
 
 impl Registration {
-    fn key(&self) -> u32 {
+    pub(super) fn key(&self) -> u32 {
         // SAFETY: the region is registered, so the structure is alive.
         unsafe { self.0.as_ref() }.lkey
     }
@@ -204,9 +206,11 @@ pub(super) fn register(
     access: Access,
 ) -> Result<Registration, VerbsError> {
     let mut flags = sys::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0 as i32;
-    if access == Access::RemoteWrite {
-        flags |= sys::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0 as i32;
-    }
+    flags |= match access {
+        Access::Local => 0,
+        Access::RemoteWrite => sys::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0 as i32,
+        Access::RemoteRead => sys::ibv_access_flags::IBV_ACCESS_REMOTE_READ.0 as i32,
+    };
     // SAFETY: the memory is `region.len` bytes long and stays until it is deregistered.
     let registered =
         unsafe { sys::ibv_reg_mr(domain, region.base.as_ptr().cast(), region.len, flags) };

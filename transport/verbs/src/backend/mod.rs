@@ -26,8 +26,9 @@ use self::memory::{RegisteredRegions, Registry};
 use self::queue_pair_state::QueuePairState;
 use self::send::Packet;
 use crate::config::CONNECTIONS_MAX;
-use crate::herd::{Herd, NOTICE_BYTES, Sending};
 use crate::immediate::{Immediate, Immediates};
+use crate::one_sided::{ANSWER_BYTES, Failure, NOTICE_BYTES, OneSided, Sending, Settings};
+use crate::one_sided_path::OneSidedPath;
 use crate::route::Port;
 use trine_transport::backend::{
     Backend, BackendError, BackendStats, Caps, MonotonicClock, RxBatch, TxBatch, TxItem, Waker,
@@ -37,7 +38,7 @@ use trine_transport::buf::{Pool, PoolConfig};
 use trine_transport::config::{MTU_MAX, MTU_MIN};
 use trine_transport::time::{Clock, Duration, Instant};
 
-pub use self::error::VerbsError;
+pub use self::error::{ConnectionFault, VerbsError};
 use crate::route::{QUEUE_PAIRS_MAX, VerbsAddress, VerbsRoute};
 
 /// How a queue pair is opened. The defaults are for latency.
@@ -76,8 +77,9 @@ pub struct VerbsConfig {
     pub immediates: bool,
     /// Memory of 1 MiB and more lies in huge pages. The system must have some free (`sysctl vm.nr_hugepages`).
     pub huge_pages: bool,
-    /// Requests of one packet are written into the server's memory: the path herd. `None` sends all packets as datagrams.
-    pub herd: Option<HerdConfig>,
+    /// Requests of one packet are written into the server's memory, the paths herd and rfp. `None` sends all packets as
+    /// datagrams.
+    pub one_sided: Option<OneSidedConfig>,
     /// Sessions may be sealed: whole packets are staged in registered memory, `mtu` bytes for each of `send_queue`.
     pub sealed: bool,
     /// Largest packet in bytes; the port's active MTU bounds it.
@@ -105,7 +107,7 @@ impl Default for VerbsConfig {
             header_in_front: true,
             immediates: true,
             huge_pages: false,
-            herd: None,
+            one_sided: None,
             sealed: false,
             mtu: 4096,
             pool: PoolConfig::default(),
@@ -114,23 +116,33 @@ impl Default for VerbsConfig {
     }
 }
 
-/// Connections of the path herd: all are made at the start. A session without one uses datagrams alone.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct HerdConfig {
+/// Connections of the paths herd and rfp: all are made at the start. A session without one uses datagrams alone.
+#[derive(Copy, Clone, Debug)]
+pub struct OneSidedConfig {
+    /// How answers travel. A session has a connection if both ends say the same.
+    pub path: OneSidedPath,
     /// Sessions of this endpoint as a client that may have one; at most [`CONNECTIONS_MAX`].
     pub outgoing: u16,
     /// Sessions of this endpoint as a server that may have one; at most [`CONNECTIONS_MAX`].
     pub incoming: u16,
     /// One write in so many leaves its slot half-written, or is done in two halves; 0 never. For tests.
     pub tear_interval: u32,
+    /// Path rfp: bytes of the READ with which a client fetches an answer; a longer answer takes a second READ. Found from
+    /// the last 64 answers of the session if absent.
+    pub fetch_bytes: Option<u16>,
+    /// Is told of the first connection as a client that fails. Its session goes on with datagrams.
+    pub on_failure: Option<fn(&VerbsError)>,
 }
 
-impl Default for HerdConfig {
+impl Default for OneSidedConfig {
     fn default() -> Self {
         Self {
+            path: OneSidedPath::Herd,
             outgoing: 64,
             incoming: 256,
             tear_interval: 0,
+            fetch_bytes: None,
+            on_failure: None,
         }
     }
 }
@@ -180,8 +192,22 @@ pub struct VerbsStats {
     pub registered_pages: u64,
     /// Restarts of a queue pair after an error.
     pub restarts: u64,
-    /// Connections of the path herd that sessions have got, in both directions.
+    /// Connections of the paths herd and rfp that sessions have got, in both directions.
     pub connections: u64,
+    /// Connections as a client that failed, or could not be made.
+    pub connections_failed: u64,
+    /// Path rfp: answers left in own memory for their clients to fetch. They take no work request.
+    pub answers_left: u64,
+    /// Answers fetched.
+    pub answers_fetched: u64,
+    /// READs for them, each a work request with a doorbell and a completion.
+    pub reads: u64,
+    /// Those of the READs that were for the rest of a longer answer.
+    pub reads_of_rest: u64,
+    /// READs that found no answer.
+    pub reads_missed: u64,
+    /// Times that a session's answers were slow, and its client asked for datagrams.
+    pub replies_asked: u64,
     /// Requests written into slots of servers, each with a doorbell of its own.
     pub slot_writes: u64,
     /// Writes that asked for a completion.
@@ -194,7 +220,7 @@ pub struct VerbsStats {
     pub slots_torn: u64,
     /// Times that all slots of a connection were looked at.
     pub slot_scans: u64,
-    /// Notices of the path herd sent: they are among `sends`.
+    /// Notices of the paths herd and rfp sent: they are among `sends`.
     pub notices: u64,
 }
 
@@ -211,8 +237,11 @@ pub struct VerbsBackend {
     pool: Pool,
     caps: Caps,
     address: VerbsAddress,
-    /// See [`VerbsConfig::herd`].
-    herd: Option<Herd<Connections>>,
+    /// See [`VerbsConfig::one_sided`].
+    one_sided: Option<OneSided<Connections>>,
+    /// The same as in the configuration.
+    one_sided_config: OneSidedConfig,
+    device: Arc<Device>,
     /// The last burst came from slots: the queue pairs are polled first.
     slots_had_last: bool,
     /// Polls of slots until the clock is read again.
@@ -256,10 +285,11 @@ impl VerbsBackend {
         let regions = RegisteredRegions::new(Arc::clone(&device), Arc::clone(&registry));
         let pool = Pool::with_region_allocator(config.pool, regions);
         pool.reserve(mtu, config.reserved_buffers);
-        let herd = config
-            .herd
-            .map(|herd| Self::connections(&device, &registry, &herd))
+        let one_sided = config
+            .one_sided
+            .map(|one_sided| Self::connections(&device, &registry, &one_sided))
             .transpose()?;
+        let one_sided_config = config.one_sided.unwrap_or_default();
         let wake = WakeEvent::new().map_err(|_| VerbsError::last("eventfd"))?;
         let numbers: Vec<u32> = queue_pairs
             .iter()
@@ -272,7 +302,8 @@ impl VerbsBackend {
         Ok(Self {
             queue_pairs,
             address: VerbsAddress::of_port(&device.port, &numbers, config.qkey),
-            addresses: AddressHandles::new(device),
+            addresses: AddressHandles::new(Arc::clone(&device)),
+            device,
             pool,
             caps: Caps {
                 mtu,
@@ -282,7 +313,8 @@ impl VerbsBackend {
                 rx_queue_packets: config.receive_queue,
                 packet_is_dear: false,
             },
-            herd,
+            one_sided,
+            one_sided_config,
             slots_had_last: false,
             polls_left: 0,
             now: Instant::ZERO,
@@ -299,16 +331,17 @@ impl VerbsBackend {
     fn connections(
         device: &Arc<Device>,
         registry: &Arc<Registry>,
-        config: &HerdConfig,
-    ) -> Result<Herd<Connections>, VerbsError> {
+        config: &OneSidedConfig,
+    ) -> Result<OneSided<Connections>, VerbsError> {
         let connections = Connections::new(device, registry, config)?;
-        let (outgoing, incoming) = (config.outgoing.into(), config.incoming.into());
-        Ok(Herd::new(
-            connections,
-            outgoing,
-            incoming,
-            config.tear_interval,
-        ))
+        let settings = Settings {
+            path: config.path,
+            outgoing: config.outgoing.into(),
+            incoming: config.incoming.into(),
+            tear_interval: config.tear_interval,
+            fetch_bytes: config.fetch_bytes,
+        };
+        Ok(OneSided::new(connections, settings))
     }
 
     /// Where peers reach this endpoint, all its queue pairs: what it announces.
@@ -339,14 +372,21 @@ impl VerbsBackend {
             registered_pages: self.registry.pages(),
             ..self.verbs
         };
-        let Some(herd) = &self.herd else {
+        let Some(one_sided) = &self.one_sided else {
             return stats;
         };
-        let counts = herd.counts();
+        let counts = one_sided.counts();
         VerbsStats {
             connections: counts.opened,
+            connections_failed: counts.failed,
+            answers_left: counts.answers_left,
+            answers_fetched: counts.fetches.answers,
+            reads: counts.fetches.reads,
+            reads_of_rest: counts.fetches.reads_of_rest,
+            reads_missed: counts.fetches.misses,
+            replies_asked: counts.fetches.replies_asked,
             slot_writes: counts.writes,
-            slot_writes_signaled: herd.device.writes_signaled(),
+            slot_writes_signaled: one_sided.device.writes_signaled(),
             slot_packets: counts.slots.packets,
             slot_lines: counts.slots.lines,
             slots_torn: counts.slots.torn,
@@ -367,10 +407,10 @@ impl VerbsBackend {
             .try_for_each(|queue_pair| queue_pair.pair.fail())
     }
 
-    /// Connections of the path herd that sessions have now, as a client and as a server.
+    /// Connections of the paths herd and rfp that sessions have now, as a client and as a server.
     #[must_use]
     pub fn connections_open(&self) -> (usize, usize) {
-        self.herd.as_ref().map_or((0, 0), Herd::open)
+        self.one_sided.as_ref().map_or((0, 0), OneSided::open)
     }
 
     /// Drives the client's ends of all connections into the error state, as a failing device would; for tests.
@@ -379,21 +419,36 @@ impl VerbsBackend {
     ///
     /// [`VerbsError`] if the device refuses.
     pub fn fail_connections(&self) -> Result<(), VerbsError> {
-        self.herd.as_ref().map_or(Ok(()), |herd| herd.device.fail())
+        self.one_sided
+            .as_ref()
+            .map_or(Ok(()), |one_sided| one_sided.device.fail())
     }
 
     /// The connections of this endpoint as a client write into each other's regions from now on, as an attacker would
     /// who knows their addresses and keys; for tests.
     pub fn exchange_grants(&mut self) {
-        if let Some(herd) = &mut self.herd {
-            herd.exchange_grants();
+        if let Some(one_sided) = &mut self.one_sided {
+            one_sided.exchange_grants();
+        }
+    }
+
+    /// The connections of this endpoint as a client use these keys from now on, and places so far away from those that
+    /// they were given: what a wrong key, and a region that is too small, do; for tests.
+    pub fn spoil_grants(&mut self, key: u32, bytes: u64) {
+        if let Some(one_sided) = &mut self.one_sided {
+            one_sided.spoil_grants(|grant| {
+                for area in [&mut grant.requests, &mut grant.answers] {
+                    area.rkey ^= key;
+                    area.address = area.address.wrapping_add(bytes);
+                }
+            });
         }
     }
 
     /// Reads slots; how many packets came.
     #[inline]
     fn poll_slots(&mut self) -> usize {
-        let Some(herd) = &mut self.herd else {
+        let Some(one_sided) = &mut self.one_sided else {
             return 0;
         };
         if self.polls_left == 0 {
@@ -401,32 +456,35 @@ impl VerbsBackend {
             self.now = MonotonicClock.now();
         }
         self.polls_left -= 1;
-        let count = herd.poll(self.now);
+        let count = one_sided.poll(self.now);
         self.slots_had_last = count > 0;
+        if one_sided.has_to_say() {
+            self.send_notices();
+        }
         count
     }
 
-    /// The datagrams that have arrived at one queue pair, without those that are for the path herd alone; their number.
+    /// The datagrams that have arrived at one queue pair, without those that are for connections alone; their number.
     #[inline]
     fn poll_queue_pair(&mut self, at: usize) -> Result<usize, BackendError> {
         let queue_pair = &mut self.queue_pairs[at];
         let count = queue_pair
             .receive(&mut self.immediates, &mut self.verbs)
             .map_err(|error| unusable(&error))?;
-        let (Some(herd), true) = (&mut self.herd, count > 0) else {
+        let (Some(one_sided), true) = (&mut self.one_sided, count > 0) else {
             return Ok(count);
         };
         let now = self.now;
         let left = queue_pair
             .receive
-            .retain(|packet| herd.on_datagram(now, packet));
+            .retain(|packet| one_sided.on_datagram(now, packet));
         self.send_notices();
         Ok(left)
     }
 
-    /// Sends what the path herd has to say by itself.
+    /// Sends what the paths herd and rfp have to say by themselves.
     fn send_notices(&mut self) {
-        while let Some((route, notice)) = self.herd.as_mut().and_then(Herd::poll_notice) {
+        while let Some((route, notice)) = self.one_sided.as_mut().and_then(OneSided::poll_notice) {
             let notice: [u8; NOTICE_BYTES] = notice;
             self.send_now(&TxItem {
                 route,
@@ -434,6 +492,44 @@ impl VerbsBackend {
                 body: None,
             });
         }
+        let mut answer = [0; ANSWER_BYTES];
+        while let Some((route, packet)) = self
+            .one_sided
+            .as_mut()
+            .and_then(|it| it.poll_unfetched(&mut answer))
+        {
+            self.send_now(&TxItem {
+                route,
+                head: &answer[packet],
+                body: None,
+            });
+        }
+        let failure = self.one_sided.as_mut().and_then(OneSided::take_failure);
+        if let Some(failure) = failure {
+            self.tell(failure);
+        }
+    }
+
+    /// Tells whoever opened this endpoint of a connection that failed, once.
+    #[cold]
+    fn tell(&mut self, failure: Failure) {
+        let Some(on_failure) = self.one_sided_config.on_failure.take() else {
+            return;
+        };
+        let fault = match failure {
+            Failure::NotConnected => ConnectionFault::NotConnected,
+            Failure::OtherLayout => ConnectionFault::OtherLayout,
+            Failure::Broken(number) => {
+                let one_sided = self.one_sided.as_ref();
+                let fault = one_sided.and_then(|it| it.device.fault(number));
+                fault.unwrap_or(ConnectionFault::InError)
+            }
+        };
+        on_failure(&VerbsError::ConnectionFailed {
+            device: self.device.name.clone(),
+            path: self.one_sided_config.path,
+            fault,
+        });
     }
 
     /// Sends a packet whose bytes are gone after this call.
@@ -454,15 +550,15 @@ impl VerbsBackend {
         queue_pair.send.post(pair, stats);
     }
 
-    /// Whether the path herd has taken care of a packet: it was written, or sent with terms behind it.
+    /// Whether a connection has taken care of a packet: it was written or left, or sent with terms behind it.
     #[inline]
     fn is_sent_by_herd(&mut self, item: &TxItem<'_, VerbsRoute>) -> bool {
-        let Some(herd) = &mut self.herd else {
+        let Some(one_sided) = &mut self.one_sided else {
             return false;
         };
-        match herd.on_send(self.now, item) {
+        match one_sided.on_send(self.now, item) {
             Sending::Datagram => false,
-            Sending::Written => true,
+            Sending::Written | Sending::Left => true,
             Sending::WithTerms(terms) => {
                 let mut bytes = [0; TERMED_BYTES_MAX];
                 let (head, end) = (item.head.len(), item.head.len() + terms.len());
@@ -505,8 +601,8 @@ impl VerbsConfig {
         );
         let fits = |count: u16| usize::from(count) <= CONNECTIONS_MAX;
         assert!(
-            self.herd
-                .is_none_or(|herd| fits(herd.outgoing) && fits(herd.incoming)),
+            self.one_sided
+                .is_none_or(|one_sided| fits(one_sided.outgoing) && fits(one_sided.incoming)),
             "an endpoint has at most {CONNECTIONS_MAX} connections in each direction"
         );
         assert!(
@@ -544,7 +640,10 @@ impl Backend for VerbsBackend {
     fn rx_burst(&mut self) -> Result<RxBatch<'_, VerbsRoute>, BackendError> {
         let slots_first = !std::mem::take(&mut self.slots_had_last);
         if slots_first && self.poll_slots() > 0 {
-            return Ok(self.herd.as_ref().map_or(RxBatch::empty(), Herd::burst));
+            return Ok(self
+                .one_sided
+                .as_ref()
+                .map_or(RxBatch::empty(), OneSided::burst));
         }
         for _ in 0..self.queue_pairs.len() {
             let at = self.next_queue_pair;
@@ -558,14 +657,17 @@ impl Backend for VerbsBackend {
             }
         }
         if !slots_first && self.poll_slots() > 0 {
-            return Ok(self.herd.as_ref().map_or(RxBatch::empty(), Herd::burst));
+            return Ok(self
+                .one_sided
+                .as_ref()
+                .map_or(RxBatch::empty(), OneSided::burst));
         }
         Ok(RxBatch::empty())
     }
 
     #[inline]
     fn tx_burst(&mut self, tx: &mut TxBatch<VerbsRoute>) -> Result<(), BackendError> {
-        if self.herd.is_some() {
+        if self.one_sided.is_some() {
             self.now = MonotonicClock.now();
         }
         for item in tx.iter() {
@@ -611,8 +713,14 @@ impl Backend for VerbsBackend {
             self.wake.clear();
             return Ok(());
         }
-        if let Some(herd) = &mut self.herd {
-            herd.on_sleep();
+        if let Some(one_sided) = &mut self.one_sided {
+            self.now = MonotonicClock.now();
+            if one_sided.must_poll(self.now) {
+                // Whoever answers may need this processor.
+                std::thread::yield_now();
+                return Ok(());
+            }
+            one_sided.on_sleep();
             self.send_notices();
         }
         for queue_pair in &mut self.queue_pairs {
@@ -623,10 +731,10 @@ impl Backend for VerbsBackend {
         if queue_pairs.any(|queue_pair| queue_pair.receive.peek(&mut queue_pair.pair)) {
             return Ok(());
         }
-        if let Some(herd) = &mut self.herd {
+        if let Some(one_sided) = &mut self.one_sided {
             // The next poll reads the clock, whenever this sleep ends.
             self.polls_left = 0;
-            if herd.has_arrived(self.now) {
+            if one_sided.has_arrived(self.now) {
                 return Ok(());
             }
         }
@@ -648,9 +756,11 @@ impl Backend for VerbsBackend {
     fn stats(&self) -> BackendStats {
         let verbs = self.verbs_stats();
         BackendStats {
-            rx_datagrams: verbs.receives + verbs.slot_packets,
+            rx_datagrams: verbs.receives + verbs.slot_packets + verbs.answers_fetched,
             rx_bytes: verbs.received_bytes,
             rx_written: verbs.slot_packets,
+            rx_fetched: verbs.answers_fetched,
+            tx_fetched: verbs.answers_left,
             rx_errors: verbs.receives_failed,
             tx_datagrams: self.stats.tx_packets,
             tx_written: verbs.slot_writes,

@@ -9,8 +9,10 @@ use super::address::{AddressHandles, Handle};
 use super::device::Device;
 use super::memory::{Registered, Registry};
 use super::queue_pair::QueuePair;
-use super::{VerbsConfig, VerbsError, VerbsStats};
+use super::{OneSidedConfig, VerbsConfig, VerbsError, VerbsStats};
 use crate::immediate::{IMMEDIATE_BYTES, Immediate, gathered_lines, inline_lines};
+use crate::one_sided::ANSWER_BYTES;
+use crate::one_sided_path::OneSidedPath;
 use trine_transport::backend::{TxBatch, TxItem};
 use trine_transport::buf::BodyRef;
 
@@ -107,8 +109,12 @@ impl SendQueue {
         registry: &Registry,
     ) -> Result<Self, VerbsError> {
         let depth = config.send_queue as usize;
+        let is_rfp = |one_sided: OneSidedConfig| one_sided.path == OneSidedPath::Rfp;
         let head_bytes = if config.sealed {
             config.mtu.next_multiple_of(64).max(HEAD_BYTES)
+        } else if config.one_sided.is_some_and(is_rfp) {
+            // Answers that a client did not fetch are sent from a copy.
+            ANSWER_BYTES.max(HEAD_BYTES)
         } else {
             HEAD_BYTES
         };

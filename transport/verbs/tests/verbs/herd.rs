@@ -3,17 +3,18 @@
 use trine_transport::backend::{Backend, MonotonicClock};
 use trine_transport::time::{Clock, Duration};
 use trine_verbs::config::SLOTS;
-use trine_verbs::{HerdConfig, VerbsBackend, VerbsConfig, VerbsStats};
+use trine_verbs::{OneSidedConfig, OneSidedPath, VerbsBackend, VerbsConfig, VerbsStats};
 
+use super::rfp::rfp;
 use super::{BOUND, Config, Loop, SessionId, configured, connect, enqueue, lossy, open, run};
 
 /// An endpoint with so many connections in each direction.
 fn herd(outgoing: u16, incoming: u16) -> VerbsConfig {
     VerbsConfig {
-        herd: Some(HerdConfig {
+        one_sided: Some(OneSidedConfig {
             outgoing,
             incoming,
-            tear_interval: 0,
+            ..OneSidedConfig::default()
         }),
         ..VerbsConfig::default()
     }
@@ -25,7 +26,7 @@ fn pair(sessions: usize) -> (Loop<VerbsBackend>, Loop<VerbsBackend>, Vec<Session
     joined(open(&herd(count, 0)), open(&herd(0, count)), sessions)
 }
 
-fn joined(
+pub(super) fn joined(
     client: VerbsBackend,
     server: VerbsBackend,
     sessions: usize,
@@ -48,13 +49,17 @@ fn joined(
     (client, server, made)
 }
 
-fn stats(end: &Loop<VerbsBackend>) -> VerbsStats {
+pub(super) fn stats(end: &Loop<VerbsBackend>) -> VerbsStats {
     end.backend().verbs_stats()
 }
 
 /// What a server did for `requests`.
 struct Cost {
     requests: u64,
+    /// Answers left for clients to fetch, and the READs that fetched them, found or not.
+    left: u64,
+    reads: u64,
+    misses: u64,
     sends: u64,
     receives: u64,
     posted: u64,
@@ -73,6 +78,7 @@ fn cost(
     rounds: usize,
 ) -> Cost {
     let (before, again) = (stats(&server), client.endpoint().stats().retransmissions);
+    let client_before = stats(&client);
     let (mut lines, mut found, mut scans) = (0, 0, 0);
     let deadline = MonotonicClock.now() + BOUND;
     for round in 1..=rounds {
@@ -94,7 +100,11 @@ fn cost(
         }
     }
     let after = stats(&server);
+    let client_after = stats(&client);
     Cost {
+        left: after.answers_left - before.answers_left,
+        reads: client_after.reads - client_before.reads,
+        misses: client_after.reads_missed - client_before.reads_missed,
         requests: (rounds * sessions.len()) as u64,
         sends: after.sends - before.sends,
         receives: after.receives - before.receives,
@@ -111,40 +121,66 @@ fn cost(
 #[test]
 fn the_verbs_of_a_request_are_counted_at_its_server() {
     println!(
-        "| path, clients | requests | sends | receives | receives posted | lines a request | scans | \
-         retransmissions |"
+        "| path, clients | requests | sends | receives | receives posted | answers left | READs of clients, misses | \
+         lines a request | scans | retransmissions |"
     );
-    for (name, clients, is_herd) in [
-        ("ud", 1, false),
-        ("herd", 1, true),
-        ("herd", 64, true),
-        ("herd", 256, true),
+    for (path, clients) in [
+        (None, 1),
+        (Some(OneSidedPath::Herd), 1),
+        (Some(OneSidedPath::Herd), 64),
+        (Some(OneSidedPath::Herd), 256),
+        (Some(OneSidedPath::Rfp), 1),
+        (Some(OneSidedPath::Rfp), 64),
     ] {
-        let ends = if is_herd {
-            pair(clients)
-        } else {
-            let (a, b) = (open(&VerbsConfig::default()), open(&VerbsConfig::default()));
-            joined(a, b, clients)
+        let ends = match path {
+            None => {
+                let (a, b) = (open(&VerbsConfig::default()), open(&VerbsConfig::default()));
+                joined(a, b, clients)
+            }
+            Some(OneSidedPath::Herd) => pair(clients),
+            Some(OneSidedPath::Rfp) => {
+                let count = clients as u16;
+                joined(open(&rfp(count, 0)), open(&rfp(0, count)), clients)
+            }
         };
         let cost = cost(ends, 1024 / clients);
+        let name = path.map_or("ud", OneSidedPath::name);
         println!(
-            "| {name}, {clients} | {} | {} | {} | {} | {:.2} | {} | {} |",
+            "| {name}, {clients} | {} | {} | {} | {} | {} | {}, {} | {:.2} | {} | {} |",
             cost.requests,
             cost.sends,
             cost.receives,
             cost.posted,
+            cost.left,
+            cost.reads,
+            cost.misses,
             cost.lines as f64 / cost.found.max(1) as f64,
             cost.scans,
             cost.retransmissions,
         );
-        // Keepalives and what a slow machine retransmits are allowed, and nothing else.
-        let slack = 8 + 4 * cost.retransmissions + cost.notices + 2 * clients as u64;
-        assert!(cost.sends <= cost.requests + slack, "one send a request");
-        if is_herd {
-            assert!(cost.receives <= slack, "{} receives", cost.receives);
-            assert!(cost.found + slack >= cost.requests, "{} found", cost.found);
-        } else {
-            assert!(cost.receives >= cost.requests && cost.found == 0);
+        cost.check(path, clients as u64);
+    }
+}
+
+impl Cost {
+    /// Keepalives and what a slow machine retransmits are allowed, and nothing else.
+    fn check(&self, path: Option<OneSidedPath>, clients: u64) {
+        let slack = 8 + 4 * self.retransmissions + self.notices + 2 * clients;
+        assert!(self.sends <= self.requests + slack, "one send a request");
+        match path {
+            None => assert!(self.receives >= self.requests && self.found == 0),
+            Some(_) => {
+                assert!(self.receives <= slack, "{} receives", self.receives);
+                assert!(self.found + slack >= self.requests, "{} found", self.found);
+            }
+        }
+        if path == Some(OneSidedPath::Rfp) {
+            // What a machine that stands still makes slow is sent.
+            assert!(
+                self.sends + self.left <= self.requests + slack,
+                "one of the two"
+            );
+            assert!(self.left * 10 >= self.requests * 9, "{} left", self.left);
         }
     }
 }
@@ -189,10 +225,11 @@ fn requests_of_many_packets_and_of_one_share_a_session() {
 #[test]
 fn loss_and_torn_slots_are_survived() {
     let torn = VerbsConfig {
-        herd: Some(HerdConfig {
+        one_sided: Some(OneSidedConfig {
             outgoing: 1,
             incoming: 0,
             tear_interval: 20,
+            ..OneSidedConfig::default()
         }),
         ..VerbsConfig::default()
     };

@@ -1,4 +1,6 @@
-//! An unreliable connected (UC) queue pair, its way through the states, and the completion queue that it reports to.
+//! A connected queue pair, its way through the states, and the completion queue that it reports to.
+//!
+//! It is unreliable (UC) for the path herd, and reliable (RC) for the path rfp, which needs READs.
 
 use std::ptr;
 use std::ptr::NonNull;
@@ -9,7 +11,17 @@ use sys::ibv_qp_attr_mask as mask;
 
 use crate::backend::VerbsError;
 use crate::backend::device::Device;
+use crate::one_sided_path::OneSidedPath;
 use crate::route::VerbsRoute;
+
+/// READs that an end may have under way: a client has one at a time.
+const READS: u8 = 1;
+/// An acknowledgement that is late: 4.096 us times two to this power, some 67 ms ..
+const ACK_TIMEOUT: u8 = 14;
+/// .. so many times, and the queue pair fails. Seven means for ever on some devices.
+const RETRIES: u8 = 6;
+/// How long an end waits that the other has no receive for: never the case here, and 0.01 ms.
+const NO_RECEIVE_TIMER: u8 = 1;
 
 /// Completions of queue pairs that raise no event.
 pub(super) struct CompletionQueue {
@@ -19,6 +31,7 @@ pub(super) struct CompletionQueue {
 
 /// A queue pair in RESET, or connected with one other.
 pub(super) struct ConnectedPair {
+    path: OneSidedPath,
     pair: NonNull<sys::ibv_qp>,
     device: Arc<Device>,
 }
@@ -26,7 +39,8 @@ pub(super) struct ConnectedPair {
 /// How a queue pair is made.
 #[derive(Copy, Clone)]
 pub(super) struct Shape {
-    /// The protection domain of the memory that the other end may write.
+    pub(super) path: OneSidedPath,
+    /// The protection domain of the memory that the other end may use.
     pub(super) domain: *mut sys::ibv_pd,
     pub(super) sends: u32,
     pub(super) inline_bytes: u32,
@@ -87,7 +101,10 @@ impl ConnectedPair {
         let mut attributes = sys::ibv_qp_init_attr {
             send_cq: completions.queue.as_ptr(),
             recv_cq: completions.queue.as_ptr(),
-            qp_type: sys::ibv_qp_type::IBV_QPT_UC,
+            qp_type: match shape.path {
+                OneSidedPath::Herd => sys::ibv_qp_type::IBV_QPT_UC,
+                OneSidedPath::Rfp => sys::ibv_qp_type::IBV_QPT_RC,
+            },
             cap: sys::ibv_qp_cap {
                 max_send_wr: shape.sends,
                 max_recv_wr: 1,
@@ -99,14 +116,16 @@ impl ConnectedPair {
         };
         // SAFETY: domain and queue are alive, and the attributes outlive the call.
         let pair = unsafe { sys::ibv_create_qp(shape.domain, &raw mut attributes) };
-        let pair = NonNull::new(pair).ok_or_else(|| VerbsError::no_connections(&device.name))?;
+        let pair = NonNull::new(pair);
         let made = Self {
-            pair,
+            path: shape.path,
+            pair: pair.ok_or_else(|| VerbsError::no_connections(&device.name, shape.path))?,
             device: Arc::clone(device),
         };
         if attributes.cap.max_inline_data < shape.inline_bytes {
             return Err(VerbsError::InlineTooSmall {
                 device: device.name.clone(),
+                path: shape.path,
                 needed: shape.inline_bytes,
                 granted: attributes.cap.max_inline_data,
             });
@@ -119,10 +138,17 @@ impl ConnectedPair {
         unsafe { self.pair.as_ref() }.qp_num
     }
 
-    /// INIT, RTR: the other end can write from now on.
+    fn is_reliable(&self) -> bool {
+        self.path == OneSidedPath::Rfp
+    }
+
+    /// INIT, RTR: the other end can write, and read, from now on.
     pub(super) fn receive_from(&self, other: OtherEnd<'_>) -> Result<(), VerbsError> {
         let port = &self.device.port;
-        let access = sys::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0;
+        let mut access = sys::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0;
+        if self.is_reliable() {
+            access |= sys::ibv_access_flags::IBV_ACCESS_REMOTE_READ.0;
+        }
         let mut attributes = sys::ibv_qp_attr {
             qp_state: sys::ibv_qp_state::IBV_QPS_INIT,
             port_num: port.number,
@@ -130,6 +156,8 @@ impl ConnectedPair {
             path_mtu: (port.mtu / 128).ilog2(),
             dest_qp_num: other.queue_pair,
             rq_psn: other.psn,
+            max_dest_rd_atomic: READS,
+            min_rnr_timer: NO_RECEIVE_TIMER,
             ..Default::default()
         };
         let init = mask::IBV_QP_STATE
@@ -139,38 +167,52 @@ impl ConnectedPair {
         self.modify(
             &mut attributes,
             init,
-            "ibv_modify_qp of a UC queue pair to INIT",
+            "ibv_modify_qp of a connected queue pair to INIT",
         )?;
         attributes.qp_state = sys::ibv_qp_state::IBV_QPS_RTR;
         attributes.ah_attr = self.device.way_to(other.route);
-        let connected = mask::IBV_QP_STATE
+        let mut connected = mask::IBV_QP_STATE
             | mask::IBV_QP_AV
             | mask::IBV_QP_PATH_MTU
             | mask::IBV_QP_DEST_QPN
             | mask::IBV_QP_RQ_PSN;
+        if self.is_reliable() {
+            connected = connected | mask::IBV_QP_MAX_DEST_RD_ATOMIC | mask::IBV_QP_MIN_RNR_TIMER;
+        }
         self.modify(
             &mut attributes,
             connected,
-            "ibv_modify_qp of a UC queue pair to RTR",
+            "ibv_modify_qp of a connected queue pair to RTR",
         )
     }
 
-    /// RTR to RTS: this end can write. Its first packet has this number.
+    /// RTR to RTS: this end can write and read. Its first packet has this number.
     pub(super) fn send_from(&self, psn: u32) -> Result<(), VerbsError> {
         let mut attributes = sys::ibv_qp_attr {
             qp_state: sys::ibv_qp_state::IBV_QPS_RTS,
             sq_psn: psn,
+            max_rd_atomic: READS,
+            timeout: ACK_TIMEOUT,
+            retry_cnt: RETRIES,
+            rnr_retry: RETRIES,
             ..Default::default()
         };
-        let which = mask::IBV_QP_STATE | mask::IBV_QP_SQ_PSN;
+        let mut which = mask::IBV_QP_STATE | mask::IBV_QP_SQ_PSN;
+        if self.is_reliable() {
+            which = which
+                | mask::IBV_QP_MAX_QP_RD_ATOMIC
+                | mask::IBV_QP_TIMEOUT
+                | mask::IBV_QP_RETRY_CNT
+                | mask::IBV_QP_RNR_RETRY;
+        }
         self.modify(
             &mut attributes,
             which,
-            "ibv_modify_qp of a UC queue pair to RTS",
+            "ibv_modify_qp of a connected queue pair to RTS",
         )
     }
 
-    /// Any state to RESET: no write of the other end arrives any more.
+    /// Any state to RESET: the other end neither writes nor reads any more.
     pub(super) fn reset(&self) -> Result<(), VerbsError> {
         self.go_to(sys::ibv_qp_state::IBV_QPS_RESET)
     }
@@ -185,7 +227,7 @@ impl ConnectedPair {
             qp_state,
             ..Default::default()
         };
-        let call = "ibv_modify_qp of a UC queue pair";
+        let call = "ibv_modify_qp of a connected queue pair";
         self.modify(&mut attributes, mask::IBV_QP_STATE, call)
     }
 
@@ -200,11 +242,13 @@ impl ConnectedPair {
         VerbsError::check(result, call)
     }
 
-    /// Hands one inline write to the device. False if it does not take it.
+    /// Hands one write or READ to the device. False if it does not take it.
     ///
     /// # Safety
     ///
-    /// The request is inline, and its one element points to bytes that are readable during this call.
+    /// The request has one element. It is inline, and the element points to bytes that are readable during this call; or
+    /// it is a READ, and the element is registered memory that stays, and that nobody refers to, until it has completed
+    /// or the queue pair was reset.
     #[inline]
     pub(super) unsafe fn post(&mut self, request: &mut sys::ibv_send_wr) -> bool {
         let mut refused = ptr::null_mut::<sys::ibv_send_wr>();

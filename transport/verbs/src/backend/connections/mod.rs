@@ -2,27 +2,29 @@
 //!
 //! All of them are made when the endpoint is opened. A session takes one, and it is reset before another session gets it.
 
+mod client_end;
 mod connected_pair;
-mod outgoing_end;
-mod request_region;
+mod remote_memory;
+mod server_end;
 
 use std::sync::Arc;
 
 use super::device::Device;
+use super::error::ConnectionFault;
 use super::memory::Registry;
-use super::{HerdConfig, VerbsError};
-use crate::herd::{self, Grant, Slots, Wish, Written};
+use super::{OneSidedConfig, VerbsError};
+use crate::one_sided::{self, Fetched, Grant, Slots, Wish, Written};
 use crate::route::VerbsRoute;
 
+use self::client_end::ClientEnd;
 use self::connected_pair::CompletionQueue;
-use self::outgoing_end::OutgoingEnd;
-use self::request_region::RequestRegion;
+use self::server_end::ServerEnd;
 
 /// Both pools, by the numbers of their connections.
 pub(super) struct Connections {
     // The queue pairs go before the completion queues that they report to.
-    outgoing: Vec<OutgoingEnd>,
-    incoming: Vec<RequestRegion>,
+    outgoing: Vec<ClientEnd>,
+    incoming: Vec<ServerEnd>,
     completions: CompletionQueue,
     /// Nothing completes here: a server's end neither sends nor receives.
     _silent: CompletionQueue,
@@ -33,13 +35,15 @@ impl Connections {
     pub(super) fn new(
         device: &Arc<Device>,
         registry: &Arc<Registry>,
-        config: &HerdConfig,
+        config: &OneSidedConfig,
     ) -> Result<Self, VerbsError> {
-        let completions = OutgoingEnd::completions(device, config.outgoing)?;
+        let completions = ClientEnd::completions(device, config.outgoing)?;
         let silent = CompletionQueue::new(device, 1)?;
-        let outgoing = (0..config.outgoing).map(|_| OutgoingEnd::new(device, &completions));
+        let outgoing = (0..config.outgoing)
+            .map(|_| ClientEnd::new(device, &completions, registry, config.path));
         let outgoing = outgoing.collect::<Result<_, _>>()?;
-        let incoming = (0..config.incoming).map(|_| RequestRegion::new(device, &silent, registry));
+        let incoming =
+            (0..config.incoming).map(|_| ServerEnd::new(device, &silent, registry, config.path));
         Ok(Self {
             outgoing,
             incoming: incoming.collect::<Result<_, _>>()?,
@@ -51,16 +55,21 @@ impl Connections {
 
     /// Writes that asked for a completion.
     pub(super) fn writes_signaled(&self) -> u64 {
-        self.outgoing.iter().map(OutgoingEnd::signaled).sum()
+        self.outgoing.iter().map(ClientEnd::signaled).sum()
+    }
+
+    /// Why the client's end of a connection does not work any more.
+    pub(super) fn fault(&self, number: usize) -> Option<ConnectionFault> {
+        self.outgoing[number].failure()
     }
 
     /// Drives the client's ends into the error state, as a failing device would; for tests.
     pub(super) fn fail(&self) -> Result<(), VerbsError> {
-        self.outgoing.iter().try_for_each(OutgoingEnd::fail)
+        self.outgoing.iter().try_for_each(ClientEnd::fail)
     }
 }
 
-impl herd::Device for Connections {
+impl one_sided::Device for Connections {
     fn wish(&self, number: usize) -> Wish {
         self.outgoing[number].wish()
     }
@@ -72,15 +81,43 @@ impl herd::Device for Connections {
     #[inline]
     fn write(&mut self, number: usize, grant: &Grant, offset: usize, bytes: &[u8]) -> Written {
         if !self.outgoing[number].has_room() {
-            OutgoingEnd::take_completions(&mut self.outgoing, &self.completions);
+            ClientEnd::take_completions(&mut self.outgoing, &self.completions);
         }
         self.outgoing[number].write(grant, offset, bytes)
+    }
+
+    #[inline]
+    fn fetch(
+        &mut self,
+        number: usize,
+        grant: &Grant,
+        slot: usize,
+        part: (usize, usize),
+    ) -> Written {
+        if !self.outgoing[number].has_room() {
+            ClientEnd::take_completions(&mut self.outgoing, &self.completions);
+        }
+        self.outgoing[number].fetch(grant, slot, part)
+    }
+
+    #[inline]
+    fn fetched(&mut self, number: usize) -> Fetched {
+        if self.outgoing[number].fetched() == Fetched::Pending {
+            ClientEnd::take_completions(&mut self.outgoing, &self.completions);
+        }
+        self.outgoing[number].fetched()
+    }
+
+    #[inline]
+    fn fetch_buffer(&self, number: usize) -> impl Slots {
+        let buffer = self.outgoing[number].buffer();
+        buffer.expect("an end that has fetched has a buffer")
     }
 
     fn renew_outgoing(&mut self, number: usize) -> bool {
         let is_reset = self.outgoing[number].reset().is_ok();
         // The device has forgotten the queue pair's writes: no completion of an old one is left after this.
-        OutgoingEnd::take_completions(&mut self.outgoing, &self.completions);
+        ClientEnd::take_completions(&mut self.outgoing, &self.completions);
         self.outgoing[number].forget();
         is_reset
     }
@@ -95,7 +132,16 @@ impl herd::Device for Connections {
 
     #[inline]
     fn slots(&self, number: usize) -> impl Slots {
-        &self.incoming[number]
+        self.incoming[number].requests()
+    }
+
+    fn answers(&self, number: usize) -> impl Slots {
+        self.incoming[number].answers()
+    }
+
+    #[inline]
+    fn put_answer(&mut self, number: usize, offset: usize, bytes: &[u8]) {
+        self.incoming[number].put_answer(offset, bytes);
     }
 
     fn renew_incoming(&mut self, number: usize) -> bool {

@@ -5,7 +5,7 @@
 
 use super::arrivals::Arrivals;
 use super::slot::{Head, Slots, judge, slot_of};
-use crate::config::{SCAN_FIRST, SCAN_PAUSE_MAX, SLOTS};
+use crate::config::{SCAN_FIRST, SCAN_PAUSE_MAX, SLOT_PACKET_MAX, SLOTS};
 use crate::route::VerbsRoute;
 use trine_transport::time::{Duration, Instant};
 
@@ -20,6 +20,8 @@ pub(crate) struct Window {
     is_suspect: bool,
     /// The pause before that.
     pause: Duration,
+    /// The packet that was read last says that its client fetches answers.
+    is_fetched: bool,
 }
 
 /// What reading slots has cost and brought.
@@ -49,7 +51,20 @@ impl Window {
             scan_at: now + SCAN_FIRST,
             is_suspect: false,
             pause: SCAN_FIRST,
+            is_fetched: false,
         }
+    }
+
+    /// Whether the client fetches its answers.
+    #[inline]
+    pub(super) fn is_fetched(&self) -> bool {
+        self.is_fetched
+    }
+
+    /// The client wants its answers as datagrams until it writes otherwise.
+    #[inline]
+    pub(super) fn wants_datagrams(&mut self) {
+        self.is_fetched = false;
     }
 
     /// The first sequence that has not been read.
@@ -125,7 +140,7 @@ impl Window {
     /// The head of what a slot holds, if it is of no sequence that was read or passed over.
     #[inline]
     fn ahead<S: Slots>(&self, source: &Source<'_, S>, slot: usize) -> Option<Head> {
-        let head = Head::read(source.slots.head(slot))?;
+        let head = Head::read(source.slots.head(slot), SLOT_PACKET_MAX)?;
         let ahead = head.sequence.wrapping_sub(self.next);
         (ahead < 1 << 31 && slot_of(head.sequence) == slot).then_some(head)
     }
@@ -142,13 +157,14 @@ impl Window {
         let copy = &mut arrivals.place()[..head.bytes];
         source.slots.copy(slot_of(head.sequence), copy);
         counts.lines += head.bytes.div_ceil(64) as u64 - 1;
-        let Some(len) = judge(source.seed, head.sequence, copy) else {
+        let Some(len) = judge(source.seed, head, copy) else {
             counts.torn += 1;
             return false;
         };
         arrivals.push(source.route, len);
         counts.packets += 1;
         self.next = head.sequence.wrapping_add(1);
+        self.is_fetched = head.is_fetched;
         true
     }
 }

@@ -1,22 +1,28 @@
 //! Where the copies of packets from slots lie until the core has read them.
 
-use super::slot::{HEAD_BYTES, SLOT_BYTES};
+use super::slot::{ANSWER_BYTES, HEAD_BYTES, SLOT_BYTES};
 use crate::route::VerbsRoute;
 use trine_transport::backend::{RxBatch, RxSlot};
 
 /// Packets of one burst.
 const PLACES: usize = 32;
+/// Room for any slot.
+const PLACE_BYTES: usize = if ANSWER_BYTES > SLOT_BYTES {
+    ANSWER_BYTES
+} else {
+    SLOT_BYTES
+};
 
 /// The burst that was read from slots last.
 pub(crate) struct Arrivals {
-    memory: Box<[[u8; SLOT_BYTES]; PLACES]>,
+    memory: Box<[[u8; PLACE_BYTES]; PLACES]>,
     packets: Vec<RxSlot<VerbsRoute>>,
 }
 
 impl Arrivals {
     pub(crate) fn new() -> Self {
         Self {
-            memory: Box::new([[0; SLOT_BYTES]; PLACES]),
+            memory: Box::new([[0; PLACE_BYTES]; PLACES]),
             packets: Vec::with_capacity(PLACES),
         }
     }
@@ -38,13 +44,13 @@ impl Arrivals {
     /// # Panics
     ///
     /// If there is no room.
-    pub(super) fn place(&mut self) -> &mut [u8; SLOT_BYTES] {
+    pub(super) fn place(&mut self) -> &mut [u8; PLACE_BYTES] {
         &mut self.memory[self.packets.len()]
     }
 
     /// The slot that was copied there holds a packet of `len` bytes from `route`.
     pub(super) fn push(&mut self, route: VerbsRoute, len: usize) {
-        let start = self.packets.len() * SLOT_BYTES + HEAD_BYTES;
+        let start = self.packets.len() * PLACE_BYTES + HEAD_BYTES;
         self.packets.push(RxSlot {
             start: start as u32,
             len: len as u32,

@@ -2,5 +2,6 @@
 //!
 //! Time is virtual. A [`World`] is the network: datagrams in queues, writes that arrive at once, late, torn or not at all.
 
+mod fetching;
 mod paths;
 mod world;

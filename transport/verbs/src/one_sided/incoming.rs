@@ -1,6 +1,7 @@
 //! The server's end of its connections: which are in use by which session, and whose slots are read.
 
 use super::Arrivals;
+use super::answers::Answers;
 use super::names::Names;
 use super::slot::{Slots, seed_of};
 use super::terms::{Notice, NoticeKind, Wish};
@@ -34,6 +35,7 @@ struct Connection {
     seed: u32,
     wish: Wish,
     window: Window,
+    answers: Answers,
     /// The client knows that this end sleeps.
     is_told: bool,
     heard_at: Instant,
@@ -136,6 +138,7 @@ impl Incoming {
         connection.state = State::Open;
         connection.own = accept.server_session;
         connection.window = Window::new(now);
+        connection.answers = Answers::new();
         connection.is_told = false;
         connection.heard_at = now;
         let (route, own, peer) = (connection.route, connection.own, connection.peer);
@@ -172,12 +175,39 @@ impl Incoming {
         }
     }
 
-    /// An answer goes to the session `peer`: its client then takes this end to be awake.
+    /// A request of the own session `own` came as a datagram, and its answer is to be one: the client may have given up
+    /// the connection.
     #[inline]
-    pub(super) fn on_answer(&mut self, route: &VerbsRoute, peer: u16) {
-        if let Some(number) = self.by_peer.get(route, peer) {
-            self.connections[number].is_told = false;
+    pub(super) fn on_request(&mut self, now: Instant, route: &VerbsRoute, own: u16) {
+        self.on_datagram(now, route, own);
+        if let Some(number) = self.by_own.get(route, own) {
+            self.connections[number].window.wants_datagrams();
         }
+    }
+
+    /// An answer goes to the session `peer`: its client then takes this end to be awake. Returns the connection if the
+    /// client fetches its answers.
+    #[inline]
+    pub(super) fn on_answer(&mut self, route: &VerbsRoute, peer: u16) -> Option<usize> {
+        let number = self.by_peer.get(route, peer)?;
+        let connection = &mut self.connections[number];
+        connection.is_told = false;
+        connection.window.is_fetched().then_some(number)
+    }
+
+    /// The answers of a connection, and what their checksums begin with.
+    #[inline]
+    pub(super) fn answers(&mut self, number: usize) -> (&mut Answers, u32) {
+        let connection = &mut self.connections[number];
+        (&mut connection.answers, connection.seed)
+    }
+
+    /// The client of a connection fetches no more. Its route, if it did: what lies there has to be sent.
+    pub(super) fn on_reply(&mut self, number: usize) -> Option<VerbsRoute> {
+        let connection = &mut self.connections[number];
+        let was_fetched = connection.window.is_fetched();
+        connection.window.wants_datagrams();
+        was_fetched.then_some(connection.route)
     }
 
     /// This end has told the session `peer` that it is over, or confirmed it.
@@ -293,6 +323,7 @@ impl Connection {
                 psn: 0,
             },
             window: Window::new(Instant::ZERO),
+            answers: Answers::new(),
             is_told: false,
             heard_at: Instant::ZERO,
         }

@@ -1,12 +1,15 @@
 //! The client's end of its connections: which are in use by which session, and which packets they carry now.
 
+use super::Arrivals;
+use super::device::Device;
+use super::fetcher::{FetchCounts, Fetcher, Found, Reader};
 use super::names::Names;
-use super::slot::seed_of;
+use super::slot::{HEAD_BYTES, TAIL_BYTES, seed_of};
 use super::terms::{Grant, NoticeKind};
 use crate::config::{IDLE_MAX, REST_FIRST, RESTS_MAX, STRIKES_MAX, UNANSWERED};
 use crate::route::VerbsRoute;
 use trine_transport::time::Instant;
-use trine_transport::wire::{Accept, Connect};
+use trine_transport::wire::{Accept, Connect, Outline, PacketType, outlines};
 
 /// ```text
 ///   Free -- CONNECT --> Asked -- ACCEPT with a grant --> Open
@@ -48,6 +51,7 @@ struct Connection {
     /// Packets go as datagrams until then.
     rests_until: Instant,
     used_at: Instant,
+    fetcher: Fetcher,
 }
 
 /// How a request travels.
@@ -65,6 +69,8 @@ pub(super) struct Target {
     pub(super) seed: u32,
     pub(super) sequence: u32,
     pub(super) grant: Grant,
+    /// The request says that its answer will be fetched.
+    pub(super) is_fetched: bool,
 }
 
 /// All connections of an endpoint as a client.
@@ -74,11 +80,35 @@ pub(crate) struct Outgoing {
     by_peer: Names,
     /// Those in state `Open`: mostly the only ones that cost anything.
     open: usize,
+    /// How clients fetch; absent if answers are datagrams in any case.
+    fetching: Option<Fetching>,
+}
+
+/// Path rfp.
+struct Fetching {
+    /// See [`super::sizes::Sizes::new`].
+    size: Option<u16>,
+    /// Connections whose fetchers do not rest.
+    active: Vec<u16>,
+}
+
+/// What has to be said or done after fetchers were polled.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Trouble {
+    /// The server of this connection has to send its answers: they are slow.
+    Slow(usize),
+    /// The queue pair of this connection does not work any more.
+    Broken(usize),
 }
 
 impl Outgoing {
-    pub(super) fn new(count: usize) -> Self {
+    /// `fetching`: answers are fetched, with READs of this size if one is given.
+    pub(super) fn new(count: usize, fetching: Option<Option<u16>>) -> Self {
         Self {
+            fetching: fetching.map(|size| Fetching {
+                size,
+                active: Vec::with_capacity(count),
+            }),
             connections: (0..count).map(|_| Connection::free()).collect(),
             by_own: Names::with_capacity(count),
             by_peer: Names::with_capacity(count),
@@ -115,6 +145,7 @@ impl Outgoing {
             nonce: connect.nonce,
             seed: seed_of(connect.nonce),
             used_at: now,
+            fetcher: Fetcher::new(self.fetching.as_ref().and_then(|fetching| fetching.size)),
             ..Connection::free()
         };
         self.by_own.insert(route, own, number);
@@ -186,7 +217,103 @@ impl Outgoing {
             seed: connection.seed,
             sequence: connection.next,
             grant: connection.grant,
+            is_fetched: self.fetching.is_some() && connection.fetcher.is_fetching(),
         }
+    }
+
+    /// A request leaves for the session `peer` at `route`, in whatever way.
+    #[inline]
+    pub(super) fn on_request(&mut self, now: Instant, route: &VerbsRoute, outline: &Outline) {
+        let Some(fetching) = &mut self.fetching else {
+            return;
+        };
+        let Some(number) = self.by_peer.get(route, outline.session) else {
+            return;
+        };
+        let fetcher = &mut self.connections[number].fetcher;
+        if fetcher.on_request(now, outline.request) {
+            fetching.active.push(number as u16);
+        }
+    }
+
+    /// Whether a fetcher does not rest.
+    #[inline]
+    pub(super) fn is_fetching(&self) -> bool {
+        !self.active().is_empty()
+    }
+
+    /// Whether answers come only to who polls.
+    pub(super) fn must_poll(&self) -> bool {
+        let mut active = self.active().iter();
+        active.any(|number| {
+            let fetcher = &self.connections[usize::from(*number)].fetcher;
+            fetcher.is_fetching()
+        })
+    }
+
+    #[inline]
+    fn active(&self) -> &[u16] {
+        let fetching = self.fetching.as_ref();
+        fetching.map_or(&[], |fetching| &fetching.active)
+    }
+
+    /// Polls fetchers until one is in trouble, or there is no room for further answers.
+    pub(super) fn fetch<D: Device>(
+        &mut self,
+        now: Instant,
+        device: &mut D,
+        arrivals: &mut Arrivals,
+        counts: &mut FetchCounts,
+    ) -> Option<Trouble> {
+        let fetching = self.fetching.as_mut()?;
+        let mut at = 0;
+        while at < fetching.active.len() && arrivals.has_room() {
+            let number = usize::from(fetching.active[at]);
+            let connection = &mut self.connections[number];
+            if connection.fetcher.rests() {
+                fetching.active.swap_remove(at);
+                continue;
+            }
+            at += 1;
+            let mut reader = Reader {
+                now,
+                device: &mut *device,
+                counts: &mut *counts,
+                number,
+                grant: &connection.grant,
+                seed: connection.seed,
+                copy: arrivals.place(),
+            };
+            match connection.fetcher.poll(&mut reader) {
+                Found::Nothing => {}
+                Found::Slow => return Some(Trouble::Slow(number)),
+                Found::Broken => return Some(Trouble::Broken(number)),
+                Found::Answer(head) => {
+                    let packet = HEAD_BYTES..head.bytes - TAIL_BYTES;
+                    for outline in outlines(&arrivals.place()[packet.clone()]) {
+                        connection.on_outline(now, &outline);
+                    }
+                    arrivals.push(connection.route, packet.len());
+                }
+            }
+        }
+        None
+    }
+
+    /// A connection whose READ takes so long that its end may as well sleep.
+    pub(super) fn stuck(&self, now: Instant) -> Option<usize> {
+        let mut numbers = self.active().iter().map(|number| usize::from(*number));
+        numbers.find(|number| {
+            let fetcher = &self.connections[*number].fetcher;
+            fetcher.is_fetching() && fetcher.is_stuck(now)
+        })
+    }
+
+    /// The server is asked to send its answers from now on: the first that was not fetched.
+    pub(super) fn reply(&mut self, number: usize, counts: &mut FetchCounts) -> u32 {
+        let fetcher = &mut self.connections[number].fetcher;
+        fetcher.reply(counts);
+        fetcher.next()
     }
 
     /// The packet was written.
@@ -196,11 +323,24 @@ impl Outgoing {
         connection.unanswered_since.get_or_insert(now);
     }
 
-    /// An answer to a request of the own session `own` came.
+    /// A datagram with answers to requests of the own session `own` came.
     #[inline]
-    pub(super) fn on_answer(&mut self, now: Instant, route: &VerbsRoute, own: u16) {
+    pub(super) fn on_answer(
+        &mut self,
+        now: Instant,
+        route: &VerbsRoute,
+        own: u16,
+        datagram: &[u8],
+    ) {
         if let Some(number) = self.by_own.get(route, own) {
-            self.connections[number].on_answer(now);
+            let connection = &mut self.connections[number];
+            if self.fetching.is_none() {
+                connection.on_answer(now);
+                return;
+            }
+            for outline in outlines(datagram) {
+                connection.on_outline(now, &outline);
+            }
         }
     }
 
@@ -220,7 +360,7 @@ impl Outgoing {
                 return (connection.next != sequence).then_some(number);
             }
             NoticeKind::Closed => self.give_back(number),
-            NoticeKind::Look => {}
+            NoticeKind::Look | NoticeKind::Reply => {}
         }
         None
     }
@@ -259,6 +399,11 @@ impl Outgoing {
         let (route, own, peer) = (connection.route, connection.own, connection.peer);
         self.by_own.remove(&route, own, number);
         self.by_peer.remove(&route, peer, number);
+        if let Some(fetching) = &mut self.fetching {
+            fetching
+                .active
+                .retain(|active| usize::from(*active) != number);
+        }
     }
 
     /// The open connections write under each other's keys from now on; for tests.
@@ -271,6 +416,14 @@ impl Outgoing {
         {
             std::mem::swap(&mut one.grant, &mut other.grant);
         }
+    }
+
+    /// The open connections use other keys, or other addresses, than those that they were given; for tests.
+    #[cfg(any(feature = "device", test))]
+    pub(super) fn spoil_grants(&mut self, spoil: impl Fn(&mut Grant)) {
+        let connections = self.connections.iter_mut();
+        let open = connections.filter(|connection| connection.state == State::Open);
+        open.for_each(|connection| spoil(&mut connection.grant));
     }
 
     /// A connection whose queue pair has to be reset.
@@ -288,6 +441,7 @@ impl Outgoing {
 impl Connection {
     fn free() -> Self {
         Self {
+            fetcher: Fetcher::new(None),
             state: State::Free,
             route: VerbsRoute::nowhere(),
             own: 0,
@@ -304,6 +458,18 @@ impl Connection {
             rests_until: Instant::ZERO,
             used_at: Instant::ZERO,
         }
+    }
+
+    /// An answer came, datagram or not.
+    #[inline]
+    fn on_outline(&mut self, now: Instant, outline: &Outline) {
+        use PacketType as T;
+        match outline.packet_type {
+            T::Response => self.fetcher.on_answer(now, outline.request),
+            T::CreditReturn | T::Busy => {}
+            _ => return,
+        }
+        self.on_answer(now);
     }
 
     #[inline]

@@ -6,9 +6,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::super::{
-    Device, Grant, HEAD_BYTES, Herd, NOTICE_BYTES, SLOT_BYTES, Sending, Slots, Wish, Written,
+    ANSWER_BYTES, Area, Device, Failure, Fetched, Grant, HEAD_BYTES, NOTICE_BYTES, OneSided,
+    SLOT_BYTES, Sending, Settings, Slots, Wish, Written,
 };
 use crate::config::SLOTS;
+use crate::one_sided_path::OneSidedPath;
 use crate::route::VerbsRoute;
 use trine_transport::backend::{
     Backend, BackendError, BackendStats, Caps, RxBatch, RxPacket, RxSlot, TxBatch, Wake, Waker,
@@ -37,6 +39,8 @@ pub(super) struct World {
     /// Writes do not arrive until [`World::deliver`].
     pub(super) holds_writes: Cell<bool>,
     held: RefCell<Vec<(u32, usize, Vec<u8>)>>,
+    /// What devices say of a READ that a region could answer.
+    pub(super) read_verdict: Cell<Fetched>,
     /// Datagrams sent, by receiver.
     pub(super) datagrams: RefCell<BTreeMap<u32, u64>>,
 }
@@ -54,6 +58,7 @@ impl World {
             verdict: Cell::new(Written::Done),
             holds_writes: Cell::new(false),
             held: RefCell::default(),
+            read_verdict: Cell::new(Fetched::Done),
             datagrams: RefCell::default(),
         })
     }
@@ -75,9 +80,9 @@ impl World {
         }
     }
 
-    fn register(&self) -> u32 {
+    fn register(&self, slot_bytes: usize) -> u32 {
         self.rkeys.set(self.rkeys.get() + 1);
-        let region = vec![0; SLOTS * SLOT_BYTES];
+        let region = vec![0; SLOTS * slot_bytes];
         self.regions.borrow_mut().insert(self.rkeys.get(), region);
         self.rkeys.get()
     }
@@ -87,6 +92,14 @@ impl World {
         if let Some(region) = self.regions.borrow_mut().get_mut(&rkey) {
             region[offset..offset + bytes.len()].copy_from_slice(bytes);
         }
+    }
+
+    /// Reads as a device does: `None` if no region has the key, or the place is not in it.
+    fn read(&self, area: &Area, offset: usize, bytes: usize) -> Option<Vec<u8>> {
+        let regions = self.regions.borrow();
+        let start = usize::try_from(area.address).ok()? + offset;
+        let read = regions.get(&area.rkey)?.get(start..start + bytes)?;
+        Some(read.to_vec())
     }
 
     /// The held writes arrive.
@@ -101,7 +114,8 @@ impl World {
     pub(super) fn scribble(&self) {
         let mut prng = self.prng.borrow_mut();
         for region in self.regions.borrow_mut().values_mut() {
-            for slot in region.chunks_mut(SLOT_BYTES) {
+            let slot_bytes = region.len() / SLOTS;
+            for slot in region.chunks_mut(slot_bytes) {
                 if prng.below(2) == 0 {
                     prng.fill(slot);
                 } else {
@@ -128,10 +142,19 @@ pub(super) struct Shared(pub(super) Rc<World>);
 /// Queue pairs and regions of one endpoint.
 pub(super) struct Memory {
     world: Rc<World>,
-    rkeys: Vec<u32>,
+    /// Those of requests and of answers.
+    rkeys: Vec<[u32; 2]>,
     /// Whether the server's ends are connected.
     listens: Vec<bool>,
+    /// What READs of the client's ends have brought, and the last one's result.
+    buffers: Vec<(Vec<u8>, Fetched)>,
     refuses: bool,
+}
+
+impl Memory {
+    fn keys(world: &World) -> [u32; 2] {
+        [SLOT_BYTES, ANSWER_BYTES].map(|slot_bytes| world.register(slot_bytes))
+    }
 }
 
 impl Device for Memory {
@@ -154,12 +177,39 @@ impl Device for Memory {
             return Written::Done;
         }
         if self.world.holds_writes.get() {
-            let write = (grant.rkey, offset, bytes.to_vec());
+            let write = (grant.requests.rkey, offset, bytes.to_vec());
             self.world.held.borrow_mut().push(write);
         } else {
-            self.world.write(grant.rkey, offset, bytes);
+            self.world.write(grant.requests.rkey, offset, bytes);
         }
         Written::Done
+    }
+
+    fn fetch(
+        &mut self,
+        number: usize,
+        grant: &Grant,
+        slot: usize,
+        (from, to): (usize, usize),
+    ) -> Written {
+        let (buffer, result) = &mut self.buffers[number];
+        *result = Fetched::Broken;
+        if let Some(read) = self.world.read(&grant.answers, slot + from, to - from) {
+            buffer[from..to].copy_from_slice(&read);
+            *result = Fetched::Done;
+        }
+        Written::Done
+    }
+
+    fn fetched(&mut self, number: usize) -> Fetched {
+        match self.buffers[number].1 {
+            Fetched::Done => self.world.read_verdict.get(),
+            other => other,
+        }
+    }
+
+    fn fetch_buffer(&self, number: usize) -> impl Slots {
+        Buffer(&self.buffers[number].0)
     }
 
     fn renew_outgoing(&mut self, _number: usize) -> bool {
@@ -167,10 +217,11 @@ impl Device for Memory {
     }
 
     fn grant(&self, number: usize) -> Grant {
+        let [requests, answers] = self.rkeys[number].map(|rkey| Area { address: 0, rkey });
         Grant {
             queue_pair: number as u32,
-            address: 0,
-            rkey: self.rkeys[number],
+            requests,
+            answers,
         }
     }
 
@@ -181,18 +232,42 @@ impl Device for Memory {
     }
 
     fn slots(&self, number: usize) -> impl Slots {
-        Region(Rc::clone(&self.world), self.rkeys[number])
+        Region(Rc::clone(&self.world), self.rkeys[number][0], SLOT_BYTES)
+    }
+
+    fn answers(&self, number: usize) -> impl Slots {
+        Region(Rc::clone(&self.world), self.rkeys[number][1], ANSWER_BYTES)
+    }
+
+    fn put_answer(&mut self, number: usize, offset: usize, bytes: &[u8]) {
+        assert!(offset.is_multiple_of(8), "whole words");
+        self.world.write(self.rkeys[number][1], offset, bytes);
     }
 
     fn renew_incoming(&mut self, number: usize) -> bool {
-        self.world.regions.borrow_mut().remove(&self.rkeys[number]);
-        self.rkeys[number] = self.world.register();
+        for rkey in self.rkeys[number] {
+            self.world.regions.borrow_mut().remove(&rkey);
+        }
+        self.rkeys[number] = Self::keys(&self.world);
         self.listens[number] = false;
         true
     }
 }
 
-struct Region(Rc<World>, u32);
+/// A region by its key, and the bytes of its slots.
+struct Region(Rc<World>, u32, usize);
+
+struct Buffer<'a>(&'a [u8]);
+
+impl Slots for Buffer<'_> {
+    fn head(&self, slot: usize) -> [u8; HEAD_BYTES] {
+        *self.0[slot * ANSWER_BYTES..].first_chunk().unwrap()
+    }
+
+    fn copy(&self, slot: usize, out: &mut [u8]) {
+        out.copy_from_slice(&self.0[slot * ANSWER_BYTES..][..out.len()]);
+    }
+}
 
 impl Slots for Region {
     fn head(&self, slot: usize) -> [u8; HEAD_BYTES] {
@@ -203,7 +278,7 @@ impl Slots for Region {
 
     fn copy(&self, slot: usize, out: &mut [u8]) {
         let regions = self.0.regions.borrow();
-        out.copy_from_slice(&regions[&self.1][slot * SLOT_BYTES..][..out.len()]);
+        out.copy_from_slice(&regions[&self.1][slot * self.2..][..out.len()]);
     }
 }
 
@@ -212,28 +287,43 @@ pub(super) struct TestBackend {
     world: Rc<World>,
     route: VerbsRoute,
     /// `None`: a release that does not know this path.
-    pub(super) herd: Option<Herd<Memory>>,
+    pub(super) one_sided: Option<OneSided<Memory>>,
     pool: Pool,
     memory: Vec<u8>,
     slots: Vec<RxSlot<VerbsRoute>>,
-    waits: u64,
+    pub(super) waits: u64,
+    pub(super) failures: Vec<Failure>,
 }
 
 impl TestBackend {
-    /// `outgoing` and `incoming` connections.
+    /// `outgoing` and `incoming` connections of the path herd.
     pub(super) fn new(
         world: &Rc<World>,
         queue_pair: u32,
         outgoing: usize,
         incoming: usize,
     ) -> Self {
+        let settings = Settings {
+            path: OneSidedPath::Herd,
+            outgoing,
+            incoming,
+            ..Settings::default()
+        };
+        Self::with(world, queue_pair, settings)
+    }
+
+    pub(super) fn with(world: &Rc<World>, queue_pair: u32, settings: Settings) -> Self {
+        let Settings {
+            outgoing, incoming, ..
+        } = settings;
         world
             .inboxes
             .borrow_mut()
             .insert(queue_pair, VecDeque::new());
         let device = Memory {
             world: Rc::clone(world),
-            rkeys: (0..incoming).map(|_| world.register()).collect(),
+            rkeys: (0..incoming).map(|_| Memory::keys(world)).collect(),
+            buffers: vec![(vec![0; ANSWER_BYTES], Fetched::Done); outgoing],
             listens: vec![false; incoming],
             refuses: false,
         };
@@ -243,28 +333,35 @@ impl TestBackend {
                 queue_pair,
                 ..VerbsRoute::nowhere()
             },
-            herd: Some(Herd::new(device, outgoing, incoming, 0)),
+            one_sided: Some(OneSided::new(device, settings)),
             pool: Pool::new(PoolConfig::default()),
             memory: Vec::new(),
             slots: Vec::new(),
             waits: 0,
+            failures: Vec::new(),
         }
     }
 
     pub(super) fn tearing(self, interval: u32) -> Self {
-        let herd = self.herd.map(|herd| herd.tearing(interval));
-        Self { herd, ..self }
+        let one_sided = self.one_sided.map(|one_sided| one_sided.tearing(interval));
+        Self { one_sided, ..self }
     }
 
     /// Its device refuses to connect queue pairs.
     pub(super) fn refusing(mut self, refuses: bool) -> Self {
-        let herd = self.herd.as_mut();
-        herd.expect("only an old release has none").device.refuses = refuses;
+        let one_sided = self.one_sided.as_mut();
+        one_sided
+            .expect("only an old release has none")
+            .device
+            .refuses = refuses;
         self
     }
 
     pub(super) fn without_connections(self) -> Self {
-        Self { herd: None, ..self }
+        Self {
+            one_sided: None,
+            ..self
+        }
     }
 
     pub(super) fn route(&self) -> VerbsRoute {
@@ -272,10 +369,20 @@ impl TestBackend {
     }
 
     fn send_notices(&mut self) {
-        while let Some((to, notice)) = self.herd.as_mut().and_then(Herd::poll_notice) {
+        while let Some((to, notice)) = self.one_sided.as_mut().and_then(OneSided::poll_notice) {
             let notice: [u8; NOTICE_BYTES] = notice;
             self.world.send(self.route, to.queue_pair, notice.to_vec());
         }
+        let Some(one_sided) = &mut self.one_sided else {
+            return;
+        };
+        let mut answer = [0; ANSWER_BYTES];
+        while let Some((to, packet)) = one_sided.poll_unfetched(&mut answer) {
+            let bytes = answer[packet].to_vec();
+            self.world.send(self.route, to.queue_pair, bytes);
+        }
+        self.failures.extend(one_sided.take_failure());
+        assert!(!one_sided.has_to_say(), "all of it was said");
     }
 }
 
@@ -298,11 +405,11 @@ impl Backend for TestBackend {
 
     fn rx_burst(&mut self) -> Result<RxBatch<'_, VerbsRoute>, BackendError> {
         let now = self.world.now.get();
-        if let Some(herd) = &mut self.herd
-            && herd.poll(now) > 0
+        if let Some(one_sided) = &mut self.one_sided
+            && one_sided.poll(now) > 0
         {
             self.send_notices();
-            return Ok(self.herd.as_ref().expect("it has just polled").burst());
+            return Ok(self.one_sided.as_ref().expect("it has just polled").burst());
         }
         self.memory.clear();
         self.slots.clear();
@@ -318,8 +425,8 @@ impl Backend for TestBackend {
                 route,
                 ecn: false,
             };
-            if let Some(herd) = &mut self.herd
-                && !herd.on_datagram(now, &mut packet)
+            if let Some(one_sided) = &mut self.one_sided
+                && !one_sided.on_datagram(now, &mut packet)
             {
                 continue;
             }
@@ -340,8 +447,12 @@ impl Backend for TestBackend {
         for item in tx.iter() {
             let mut bytes = Vec::new();
             item.copy_to(&mut bytes);
-            match self.herd.as_mut().map(|herd| herd.on_send(now, &item)) {
-                Some(Sending::Written) => continue,
+            match self
+                .one_sided
+                .as_mut()
+                .map(|one_sided| one_sided.on_send(now, &item))
+            {
+                Some(Sending::Written | Sending::Left) => continue,
                 Some(Sending::WithTerms(terms)) => bytes.extend_from_slice(&terms),
                 Some(Sending::Datagram) | None => {}
             }
@@ -355,14 +466,17 @@ impl Backend for TestBackend {
 
     /// Nothing waits here: the tests pass the time.
     fn wait(&mut self, _timeout: Option<Duration>) -> Result<(), BackendError> {
-        self.waits += 1;
         let now = self.world.now.get();
-        if let Some(herd) = &mut self.herd {
-            herd.on_sleep();
+        if self.one_sided.as_mut().is_some_and(|it| it.must_poll(now)) {
+            return Ok(());
+        }
+        self.waits += 1;
+        if let Some(one_sided) = &mut self.one_sided {
+            one_sided.on_sleep();
         }
         self.send_notices();
-        if let Some(herd) = &mut self.herd {
-            herd.has_arrived(now);
+        if let Some(one_sided) = &mut self.one_sided {
+            one_sided.has_arrived(now);
         }
         Ok(())
     }

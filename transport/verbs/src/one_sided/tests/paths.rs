@@ -5,6 +5,7 @@ use std::rc::Rc;
 use super::super::Written;
 use super::world::{Shared, TestBackend, World};
 use crate::route::VerbsRoute;
+use trine_transport::keys::Keys;
 use trine_transport::time::Duration;
 use trine_transport::{
     App, Completion, Config, ConnectParams, Cx, Event, EventLoop, Identity, Reply, Request,
@@ -12,16 +13,16 @@ use trine_transport::{
 };
 
 /// Turns until a test is given up.
-const TURNS: usize = 2_000_000;
+pub(super) const TURNS: usize = 2_000_000;
 
 /// Echoes requests; counts what it is told.
 #[derive(Default)]
-struct Echo {
-    sessions: Vec<SessionId>,
-    served: u64,
-    answered: usize,
-    failed: usize,
-    down: usize,
+pub(super) struct Echo {
+    pub(super) sessions: Vec<SessionId>,
+    pub(super) served: u64,
+    pub(super) answered: usize,
+    pub(super) failed: usize,
+    pub(super) down: usize,
 }
 
 impl App<VerbsRoute> for Echo {
@@ -52,10 +53,16 @@ impl App<VerbsRoute> for Echo {
     }
 }
 
-type Loop = EventLoop<TestBackend, Shared, Echo>;
+pub(super) type Loop = EventLoop<TestBackend, Shared, Echo>;
 
-fn event_loop(world: &Rc<World>, backend: TestBackend) -> Loop {
+pub(super) fn event_loop(world: &Rc<World>, backend: TestBackend) -> Loop {
+    event_loop_with(world, backend, None)
+}
+
+/// `keys`: sessions are sealed.
+pub(super) fn event_loop_with(world: &Rc<World>, backend: TestBackend, keys: Option<Keys>) -> Loop {
     let config = Config {
+        keys,
         credits: 8,
         spin: Duration::from_micros(4),
         overcommit: true,
@@ -86,13 +93,18 @@ fn pair(incoming: usize) -> (Rc<World>, Loop, Loop) {
     (world, client, server)
 }
 
-fn step(world: &World, client: &mut Loop, server: &mut Loop) {
+pub(super) fn step(world: &World, client: &mut Loop, server: &mut Loop) {
     client.turn().unwrap();
     server.turn().unwrap();
     world.pass_time(Duration::from_micros(2));
 }
 
-fn run(world: &World, client: &mut Loop, server: &mut Loop, done: impl Fn(&Echo) -> bool) {
+pub(super) fn run(
+    world: &World,
+    client: &mut Loop,
+    server: &mut Loop,
+    done: impl Fn(&Echo) -> bool,
+) {
     for _ in 0..TURNS {
         if done(client.app()) {
             return;
@@ -106,7 +118,7 @@ fn run(world: &World, client: &mut Loop, server: &mut Loop, done: impl Fn(&Echo)
     );
 }
 
-fn connect(world: &World, client: &mut Loop, server: &mut Loop) -> SessionId {
+pub(super) fn connect(world: &World, client: &mut Loop, server: &mut Loop) -> SessionId {
     let (to, before) = (server.backend().route(), client.app().sessions.len());
     client
         .with(|_, cx| cx.connect(to, ConnectParams::default()))
@@ -115,7 +127,7 @@ fn connect(world: &World, client: &mut Loop, server: &mut Loop) -> SessionId {
     client.app().sessions[before]
 }
 
-fn enqueue(client: &mut Loop, session: SessionId, bytes: usize, count: usize) {
+pub(super) fn enqueue(client: &mut Loop, session: SessionId, bytes: usize, count: usize) {
     for tag in 0..count {
         let now = client.now();
         let pool = client.endpoint().pool();
@@ -131,14 +143,20 @@ fn enqueue(client: &mut Loop, session: SessionId, bytes: usize, count: usize) {
 }
 
 /// Makes `count` requests and waits for their answers.
-fn call(world: &World, client: &mut Loop, server: &mut Loop, session: SessionId, count: usize) {
+pub(super) fn call(
+    world: &World,
+    client: &mut Loop,
+    server: &mut Loop,
+    session: SessionId,
+    count: usize,
+) {
     let answered = client.app().answered + count;
     enqueue(client, session, 32, count);
     run(world, client, server, |app| app.answered == answered);
 }
 
 /// The server has nothing to do and sleeps.
-fn sleep(world: &World, server: &mut Loop) {
+pub(super) fn sleep(world: &World, server: &mut Loop) {
     world.pass_time(Duration::from_micros(6));
     server.turn().unwrap();
     let waits = server.stats().sleeps;
@@ -146,14 +164,14 @@ fn sleep(world: &World, server: &mut Loop) {
     assert_eq!(server.stats().sleeps, waits + 1);
 }
 
-fn writes(client: &Loop) -> u64 {
-    client.backend().herd.as_ref().unwrap().counts().writes
+pub(super) fn writes(client: &Loop) -> u64 {
+    client.backend().one_sided.as_ref().unwrap().counts().writes
 }
 
-fn read(server: &Loop) -> u64 {
+pub(super) fn read(server: &Loop) -> u64 {
     server
         .backend()
-        .herd
+        .one_sided
         .as_ref()
         .unwrap()
         .counts()
@@ -161,7 +179,7 @@ fn read(server: &Loop) -> u64 {
         .packets
 }
 
-fn datagrams(world: &World, to: u32) -> u64 {
+pub(super) fn datagrams(world: &World, to: u32) -> u64 {
     world.datagrams.borrow().get(&to).copied().unwrap_or(0)
 }
 
@@ -191,7 +209,16 @@ fn requests_of_one_packet_are_written_and_all_others_are_datagrams() {
 fn a_request_costs_at_most_two_lines_where_nothing_is_lost() {
     let (world, mut client, mut server) = pair(4);
     let session = connect(&world, &mut client, &mut server);
-    let lines = |server: &Loop| server.backend().herd.as_ref().unwrap().counts().slots.lines;
+    let lines = |server: &Loop| {
+        server
+            .backend()
+            .one_sided
+            .as_ref()
+            .unwrap()
+            .counts()
+            .slots
+            .lines
+    };
     // A burst is read in one poll, which ends with one look more.
     for bytes in [8, 24] {
         let (before, answered) = (lines(&server), client.app().answered + 8);
@@ -220,7 +247,7 @@ fn loss_and_torn_slots_cost_retransmissions_and_nothing_else() {
     }
     assert_eq!((client.app().failed, client.app().down), (0, 0));
     assert_eq!(server.app().served, 2_000, "each once");
-    let counts = server.backend().herd.as_ref().unwrap().counts();
+    let counts = server.backend().one_sided.as_ref().unwrap().counts();
     assert!(
         counts.slots.torn > 0 && counts.slots.scans > 0,
         "{counts:?}"
@@ -345,7 +372,11 @@ fn an_end_that_does_not_know_this_path_is_reached_by_datagrams() {
         call(&world, &mut client, &mut server, session, 50);
         assert_eq!(server.app().served, 50);
         for end in [&client, &server] {
-            let open = end.backend().herd.as_ref().map(|herd| herd.open());
+            let open = end
+                .backend()
+                .one_sided
+                .as_ref()
+                .map(|one_sided| one_sided.open());
             assert!(matches!(open, None | Some((0, 0))), "{open:?}");
         }
     }
@@ -407,7 +438,7 @@ fn a_client_that_vanished_gives_its_connection_back() {
     let session = connect(&world, &mut client, &mut server);
     call(&world, &mut client, &mut server, session, 1);
     drop(client);
-    let open = |server: &Loop| server.backend().herd.as_ref().unwrap().open().1;
+    let open = |server: &Loop| server.backend().one_sided.as_ref().unwrap().open().1;
     assert_eq!(open(&server), 1);
     for _ in 0..300 {
         world.pass_time(Duration::from_millis(100));

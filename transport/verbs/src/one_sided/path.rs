@@ -2,52 +2,33 @@
 
 use std::collections::VecDeque;
 
-use super::slot::{SLOT_BYTES, Slots, Tear, slot_of, write_slot};
-use super::terms::{Grant, NOTICE_BYTES, Notice, NoticeKind, Terms, Wish};
+use super::answers::Answers;
+use super::device::{Device, Written};
+use super::fetcher::FetchCounts;
+use super::outgoing::Trouble;
+use super::slot::{ANSWER_BYTES, Head, SLOT_BYTES, Tear, slot_of};
+use super::terms::{Grant, NOTICE_BYTES, NoGrant, Notice, NoticeKind, Terms, Wish};
 use super::window::SlotCounts;
 use super::{Arrivals, Incoming, Outgoing, Place, Way};
 use crate::config::{CONNECTIONS_MAX, RENEWAL_PAUSE, SLOT_PACKET_MAX};
+use crate::one_sided_path::OneSidedPath;
 use crate::route::VerbsRoute;
 use trine_transport::backend::{RxBatch, RxPacket, TxItem};
 use trine_transport::time::Instant;
-use trine_transport::wire::{Accept, Connect, PacketType, outline, split_first};
+use trine_transport::wire::{Accept, Connect, Outline, PacketType, outline, outlines, split_first};
 
-/// Queue pairs and regions, by the numbers of their connections.
-pub(crate) trait Device {
-    /// The client's end of a connection, as a server needs it.
-    fn wish(&self, number: usize) -> Wish;
-
-    /// Connects the client's end with what a server has granted. False if the device refuses.
-    fn connect(&mut self, number: usize, route: &VerbsRoute, grant: &Grant) -> bool;
-
-    /// Writes to this place of the region that was granted. The bytes are taken before it returns.
-    fn write(&mut self, number: usize, grant: &Grant, offset: usize, bytes: &[u8]) -> Written;
-
-    /// Makes the client's end as it was at the start.
-    fn renew_outgoing(&mut self, number: usize) -> bool;
-
-    /// The server's end of a connection, as its client needs it.
-    fn grant(&self, number: usize) -> Grant;
-
-    /// Connects the server's end with the client that wishes it. False if the device refuses.
-    fn listen(&mut self, number: usize, route: &VerbsRoute, wish: &Wish) -> bool;
-
-    /// The region of a connection.
-    fn slots(&self, number: usize) -> impl Slots;
-
-    /// Makes the server's end as it was at the start, its region zero and under another key.
-    fn renew_incoming(&mut self, number: usize) -> bool;
-}
-
-/// What became of a write.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Written {
-    /// The device has it.
-    Done,
-    /// The device has too many writes that it has not completed.
-    Full,
-    /// The queue pair does not work any more.
-    Broken,
+/// What an endpoint's connections are like.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct Settings {
+    pub(crate) path: OneSidedPath,
+    /// Connections of this end as a client.
+    pub(crate) outgoing: usize,
+    /// The same as a server.
+    pub(crate) incoming: usize,
+    /// One packet in so many is torn; none if zero.
+    pub(crate) tear_interval: u32,
+    /// Bytes of the first READ for an answer; found from the last answers if absent.
+    pub(crate) fetch_bytes: Option<u16>,
 }
 
 /// How a packet of the core is sent.
@@ -57,14 +38,41 @@ pub(crate) enum Sending {
     Datagram,
     /// It was written into a slot.
     Written,
+    /// It lies where its client fetches it.
+    Left,
     /// As a datagram, with these bytes behind it.
     WithTerms(Terms),
 }
 
+/// Why a session that might have a connection goes on with datagrams.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Failure {
+    /// The own device refuses to connect the queue pair.
+    NotConnected,
+    /// The server's regions have other slots.
+    OtherLayout,
+    /// The queue pair of this connection, as a client, does not work any more.
+    Broken(usize),
+}
+
+/// Answers that a client did not fetch, from a sequence on: they have to be sent.
+#[derive(Copy, Clone, Debug)]
+struct Unfetched {
+    number: usize,
+    route: VerbsRoute,
+    nonce: u64,
+    sequence: u32,
+}
+
 /// What this path has done.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct HerdCounts {
+pub(crate) struct OneSidedCounts {
     pub(crate) slots: SlotCounts,
+    pub(crate) fetches: FetchCounts,
+    /// Answers left for clients to fetch.
+    pub(crate) answers_left: u64,
+    /// Connections that failed, and connections that could not be made.
+    pub(crate) failed: u64,
     /// Packets written into slots.
     pub(crate) writes: u64,
     /// Connections opened, both directions.
@@ -74,7 +82,7 @@ pub(crate) struct HerdCounts {
 }
 
 /// The path of one endpoint.
-pub(crate) struct Herd<D> {
+pub(crate) struct OneSided<D> {
     pub(crate) device: D,
     outgoing: Outgoing,
     incoming: Incoming,
@@ -82,43 +90,49 @@ pub(crate) struct Herd<D> {
     /// Read before a sleep, not handed out yet.
     is_early: bool,
     notices: VecDeque<(VerbsRoute, [u8; NOTICE_BYTES])>,
+    unfetched: VecDeque<Unfetched>,
     slot: Box<[u8; SLOT_BYTES]>,
-    /// One write in so many is torn; none if zero.
-    tear_interval: u32,
+    answer: Box<[u8; ANSWER_BYTES]>,
+    settings: Settings,
+    /// The first that nobody has asked for.
+    failure: Option<Failure>,
     renew_at: Instant,
-    counts: HerdCounts,
+    counts: OneSidedCounts,
 }
 
 /// Notices that wait: one for each connection, and as many again.
 const NOTICES_MAX: usize = 2 * CONNECTIONS_MAX;
 
-impl<D: Device> Herd<D> {
-    /// A path over `device`, which has so many connections in each direction.
-    pub(crate) fn new(device: D, outgoing: usize, incoming: usize, tear_interval: u32) -> Self {
+impl<D: Device> OneSided<D> {
+    /// A path over `device`, which has as many connections as `settings` say.
+    pub(crate) fn new(device: D, settings: Settings) -> Self {
+        let is_fetched = settings.path == OneSidedPath::Rfp;
+        let fetching = is_fetched.then_some(settings.fetch_bytes);
         Self {
             device,
-            outgoing: Outgoing::new(outgoing),
-            incoming: Incoming::new(incoming),
+            outgoing: Outgoing::new(settings.outgoing, fetching),
+            incoming: Incoming::new(settings.incoming),
             arrivals: Arrivals::new(),
             is_early: false,
             notices: VecDeque::with_capacity(NOTICES_MAX),
+            unfetched: VecDeque::with_capacity(settings.incoming),
             slot: Box::new([0; SLOT_BYTES]),
-            tear_interval,
+            answer: Box::new([0; ANSWER_BYTES]),
+            settings,
+            failure: None,
             renew_at: Instant::ZERO,
-            counts: HerdCounts::default(),
+            counts: OneSidedCounts::default(),
         }
     }
 
-    /// The same, where one write in `interval` is torn: for tests.
+    /// The same, where one packet in `interval` is torn: for tests.
     #[cfg(test)]
-    pub(crate) fn tearing(self, interval: u32) -> Self {
-        Self {
-            tear_interval: interval,
-            ..self
-        }
+    pub(crate) fn tearing(mut self, interval: u32) -> Self {
+        self.settings.tear_interval = interval;
+        self
     }
 
-    pub(crate) fn counts(&self) -> HerdCounts {
+    pub(crate) fn counts(&self) -> OneSidedCounts {
         self.counts
     }
 
@@ -127,22 +141,36 @@ impl<D: Device> Herd<D> {
         (self.outgoing.open(), self.incoming.open())
     }
 
+    /// Why the first session since the last call goes on with datagrams.
+    #[inline]
+    pub(crate) fn take_failure(&mut self) -> Option<Failure> {
+        self.failure.take()
+    }
+
     /// See [`Outgoing::exchange_grants`].
     #[cfg(feature = "device")]
     pub(crate) fn exchange_grants(&mut self) {
         self.outgoing.exchange_grants();
     }
 
+    /// See [`Outgoing::spoil_grants`].
+    #[cfg(any(feature = "device", test))]
+    pub(crate) fn spoil_grants(&mut self, spoil: impl Fn(&mut Grant)) {
+        self.outgoing.spoil_grants(spoil);
+    }
+
     /// The core sends a packet.
     #[inline]
     pub(crate) fn on_send(&mut self, now: Instant, item: &TxItem<'_, VerbsRoute>) -> Sending {
         use PacketType as T;
-        let Some((packet_type, session)) = outline(item.head) else {
+        let Some(outline) = outline(item.head) else {
             return Sending::Datagram;
         };
-        match packet_type {
+        let session = outline.session;
+        match outline.packet_type {
             T::Request => return self.send_request(now, item, session),
-            T::Response | T::CreditReturn | T::Busy => {
+            T::Response => return self.send_response(item, &outline),
+            T::CreditReturn | T::Busy => {
                 self.incoming.on_answer(&item.route, session);
             }
             T::Connect => return self.send_connect(now, item),
@@ -166,15 +194,20 @@ impl<D: Device> Herd<D> {
         item: &TxItem<'_, VerbsRoute>,
         session: u16,
     ) -> Sending {
-        if item.body.is_some() || item.head.len() > SLOT_PACKET_MAX || self.outgoing.open() == 0 {
+        if self.outgoing.open() == 0 {
             return Sending::Datagram;
         }
-        let Way::Write { number } = self.outgoing.way(now, &item.route, session) else {
-            return Sending::Datagram;
-        };
-        let is_first =
-            split_first(item.head).is_ok_and(|(first, _)| first.header.packet_number == 0);
-        if is_first && self.write(now, number, item.head) {
+        let fits = item.body.is_none() && item.head.len() <= SLOT_PACKET_MAX;
+        let is_written = fits
+            && are_all_first(item.head)
+            && match self.outgoing.way(now, &item.route, session) {
+                Way::Write { number } => self.write(now, number, item.head),
+                Way::Datagram => false,
+            };
+        for outline in outlines(item.head) {
+            self.outgoing.on_request(now, &item.route, &outline);
+        }
+        if is_written {
             Sending::Written
         } else {
             Sending::Datagram
@@ -183,9 +216,17 @@ impl<D: Device> Herd<D> {
 
     fn write(&mut self, now: Instant, number: usize, packet: &[u8]) -> bool {
         let target = self.outgoing.target(number);
-        let bytes = write_slot(target.seed, target.sequence, packet, &mut self.slot);
-        let slot = slot_of(target.sequence) * SLOT_BYTES;
-        let tear = Tear::of_write(self.counts.writes, self.tear_interval);
+        let packet = [packet].into_iter();
+        let (seed, sequence) = (target.seed, target.sequence);
+        let bytes = Head::write(
+            seed,
+            sequence,
+            target.is_fetched,
+            packet,
+            &mut self.slot[..],
+        );
+        let slot = slot_of(sequence) * SLOT_BYTES;
+        let tear = Tear::of_write(self.counts.writes, self.settings.tear_interval);
         let parts = tear.map_or([(0, bytes), (0, 0)], |tear| tear.parts(bytes));
         for (from, to) in parts.into_iter().filter(|(from, to)| from < to) {
             let part = &self.slot[from..to];
@@ -193,7 +234,7 @@ impl<D: Device> Herd<D> {
                 Written::Done => {}
                 Written::Full => return false,
                 Written::Broken => {
-                    self.outgoing.give_back(number);
+                    self.abandon(number);
                     return false;
                 }
             }
@@ -201,6 +242,27 @@ impl<D: Device> Herd<D> {
         self.outgoing.written(now, number);
         self.counts.writes += 1;
         true
+    }
+
+    /// Where the client fetches its answers, those of one packet, and the first packets of longer ones, lie where it finds
+    /// them. It asks for the further packets one by one, by datagrams.
+    #[inline]
+    fn send_response(&mut self, item: &TxItem<'_, VerbsRoute>, outline: &Outline) -> Sending {
+        let fetched = self.incoming.on_answer(&item.route, outline.session);
+        let Some(number) = fetched.filter(|_| self.settings.path == OneSidedPath::Rfp) else {
+            return Sending::Datagram;
+        };
+        if !Answers::fits(item) || !are_all_first(item.head) {
+            return Sending::Datagram;
+        }
+        let (device, slot) = (&mut self.device, &mut self.answer);
+        let (answers, seed) = self.incoming.answers(number);
+        let tear = Tear::of_write(self.counts.answers_left, self.settings.tear_interval);
+        answers.put(seed, item, tear, slot, |offset, bytes| {
+            device.put_answer(number, offset, bytes);
+        });
+        self.counts.answers_left += 1;
+        Sending::Left
     }
 
     /// A CONNECT that proves its address takes the terms of a connection along.
@@ -211,7 +273,11 @@ impl<D: Device> Herd<D> {
             return Sending::Datagram;
         };
         match self.outgoing.on_connect(now, &item.route, &connect) {
-            Some(number) => Sending::WithTerms(self.device.wish(number).write(connect.nonce)),
+            Some(number) => Sending::WithTerms(
+                self.device
+                    .wish(number)
+                    .write(self.settings.path, connect.nonce),
+            ),
             None => Sending::Datagram,
         }
     }
@@ -241,7 +307,7 @@ impl<D: Device> Herd<D> {
             None => return Sending::Datagram,
         };
         let nonce = self.incoming.nonce(number);
-        Sending::WithTerms(self.device.grant(number).write(nonce))
+        Sending::WithTerms(self.device.grant(number).write(self.settings.path, nonce))
     }
 
     /// A datagram came. Takes terms off its end. False if it was for this path alone.
@@ -253,15 +319,17 @@ impl<D: Device> Herd<D> {
     ) -> bool {
         use PacketType as T;
         let route = packet.route;
-        let Some((packet_type, session)) = outline(packet.bytes) else {
+        let Some(outline) = outline(packet.bytes) else {
             return !self.on_notice(now, packet.bytes, &route);
         };
-        match packet_type {
-            T::Request | T::RequestForResponse | T::Ping => {
+        let session = outline.session;
+        match outline.packet_type {
+            T::Request => self.incoming.on_request(now, &route, session),
+            T::RequestForResponse | T::Ping => {
                 self.incoming.on_datagram(now, &route, session);
             }
             T::Response | T::CreditReturn | T::Busy => {
-                self.outgoing.on_answer(now, &route, session);
+                self.outgoing.on_answer(now, &route, session, packet.bytes);
             }
             T::Connect => self.on_connect(packet),
             T::Accept => self.on_accept(now, packet, session),
@@ -275,7 +343,7 @@ impl<D: Device> Herd<D> {
         let Some((connect, terms)) = with_terms(packet.bytes, Connect::read) else {
             return;
         };
-        if let Some(wish) = Wish::read(connect.nonce, terms) {
+        if let Some(wish) = Wish::read(self.settings.path, connect.nonce, terms) {
             self.incoming.on_wish(&packet.route, &connect, wish);
             packet.bytes = &packet.bytes[..packet.bytes.len() - terms.len()];
         }
@@ -293,15 +361,52 @@ impl<D: Device> Herd<D> {
         let Some((number, nonce)) = self.outgoing.asked(&packet.route, session) else {
             return;
         };
-        let Some(grant) = Grant::read(nonce, terms) else {
-            return;
+        let grant = match Grant::read(self.settings.path, nonce, terms) {
+            Ok(grant) => grant,
+            Err(NoGrant::Unreadable) => return,
+            Err(NoGrant::OtherLayout) => {
+                self.outgoing.give_back(number);
+                self.on_failure(Failure::OtherLayout);
+                return;
+            }
         };
         if self.device.connect(number, &packet.route, &grant) {
             self.outgoing.opened(now, number, &accept, grant);
             self.counts.opened += 1;
         } else {
             self.outgoing.give_back(number);
+            self.on_failure(Failure::NotConnected);
         }
+    }
+
+    #[cold]
+    fn on_failure(&mut self, failure: Failure) {
+        self.counts.failed += 1;
+        self.failure.get_or_insert(failure);
+    }
+
+    /// The queue pair of a connection does not work any more: its session goes on with datagrams.
+    #[cold]
+    fn abandon(&mut self, number: usize) {
+        self.ask_for_replies(number);
+        self.outgoing.give_back(number);
+        self.on_failure(Failure::Broken(number));
+    }
+
+    /// The server has to send what this end does not fetch.
+    #[cold]
+    fn ask_for_replies(&mut self, number: usize) {
+        if self.settings.path != OneSidedPath::Rfp {
+            return;
+        }
+        let sequence = self.outgoing.reply(number, &mut self.counts.fetches);
+        let (route, session, nonce) = self.outgoing.peer(number);
+        let reply = Notice {
+            kind: NoticeKind::Reply,
+            session,
+            sequence,
+        };
+        self.notify(route, reply.write(nonce));
     }
 
     /// True if the datagram is a notice, even one of nobody that is known here.
@@ -311,10 +416,14 @@ impl<D: Device> Herd<D> {
             return false;
         };
         let session = notice.session;
-        if notice.kind == NoticeKind::Look {
+        if matches!(notice.kind, NoticeKind::Look | NoticeKind::Reply) {
             let number = self.incoming.number(route, session);
-            if number.is_some_and(|number| Notice::is_of(datagram, self.incoming.nonce(number))) {
+            let is_his = |number: &usize| Notice::is_of(datagram, self.incoming.nonce(*number));
+            if let Some(number) = number.filter(is_his) {
                 self.incoming.on_datagram(now, route, session);
+                if notice.kind == NoticeKind::Reply {
+                    self.on_reply(number, notice.sequence);
+                }
             }
             return true;
         }
@@ -335,7 +444,76 @@ impl<D: Device> Herd<D> {
         true
     }
 
-    /// Reads slots; returns how many packets came.
+    /// A client fetches no more: what it has not fetched is sent.
+    #[cold]
+    fn on_reply(&mut self, number: usize, sequence: u32) {
+        let Some(route) = self.incoming.on_reply(number) else {
+            return;
+        };
+        let (answers, _) = self.incoming.answers(number);
+        let sequence = answers.since(sequence);
+        if self.unfetched.len() < self.settings.incoming {
+            self.unfetched.push_back(Unfetched {
+                number,
+                route,
+                nonce: self.incoming.nonce(number),
+                sequence,
+            });
+        }
+    }
+
+    /// The next answer that a client did not fetch, copied to `out`: to whom it goes, and where its packet is.
+    pub(crate) fn poll_unfetched(
+        &mut self,
+        out: &mut [u8; ANSWER_BYTES],
+    ) -> Option<(VerbsRoute, std::ops::Range<usize>)> {
+        // Ends: each step takes one of at most eight answers of one of the connections, or that connection.
+        while let Some(unfetched) = self.unfetched.front_mut() {
+            let Unfetched {
+                number,
+                route,
+                sequence,
+                ..
+            } = *unfetched;
+            let is_same = self.incoming.nonce(number) == unfetched.nonce;
+            let (answers, seed) = self.incoming.answers(number);
+            if !is_same || answers.is_behind(sequence) {
+                self.unfetched.pop_front();
+                continue;
+            }
+            unfetched.sequence = sequence.wrapping_add(1);
+            let slots = self.device.answers(number);
+            if let Some(packet) = Answers::copy(seed, sequence, &slots, out) {
+                return Some((route, packet));
+            }
+        }
+        None
+    }
+
+    /// Fetches answers.
+    #[cold]
+    fn fetch(&mut self, now: Instant) {
+        let (device, fetches) = (&mut self.device, &mut self.counts.fetches);
+        match self
+            .outgoing
+            .fetch(now, device, &mut self.arrivals, fetches)
+        {
+            None => {}
+            Some(Trouble::Slow(number)) => self.ask_for_replies(number),
+            Some(Trouble::Broken(number)) => self.abandon(number),
+        }
+    }
+
+    /// Whether answers come only to who polls: then this end must not sleep.
+    pub(crate) fn must_poll(&mut self, now: Instant) -> bool {
+        // One in each call: the caller comes again.
+        if let Some(number) = self.outgoing.stuck(now) {
+            self.ask_for_replies(number);
+        }
+        self.outgoing.must_poll()
+    }
+
+    /// Reads slots, and answers that were fetched; returns how many packets came.
     #[inline]
     pub(crate) fn poll(&mut self, now: Instant) -> usize {
         if std::mem::take(&mut self.is_early) {
@@ -354,6 +532,9 @@ impl<D: Device> Herd<D> {
                 slots,
             );
         }
+        if self.outgoing.is_fetching() {
+            self.fetch(now);
+        }
         self.arrivals.len()
     }
 
@@ -362,7 +543,7 @@ impl<D: Device> Herd<D> {
         self.arrivals.burst()
     }
 
-    /// This end is about to sleep, and writes will not wake it: tells its clients. Then [`Herd::has_arrived`] is asked.
+    /// This end is about to sleep, and writes will not wake it: tells its clients. Then [`OneSided::has_arrived`] is asked.
     pub(crate) fn on_sleep(&mut self) {
         let Self {
             incoming,
@@ -383,6 +564,13 @@ impl<D: Device> Herd<D> {
         self.incoming.suspect_all();
         self.is_early = self.is_early || self.poll(now) > 0;
         self.is_early
+    }
+
+    /// Whether there is something for [`OneSided::poll_notice`], [`OneSided::poll_unfetched`] or
+    /// [`OneSided::take_failure`].
+    #[inline]
+    pub(crate) fn has_to_say(&self) -> bool {
+        !self.notices.is_empty() || !self.unfetched.is_empty() || self.failure.is_some()
     }
 
     /// The next notice to be sent, a datagram.
@@ -414,6 +602,11 @@ impl<D: Device> Herd<D> {
             self.outgoing.renewed(number);
         }
     }
+}
+
+/// Whether the packets of a datagram are all the first of their messages.
+fn are_all_first(datagram: &[u8]) -> bool {
+    outlines(datagram).all(|outline| outline.packet_number == 0)
 }
 
 /// The body of the control packet that a datagram of the core is.
