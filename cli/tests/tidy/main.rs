@@ -373,6 +373,8 @@ const SLEEP_ALLOWED: &[&str] = &[
     "transport/dpdk/src/",
     "cli/tests/dpdk.rs",
     "transport/dpdk/tests/",
+    // Writes at a rate, and many watchers in one thread.
+    "replica/benches/",
 ];
 
 struct Source {
