@@ -310,7 +310,7 @@ enum Source {
         id: Option<ClientId>,
         is_asked: bool,
     },
-    Replica(BackupSession<Host>),
+    Replica(Box<BackupSession<Host>>),
 }
 
 impl BackingUp {
@@ -329,14 +329,14 @@ impl BackingUp {
             Next::Image(candidate) => {
                 let mut session = BackupSession::new(candidate.host, candidate.cluster);
                 session.begin(job.at_least.unwrap_or(0));
-                (Source::Replica(session), IMAGE_PATIENCE)
+                (Source::Replica(Box::new(session)), IMAGE_PATIENCE)
             }
             Next::Pieces(candidate) => {
                 let mut session = BackupSession::new(candidate.host, candidate.cluster);
                 if let Some((header, encoder)) = &job.begun {
                     session.go_on(header.head.image, encoder.frames() as u32);
                 }
-                (Source::Replica(session), PIECE_PATIENCE)
+                (Source::Replica(Box::new(session)), PIECE_PATIENCE)
             }
             Next::Position | Next::Over => {
                 let mut clients = Box::new(clients());

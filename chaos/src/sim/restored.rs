@@ -98,7 +98,7 @@ fn add(report: &mut SimReport, restored: SimReport) {
     report.backups.restored_operations = restored.tally.completed;
     report.hash ^= restored.hash.rotate_left(1);
     report.ended_early |= restored.ended_early;
-    report.simulated = report.simulated + restored.simulated;
+    report.simulated += restored.simulated;
     report.packets += restored.packets;
     report.turns += restored.turns;
     report.states_compared += restored.states_compared;
