@@ -1,5 +1,10 @@
 //! `cargo bench -p trine-kvstore [NAME...]`: see `BENCHMARKS.md`.
 
+#![allow(
+    clippy::manual_async_fn,
+    reason = "an `async fn` keeps its arguments twice, and every lane of a batch would be larger"
+)]
+
 mod chase;
 mod cpu;
 mod cuckoo;

@@ -3,6 +3,11 @@
 //! EAL starts once in a process, so each application is two fresh processes with a core each: this program with a role.
 //! One runs the application in all its ways by turns, the other one is generator and sink.
 
+#![allow(
+    clippy::manual_async_fn,
+    reason = "an `async fn` keeps its arguments twice, and every lane of a batch would be larger"
+)]
+
 mod application;
 #[path = "../packets/frames.rs"]
 mod frames;
