@@ -210,19 +210,7 @@ impl Cluster {
             .replica_hosts()
             .map(|host| (node_id_of(host), host.address()))
             .collect();
-        let config = ReplicaConfig {
-            bootstrap,
-            state_version: match bootstrap {
-                true => self.config.first_state_version,
-                false => self.config.replica.state_version,
-            },
-            ..self.config.replica
-        };
-        if config.state_version == self.config.first_state_version {
-            self.first_version.insert(host);
-        } else if self.first_version.remove(&host) {
-            self.world.network.stats.fire(Fault::Versions);
-        }
+        let config = self.settings_of(host, bootstrap);
         let seed = self.prng.next_u64();
         let replica = Replica::new(
             config,
@@ -269,6 +257,24 @@ impl Cluster {
         self.world
             .start(host, endpoint, Member::Replica(Box::new(observed)), clock);
         true
+    }
+
+    /// The settings of a replica that starts. Notes whether it is of the earlier version.
+    fn settings_of(&mut self, host: Host, bootstrap: bool) -> ReplicaConfig {
+        let config = ReplicaConfig {
+            bootstrap,
+            state_version: match bootstrap {
+                true => self.config.first_state_version,
+                false => self.config.replica.state_version,
+            },
+            ..self.config.replica
+        };
+        if config.state_version == self.config.first_state_version {
+            self.first_version.insert(host);
+        } else if self.first_version.remove(&host) {
+            self.world.network.stats.fire(Fault::Versions);
+        }
+        config
     }
 
     /// Opens a replica's disk, in disk mode; the inner nothing says that it cannot be opened now.
