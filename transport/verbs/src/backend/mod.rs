@@ -448,6 +448,15 @@ impl VerbsBackend {
     /// Reads slots; how many packets came.
     #[inline]
     fn poll_slots(&mut self) -> usize {
+        match self.one_sided.is_some() {
+            true => self.poll_slots_of_connections(),
+            false => 0,
+        }
+    }
+
+    /// Not inlined: an endpoint that has datagrams alone would pay for its registers and its stack at each poll.
+    #[inline(never)]
+    fn poll_slots_of_connections(&mut self) -> usize {
         let Some(one_sided) = &mut self.one_sided else {
             return 0;
         };
@@ -471,18 +480,53 @@ impl VerbsBackend {
         let count = queue_pair
             .receive(&mut self.immediates, &mut self.verbs)
             .map_err(|error| unusable(&error))?;
-        let (Some(one_sided), true) = (&mut self.one_sided, count > 0) else {
-            return Ok(count);
+        match self.one_sided.is_some() && count > 0 {
+            true => Ok(self.take_notices(at)),
+            false => Ok(count),
+        }
+    }
+
+    /// Removes what is for connections alone from the datagrams of a queue pair. How many are left.
+    #[inline(never)]
+    fn take_notices(&mut self, at: usize) -> usize {
+        let (now, receive) = (self.now, &mut self.queue_pairs[at].receive);
+        let Some(one_sided) = &mut self.one_sided else {
+            return 0;
         };
-        let now = self.now;
-        let left = queue_pair
-            .receive
-            .retain(|packet| one_sided.on_datagram(now, packet));
+        let left = receive.retain(|packet| one_sided.on_datagram(now, packet));
         self.send_notices();
-        Ok(left)
+        left
+    }
+
+    /// Whether an answer has to be polled for, which wakes nobody. Otherwise tells the other ends that this one sleeps.
+    #[inline(never)]
+    fn keeps_awake(&mut self) -> bool {
+        self.now = MonotonicClock.now();
+        let Some(one_sided) = &mut self.one_sided else {
+            return false;
+        };
+        if one_sided.must_poll(self.now) {
+            // Whoever answers may need this processor.
+            std::thread::yield_now();
+            return true;
+        }
+        one_sided.on_sleep();
+        self.send_notices();
+        false
+    }
+
+    /// Whether something came into a slot before the other ends knew that this one sleeps.
+    #[inline(never)]
+    fn has_arrived_in_slots(&mut self) -> bool {
+        // The next poll reads the clock, whenever this sleep ends.
+        self.polls_left = 0;
+        let now = self.now;
+        let one_sided = self.one_sided.as_mut();
+        one_sided.is_some_and(|one_sided| one_sided.has_arrived(now))
     }
 
     /// Sends what the paths herd and rfp have to say by themselves.
+    #[inline(never)]
     fn send_notices(&mut self) {
         while let Some((route, notice)) = self.one_sided.as_mut().and_then(OneSided::poll_notice) {
             let notice: [u8; NOTICE_BYTES] = notice;
@@ -552,7 +596,12 @@ impl VerbsBackend {
 
     /// Whether a connection has taken care of a packet: it was written or left, or sent with terms behind it.
     #[inline]
-    fn is_sent_by_herd(&mut self, item: &TxItem<'_, VerbsRoute>) -> bool {
+    fn is_sent_one_sided(&mut self, item: &TxItem<'_, VerbsRoute>) -> bool {
+        self.one_sided.is_some() && self.is_taken_by_connection(item)
+    }
+
+    #[inline(never)]
+    fn is_taken_by_connection(&mut self, item: &TxItem<'_, VerbsRoute>) -> bool {
         let Some(one_sided) = &mut self.one_sided else {
             return false;
         };
@@ -672,7 +721,7 @@ impl Backend for VerbsBackend {
         }
         for item in tx.iter() {
             self.stats.tx_bytes += item.len() as u64;
-            if self.is_sent_by_herd(&item) {
+            if self.is_sent_one_sided(&item) {
                 continue;
             }
             let handle = self.handle_for(&item.route);
@@ -713,15 +762,8 @@ impl Backend for VerbsBackend {
             self.wake.clear();
             return Ok(());
         }
-        if let Some(one_sided) = &mut self.one_sided {
-            self.now = MonotonicClock.now();
-            if one_sided.must_poll(self.now) {
-                // Whoever answers may need this processor.
-                std::thread::yield_now();
-                return Ok(());
-            }
-            one_sided.on_sleep();
-            self.send_notices();
+        if self.one_sided.is_some() && self.keeps_awake() {
+            return Ok(());
         }
         for queue_pair in &mut self.queue_pairs {
             queue_pair.pair.arm().map_err(|error| unusable(&error))?;
@@ -731,12 +773,8 @@ impl Backend for VerbsBackend {
         if queue_pairs.any(|queue_pair| queue_pair.receive.peek(&mut queue_pair.pair)) {
             return Ok(());
         }
-        if let Some(one_sided) = &mut self.one_sided {
-            // The next poll reads the clock, whenever this sleep ends.
-            self.polls_left = 0;
-            if one_sided.has_arrived(self.now) {
-                return Ok(());
-            }
+        if self.one_sided.is_some() && self.has_arrived_in_slots() {
+            return Ok(());
         }
         self.stats.waits += 1;
         let (channel, wake) = (self.channel.descriptor(), self.wake.descriptor());
