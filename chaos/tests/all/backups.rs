@@ -1,18 +1,12 @@
 //! A machine takes backups while faults happen, and another group begins with the last one: each file is the state of its
 //! position, the new group begins with exactly that, and planted bugs of both are found.
 
-#[cfg(debug_assertions)]
-use trine_chaos::checker::Verdict;
-use trine_chaos::sim::{SimConfig, SimReport, Trace, run};
-use trine_transport::time::Duration;
+use trine_chaos::sim::SimReport;
 
-/// A third of a seed's run on the command line: tests are built without optimization.
+use super::short;
+
 fn simulate(seed: u64) -> SimReport {
-    let mut config = SimConfig::from_seed(seed);
-    config.backups = true;
-    config.faulty = Duration::from_secs(10);
-    config.ask_for_less(300);
-    run(config, Trace::Off).expect("seeds stand for sound configurations")
+    short::simulate(seed, |config| config.backups = true)
 }
 
 #[test]
@@ -42,17 +36,7 @@ fn a_run_with_backups_replays_byte_for_byte() {
 #[cfg(debug_assertions)]
 #[track_caller]
 fn finds(bug: &'static str, words: &str) {
-    let _bug = trine_canary::plant(bug);
-    let found = (1..40)
-        .map(simulate)
-        .find_map(|report| match report.verdict {
-            Verdict::Violation(violation) if violation.explanation.contains(words) => {
-                Some((report.seed, violation))
-            }
-            _ => None,
-        });
-    let (seed, violation) = found.expect("no seed has found it");
-    println!("seed {seed}: {violation}");
+    short::finds(bug, words, 1..40, simulate);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A checker that never found anything proves nothing. With a planted bug, replicas answer reads from their own store,
 //! and the simulation must find a stale read. Without it the same runs must pass. All the other planted bugs are found
-//! by `cargo run --profile sim -p trine-chaos -- canaries`.
+//! by `cargo run --profile sim -- sim --planted-bugs`.
 
 #[cfg(debug_assertions)]
 use trine_chaos::checker::Verdict;

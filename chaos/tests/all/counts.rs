@@ -1,18 +1,16 @@
 //! Clients count ranges while faults happen: each answer has to be the number of keys at its position.
 
-use trine_chaos::sim::{OrderedFrom, SimConfig, SimReport, Trace, run};
-use trine_transport::time::Duration;
+use trine_chaos::sim::{OrderedFrom, SimReport};
 
-/// A third of a seed's run on the command line: tests are built without optimization.
+use super::short;
+
 fn simulate(seed: u64) -> SimReport {
-    let mut config = SimConfig::from_seed(seed);
-    config.first_state_version = config.replica.state_version;
-    config.ordered = Some(OrderedFrom::Beginning);
-    config.replica.ordered = true;
-    (config.counts, config.walks) = (true, false);
-    config.faulty = Duration::from_secs(10);
-    config.ask_for_less(300);
-    run(config, Trace::Off).expect("seeds stand for sound configurations")
+    short::simulate(seed, |config| {
+        config.first_state_version = config.replica.state_version;
+        config.ordered = Some(OrderedFrom::Beginning);
+        config.replica.ordered = true;
+        (config.counts, config.walks) = (true, false);
+    })
 }
 
 #[test]

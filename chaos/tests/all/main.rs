@@ -9,5 +9,6 @@ mod referee;
 mod scenarios;
 mod sealed;
 mod seeds;
+mod short;
 mod walks;
 mod watches;

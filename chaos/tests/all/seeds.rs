@@ -6,15 +6,13 @@ use trine_chaos::shrink::shrink;
 use trine_chaos::sim::{Report as _, Run as _, SimConfig, SimReport, Trace, rpc, run, run_while};
 use trine_transport::time::Duration;
 
+use super::short;
+
 const GROUP_SEEDS: std::ops::Range<u64> = 1_000..1_006;
 const RPC_SEEDS: std::ops::Range<u64> = 1_000..1_002;
 
-/// A third of a seed's run on the command line: tests are built without optimization.
 fn simulate(seed: u64) -> SimReport {
-    let mut config = SimConfig::from_seed(seed);
-    config.faulty = Duration::from_secs(10);
-    config.ask_for_less(300);
-    run(config, Trace::Off).expect("seeds stand for sound configurations")
+    short::simulate(seed, |_| {})
 }
 
 #[test]

@@ -1,21 +1,17 @@
 //! Clients walk over all keys and flush them: such runs pass, and planted bugs of walks and flushes are found.
 
-#[cfg(debug_assertions)]
-use trine_chaos::checker::Verdict;
 use trine_chaos::history::{Action, Answer, Outcome};
-use trine_chaos::sim::{SimConfig, SimReport, Trace, run};
-use trine_transport::time::Duration;
+use trine_chaos::sim::SimReport;
+
+use super::short;
 
 const SEEDS: std::ops::Range<u64> = 1..5;
 
-/// A third of a seed's run on the command line: tests are built without optimization.
 fn simulate(seed: u64) -> SimReport {
-    let mut config = SimConfig::from_seed(seed);
-    config.walks = true;
-    config.first_state_version = config.replica.state_version;
-    config.faulty = Duration::from_secs(10);
-    config.ask_for_less(300);
-    run(config, Trace::Off).expect("seeds stand for sound configurations")
+    short::simulate(seed, |config| {
+        config.walks = true;
+        config.first_state_version = config.replica.state_version;
+    })
 }
 
 #[test]
@@ -40,18 +36,7 @@ fn walks_and_flushes_are_linearizable_key_by_key() {
 #[cfg(debug_assertions)]
 #[track_caller]
 fn finds(bug: &'static str, words: &str) {
-    let _bug = trine_canary::plant(bug);
-    let found = (1..20)
-        .map(simulate)
-        .find_map(|report| match report.verdict {
-            Verdict::Violation(violation) if violation.explanation.contains(words) => {
-                Some(violation)
-            }
-            _ => None,
-        });
-    let violation = found.expect("no seed has found it");
-    assert!(!violation.explanation.contains(bug), "{violation}");
-    println!("{violation}");
+    short::finds(bug, words, 1..20, simulate);
 }
 
 #[test]

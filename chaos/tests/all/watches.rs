@@ -1,18 +1,12 @@
 //! Clients watch keys while faults happen: each stream is exactly what the log has changed, and planted bugs of watches are
 //! found.
 
-#[cfg(debug_assertions)]
-use trine_chaos::checker::Verdict;
-use trine_chaos::sim::{SimConfig, SimReport, Trace, run};
-use trine_transport::time::Duration;
+use trine_chaos::sim::SimReport;
 
-/// A third of a seed's run on the command line: tests are built without optimization.
+use super::short;
+
 fn simulate(seed: u64) -> SimReport {
-    let mut config = SimConfig::from_seed(seed);
-    config.watches = true;
-    config.faulty = Duration::from_secs(10);
-    config.ask_for_less(300);
-    run(config, Trace::Off).expect("seeds stand for sound configurations")
+    short::simulate(seed, |config| config.watches = true)
 }
 
 #[test]
@@ -33,17 +27,7 @@ fn each_stream_is_what_the_log_has_changed() {
 #[cfg(debug_assertions)]
 #[track_caller]
 fn finds(bug: &'static str, words: &str) {
-    let _bug = trine_canary::plant(bug);
-    let found = (1..40)
-        .map(simulate)
-        .find_map(|report| match report.verdict {
-            Verdict::Violation(violation) if violation.explanation.contains(words) => {
-                Some((report.seed, violation))
-            }
-            _ => None,
-        });
-    let (seed, violation) = found.expect("no seed has found it");
-    println!("seed {seed}: {violation}");
+    short::finds(bug, words, 1..40, simulate);
 }
 
 #[test]
