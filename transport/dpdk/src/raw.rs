@@ -204,18 +204,9 @@ impl RawQueue {
             let count = choose(&mut chosen, frames, &places, |place| place == number);
             left -= usize::from(count);
             if count > 0 {
-                // SAFETY: these frames were filled by the port, are ours, and are forgotten here: `held` is zero, and
-                // each has one place. The call sends or frees them all. The assertion above says that neither port
-                // frees buffers in the way that takes all of them for its own.
-                sent += usize::from(unsafe {
-                    sys::trine_rx_send_back(
-                        queue.port.id,
-                        queue.index,
-                        chosen.as_ptr(),
-                        count,
-                        TX_TRIES,
-                    )
-                });
+                // SAFETY: these frames are ours and are forgotten here: `held` is zero, and each has one place. The
+                // assertion above says that both queues are for forwarding.
+                sent += unsafe { queue.send_received(&chosen[..usize::from(count)]) };
             }
         }
         if left > 0 {
@@ -235,20 +226,9 @@ impl RawQueue {
     pub fn forward_all(&mut self, to: &mut Self) -> usize {
         let both_forward = self.forwards && to.forwards;
         assert!(both_forward, "queues that were opened for forwarding");
-        let count = std::mem::take(&mut self.held);
-        // SAFETY: these frames were filled by the port, are ours, and are forgotten here: `held` is zero. The call sends
-        // or frees them all. The assertion above says that neither port frees buffers in the way that takes all of
-        // them for its own.
-        let sent = unsafe {
-            sys::trine_rx_send_back(
-                to.port.id,
-                to.index,
-                self.received.as_ptr(),
-                count as u16,
-                TX_TRIES,
-            )
-        };
-        usize::from(sent)
+        let held = std::mem::take(&mut self.held);
+        // SAFETY: these frames are ours and are forgotten here: `held` is zero. Both queues are for forwarding.
+        unsafe { to.send_received(&self.received[..held]) }
     }
 
     #[inline]
@@ -258,14 +238,27 @@ impl RawQueue {
 
     /// Sends the received frames back as they are; how many the port took.
     pub fn send_back(&mut self) -> usize {
-        let count = std::mem::take(&mut self.held);
-        // SAFETY: these frames were filled by the port and are ours; the call sends or frees them all.
+        let held = std::mem::take(&mut self.held);
+        // SAFETY: these frames are ours and are forgotten here: `held` is zero. It is the queue that received them.
+        unsafe { self.send_received(&self.received[..held]) }
+    }
+
+    /// Sends received frames as they are, or frees them; how many the port took.
+    ///
+    /// # Safety
+    ///
+    /// The frames were filled by a port, and nobody uses them afterwards. If another queue has received them, both are
+    /// from [`RawQueue::open_for_forwarding`]: then neither port frees buffers in the way that takes all of them for its
+    /// own.
+    #[inline]
+    unsafe fn send_received(&self, frames: &[sys::trine_rx_frame]) -> usize {
+        // SAFETY: as the caller promises; the call reads so many frames.
         let sent = unsafe {
             sys::trine_rx_send_back(
                 self.port.id,
                 self.index,
-                self.received.as_ptr(),
-                count as u16,
+                frames.as_ptr(),
+                frames.len() as u16,
                 TX_TRIES,
             )
         };
