@@ -7,10 +7,11 @@ use std::future::Future;
 use trine_dpdk::raw::RawQueue;
 use trine_packets::application::Application;
 use trine_packets::config::BATCH_DEFAULT;
+use trine_packets::echo::by_number;
 use trine_packets::forwarding::turn;
 use trine_packets::ports::Role;
 use trine_packets::scenario::{Name, OnApplication, Settings, on_application};
-use trine_packets::verdict::{Reason, Verdict};
+use trine_packets::verdict::Verdict;
 use trine_report::Pairs;
 
 /// Alternating pairs behind every ratio.
@@ -102,12 +103,7 @@ impl Application for EchoOfDestination {
         &'a self,
         frame: &'a mut [u8],
     ) -> impl Future<Output = Verdict> + 'a {
-        async move {
-            let Some(number) = frame.get(DESTINATION..).and_then(<[u8]>::first_chunk) else {
-                return Verdict::Drop(Reason::Short);
-            };
-            Verdict::Forward((u32::from_be_bytes(*number) % u32::from(OUTPUTS)) as u8)
-        }
+        async move { by_number(frame, DESTINATION, OUTPUTS) }
     }
 }
 

@@ -63,8 +63,8 @@ fn main() {
     report.finish();
 }
 
-/// Runs a case. Nothing polls any more when the first of the two processes ends: memif's driver unmaps the rings of a
-/// closed port under whoever polls the other end.
+/// Runs a case. Neither process polls any more when the first of them ends: memif's driver unmaps the rings of a closed
+/// port, even while the other end polls them.
 fn measure(case: &str, report: &mut Report) {
     let (ours, theirs) = two_cores();
     let socket = format!("memif:@trine-packets-bench-{}-{case}", std::process::id());

@@ -1,8 +1,8 @@
 //! How many packets a second does a way of handling full bursts take, of the time that it works?
 //!
 //! The generator needs as much time for a packet as a bare forwarder does. So it keeps no fast application busy, and the
-//! rate of packets would be its own. What is measured is time: that of each turn, from its poll to the last frame sent,
-//! where the poll found a full burst. After a smaller one the application pauses, so that the next is full.
+//! rate of packets would be its own. The benchmark measures the time of each turn whose poll found a full burst, from the
+//! poll to the last frame sent. After a smaller burst the application pauses, so that the next is full.
 
 use std::time::{Duration, Instant};
 use trine_dpdk::raw::RawQueue;

@@ -1,4 +1,4 @@
-//! Packets drawn once, in one piece of memory.
+//! Packets that are drawn once, in one allocation.
 
 use trine_packets::reference::Traffic;
 use trine_transport::prng::Prng;

@@ -21,11 +21,16 @@ impl Application for Echo {
         &'a self,
         frame: &'a mut [u8],
     ) -> impl Future<Output = Verdict> + 'a {
-        async move {
-            let Some(number) = frame.get(ETHERNET..).and_then(<[u8]>::first_chunk) else {
-                return Verdict::Drop(Reason::Short);
-            };
-            Verdict::Forward((u32::from_be_bytes(*number) % u32::from(self.ports)) as u8)
-        }
+        async move { by_number(frame, ETHERNET, self.ports) }
     }
+}
+
+/// The port, one of so many, that the number at this place of a frame names.
+#[inline(always)]
+#[must_use]
+pub fn by_number(frame: &[u8], at: usize, ports: u8) -> Verdict {
+    let Some(number) = frame.get(at..).and_then(<[u8]>::first_chunk) else {
+        return Verdict::Drop(Reason::Short);
+    };
+    Verdict::Forward((u32::from_be_bytes(*number) % u32::from(ports)) as u8)
 }

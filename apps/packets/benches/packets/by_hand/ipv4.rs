@@ -30,30 +30,26 @@ impl Lookups<u32> for Ipv4 {
 
     #[inline(never)]
     fn by_hand(&self, keys: &[u32]) -> u64 {
-        ipv4(&self.0, keys)
-    }
-}
-
-#[inline(always)]
-fn ipv4(table: &Dir24, keys: &[u32]) -> u64 {
-    let mut sum = 0;
-    for group in keys.chunks(N) {
-        let mut left = [(0, 0); N];
-        let mut count = 0;
-        group.iter().for_each(|&key| prefetch(table.first(key)));
-        for &key in group {
-            let entry = *table.first(key);
-            if Dir24::is_link(entry) {
-                prefetch(table.behind(entry, key));
-                left[count] = (entry, key);
-                count += 1;
-            } else {
-                sum += u64::from(Dir24::hop(entry).unwrap_or(0));
+        let table = &self.0;
+        let mut sum = 0;
+        for group in keys.chunks(N) {
+            let mut left = [(0, 0); N];
+            let mut count = 0;
+            group.iter().for_each(|&key| prefetch(table.first(key)));
+            for &key in group {
+                let entry = *table.first(key);
+                if Dir24::is_link(entry) {
+                    prefetch(table.behind(entry, key));
+                    left[count] = (entry, key);
+                    count += 1;
+                } else {
+                    sum += u64::from(Dir24::hop(entry).unwrap_or(0));
+                }
+            }
+            for &(entry, key) in &left[..count] {
+                sum += u64::from(Dir24::hop(*table.behind(entry, key)).unwrap_or(0));
             }
         }
-        for &(entry, key) in &left[..count] {
-            sum += u64::from(Dir24::hop(*table.behind(entry, key)).unwrap_or(0));
-        }
+        sum
     }
-    sum
 }

@@ -32,34 +32,30 @@ impl Lookups<u64> for Switch {
 
     #[inline(never)]
     fn by_hand(&self, keys: &[u64]) -> u64 {
-        switch(&self.0, keys)
-    }
-}
-
-#[inline(always)]
-fn switch(table: &Stations, keys: &[u64]) -> u64 {
-    let mut sum = 0;
-    for group in keys.chunks(N) {
-        let mut buckets = [[0; 2]; N];
-        let mut left = [0; N];
-        let mut count = 0;
-        for (buckets, &key) in buckets.iter_mut().zip(group) {
-            *buckets = table.buckets(key);
-            prefetch(table.table().bucket(buckets[0]));
-        }
-        for (lane, &key) in group.iter().enumerate() {
-            match table.find_in(buckets[lane][0], key) {
-                Some(port) => sum += u64::from(port),
-                None => {
-                    prefetch(table.table().bucket(buckets[lane][1]));
-                    left[count] = lane;
-                    count += 1;
+        let table = &self.0;
+        let mut sum = 0;
+        for group in keys.chunks(N) {
+            let mut buckets = [[0; 2]; N];
+            let mut left = [0; N];
+            let mut count = 0;
+            for (buckets, &key) in buckets.iter_mut().zip(group) {
+                *buckets = table.buckets(key);
+                prefetch(table.table().bucket(buckets[0]));
+            }
+            for (lane, &key) in group.iter().enumerate() {
+                match table.find_in(buckets[lane][0], key) {
+                    Some(port) => sum += u64::from(port),
+                    None => {
+                        prefetch(table.table().bucket(buckets[lane][1]));
+                        left[count] = lane;
+                        count += 1;
+                    }
                 }
             }
+            for &lane in &left[..count] {
+                sum += u64::from(table.find_in(buckets[lane][1], group[lane]).unwrap_or(0));
+            }
         }
-        for &lane in &left[..count] {
-            sum += u64::from(table.find_in(buckets[lane][1], group[lane]).unwrap_or(0));
-        }
+        sum
     }
-    sum
 }
