@@ -6,7 +6,7 @@ use trine_transport::backend::{Backend, MonotonicClock};
 use trine_transport::time::{Clock, Duration};
 use trine_verbs::{OneSidedConfig, OneSidedPath, VerbsConfig, VerbsError};
 
-use super::herd::{joined, stats};
+use super::herd::{call_long_and_short, joined, stats};
 use super::{BOUND, connect, enqueue, lossy, open, run};
 
 /// An endpoint with so many connections in each direction.
@@ -106,15 +106,8 @@ fn loss_and_torn_slots_are_survived() {
 #[test]
 fn requests_and_answers_of_many_packets_and_of_one_share_a_session() {
     let (mut client, mut server, sessions) = joined(open(&rfp(2, 0)), open(&rfp(0, 2)), 2);
-    for bytes in [32, 1_000, 4_000, 100_000] {
-        let before = client.app().answered;
-        for session in &sessions {
-            enqueue(&mut client, *session, bytes, 4);
-            enqueue(&mut client, *session, 24, 50);
-        }
-        run(&mut client, &mut server, |app| app.answered == before + 108);
-    }
-    assert_eq!(client.app().failed, 0);
+    let lengths = [32, 1_000, 4_000, 100_000];
+    call_long_and_short(&mut client, &mut server, &sessions, &lengths);
     assert!(stats(&client).answers_fetched > 100, "{:?}", stats(&client));
 }
 

@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::paths::{
-    Loop, TURNS, call, connect, datagrams, enqueue, event_loop, event_loop_with, read, run, sleep,
-    step, writes,
+    Loop, answers_stay_the_same_while_somebody_scribbles, call, connect, datagrams, enqueue,
+    event_loop, event_loop_with, read, run, sleep, step, writes,
 };
 use super::world::{TestBackend, World};
 use crate::config::{FAST_ANSWERS, FETCH_MISSES_MAX, FETCH_TIME_MAX};
@@ -268,22 +268,7 @@ fn ends_of_different_paths_and_releases_use_datagrams() {
 #[test]
 fn whatever_lies_in_regions_changes_no_answer() {
     let (world, mut client, mut server) = pair();
-    let sessions = [0, 1].map(|_| connect(&world, &mut client, &mut server));
-    for round in 1..=60 {
-        for session in sessions {
-            enqueue(&mut client, session, 32, 8);
-        }
-        for _ in 0..TURNS {
-            if client.app().answered == round * 16 {
-                break;
-            }
-            world.scribble();
-            step(&world, &mut client, &mut server);
-        }
-        assert_eq!(client.app().answered, round * 16);
-    }
-    assert_eq!((client.app().failed, client.app().down), (0, 0));
-    assert_eq!(server.app().served, 60 * 16, "each once");
+    answers_stay_the_same_while_somebody_scribbles(&world, &mut client, &mut server);
 }
 
 /// Sealed packets were datagrams all: they end with a tag, which the reader of unsealed packets refuses. Several that
