@@ -209,14 +209,14 @@ fn split_common(bytes: &[u8]) -> Option<(Command<'_>, &[u8])> {
     Some((Command::Get { key }, rest))
 }
 
-/// What stands behind version and kind, if these are those of `kind`.
+/// The bytes after version and kind, if both are those of `kind`.
 #[inline]
 fn split_head(kind: Kind, bytes: &[u8]) -> Option<&[u8]> {
     let (&head, rest) = bytes.split_first_chunk()?;
     (head == [kind.row().version, kind as u8]).then_some(rest)
 }
 
-/// A byte string behind its length, and what follows.
+/// A byte string with its length in front, and the bytes after it.
 #[inline]
 fn split_bytes(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&length, rest) = bytes.split_first_chunk()?;

@@ -168,7 +168,7 @@ fn it_polls_on_only_behind_packets_that_come_often() {
     assert_eq!(event_loop.stats().sleeps, before + 1, "the time is over");
 }
 
-/// Whoever asks to poll for longer than the gaps has the loop poll through them.
+/// A spin that is longer than the gaps makes the loop poll through them.
 #[test]
 fn a_long_spin_bridges_gaps() {
     let time = Cell::new(1_000_000_000);

@@ -1,6 +1,6 @@
 //! One session with one replica, for an image of its state: what is asked, and what comes.
 //!
-//! A value without I/O. Whoever owns its event loop looks at it after each turn.
+//! A value without I/O. The owner of the event loop looks at it after each turn.
 
 use std::collections::{BTreeMap, VecDeque};
 

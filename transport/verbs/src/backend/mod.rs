@@ -506,7 +506,7 @@ impl VerbsBackend {
             return false;
         };
         if one_sided.must_poll(self.now) {
-            // Whoever answers may need this processor.
+            // The end that answers may need this processor.
             std::thread::yield_now();
             return true;
         }

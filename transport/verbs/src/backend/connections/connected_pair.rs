@@ -246,9 +246,9 @@ impl ConnectedPair {
     ///
     /// # Safety
     ///
-    /// The request has one element. It is inline, and the element points to bytes that are readable during this call; or
-    /// it is a READ, and the element is registered memory that stays, and that nobody refers to, until it has completed
-    /// or the queue pair was reset.
+    /// The request has one element. If it is inline, the element points to bytes that are readable during this call. If it
+    /// is a READ, the element is registered memory. That memory stays, and no reference into it lives, until the READ has
+    /// completed or the queue pair was reset.
     #[inline]
     pub(super) unsafe fn post(&mut self, request: &mut sys::ibv_send_wr) -> bool {
         let mut refused = ptr::null_mut::<sys::ibv_send_wr>();
