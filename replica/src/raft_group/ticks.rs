@@ -63,9 +63,7 @@ impl<L: Log> RaftGroup<L> {
     /// a burst of them after a pause would break the promises that a lease relies on. Ticks that were slept through as
     /// planned count. Returns whether the work of a tick is due.
     pub(crate) fn tick_if_due(&mut self, now: Instant) -> bool {
-        if now >= self.ticks.next {
-            self.count_rests(now);
-        }
+        self.catch_up(now);
         if now >= self.ticks.next {
             self.ticks.next = now + self.config.tick;
             self.ticks.rests = 0;
