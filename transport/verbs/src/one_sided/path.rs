@@ -204,8 +204,10 @@ impl<D: Device> OneSided<D> {
                 Way::Write { number } => self.write(now, number, item.head),
                 Way::Datagram => false,
             };
-        for outline in outlines(item.head) {
-            self.outgoing.on_request(now, &item.route, &outline);
+        if self.settings.path == OneSidedPath::Rfp {
+            for outline in outlines(item.head) {
+                self.outgoing.on_request(now, &item.route, &outline);
+            }
         }
         if is_written {
             Sending::Written
