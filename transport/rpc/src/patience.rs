@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-/// A job is overdue after so many times the mean pause. Of pauses that are drawn at random, 2 % are longer.
-const PAUSES: u32 = 4;
+/// A job is overdue after so many times the mean pause. Of pauses that are drawn at random, one in 3,000 is longer.
+const PAUSES: u32 = 8;
 /// A thread polls for at most so many times what its settings say.
 const SPINS_MAX: u32 = 20;
 /// The weight of earlier pauses in the mean is this minus one, to one.
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn who_gets_jobs_often_polls_until_the_next_is_overdue() {
         assert_eq!(after([]), SPIN);
-        assert_eq!(after([57; 20]), Duration::from_micros(228));
+        assert_eq!(after([57; 20]), Duration::from_micros(456));
         assert_eq!(after([2; 20]), SPIN, "never less than was asked for");
         assert_eq!(after([500; 20]), 20 * SPIN, "and not for ever");
     }

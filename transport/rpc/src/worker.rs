@@ -66,8 +66,10 @@ struct Shared {
     /// Signalled for each job while a thread sleeps, and when the end has come.
     job_came: Condvar,
     waker: Waker,
-    /// Whether jobs wait, and whether results do, or a panic. Written under the lock and read without, so that a look
-    /// at an empty queue costs next to nothing.
+    /// Whether jobs wait, and whether results do, or a panic. Read without the lock, so that a look at an empty queue costs
+    /// next to nothing. Set only after the lock is given back: who polls comes at once, and would find it taken, which costs
+    /// both sides a system call. So one may be set although the queue is empty already; it is never clear for long
+    /// although something waits.
     has_jobs: AtomicBool,
     has_results: AtomicBool,
     /// How long an idle thread polls before it sleeps, in nanoseconds.
@@ -267,9 +269,9 @@ impl Workers {
             queues.jobs.retain(|waiting| place(waiting) != taken);
         }
         queues.jobs.push_back(job);
-        self.shared.has_jobs.store(true, Ordering::Relaxed);
         let has_sleepers = queues.sleepers > 0;
         drop(queues);
+        self.shared.has_jobs.store(true, Ordering::Release);
         if has_sleepers {
             self.shared.job_came.notify_one();
         }
@@ -310,8 +312,8 @@ impl Shared {
             let response = handler(job.kind, &job.request, pool);
             let mut queues = self.lock();
             queues.results.push_back((job.handle, response));
-            self.has_results.store(true, Ordering::Relaxed);
             drop(queues);
+            self.has_results.store(true, Ordering::Release);
             self.waker.wake();
         }
     }

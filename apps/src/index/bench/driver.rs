@@ -11,7 +11,7 @@ use trine_transport::backend::MonotonicClock;
 use trine_transport::prng::Prng;
 use trine_transport::time::{Clock, Duration, Instant};
 
-use crate::bench::Work;
+use crate::bench::{Work, median};
 use crate::config::INDEX_IN_FLIGHT_MAX;
 use crate::index::client::{INDEX, refused};
 use crate::index::wire::{ANSWER_BYTES_MAX, Answer, Ask, Encoded};
@@ -20,6 +20,9 @@ use crate::rights::Denied;
 
 /// Requests in flight while the keys are written.
 const FILL_WINDOW: usize = 64;
+/// How long a slice is, and the fewest GETs whose p99 says something.
+const SLICE: Duration = Duration::from_millis(1);
+const SLICE_GETS_MIN: u64 = 200;
 
 /// When requests are sent.
 #[derive(Copy, Clone, Debug)]
@@ -57,9 +60,47 @@ pub(super) struct Mix {
 #[derive(Default)]
 pub(super) struct Measured {
     pub(super) gets: Latencies,
+    pub(super) slices: Slices,
     pub(super) scans: Latencies,
     /// Requests that were answered before the load's end.
     pub(super) in_time: u64,
+}
+
+/// The p99 of GETs in each slice of time. A pause of the machine itself is in the slices that it hits, and not in the others.
+pub(super) struct Slices {
+    /// GETs since the last slice's end.
+    open: Latencies,
+    end: Option<Instant>,
+    p99_ns: Vec<f64>,
+}
+
+impl Default for Slices {
+    fn default() -> Self {
+        Self {
+            open: Latencies::coarse(),
+            end: None,
+            p99_ns: Vec::new(),
+        }
+    }
+}
+
+impl Slices {
+    fn record(&mut self, latency: u64, now: Instant) {
+        let end = *self.end.get_or_insert(now + SLICE);
+        if now >= end {
+            if self.open.count() >= SLICE_GETS_MIN {
+                self.p99_ns.push(self.open.at(0.99) as f64);
+            }
+            self.open.clear();
+            self.end = Some(now + SLICE);
+        }
+        self.open.record_ns(latency);
+    }
+
+    /// Of the slice in the middle; zero if no slice has enough GETs.
+    pub(super) fn median_p99_ns(&self) -> f64 {
+        median(self.p99_ns.iter().copied())
+    }
 }
 
 /// GETs, scans and PUTs.
@@ -192,6 +233,7 @@ impl Work for Asks {
         match (ask, Answer::decode(ask, bytes)) {
             (Ask::Get(key), Some(Answer::Value(value))) if value == value_of(key) => {
                 self.measured.gets.record_ns(latency);
+                self.measured.slices.record(latency, now);
             }
             (Ask::Scan(_, limit), Some(Answer::Scan(scan))) if scan.keys <= limit => {
                 self.measured.scans.record_ns(latency);

@@ -24,6 +24,8 @@ pub(super) enum Part {
 struct Figures {
     rate: f64,
     get: [f64; 2],
+    /// p99 of GETs in the middle one of the part's slices of a millisecond.
+    get_slice: f64,
     scan: [f64; 2],
 }
 
@@ -58,12 +60,13 @@ impl Row {
             "requests_per_s": whole(self.median(|figures| figures.rate)),
             "get_p50_ns": whole(self.median(|figures| figures.get[0])),
             "get_p99_ns": whole(self.median(|figures| figures.get[1])),
+            "get_p99_of_a_ms_ns": whole(self.median(|figures| figures.get_slice)),
             "scan_p50_ns": whole(self.median(|figures| figures.scan[0])),
             "scan_p99_ns": whole(self.median(|figures| figures.scan[1])),
         })
     }
 
-    fn cells(&self) -> [String; 7] {
+    fn cells(&self) -> [String; 8] {
         let load = match self.part {
             Part::Gets => "GETs alone, closed".to_owned(),
             Part::Mixed => "mixed, closed".to_owned(),
@@ -79,6 +82,7 @@ impl Row {
             show_count(self.median(|figures| figures.rate).round() as u64),
             time(|figures| figures.get[0]),
             time(|figures| figures.get[1]),
+            time(|figures| figures.get_slice),
             time(|figures| figures.scan[0]),
             time(|figures| figures.scan[1]),
         ]
@@ -100,6 +104,7 @@ impl Rounds {
         let figures = Figures {
             rate: measured.in_time as f64 / seconds,
             get: of(&measured.gets),
+            get_slice: measured.slices.median_p99_ns(),
             scan: of(&measured.scans),
         };
         let known = |row: &&mut Row| row.setup == setup && row.part == part;
@@ -114,8 +119,8 @@ impl Rounds {
     }
 
     /// For each rate of the open loop: p99 of GETs with scans in a worker over that with scans in dispatch, as the
-    /// median of the rounds' ratios.
-    fn ratios(&self) -> Vec<(u32, f64)> {
+    /// median of the rounds' ratios; of all GETs, and of those of a millisecond.
+    fn ratios(&self) -> Vec<(u32, [f64; 2])> {
         let row = |setup, part| {
             let is_it = move |row: &&Row| row.setup == setup && row.part == part;
             self.rows.iter().find(is_it)
@@ -123,10 +128,12 @@ impl Rounds {
         let ratio = |worker: &Row| match worker.part {
             Part::Open(percent) if worker.setup == "worker" => {
                 let dispatch = row("dispatch", worker.part)?;
-                let rounds = worker.rounds.iter().zip(&dispatch.rounds);
-                let ratio =
-                    median(rounds.map(|(worker, dispatch)| worker.get[1] / dispatch.get[1]));
-                Some((percent, ratio))
+                let of = |figure: fn(&Figures) -> f64| {
+                    let rounds = worker.rounds.iter().zip(&dispatch.rounds);
+                    median(rounds.map(|(worker, dispatch)| figure(worker) / figure(dispatch)))
+                };
+                let of_all = of(|figures| figures.get[1]);
+                Some((percent, [of_all, of(|figures| figures.get_slice)]))
             }
             _ => None,
         };
@@ -135,7 +142,7 @@ impl Rounds {
 
     pub(super) fn show(&self, arguments: &IndexBenchArguments, output: Output) {
         let ratios = self.ratios();
-        let ratio = |(percent, ratio): &(u32, f64)| json!({ "percent": percent, "ratio": ratio });
+        let ratio = |(percent, [all, of_a_ms]): &(u32, [f64; 2])| json!({ "percent": percent, "ratio": all, "ratio_of_a_ms": of_a_ms });
         output.document(&json!({
             "in_process": arguments.in_process,
             "keys": arguments.keys,
@@ -152,6 +159,7 @@ impl Rounds {
             "requests/s",
             "GET p50",
             "GET p99",
+            "of a ms",
             "SCAN p50",
             "SCAN p99",
         ]);
@@ -164,9 +172,14 @@ impl Rounds {
             plural(arguments.rounds.into(), "round"),
         ));
         output.line(table);
-        for (percent, ratio) in ratios {
+        for (percent, [all, of_a_ms]) in ratios {
+            let within = match of_a_ms.is_finite() {
+                true => format!(", {of_a_ms:.2} times within a ms"),
+                // Too few GETs in a millisecond.
+                false => String::new(),
+            };
             output.line(format_args!(
-                "p99 of GETs at {percent} %: {ratio:.2} times as long with scans in the worker"
+                "p99 of GETs at {percent} %: {all:.2} times as long with scans in the worker{within}"
             ));
         }
     }
@@ -187,7 +200,7 @@ mod tests {
             }
             rounds.add("worker", Part::Open(50), 1.0, &Measured::default());
         }
-        assert_eq!(rounds.ratios(), [(80, 0.5)]);
+        assert_eq!(rounds.ratios()[0].1[0], 0.5);
         assert_eq!(rounds.rows[1].to_json()["get_p50_ns"], 30);
     }
 }
