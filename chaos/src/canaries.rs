@@ -135,12 +135,20 @@ pub const CANARIES: &[Canary] = &[
     group("event lost at failover", &["a change was lost"]),
     group("event twice", &["a change came twice"]),
     group(
+        "a backup of a follower that lags",
+        &["a backup misses what was acknowledged"],
+    ),
+    group(
         "a resumed backup skips a piece",
         &["a whole backup cannot be restored"],
     ),
     group(
         "a restore gives old positions again",
         &["a position of the old group comes again"],
+    ),
+    group(
+        "a restore goes on in the old cluster",
+        &["answered a client of the old one"],
     ),
     transport("credits off by one", &["credits", "add with overflow"]),
     transport(
@@ -275,7 +283,10 @@ fn may_find(canary: Canary, seed: u64) -> bool {
         "range delete before the index is whole" => config.ordered == Some(OrderedFrom::Clients),
         name if name.starts_with("a walk") || name.starts_with("a flush") => config.walks,
         "event lost at failover" | "event twice" => config.watches,
-        "a resumed backup skips a piece" | "a restore gives old positions again" => config.backups,
+        "a backup of a follower that lags"
+        | "a resumed backup skips a piece"
+        | "a restore gives old positions again"
+        | "a restore goes on in the old cluster" => config.backups,
         "a revoked user keeps its session"
         | "a session answers another user"
         | "window ignores replays" => config.sealed,

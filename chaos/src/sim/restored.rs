@@ -66,7 +66,9 @@ fn run(mut cluster: Cluster, old: &OldLife) -> SimReport {
             "not whole again: {FORMING_MAX:?} after a restore some replica does not vote"
         )),
     };
-    report.verdict = report.verdict.and(old.verdict(&report.history)).and(whole);
+    // First, because it names the cause: what an old client writes is what nobody wrote, for the other judges.
+    let lives = old.verdict(&report.history);
+    report.verdict = lives.and(report.verdict).and(whole);
     report
 }
 

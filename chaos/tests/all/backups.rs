@@ -41,6 +41,15 @@ fn finds(bug: &'static str, words: &str) {
 
 #[test]
 #[cfg(debug_assertions)]
+fn a_backup_that_misses_what_was_acknowledged_is_found() {
+    finds(
+        "a backup of a follower that lags",
+        "a backup misses what was acknowledged",
+    );
+}
+
+#[test]
+#[cfg(debug_assertions)]
 fn a_resumed_backup_that_misses_a_piece_is_found() {
     finds(
         "a resumed backup skips a piece",
@@ -54,5 +63,14 @@ fn a_restored_group_that_gives_old_positions_again_is_found() {
     finds(
         "a restore gives old positions again",
         "a position of the old group comes again",
+    );
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_restored_group_that_answers_old_clients_is_found() {
+    finds(
+        "a restore goes on in the old cluster",
+        "answered a client of the old one",
     );
 }

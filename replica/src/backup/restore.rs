@@ -203,6 +203,10 @@ impl Content {
         ttl: TimeToLive,
     ) -> Result<(Begun, SnapshotHead, StateMachine), RestoreError> {
         let old = self.header.head;
+        let cluster = match canary::planted("a restore goes on in the old cluster") {
+            true => old.cluster,
+            false => cluster,
+        };
         // The cluster id is drawn at random.
         let gap = match canary::planted("a restore gives old positions again") {
             true => 1,
