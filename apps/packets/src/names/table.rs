@@ -5,11 +5,11 @@
 
 use super::Name;
 use crate::config::{NAME_BYTES_MAX, NAMES_BYTES_MAX};
-use crate::cuckoo::Cuckoo;
+use crate::cuckoo::{Cuckoo, SLOTS};
 use crate::error::TableError;
 use crate::hash::mix;
 use std::future::Future;
-use trine_kvstore::interleave::fetch;
+use trine_kvstore::interleave::{fetch, prefetch};
 use trine_kvstore::memory::{HUGE_PAGE_BYTES, Region};
 use trine_transport::prng::Prng;
 
@@ -152,18 +152,21 @@ impl NameTable {
         &self.buckets
     }
 
-    /// A bit for each slot of a bucket whose tag is that of the hash.
+    /// A bit for each slot of the two buckets whose tag is that of the hash; the second bucket's are the higher ones.
     #[inline(always)]
     #[must_use]
-    pub fn matching(&self, bucket: usize, hash: u64) -> u32 {
-        self.buckets.matching(bucket, |entry| has_tag(entry, hash))
+    pub fn matching(&self, [first, second]: [usize; 2], hash: u64) -> u32 {
+        let of = |bucket| self.buckets.matching(bucket, |entry| has_tag(entry, hash));
+        of(first) | of(second) << SLOTS
     }
 
-    /// The record that a slot leads to.
+    /// The record that the slot with the lowest bit leads to.
     #[inline(always)]
     #[must_use]
-    pub fn record(&self, bucket: usize, slot: u32) -> usize {
-        place(self.buckets.bucket(bucket)[slot as usize])
+    pub fn record(&self, buckets: [usize; 2], matching: u32) -> usize {
+        let slot = matching.trailing_zeros() as usize;
+        let bucket = buckets[slot / SLOTS % 2];
+        place(self.buckets.bucket(bucket)[slot % SLOTS])
     }
 
     /// The first byte of a record.
@@ -182,38 +185,29 @@ impl NameTable {
         (bytes[HEAD..HEAD + length] == *name).then(|| bytes[0])
     }
 
-    /// The port of the longest known prefix of a name.
+    /// The port of the longest known prefix of a name. Both buckets of a prefix are fetched at once: a lookup of a prefix
+    /// that is not there needs both, and one that is there goes on without a guess.
     #[inline(always)]
     pub fn find_longest<const N: usize>(
         &self,
         name: &Name<'_>,
     ) -> impl Future<Output = Option<u8>> {
         async move {
-            for components in (1..=name.components().min(self.longest)).rev() {
-                let (prefix, hash) = name.prefix(components);
-                if let Some(port) = self.find::<N>(prefix, hash).await {
-                    return Some(port);
-                }
-            }
-            None
-        }
-    }
-
-    /// The port of exactly this prefix, given its hash.
-    #[inline(always)]
-    pub fn find<const N: usize>(&self, name: &[u8], hash: u64) -> impl Future<Output = Option<u8>> {
-        async move {
-            for bucket in self.buckets_of(hash) {
-                fetch(self.buckets.bucket(bucket)).await;
-                let mut matching = self.matching(bucket, hash);
+            let mut components = name.components().min(self.longest);
+            while components != 0 {
+                let buckets = self.buckets_of(name.prefix(components).1);
+                prefetch(self.buckets.bucket(buckets[1]));
+                fetch(self.buckets.bucket(buckets[0])).await;
+                let mut matching = self.matching(buckets, name.prefix(components).1);
                 while matching != 0 {
-                    let record = self.record(bucket, matching.trailing_zeros());
+                    let record = self.record(buckets, matching);
                     fetch(self.first_byte(record)).await;
-                    if let Some(port) = self.port_at(record, name) {
+                    if let Some(port) = self.port_at(record, name.prefix(components).0) {
                         return Some(port);
                     }
                     matching &= matching - 1;
                 }
+                components -= 1;
             }
             None
         }

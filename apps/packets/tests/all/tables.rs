@@ -123,23 +123,28 @@ proptest! {
     }
 
     #[test]
-    fn a_name_has_its_last_port(
+    fn a_name_has_the_last_port_of_its_longest_prefix(
         names in vec((vec(vec(0..3_u8, 0..3), 1..5), 0..8_u8), 0..60),
         seed in any::<u64>(),
     ) {
         let prefixes: Vec<Prefix> =
             names.iter().map(|(name, port)| Prefix { name: encode(name), port: *port }).collect();
         let table = NameTable::build(&prefixes, &mut Prng::new(seed)).expect("room");
+        // Known names, one component longer ones, and an unknown one.
+        let longer = |prefix: &Prefix| [prefix.name.clone(), encode(&[b"more"])].concat();
         let mut keys: Vec<Vec<u8>> = prefixes.iter().map(|prefix| prefix.name.clone()).collect();
+        keys.extend(prefixes.iter().map(longer));
         keys.push(encode(&[b"unknown"]));
-        let found = found!(&keys, key => {
-            let name = Name::of(key, table.seed()).expect("a name");
-            let (bytes, hash) = name.prefix(name.components());
-            table.find::<4>(bytes, hash)
-        });
-        for (key, found) in keys.iter().zip(found) {
-            let last = prefixes.iter().rev().find(|prefix| prefix.name == *key);
-            prop_assert_eq!(found, last.map(|prefix| prefix.port));
+        let named: Vec<Name<'_>> =
+            keys.iter().map(|key| Name::of(key, table.seed()).expect("a name")).collect();
+        let found = found!(&named, name => table.find_longest::<4>(name));
+        for (name, found) in named.iter().zip(found) {
+            let known = |components| {
+                let (bytes, _) = name.prefix(components);
+                prefixes.iter().rev().find(|prefix| prefix.name == bytes)
+            };
+            let longest = (1..=name.components()).rev().find_map(known);
+            prop_assert_eq!(found, longest.map(|prefix| prefix.port));
         }
     }
 

@@ -17,21 +17,31 @@ impl Names {
         let prefixes = random_names(count, 4, prng);
         let table = NameTable::build(&prefixes, prng).expect("a table");
         let seed = table.seed();
-        let mut name = || longer(&prefixes[prng.below(count as u64) as usize], seed, prng);
-        let keys = (0..SETS)
-            .map(|_| (0..LOOKUPS).map(|_| name()).collect())
-            .collect();
+        let keys = (0..SETS).map(|_| names(&prefixes, seed, prng)).collect();
         (Self(table), keys)
     }
 }
 
-/// The bytes live as long as the benchmark.
-fn longer(prefix: &Prefix, seed: u64, prng: &mut Prng) -> Name<'static> {
-    let mut bytes = prefix.name.clone();
-    for _ in 0..prng.below(3) {
-        bytes.extend_from_slice(&encode(&[prng.next_u64().to_be_bytes()]));
+/// Their bytes lie one behind the other, as those of packets in a cache do: no lookup waits for them. They live as long as
+/// the benchmark.
+fn names(prefixes: &[Prefix], seed: u64, prng: &mut Prng) -> Vec<Name<'static>> {
+    let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+    for _ in 0..LOOKUPS {
+        let prefix = &prefixes[prng.below(prefixes.len() as u64) as usize];
+        bytes.extend_from_slice(&prefix.name);
+        for _ in 0..prng.below(3) {
+            bytes.extend_from_slice(&encode(&[prng.next_u64().to_be_bytes()]));
+        }
+        ends.push(bytes.len());
     }
-    Name::of(bytes.leak(), seed).expect("a well-formed name")
+    let mut rest: &'static [u8] = bytes.leak();
+    let mut begin = 0;
+    let name = |end: usize| {
+        let (name, behind) = rest.split_at(end - begin);
+        (rest, begin) = (behind, end);
+        Name::of(name, seed).expect("a well-formed name")
+    };
+    ends.into_iter().map(name).collect()
 }
 
 /// Where the lookup of a name is.
@@ -39,8 +49,7 @@ fn longer(prefix: &Prefix, seed: u64, prng: &mut Prng) -> Name<'static> {
 struct At {
     components: usize,
     hash: u64,
-    bucket: usize,
-    is_second: bool,
+    buckets: [usize; 2],
     matching: u32,
 }
 
@@ -99,24 +108,19 @@ impl Lookups<Name<'static>> for Names {
 }
 
 impl Names {
-    /// Prefetches the first bucket of the prefix with so many components.
+    /// Prefetches both buckets of the prefix with so many components.
     #[inline(always)]
     fn to_prefix(&self, name: &Name<'_>, at: &mut At) {
         at.hash = name.prefix(at.components).1;
-        at.bucket = self.0.buckets_of(at.hash)[0];
-        at.is_second = false;
-        prefetch(self.0.buckets().bucket(at.bucket));
+        at.buckets = self.0.buckets_of(at.hash);
+        for bucket in at.buckets {
+            prefetch(self.0.buckets().bucket(bucket));
+        }
     }
 
-    /// Prefetches what comes after a bucket without the prefix; false if nothing does.
+    /// Prefetches what comes after a prefix that is not there; false if nothing does.
     #[inline(always)]
     fn advance(&self, name: &Name<'_>, at: &mut At) -> bool {
-        if !at.is_second {
-            at.bucket = self.0.buckets_of(at.hash)[1];
-            at.is_second = true;
-            prefetch(self.0.buckets().bucket(at.bucket));
-            return true;
-        }
         at.components -= 1;
         if at.components == 0 {
             return false;
@@ -125,14 +129,14 @@ impl Names {
         true
     }
 
-    /// Prefetches the record that the bucket has for the prefix; false if it has none.
+    /// Prefetches the record that the buckets have for the prefix; false if they have none.
     #[inline(always)]
     fn look(&self, at: &mut At) -> bool {
-        at.matching = self.0.matching(at.bucket, at.hash);
+        at.matching = self.0.matching(at.buckets, at.hash);
         if at.matching == 0 {
             return false;
         }
-        let record = self.0.record(at.bucket, at.matching.trailing_zeros());
+        let record = self.0.record(at.buckets, at.matching);
         prefetch(self.0.first_byte(record));
         true
     }
@@ -143,7 +147,7 @@ impl Names {
         let prefix = name.prefix(at.components).0;
         let mut matching = at.matching;
         while matching != 0 {
-            let record = self.0.record(at.bucket, matching.trailing_zeros());
+            let record = self.0.record(at.buckets, matching);
             if let Some(port) = self.0.port_at(record, prefix) {
                 return Some(port);
             }
