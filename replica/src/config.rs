@@ -124,6 +124,10 @@ pub const WATCH_BYTES_PER_HOLDER_MAX: usize = 4 << 20;
 pub const WATCH_RANGES_MAX: usize = 1024;
 /// Bytes of answers to watchers that one turn hands out, that of the last answer not counted.
 pub const WATCH_BYTES_PER_TURN: usize = 1 << 20;
+/// Answers to watchers that one turn hands out: a system call each, and the other members wait meanwhile.
+pub const WATCH_ANSWERS_PER_TURN: usize = 32;
+/// What a client watches stays for so long behind an answer. The next request mostly comes within a round trip.
+pub const WATCH_REST: Duration = Duration::from_secs(1);
 /// Events of the past that one turn looks at for clients that have just come.
 pub const WATCH_EVENTS_PER_TURN: usize = 4096;
 /// Events that are noted for a watcher before it is answered; if there are more, the history is looked through for it.

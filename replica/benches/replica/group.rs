@@ -2,7 +2,10 @@
 
 use std::net::SocketAddr;
 
-use trine_client::{Answer, ClientConfig, ClientId, Clients, Mode, Submission};
+use trine_client::{
+    Answer, ClientConfig, ClientId, Clients, Mode, Submission, WatchConfig, WatchFrom, WatchTarget,
+    Watcher,
+};
 use trine_kvstore::{Command, Position, Response};
 use trine_protocol::endpoint_config;
 use trine_protocol::message::{Incarnation, NodeId};
@@ -12,16 +15,18 @@ use trine_replica::{Node, Replica, ReplicaConfig};
 use trine_transport::Identity;
 use trine_transport::backend::{Backend, MonotonicClock, RingBackend, RingConfig, RingRoute};
 use trine_transport::event_loop::EventLoop;
-use trine_transport::time::Clock;
+use trine_transport::time::{Clock, Duration};
 
 use crate::{KEY, VALUE};
 
 const REPLICAS: u16 = 3;
 /// Different keys that are written.
 const KEYS: u64 = 100_000;
+/// Keys of each watcher.
+const KEYS_WATCHED: u64 = 100;
 
 /// The function inside which a counted run counts.
-pub(crate) const COUNTED: &str = "turn_of_the_leader";
+pub(crate) const COUNTED: &str = "turn_counted";
 /// The same for the client.
 pub(crate) const COUNTED_CLIENT: &str = "turn_of_the_client";
 
@@ -47,6 +52,9 @@ pub(crate) struct Group {
     id: ClientId,
     writes: Writes,
     written: u64,
+    watchers: Vec<Watcher<RingBackend, MonotonicClock>>,
+    /// Whether the turns of all replicas are counted, and not only those of the leader.
+    counts_all: bool,
 }
 
 impl Group {
@@ -57,12 +65,36 @@ impl Group {
 
     /// The same, with an index of the keys in their order or without one, and with a history of changes or without one.
     pub(crate) fn start_with(ordered: bool, history: bool) -> Self {
-        let mut mesh = RingBackend::mesh(REPLICAS + 1, RingConfig::default());
+        Self::start_among((ordered, history), 0)
+    }
+
+    /// A group with an index, and endpoints that watch so many keys each: those that [`Writes::Overwrite`] writes first. The
+    /// turns of all replicas are counted. Begins when all watch.
+    pub(crate) fn start_watched(watchers: u16) -> Self {
+        let mut group = Self::start_among((true, true), watchers);
+        group.counts_all = true;
+        while group
+            .watchers
+            .iter()
+            .any(|watcher| watcher.began().is_none() || watcher.served_by().is_none())
+        {
+            group.turn(None);
+        }
+        group
+    }
+
+    fn start_among(kind: (bool, bool), watchers: u16) -> Self {
+        let mut mesh = RingBackend::mesh(REPLICAS + 1 + watchers, RingConfig::default());
+        let watchers = (0..u64::from(watchers)).map(|number| {
+            let backend = mesh.pop().expect("one for each watcher");
+            watcher(backend, number)
+        });
+        let watchers = watchers.collect();
         let backend = mesh.pop().expect("one for the client");
         let nodes = mesh
             .into_iter()
             .zip(0..)
-            .map(|(backend, node_id)| node_loop(backend, node_id, (ordered, history)))
+            .map(|(backend, node_id)| node_loop(backend, node_id, kind))
             .collect();
         let config = ClientConfig::new((0..REPLICAS).map(address).collect());
         let pool = backend.pool().clone();
@@ -87,6 +119,8 @@ impl Group {
             id,
             writes: Writes::Mixed,
             written: 0,
+            watchers,
+            counts_all: false,
         };
         group.write(100, 1);
         group
@@ -202,17 +236,20 @@ impl Group {
     fn turn(&mut self, counted: Option<usize>) {
         turn_of_the_client(&mut self.client);
         for (index, node) in self.nodes.iter_mut().enumerate() {
-            if counted == Some(index) {
-                turn_of_the_leader(node)
+            if counted.is_some_and(|leader| self.counts_all || leader == index) {
+                turn_counted(node)
             } else {
                 turn_of_another(node)
             }
+        }
+        for watcher in &mut self.watchers {
+            watcher.next(Duration::ZERO).expect("the watch goes on");
         }
     }
 }
 
 #[inline(never)]
-fn turn_of_the_leader(node: &mut NodeLoop) {
+fn turn_counted(node: &mut NodeLoop) {
     node.turn().expect("rings do not fail");
 }
 
@@ -234,6 +271,32 @@ fn key_bytes(number: u64) -> [u8; KEY] {
 
 fn turn_of_another(node: &mut NodeLoop) {
     node.turn().expect("rings do not fail");
+}
+
+/// Each watches keys of its own, so many that they are told apart from all others by an index.
+fn watcher(backend: RingBackend, number: u64) -> Watcher<RingBackend, MonotonicClock> {
+    let mut addresses: Vec<SocketAddr> = (0..REPLICAS).map(address).collect();
+    addresses.rotate_left(number as usize % usize::from(REPLICAS));
+    let target = |id: u64| {
+        let key = key_of(number * KEYS_WATCHED + id);
+        (id as u32, WatchTarget::Key(key.to_vec()))
+    };
+    let config = WatchConfig {
+        addresses,
+        targets: (0..KEYS_WATCHED).map(target).collect(),
+        from: WatchFrom::Now,
+        keys_only: false,
+    };
+    let route_of = |address: SocketAddr| address.port().checked_sub(7000).map(RingRoute);
+    Watcher::new(
+        backend,
+        MonotonicClock,
+        endpoint_config(),
+        config,
+        route_of,
+        number + 1_000,
+    )
+    .expect("a sound configuration")
 }
 
 fn node_loop(backend: RingBackend, number: u16, (ordered, history): (bool, bool)) -> NodeLoop {

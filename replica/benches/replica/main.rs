@@ -43,7 +43,7 @@ fn main() {
     let is_wanted =
         |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let mut report = Report::new("replica");
-    let measurements: [(&str, Measurement); 15] = [
+    let measurements: [(&str, Measurement); 16] = [
         ("put_latency_udp", latency_udp),
         ("put_rate_udp_window_256", rate_udp),
         ("put_latency_ring_one_thread", latency_ring),
@@ -62,6 +62,7 @@ fn main() {
             "ordered_overwrite_history_instructions_leader",
             instructions_history,
         ),
+        ("watched_put_instructions_group", instructions_watched),
         ("watched_put_rate_udp", watched_rate),
         ("watched_put_p99_udp", watched_p99),
         ("scan_stream_ring_copy", scan_against_copy),
@@ -170,18 +171,28 @@ fn report_medians(report: &mut Report, name: &str, ours: Vec<f64>, beside: &str,
     report.ratio(name, ours, "MB/s", beside, others);
 }
 
-/// Writes a second while 10,000 watches on distinct keys wait, against none. One write in ten has an event.
+/// Writes a second while 10,000 watches on distinct keys wait, against none. One write in ten has an event. And what a write
+/// costs the replicas alone, without the watchers.
 fn watched_rate(report: &mut Report, name: &str) {
+    let times = [(); 2].map(|()| std::cell::RefCell::new(Vec::new()));
+    let note = |at: usize, written: udp::Written| {
+        times[at].borrow_mut().push(written.group_ns);
+        written.rate
+    };
     let watched = || {
         let cluster = udp::Cluster::start_sleeping();
         let watching = Watching::of_keys(&cluster);
-        let rate = udp::put_rate(&cluster, 4, 1_000);
+        let written = udp::put(&cluster, 4, 1_000);
         assert!(watching.seen().0 > 0, "no watcher has seen a write");
-        rate
+        note(0, written)
     };
-    let unwatched = || udp::put_rate(&udp::Cluster::start_sleeping(), 4, 1_000);
+    let unwatched = || note(1, udp::put(&udp::Cluster::start_sleeping(), 4, 1_000));
     let pairs = Pairs::run(PAIRS, watched, unwatched);
     report.pairs(name, "/s", "without watches", &pairs);
+    let [watched, unwatched] =
+        times.map(|times| trine_report::median(times.into_inner().into_iter()));
+    let name = format!("{name}_group_time");
+    report.ratio(&name, watched, "ns a write", "without watches", unwatched);
 }
 
 /// The p99 of 1,000 writes a second that 240 endpoints see all of, against none; and what they see.
@@ -239,7 +250,10 @@ const JOB_UNORDERED: &str = "unordered_";
 fn counted_writes(job: &str) {
     let ordered = job.starts_with(JOB_ORDERED);
     let history = !job.contains(JOB_FORGETFUL);
-    let mut group = group::Group::start_with(ordered, history);
+    let mut group = match job.split_once(JOB_WATCHED) {
+        Some((_, watchers)) => group::Group::start_watched(watchers.parse().expect("a number")),
+        None => group::Group::start_with(ordered, history),
+    };
     let writes = if job.contains("overwrite") {
         Writes::Overwrite(KEYS_IN_ORDER)
     } else if job.contains("delete") {
@@ -260,6 +274,9 @@ fn counted_writes(job: &str) {
     }
 }
 
+const JOB_WATCHED: &str = "watchers_";
+/// One write in ten is of a watched key.
+const WATCHERS_COUNTED: u32 = 30;
 const JOB_PINNED: &str = "pinned_";
 const JOB_HISTORY: &str = "history_";
 const JOB_FORGETFUL: &str = "forgetful_";
@@ -273,6 +290,21 @@ fn instructions_pinned(report: &mut Report, name: &str) {
 fn instructions_history(report: &mut Report, name: &str) {
     let jobs = (JOB_HISTORY, JOB_FORGETFUL);
     instructions_beside(report, name, jobs, "without a history");
+}
+
+/// Thirty watchers of 100 keys each: one write in ten is of a watched key. All replicas, with all their turns, against the
+/// same without watchers.
+fn instructions_watched(report: &mut Report, name: &str) {
+    let per_write = |watchers: u32| {
+        let job = format!("{JOB_ORDERED}overwrite_{JOB_WATCHED}{watchers}");
+        count::in_function(&job, group::COUNTED).map(|count| count as f64 / KEYS_IN_ORDER as f64)
+    };
+    match (per_write(WATCHERS_COUNTED), per_write(0)) {
+        (Ok(with), Ok(without)) => {
+            report.ratio(name, with, "instructions", "without watches", without);
+        }
+        (Err(reason), _) | (_, Err(reason)) => eprintln!("{name}: skipped, {reason}"),
+    }
 }
 
 /// A job beside the one with another word in its name.

@@ -1,8 +1,9 @@
 //! Three replicas and their clients on UDP loopback, each in a thread of its own.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -29,6 +30,8 @@ pub(crate) struct Cluster {
     addresses: Vec<SocketAddr>,
     stopping: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
+    /// What the kernel says of the threads' times.
+    times: Arc<Mutex<Vec<PathBuf>>>,
 }
 
 impl Cluster {
@@ -49,10 +52,15 @@ impl Cluster {
         let backends: Vec<UdpBackend> = (0..REPLICAS).map(|_| bind()).collect();
         let addresses: Vec<SocketAddr> = backends.iter().map(UdpBackend::local_addr).collect();
         let stopping = Arc::new(AtomicBool::new(false));
+        let times = Arc::new(Mutex::new(Vec::new()));
         let start = |(node_id, backend)| {
             let (addresses, stopping) = (addresses.clone(), Arc::clone(&stopping));
-            let config = config.clone();
-            std::thread::spawn(move || serve(node_id, backend, config, &addresses, &stopping))
+            let (config, times) = (config.clone(), Arc::clone(&times));
+            std::thread::spawn(move || {
+                let own = std::fs::canonicalize("/proc/thread-self").expect("Linux");
+                times.lock().expect("no panic").push(own.join("schedstat"));
+                serve(node_id, backend, config, &addresses, &stopping);
+            })
         };
         let threads = backends.into_iter().enumerate().map(start).collect();
         Self {
@@ -60,7 +68,19 @@ impl Cluster {
             addresses,
             stopping,
             threads,
+            times,
         }
+    }
+
+    /// The processor time that the replicas have taken, in nanoseconds.
+    fn time_ns(&self) -> u64 {
+        let times = self.times.lock().expect("no panic");
+        let of = |path: &PathBuf| {
+            let text = std::fs::read_to_string(path).expect("a thread that runs");
+            let first = text.split(' ').next().expect("a number");
+            first.parse::<u64>().expect("nanoseconds")
+        };
+        times.iter().map(of).sum()
     }
 
     pub(crate) fn addresses(&self) -> &[SocketAddr] {
@@ -176,8 +196,21 @@ pub(crate) fn put_p99_us(client: &mut Client, rounds: u64) -> f64 {
     times[times.len() * 99 / 100]
 }
 
-/// Writes a second, with `clients` logical clients that keep 64 writes in flight each.
+/// What writes with `clients` logical clients have shown, which keep 64 writes in flight each.
+pub(crate) struct Written {
+    /// Writes a second.
+    pub(crate) rate: f64,
+    /// Processor time of all replicas for each write, in nanoseconds.
+    pub(crate) group_ns: f64,
+}
+
+/// Writes a second.
 pub(crate) fn put_rate(cluster: &Cluster, clients: usize, span_ms: u64) -> f64 {
+    put(cluster, clients, span_ms).rate
+}
+
+/// Writes for a while.
+pub(crate) fn put(cluster: &Cluster, clients: usize, span_ms: u64) -> Written {
     const WINDOW: usize = 64;
     let backend = bind();
     let config = ClientConfig::new(cluster.addresses.clone());
@@ -229,9 +262,15 @@ pub(crate) fn put_rate(cluster: &Cluster, clients: usize, span_ms: u64) -> f64 {
         }
         // The first second of a group is its election, and the first writes warm it up.
         match begun {
-            None if finished > 20_000 => begun = Some((Instant::now(), finished)),
-            Some((start, before)) if start.elapsed().as_millis() as u64 >= span_ms => {
-                return (finished - before) as f64 / start.elapsed().as_secs_f64();
+            None if finished > 20_000 => {
+                begun = Some((Instant::now(), finished, cluster.time_ns()));
+            }
+            Some((start, before, time)) if start.elapsed().as_millis() as u64 >= span_ms => {
+                let written = (finished - before) as f64;
+                return Written {
+                    rate: written / start.elapsed().as_secs_f64(),
+                    group_ns: (cluster.time_ns() - time) as f64 / written,
+                };
             }
             _ => {}
         }

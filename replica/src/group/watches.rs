@@ -10,10 +10,11 @@
 //!                  |
 //!                ready       something was found, or the time is over: answered as the turn has room
 //! ```
-//! A request is the whole state that a replica keeps for a client, and it goes with its answer. The client says in the
-//! next one from where it goes on, here or at another replica.
+//! The client says in each request all that it watches and from where it goes on, so it can ask another replica each time.
+//! What it watches stays in the index for a moment behind an answer: it *rests*. The next request mostly is the same and comes
+//! within a round trip, so it only takes its place. Otherwise each event would cost as much as all watches of its client.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use trine_canary as canary;
 use trine_keys::Credential;
@@ -28,9 +29,9 @@ use trine_transport::time::Instant;
 
 use super::local::Local;
 use crate::config::{
-    WATCH_BEHIND_MAX, WATCH_BYTES_MAX, WATCH_BYTES_PER_HOLDER_MAX, WATCH_BYTES_PER_TURN,
-    WATCH_EVENTS_PER_TURN, WATCH_HITS_MAX, WATCH_HOLD, WATCH_PAUSE_MS, WATCH_RANGES_MAX,
-    WATCHERS_MAX, WATCHERS_PER_HOLDER_MAX,
+    WATCH_ANSWERS_PER_TURN, WATCH_BEHIND_MAX, WATCH_BYTES_MAX, WATCH_BYTES_PER_HOLDER_MAX,
+    WATCH_BYTES_PER_TURN, WATCH_EVENTS_PER_TURN, WATCH_HITS_MAX, WATCH_HOLD, WATCH_PAUSE_MS,
+    WATCH_RANGES_MAX, WATCH_REST, WATCHERS_MAX, WATCHERS_PER_HOLDER_MAX,
 };
 use crate::outbox::Outbox;
 use crate::rights::{Caller, Denied, Missing, Subject, What};
@@ -46,8 +47,10 @@ const SOON_MS: u32 = 100;
 /// The watch requests of a replica.
 #[derive(Default)]
 pub(super) struct Watches {
-    /// By their tickets, which grow with the time of arrival.
+    /// By their tickets.
     held: BTreeMap<u64, Held>,
+    /// When each is due for an answer without events, or has rested for long enough.
+    due: BTreeSet<(Instant, u64)>,
     by_watcher: BTreeMap<u64, u64>,
     behind: Vec<u64>,
     /// The history is looked through for the first one; only it has a scan.
@@ -66,11 +69,13 @@ pub(super) struct Watches {
 }
 
 struct Held {
-    token: ReplyToken,
+    /// None while it rests: it was answered, and what it watches is still in the index.
+    token: Option<ReplyToken>,
     caller: Caller,
     holder: Holder,
     watcher: u64,
     since: Instant,
+    due: Instant,
     known: Known,
     keys_only: bool,
     bytes_max: usize,
@@ -113,13 +118,10 @@ pub(super) struct WatchCx<'a> {
 impl Watches {
     /// Requests that are held.
     pub(super) fn status(&self, history: &History) -> WatchStatus {
+        let asking = self.held.values().filter(|held| held.token.is_some());
         WatchStatus {
-            watchers: self.held.len() as u64,
-            watches: self
-                .held
-                .values()
-                .map(|held| held.watches.len() as u64)
-                .sum(),
+            watchers: asking.clone().count() as u64,
+            watches: asking.map(|held| held.watches.len() as u64).sum(),
             history_bytes: history.memory_bytes() as u64,
             oldest: history.oldest().as_u64(),
         }
@@ -146,7 +148,16 @@ impl Watches {
         if let Err(refusal) = refusal(&cx, state, caller, request) {
             return refusal.reply(cx.out, token);
         }
+        if self.go_on(cx.now, token, caller, holder, request) {
+            return;
+        }
+        if let Err(why) = check(&request.watches) {
+            return cx.out.reply(token, &WatchReply::Refused(why));
+        }
         let charge = Charge::of(request);
+        if !self.has_room(holder, charge) {
+            self.end_rests();
+        }
         if !self.has_room(holder, charge) || self.by_watcher.contains_key(&request.watcher) {
             cx.out.counters.busy += 1;
             let why = "as many clients as it can serve watch at this replica already";
@@ -161,14 +172,17 @@ impl Watches {
             whole: Position::from_u64(request.from),
             part: request.part,
         };
+        let due = cx.now + WATCH_HOLD;
+        self.due.insert((due, ticket));
         self.held.insert(
             ticket,
             Held {
-                token,
+                token: Some(token),
                 caller,
                 holder,
                 watcher: request.watcher,
                 since: cx.now,
+                due,
                 known,
                 keys_only: request.keys_only,
                 bytes_max: (request.bytes_max as usize).min(WATCH_REPLY_BYTES),
@@ -195,9 +209,58 @@ impl Watches {
         if self
             .held
             .get(&ticket)
-            .is_some_and(|held| held.caller == caller)
+            .is_some_and(|held| held.caller == caller && held.token.is_some())
         {
             self.answer(ticket, &WatchReply::Replaced, out);
+        }
+    }
+
+    /// The request goes on from where the watcher's last answer has ended, and takes the place of what rests. What rests and is
+    /// about something else ends.
+    fn go_on(
+        &mut self,
+        now: Instant,
+        token: ReplyToken,
+        caller: Caller,
+        holder: Holder,
+        request: &WatchRequest<'_>,
+    ) -> bool {
+        let Some(&ticket) = self.by_watcher.get(&request.watcher) else {
+            return false;
+        };
+        let Some(held) = self.held.get_mut(&ticket) else {
+            return false;
+        };
+        if held.token.is_some() {
+            return false;
+        }
+        if !((held.caller, held.holder) == (caller, holder) && held.is_gone_on_by(request)) {
+            self.take(ticket);
+            return false;
+        }
+        held.token = Some(token);
+        held.since = now;
+        held.queued = held.too_many || !held.hits.is_empty();
+        if held.queued {
+            self.ready.push_back(ticket);
+        }
+        self.set_due(ticket, now + WATCH_HOLD);
+        true
+    }
+
+    fn set_due(&mut self, ticket: u64, due: Instant) {
+        if let Some(held) = self.held.get_mut(&ticket) {
+            self.due.remove(&(held.due, ticket));
+            self.due.insert((due, ticket));
+            held.due = due;
+        }
+    }
+
+    /// Nothing rests any more.
+    fn end_rests(&mut self) {
+        let rest = |(&ticket, held): (&u64, &Held)| held.token.is_none().then_some(ticket);
+        for ticket in self.held.iter().filter_map(rest).collect::<Vec<_>>() {
+            self.take(ticket);
         }
     }
 
@@ -217,8 +280,8 @@ impl Watches {
 
     /// A request ends with this answer.
     fn answer(&mut self, ticket: u64, reply: &WatchReply<'_>, out: &mut Outbox) {
-        if let Some(held) = self.take(ticket) {
-            out.reply(held.token, reply);
+        if let Some(token) = self.take(ticket).and_then(|held| held.token) {
+            out.reply(token, reply);
         }
     }
 
@@ -228,6 +291,7 @@ impl Watches {
             self.scan = None;
         }
         let held = self.held.remove(&ticket)?;
+        self.due.remove(&(held.due, ticket));
         if held.settled {
             for watch in &held.watches {
                 self.index.remove(ticket, &watch.watch());
@@ -258,6 +322,7 @@ impl Watches {
 
     /// The state was replaced by a later one, whose history begins with it: every request is judged again.
     pub(super) fn on_new_state(&mut self) {
+        self.end_rests();
         self.index = Matcher::default();
         (self.scan, self.looked) = (None, None);
         self.ready.clear();
@@ -290,14 +355,16 @@ impl Watches {
         let applied = state.applied_position();
         let mut events = 0;
         while events < WATCH_EVENTS_PER_TURN
-            && self.look_through(history, applied, &mut events, out)
+            && self.look_through(now, history, applied, &mut events, out)
         {}
         self.end_overdue(now);
-        let mut bytes = 0;
+        let (mut bytes, mut answers) = (0, 0);
         while bytes < WATCH_BYTES_PER_TURN
+            && answers < WATCH_ANSWERS_PER_TURN
             && let Some(ticket) = self.ready.pop_front()
         {
-            bytes += self.answer_ready(ticket, history, applied, out);
+            bytes += self.answer_ready(now, ticket, history, applied, out);
+            answers += 1;
         }
     }
 
@@ -307,6 +374,7 @@ impl Watches {
             return;
         }
         self.users = users.changed_at();
+        self.end_rests();
         let denied = |held: &Held| {
             let watches: Vec<_> = held.watches.iter().map(OwnWatch::watch).collect();
             may(held.caller, &watches, users).err()
@@ -356,7 +424,7 @@ impl Watches {
         let Some(held) = self.held.get_mut(&hit.ticket) else {
             return;
         };
-        if !std::mem::replace(&mut held.queued, true) {
+        if held.token.is_some() && !std::mem::replace(&mut held.queued, true) {
             self.ready.push_back(hit.ticket);
         }
         match held.hits.len() < WATCH_HITS_MAX && !held.too_many {
@@ -367,6 +435,7 @@ impl Watches {
 
     /// More has happened than the history holds: whoever was settled is judged again.
     fn unsettle_all(&mut self) {
+        self.end_rests();
         self.index = Matcher::default();
         self.ready.clear();
         for (&ticket, held) in self.held.iter_mut().filter(|(_, held)| held.settled) {
@@ -396,6 +465,7 @@ impl Watches {
     /// Looks through a slice of the history for the request that is next. False if there is none.
     fn look_through(
         &mut self,
+        now: Instant,
         history: &History,
         applied: Position,
         looked_at: &mut usize,
@@ -439,7 +509,7 @@ impl Watches {
         self.arriving.pop_front();
         match scan.page.is_empty() {
             true => self.settle(ticket),
-            false => self.hand_out(ticket, &scan.page, applied, out),
+            false => self.hand_out(now, ticket, &scan.page, applied, out),
         }
         true
     }
@@ -450,35 +520,41 @@ impl Watches {
             return;
         };
         held.settled = true;
-        (held.queued, held.too_many) = (false, false);
-        held.hits.clear();
+        held.forget_hits();
         for watch in &held.watches {
             self.index.add(ticket, &watch.watch());
         }
     }
 
-    /// Answers that say that nothing has happened are due, too.
+    /// Answers that say that nothing has happened are due, too, and what has rested for long enough ends.
     fn end_overdue(&mut self, now: Instant) {
-        let overdue = self
-            .held
-            .iter_mut()
-            .take_while(|(_, held)| now.saturating_since(held.since) >= WATCH_HOLD);
-        for (&ticket, held) in overdue {
-            if held.settled && !std::mem::replace(&mut held.queued, true) {
-                self.ready.push_back(ticket);
+        let mut rested = Vec::new();
+        for &(_, ticket) in self.due.range(..=(now, u64::MAX)) {
+            match self.held.get_mut(&ticket) {
+                Some(held) if held.token.is_none() => rested.push(ticket),
+                Some(held) if held.settled && !held.queued => {
+                    held.queued = true;
+                    self.ready.push_back(ticket);
+                }
+                _ => {}
             }
+        }
+        for ticket in rested {
+            self.take(ticket);
         }
     }
 
     /// Answers a settled request with what the index has found for it, and returns the bytes of the answer.
     fn answer_ready(
         &mut self,
+        now: Instant,
         ticket: u64,
         history: &History,
         applied: Position,
         out: &mut Outbox,
     ) -> usize {
-        let Some(held) = self.held.get(&ticket).filter(|held| held.settled) else {
+        let is_ready = |held: &&Held| held.settled && held.token.is_some();
+        let Some(held) = self.held.get(&ticket).filter(is_ready) else {
             return 0;
         };
         let page = match held.too_many {
@@ -488,7 +564,7 @@ impl Watches {
         match page {
             Some(page) => {
                 let bytes = page.writer().reply_len();
-                self.hand_out(ticket, &page, applied, out);
+                self.hand_out(now, ticket, &page, applied, out);
                 bytes
             }
             None => {
@@ -504,16 +580,57 @@ impl Watches {
         }
     }
 
-    fn hand_out(&mut self, ticket: u64, page: &Page, applied: Position, out: &mut Outbox) {
-        let Known { whole, part } = page.known(applied);
+    /// Answers a request, which then rests if it has seen everything.
+    fn hand_out(
+        &mut self,
+        now: Instant,
+        ticket: u64,
+        page: &Page,
+        applied: Position,
+        out: &mut Outbox,
+    ) {
+        let known = page.known(applied);
         out.counters.watch_events += u64::from(page.writer().count());
         out.counters.watch_answers += 1;
-        let reply = page.writer().reply(whole.as_u64(), part);
-        self.answer(ticket, &reply, out);
+        let reply = page.writer().reply(known.whole.as_u64(), known.part);
+        if page.is_full() {
+            return self.answer(ticket, &reply, out);
+        }
+        let Some(held) = self.held.get_mut(&ticket) else {
+            return;
+        };
+        if let Some(token) = held.token.take() {
+            out.reply(token, &reply);
+        }
+        held.known = known;
+        match held.settled {
+            true => held.forget_hits(),
+            false => self.settle(ticket),
+        }
+        self.set_due(ticket, now + WATCH_REST);
     }
 }
 
 impl Held {
+    fn forget_hits(&mut self) {
+        (self.queued, self.too_many) = (false, false);
+        self.hits.clear();
+    }
+
+    /// Whether a request of the same watcher is about the same and begins where the last answer has ended.
+    fn is_gone_on_by(&self, request: &WatchRequest<'_>) -> bool {
+        self.known.whole.as_u64() == request.from
+            && self.known.part == request.part
+            && self.keys_only == request.keys_only
+            && self.bytes_max == (request.bytes_max as usize).min(WATCH_REPLY_BYTES)
+            && self.watches.len() == request.watches.len()
+            && self
+                .watches
+                .iter()
+                .zip(&request.watches)
+                .all(|(own, watch)| own.watch() == *watch)
+    }
+
     /// The events that were found; nothing if they are gone by now.
     fn page_of_hits(&self, history: &History) -> Option<Page> {
         let mut page = Page::new(self.known, self.keys_only, self.bytes_max);
@@ -676,15 +793,6 @@ fn refusal(
         let why = format!("a watcher has to have room for {WATCH_REPLY_BYTES_MIN} bytes");
         return Err(Refusal::Refused(why));
     }
-    request
-        .watches
-        .iter()
-        .try_for_each(OwnWatch::check)
-        .map_err(|why| Refusal::Refused(why.to_owned()))?;
-    if has_twins(&request.watches) {
-        let why = "a request watches each key, prefix and range once";
-        return Err(Refusal::Refused(why.to_owned()));
-    }
     if request.prefer_follower && cx.last_index.is_some() && state.members().all().len() > 1 {
         return Err(Refusal::Elsewhere(
             "this replica leads, and a follower can serve the watch",
@@ -695,6 +803,15 @@ fn refusal(
         return Err(Refusal::Future(state.applied_position()));
     }
     Ok(())
+}
+
+/// Whether there can be such watches, and each is there once.
+fn check(watches: &[Watch<'_>]) -> Result<(), &'static str> {
+    watches.iter().try_for_each(OwnWatch::check)?;
+    match has_twins(watches) {
+        true => Err("a request watches each key, prefix and range once"),
+        false => Ok(()),
+    }
 }
 
 /// Whether two watches are of the same thing. A thousand of them would make each change of it cost a thousand times as

@@ -18,7 +18,7 @@ use trine_transport::time::{Duration, Instant};
 
 use super::Group;
 use crate::bootstrap::Origin;
-use crate::config::{ReplicaConfig, WATCH_HISTORY_BYTES_MIN, WATCHERS_MAX};
+use crate::config::{ReplicaConfig, WATCH_ANSWERS_PER_TURN, WATCH_HISTORY_BYTES_MIN, WATCHERS_MAX};
 use crate::outbox::Outbox;
 use crate::output::Output;
 use crate::rights::Caller;
@@ -324,6 +324,67 @@ fn a_request_takes_the_place_of_the_earlier_one_of_its_watcher() {
     );
 }
 
+/// Behind an answer what was watched stays in the index, and what happens meanwhile is noted.
+#[test]
+fn the_next_request_of_a_watcher_finds_what_has_happened_since_its_answer() {
+    let mut alone = Alone::new(1 << 20);
+    let from = alone.applied();
+    let watches = [key(1, "a"), prefix(2, "b/")];
+    alone.watch(1, &request(1, from, &watches));
+    alone.put("a", "1");
+    let seen = alone.events(1).expect("an event").seen;
+    alone.put("c", "1");
+    let at = (alone.put("b/1", "2"), alone.put("a", "3"));
+    alone.watch(2, &request(1, seen, &watches));
+    let answer = alone.events(2).expect("two events");
+    let expected = [
+        (vec![2], (at.0, "b/1=2".to_owned())),
+        (vec![1], (at.1, "a=3".to_owned())),
+    ];
+    assert_eq!(answer.events, expected);
+    // With nothing new it is held.
+    alone.watch(3, &request(1, answer.seen, &watches));
+    assert_eq!(alone.answer(3), None);
+    let at = alone.put("a", "4");
+    assert_eq!(
+        alone.events(3).unwrap().events,
+        [(vec![1], (at, "a=4".to_owned()))]
+    );
+    // Also when it comes late.
+    let seen = alone.applied();
+    alone.pass(Duration::from_secs(3));
+    let at = alone.put("a", "5");
+    alone.watch(4, &request(1, seen, &watches));
+    assert_eq!(
+        alone.events(4).unwrap().events,
+        [(vec![1], (at, "a=5".to_owned()))]
+    );
+}
+
+#[test]
+fn a_watcher_that_asks_for_something_else_hears_of_that_alone() {
+    let mut alone = Alone::new(1 << 20);
+    let from = alone.applied();
+    alone.watch(1, &request(1, from, &[key(1, "a")]));
+    let first = alone.put("a", "1");
+    let seen = alone.events(1).expect("an event").seen;
+    let second = alone.put("a", "2");
+    alone.watch(2, &request(1, seen, &[key(1, "b")]));
+    alone.put("a", "3");
+    assert_eq!(alone.answer(2), None);
+    let at = alone.put("b", "1");
+    assert_eq!(
+        alone.events(2).unwrap().events,
+        [(vec![1], (at, "b=1".to_owned()))]
+    );
+    // So does one that asks for the same once more, from an earlier position.
+    alone.watch(3, &request(1, from, &[key(1, "a")]));
+    let told = alone.events(3).unwrap().events;
+    let positions: Vec<u64> = told.iter().map(|(_, (position, _))| *position).collect();
+    assert_eq!(positions[..2], [first, second]);
+    assert_eq!(positions.len(), 3);
+}
+
 #[test]
 fn more_watchers_than_there_is_room_for_are_told_to_come_later() {
     let mut alone = Alone::new(1 << 20);
@@ -336,7 +397,7 @@ fn more_watchers_than_there_is_room_for_are_told_to_come_later() {
     assert!(alone.answer(0).unwrap().starts_with("Later"));
     // All of them are answered, and there is room again.
     alone.put("a/1", "1");
-    for _ in 0..10 {
+    for _ in 0..WATCHERS_MAX / WATCH_ANSWERS_PER_TURN {
         alone.turn();
     }
     assert_eq!(alone.answers.len(), WATCHERS_MAX);

@@ -1,9 +1,10 @@
 //! Who watches this key?
 //!
-//! Keys and prefixes are found in the time of a few look-ups, whatever their number. Ranges with a start and an end are
+//! Each write is looked up, so a key costs one look-up by its hash. Prefixes are found in the time of a few look-ups,
+//! whatever their number. Ranges with a start and an end are
 //! compared one by one; a limit on their number bounds that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use trine_kvstore::KeyRange;
 use trine_protocol::message::{Watch, Watched};
@@ -18,7 +19,8 @@ pub(crate) struct Hit {
 /// What is watched, by key.
 #[derive(Default, Debug)]
 pub(crate) struct Matcher {
-    keys: BTreeMap<Box<[u8]>, Vec<Hit>>,
+    /// Hashed with random keys, because clients choose what is in it. Nothing depends on its order.
+    keys: HashMap<Box<[u8]>, Vec<Hit>>,
     prefixes: BTreeMap<Box<[u8]>, Vec<Hit>>,
     ranges: Vec<Between>,
 }
@@ -58,16 +60,18 @@ impl Matcher {
 
     /// Takes a watch of this watcher out.
     pub(crate) fn remove(&mut self, ticket: u64, watch: &Watch<'_>) {
-        let take_from = |map: &mut BTreeMap<Box<[u8]>, Vec<Hit>>, key: &[u8]| {
-            let Some(hits) = map.get_mut(key) else { return };
-            hits.retain(|hit| hit.ticket != ticket);
-            if hits.is_empty() {
-                map.remove(key);
-            }
+        let is_last = |hits: Option<&mut Vec<Hit>>| {
+            hits.is_some_and(|hits| {
+                hits.retain(|hit| hit.ticket != ticket);
+                hits.is_empty()
+            })
         };
         match watch.watched {
-            Watched::Key(key) => take_from(&mut self.keys, key),
-            Watched::Range(KeyRange::Prefix(prefix)) => take_from(&mut self.prefixes, prefix),
+            Watched::Key(key) if is_last(self.keys.get_mut(key)) => drop(self.keys.remove(key)),
+            Watched::Range(KeyRange::Prefix(prefix)) if is_last(self.prefixes.get_mut(prefix)) => {
+                self.prefixes.remove(prefix);
+            }
+            Watched::Key(_) | Watched::Range(KeyRange::Prefix(_)) => {}
             Watched::Range(KeyRange::Between { .. }) => {
                 self.ranges.retain(|range| range.hit.ticket != ticket);
             }
@@ -81,7 +85,10 @@ impl Matcher {
     /// Puts every watch of this key into `hits`.
     pub(crate) fn find(&self, key: &[u8], hits: &mut Vec<Hit>) {
         hits.clear();
-        if let Some(of_key) = self.keys.get(key) {
+        // Mostly there is none at all, and a hash costs more than all else here.
+        if !self.keys.is_empty()
+            && let Some(of_key) = self.keys.get(key)
+        {
             hits.extend(of_key);
         }
         self.find_prefixes(key, hits);

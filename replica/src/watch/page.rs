@@ -40,7 +40,6 @@ impl Page {
         }
     }
 
-    #[cfg(test)]
     pub(crate) fn is_full(&self) -> bool {
         self.full
     }
