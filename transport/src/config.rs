@@ -29,6 +29,12 @@ pub const TIMER_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Nonces of ended sessions that a server remembers, so that a late CONNECT brings none back; when
 /// there are more, all cookies so far are void instead.
 pub const ENDED_NONCES_MAX: usize = 4_096;
+/// A request that a handler holds is probed at this part of the time since it was sent, and at least this often. A lost
+/// response is asked for that much later, and a thousand held requests cost few packets. Several probes fit into
+/// `hold_timeout`.
+pub const HELD_PROBE_PART: u64 = 4;
+/// See [`HELD_PROBE_PART`].
+pub const HELD_PROBE_MAX: Duration = Duration::from_millis(500);
 /// Rollbacks for a gap that a request makes without any progress in between; from then on its timer alone rolls back.
 pub const GAP_ROLLBACKS_MAX: u8 = 3;
 /// Transmission times that a request remembers; packets beyond give no RTT sample.
@@ -159,7 +165,8 @@ pub struct Config {
     pub rto_max: Duration,
     /// Overrides the backend's retransmission timeout floor.
     pub rto_floor: Option<Duration>,
-    /// Probes of a request that executes (BUSY) slow down to this interval.
+    /// Probes of a request that executes (BUSY) slow down to this interval, and those of one that is held to
+    /// [`HELD_PROBE_MAX`].
     pub probe_interval_max: Duration,
     /// Credit returns may cover several packets when both sides agree; for backends where a packet is dear.
     pub cumulative_credits: Option<bool>,

@@ -3,7 +3,7 @@
 use super::holds::idle;
 use super::net::{Done, Manner, Net};
 use super::script::Script;
-use crate::config::SEQUENCES_MAX;
+use crate::config::{HELD_PROBE_MAX, SEQUENCES_MAX};
 use crate::prng::Ratio;
 use crate::time::Duration;
 use crate::{Config, ConnectError, DownReason, Event, Identity, RpcError};
@@ -121,6 +121,25 @@ fn a_slow_request_does_not_hold_up_the_others_and_is_sent_once_more_at_most() {
         rtt < 100_000,
         "a slow handler does not look like a slow network: {rtt} ns"
     );
+}
+
+/// A watch is held for 10 s. Two hundred probes a request would keep both sides awake.
+#[test]
+fn a_request_that_is_held_for_long_is_probed_seldom_and_its_lost_answer_is_found() {
+    let mut net = Net::new(9, 2, &Config::default());
+    let session = net.connected(0, 1);
+    net.nodes[1].app.manner = Manner::Later;
+    net.request(0, session, 1, 64);
+    net.run_for(Duration::from_secs(10));
+    let probes = net.nodes[0].endpoint.stats().probes_sent;
+    assert!((20..50).contains(&probes), "{probes}");
+    // The answer is lost, and so is the next probe.
+    net.faults.loss = Ratio::percent(100);
+    net.answer_all(1);
+    net.run_for(Duration::from_millis(600));
+    net.faults.loss = Ratio::ZERO;
+    assert!(net.run_until(HELD_PROBE_MAX, |net| completed(net, 0, 1)));
+    assert_eq!(net.nodes[1].app.executed[&1], 1);
 }
 
 #[test]

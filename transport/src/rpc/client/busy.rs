@@ -1,10 +1,12 @@
 //! BUSY: the request has arrived and its handler runs. Its data is not retransmitted; slow probes ask
 //! for the response in case that gets lost.
 
+use super::send_state::SendState;
 use super::{ClientEnd, Outcome, Requests};
-use crate::session::Received;
+use crate::config::{HELD_PROBE_MAX, HELD_PROBE_PART};
+use crate::session::{Received, Rtt};
 use crate::stats::Counters;
-use crate::time::Duration;
+use crate::time::{Duration, Instant};
 
 impl ClientEnd {
     pub(crate) fn on_busy(
@@ -34,8 +36,7 @@ impl ClientEnd {
         let request = &mut requests.table[index];
         // A rollback may have begun: the packets that it would retransmit have arrived.
         self.slots.clear_sendable(request.slot);
-        let interval = self.rtt.rto(request.send.attempts());
-        let due = rx.now + interval.min(probe_interval_max);
+        let due = rx.now + probe_interval(&self.rtt, &request.send, rx.now, probe_interval_max);
         request.send.on_busy(due);
         requests.table.watch_at(index, due);
         Outcome {
@@ -43,4 +44,16 @@ impl ClientEnd {
             ended: None,
         }
     }
+}
+
+/// How long until the next probe: the RTO, up to a bound, and longer once the request was held for long.
+pub(super) fn probe_interval(
+    rtt: &Rtt,
+    send: &SendState,
+    now: Instant,
+    most: Duration,
+) -> Duration {
+    let held = now.saturating_since(send.sent_at());
+    let of_held = Duration::from_nanos(held.as_nanos() / HELD_PROBE_PART).min(HELD_PROBE_MAX);
+    rtt.rto(send.attempts()).min(most).max(of_held)
 }

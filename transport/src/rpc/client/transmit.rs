@@ -1,5 +1,6 @@
 //! Packets that a client end sends: request packets, requests for response packets, probes.
 
+use super::busy::probe_interval;
 use super::request::ClientRequest;
 use super::send_state::NextPacket;
 use super::slots::ClientSlot;
@@ -172,7 +173,7 @@ impl ClientEnd {
         let slot = requests.table[index].slot;
         let send = &mut requests.table[index].send;
         send.on_attempt();
-        let interval = self.rtt.rto(send.attempts()).min(interval_max);
+        let interval = probe_interval(&self.rtt, send, now, interval_max);
         send.probe_at(now + interval);
         let header = Header {
             request: RequestNumber::new(slot, self.slots.entry(slot).sequence),
