@@ -66,7 +66,7 @@ fn run(mut cluster: Cluster, old: &OldLife) -> SimReport {
             "not whole again: {FORMING_MAX:?} after a restore some replica does not vote"
         )),
     };
-    // First, because it names the cause: what an old client writes is what nobody wrote, for the other judges.
+    // First, because it names the cause. To the other judges, a value of an old client is one that was never written.
     let lives = old.verdict(&report.history);
     report.verdict = lives.and(report.verdict).and(whole);
     report

@@ -62,7 +62,10 @@ fn main() {
             "ordered_overwrite_history_instructions_leader",
             instructions_history,
         ),
-        ("watched_put_instructions_group", instructions_watched),
+        (
+            "ordered_overwrite_watchers_30_instructions_group",
+            instructions_watched,
+        ),
         ("watched_put_rate_udp", watched_rate),
         ("watched_put_p99_udp", watched_p99),
         ("scan_stream_ring_copy", scan_against_copy),
@@ -251,7 +254,10 @@ fn counted_writes(job: &str) {
     let ordered = job.starts_with(JOB_ORDERED);
     let history = !job.contains(JOB_FORGETFUL);
     let mut group = match job.split_once(JOB_WATCHED) {
-        Some((_, watchers)) => group::Group::start_watched(watchers.parse().expect("a number")),
+        Some((_, rest)) => {
+            let (watchers, _) = rest.split_once('_').expect("a number and more words");
+            group::Group::start_watched(watchers.parse().expect("a number"))
+        }
         None => group::Group::start_with(ordered, history),
     };
     let writes = if job.contains("overwrite") {
@@ -275,8 +281,6 @@ fn counted_writes(job: &str) {
 }
 
 const JOB_WATCHED: &str = "watchers_";
-/// One write in ten is of a watched key.
-const WATCHERS_COUNTED: u32 = 30;
 const JOB_PINNED: &str = "pinned_";
 const JOB_HISTORY: &str = "history_";
 const JOB_FORGETFUL: &str = "forgetful_";
@@ -295,16 +299,8 @@ fn instructions_history(report: &mut Report, name: &str) {
 /// Thirty watchers of 100 keys each: one write in ten is of a watched key. All replicas, with all their turns, against the
 /// same without watchers.
 fn instructions_watched(report: &mut Report, name: &str) {
-    let per_write = |watchers: u32| {
-        let job = format!("{JOB_ORDERED}overwrite_{JOB_WATCHED}{watchers}");
-        count::in_function(&job, group::COUNTED).map(|count| count as f64 / KEYS_IN_ORDER as f64)
-    };
-    match (per_write(WATCHERS_COUNTED), per_write(0)) {
-        (Ok(with), Ok(without)) => {
-            report.ratio(name, with, "instructions", "without watches", without);
-        }
-        (Err(reason), _) | (_, Err(reason)) => eprintln!("{name}: skipped, {reason}"),
-    }
+    let jobs = ("watchers_30", "watchers_0");
+    instructions_beside(report, name, jobs, "without watches");
 }
 
 /// A job beside the one with another word in its name.
@@ -320,16 +316,8 @@ fn instructions_beside(report: &mut Report, name: &str, (word, other): (&str, &s
 
 /// Random keys of 16 bytes.
 fn instructions_ordered(report: &mut Report, name: &str) {
-    let per_write = |prefix: &str| {
-        let job = name.replacen(JOB_ORDERED, prefix, 1);
-        count::in_function(&job, group::COUNTED).map(|count| count as f64 / KEYS_IN_ORDER as f64)
-    };
-    match (per_write(JOB_ORDERED), per_write(JOB_UNORDERED)) {
-        (Ok(with), Ok(without)) => {
-            report.ratio(name, with, "instructions", "without the index", without)
-        }
-        (Err(reason), _) | (_, Err(reason)) => eprintln!("{name}: skipped, {reason}"),
-    }
+    let jobs = (JOB_ORDERED, JOB_UNORDERED);
+    instructions_beside(report, name, jobs, "without the index");
 }
 
 /// Instructions inside `function`, for each of the writes of `job`.

@@ -228,12 +228,10 @@ impl Watches {
         let Some(&ticket) = self.by_watcher.get(&request.watcher) else {
             return false;
         };
-        let Some(held) = self.held.get_mut(&ticket) else {
+        let resting = self.held.get_mut(&ticket);
+        let Some(held) = resting.filter(|held| held.token.is_none()) else {
             return false;
         };
-        if held.token.is_some() {
-            return false;
-        }
         if !((held.caller, held.holder) == (caller, holder) && held.is_gone_on_by(request)) {
             self.take(ticket);
             return false;

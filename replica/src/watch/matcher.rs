@@ -1,8 +1,7 @@
 //! Who watches this key?
 //!
 //! Each write is looked up, so a key costs one look-up by its hash. Prefixes are found in the time of a few look-ups,
-//! whatever their number. Ranges with a start and an end are
-//! compared one by one; a limit on their number bounds that.
+//! whatever their number. Ranges with a start and an end are compared one by one; a limit on their number bounds that.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -60,18 +59,22 @@ impl Matcher {
 
     /// Takes a watch of this watcher out.
     pub(crate) fn remove(&mut self, ticket: u64, watch: &Watch<'_>) {
-        let is_last = |hits: Option<&mut Vec<Hit>>| {
-            hits.is_some_and(|hits| {
-                hits.retain(|hit| hit.ticket != ticket);
-                hits.is_empty()
-            })
+        // Whether none is left of a key or prefix.
+        let take_from = |hits: &mut Vec<Hit>| {
+            hits.retain(|hit| hit.ticket != ticket);
+            hits.is_empty()
         };
         match watch.watched {
-            Watched::Key(key) if is_last(self.keys.get_mut(key)) => drop(self.keys.remove(key)),
-            Watched::Range(KeyRange::Prefix(prefix)) if is_last(self.prefixes.get_mut(prefix)) => {
-                self.prefixes.remove(prefix);
+            Watched::Key(key) => {
+                if self.keys.get_mut(key).is_some_and(take_from) {
+                    self.keys.remove(key);
+                }
             }
-            Watched::Key(_) | Watched::Range(KeyRange::Prefix(_)) => {}
+            Watched::Range(KeyRange::Prefix(prefix)) => {
+                if self.prefixes.get_mut(prefix).is_some_and(take_from) {
+                    self.prefixes.remove(prefix);
+                }
+            }
             Watched::Range(KeyRange::Between { .. }) => {
                 self.ranges.retain(|range| range.hit.ticket != ticket);
             }

@@ -67,7 +67,7 @@ struct Shared {
     job_came: Condvar,
     waker: Waker,
     /// Whether jobs wait, and whether results do, or a panic. Read without the lock, so that a look at an empty queue costs
-    /// next to nothing. Set only after the lock is given back: who polls comes at once, and would find it taken, which costs
+    /// next to nothing. Set only after the lock is given back: who polls comes at once, and would find it taken, which can cost
     /// both sides a system call. So one may be set although the queue is empty already; it is never clear for long
     /// although something waits.
     has_jobs: AtomicBool,
