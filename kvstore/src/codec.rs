@@ -157,6 +157,12 @@ pub(crate) fn read_optional(reader: &mut Reader<'_>) -> Result<Option<u64>, Deco
 pub(crate) trait Field<'a>: Clone {
     fn write_field(&self, sink: &mut impl Sink);
     fn read_field(reader: &mut Reader<'a>) -> Result<Self, DecodeError>;
+
+    /// The state-machine version that introduced it, if it is a command.
+    #[inline]
+    fn introduced_in(&self) -> u8 {
+        0
+    }
 }
 
 impl Field<'_> for u8 {
@@ -233,6 +239,8 @@ enum Form<'a, T> {
     Encoded {
         count: u32,
         bytes: Cow<'a, [u8]>,
+        /// The newest version among the elements.
+        version: u8,
         elements: PhantomData<T>,
     },
 }
@@ -289,13 +297,30 @@ impl<'a, T: Field<'a>> List<'a, T> {
         }
     }
 
-    /// Wraps elements that this crate has just encoded.
+    /// Wraps elements that this crate has just encoded, and that are no commands.
     pub(crate) fn from_encoded(count: u32, bytes: Cow<'a, [u8]>) -> Self {
+        Self::from_checked(count, bytes, 0)
+    }
+
+    fn from_checked(count: u32, bytes: Cow<'a, [u8]>, version: u8) -> Self {
         Self(Form::Encoded {
             count,
             bytes,
+            version,
             elements: PhantomData,
         })
+    }
+
+    /// The newest state-machine version that introduced one of the elements; 0 if there is none. A decoded list has it
+    /// since its elements were checked.
+    pub(crate) fn version(&self) -> u8 {
+        match &self.0 {
+            Form::Slice(elements) => {
+                let versions = elements.iter().map(Field::introduced_in);
+                versions.fold(0, u8::max)
+            }
+            Form::Encoded { version, .. } => *version,
+        }
     }
 
     pub(crate) fn write(&self, sink: &mut impl Sink) {
@@ -315,11 +340,12 @@ impl<'a, T: Field<'a>> List<'a, T> {
             return Err(DecodeError::ListTooLong { count });
         }
         let start = reader.rest();
+        let mut version = 0;
         for _ in 0..count {
-            T::read_field(reader)?;
+            version = version.max(T::read_field(reader)?.introduced_in());
         }
         let bytes = &start[..start.len() - reader.rest().len()];
-        Ok(Self::from_encoded(count, Cow::Borrowed(bytes)))
+        Ok(Self::from_checked(count, Cow::Borrowed(bytes), version))
     }
 }
 

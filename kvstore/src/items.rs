@@ -222,7 +222,12 @@ impl Items {
 
     #[inline]
     pub(crate) fn find(&self, key: &[u8]) -> Found {
-        let hash = self.hasher.key(key);
+        self.find_hashed(self.hasher.key(key), key)
+    }
+
+    /// The same with the key's hash, where that is known.
+    #[inline]
+    pub(crate) fn find_hashed(&self, hash: KeyHash, key: &[u8]) -> Found {
         Found {
             hash,
             slot: self

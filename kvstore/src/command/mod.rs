@@ -41,10 +41,7 @@ impl Command<'_> {
         let own = self.row().version;
         match self {
             // A list's elements have to be understood, too.
-            Self::Execute { operations, .. } => operations
-                .iter()
-                .map(|operation| operation.version())
-                .fold(own, u8::max),
+            Self::Execute { operations, .. } => own.max(operations.version()),
             _ => own,
         }
     }
@@ -172,6 +169,10 @@ impl<'a> Field<'a> for Command<'a> {
             }
             None => Self::read(reader, true),
         }
+    }
+    #[inline]
+    fn introduced_in(&self) -> u8 {
+        self.version()
     }
 }
 

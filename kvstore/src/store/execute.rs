@@ -1,31 +1,13 @@
-//! EXEC: conditions and operations at one position, and the journal that undoes them.
+//! EXEC: conditions and operations at one position.
 
 use super::Store;
-use crate::arena::Stamp;
 use crate::codec::{Field, List, length_u32};
-use crate::command::{Command, Condition, ExecuteMode, Kind};
-use crate::config::{LIST_ITEMS_MAX, LIST_RESPONSE_BYTES_MAX, UNDO_BYTES_MAX};
+use crate::command::{Command, Condition, ExecuteMode};
+use crate::config::{LIST_ITEMS_MAX, LIST_RESPONSE_BYTES_MAX};
 use crate::error::StoreError;
-use crate::items::Found;
 use crate::position::Position;
 use crate::response::{AbortCause, Response};
 use std::borrow::Cow;
-
-/// The items that the running command has overwritten, oldest first.
-#[derive(Default, Debug)]
-pub(super) struct Journal {
-    entries: Vec<JournalEntry>,
-    bytes: usize,
-}
-
-#[derive(Debug)]
-pub(super) struct JournalEntry {
-    pub(super) key: Vec<u8>,
-    /// None if the key was absent.
-    pub(super) previous: Option<(Vec<u8>, Stamp)>,
-    /// The operation that is about to change it.
-    pub(super) by: Kind,
-}
 
 /// Why an EXEC is undone.
 enum Undo {
@@ -148,70 +130,6 @@ impl Store {
                 return Err(Undo::Refused(StoreError::ResponseTooLarge));
             }
         }
-        Ok(())
-    }
-
-    /// From here on, overwritten items are kept.
-    pub(super) fn begin_undoable(&mut self) {
-        debug_assert!(self.journal.is_none());
-        self.journal = Some(Journal::default());
-    }
-
-    /// Forgets what was kept, or puts it back.
-    pub(super) fn end_undoable(&mut self, done: bool) {
-        if !done {
-            self.undo_to(0);
-        }
-        let journal = self.journal.take().expect("begin_undoable was called");
-        self.note_journal(&journal.entries);
-    }
-
-    /// How many overwritten items are kept: a place to go back to with [`Store::undo_to`].
-    pub(super) fn undo_mark(&self) -> usize {
-        self.journal
-            .as_ref()
-            .map_or(0, |journal| journal.entries.len())
-    }
-
-    /// Puts back what was overwritten since the mark. The restored items still count against the
-    /// limit.
-    pub(super) fn undo_to(&mut self, mark: usize) {
-        let Some(journal) = &mut self.journal else {
-            return;
-        };
-        for entry in journal.entries.split_off(mark).into_iter().rev() {
-            match entry.previous {
-                Some((value, stamp)) => self.items.restore(&entry.key, &value, stamp),
-                None => {
-                    let found = self.items.find(&entry.key);
-                    self.items.remove(found);
-                }
-            }
-        }
-    }
-
-    /// Keeps what is about to be overwritten, if the command that runs may have to be undone.
-    pub(super) fn note_for_undo(&mut self, found: Found, key: &[u8]) -> Result<(), StoreError> {
-        let by = match &self.journal {
-            None => return Ok(()),
-            Some(_) => self.running(),
-        };
-        let Some(journal) = &mut self.journal else {
-            return Ok(());
-        };
-        let previous = self
-            .items
-            .item(found)
-            .map(|item| (item.value.to_vec(), item.stamp));
-        journal.bytes += key.len() + previous.as_ref().map_or(0, |(value, _)| value.len());
-        if journal.bytes > UNDO_BYTES_MAX {
-            return Err(StoreError::ExecuteTooLarge);
-        }
-        journal.entries.push(JournalEntry {
-            key: key.to_vec(),
-            previous,
-            by,
-        });
         Ok(())
     }
 }

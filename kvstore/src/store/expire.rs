@@ -52,7 +52,7 @@ impl Store {
 
     #[inline]
     pub(super) fn has_expired(&self, expiry_ns: u64) -> bool {
-        expiry_ns != 0 && expiry_ns <= self.group_time_ns
+        is_over(expiry_ns, self.group_time_ns)
     }
 
     pub(super) fn expiry_after(&self, after_ns: u64) -> u64 {
@@ -147,4 +147,9 @@ impl Store {
         self.scratch = value;
         noted
     }
+}
+
+/// Whether an expiry has passed; 0 is none.
+pub(super) fn is_over(expiry_ns: u64, now_ns: u64) -> bool {
+    expiry_ns != 0 && expiry_ns <= now_ns
 }

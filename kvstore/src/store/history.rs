@@ -4,12 +4,12 @@
 //! and the store says what has become of them.
 
 use super::Store;
-use super::execute::JournalEntry;
+use super::expire::is_over;
+use super::journal::Journal;
 use crate::arena::Stamp;
 use crate::command::Kind;
 use crate::history::History;
 use crate::position::Position;
-use std::collections::BTreeMap;
 
 impl Store {
     /// Keeps events of the changes behind `after`, in up to `bytes` of memory; with 0 none. It is no part of the
@@ -34,7 +34,7 @@ impl Store {
     /// A key was written.
     #[inline]
     pub(super) fn note_written(&mut self, key: &[u8], value: &[u8], stamp: Stamp) {
-        if let (Some(history), None) = (&mut self.history, &self.journal) {
+        if let (Some(history), false) = (&mut self.history, self.journal.is_open()) {
             let remaining = remaining_ns(stamp, self.group_time_ns);
             history.written(key, value, remaining);
         }
@@ -44,7 +44,7 @@ impl Store {
     #[inline]
     pub(super) fn note_removed(&mut self, key: &[u8], stamp: Option<Stamp>) {
         let expired = stamp.is_some_and(|stamp| self.has_expired(stamp.expiry_ns));
-        if let (Some(history), None) = (&mut self.history, &self.journal) {
+        if let (Some(history), false) = (&mut self.history, self.journal.is_open()) {
             history.removed(key, expired);
         }
     }
@@ -64,32 +64,25 @@ impl Store {
     }
 
     /// A command that could have been undone is done: one event for each key that is another one now.
-    pub(super) fn note_journal(&mut self, entries: &[JournalEntry]) {
-        let Some(mut history) = self.history.take() else {
+    pub(super) fn note_journal(&mut self, journal: &mut Journal) {
+        let Some(history) = &mut self.history else {
             return;
         };
-        let mut last: BTreeMap<&[u8], Kind> = BTreeMap::new();
-        for entry in entries {
-            last.insert(&entry.key, entry.by);
-        }
-        for entry in entries {
-            let Some(by) = last.remove(&entry.key[..]) else {
-                continue;
-            };
-            history.set_command(by);
-            let item = self.items.item(self.items.find(&entry.key));
-            match (item, &entry.previous) {
+        for change in journal.net_changes() {
+            history.set_command(change.by);
+            let found = self.items.find_hashed(change.hash, change.key);
+            match (self.items.item(found), change.before) {
                 (Some(item), _) => {
                     let remaining = remaining_ns(item.stamp, self.group_time_ns);
-                    history.written(&entry.key, item.value, remaining);
+                    history.written(change.key, item.value, remaining);
                 }
-                (None, Some((_, stamp))) => {
-                    history.removed(&entry.key, self.has_expired(stamp.expiry_ns));
+                (None, Some(stamp)) => {
+                    let expired = is_over(stamp.expiry_ns, self.group_time_ns);
+                    history.removed(change.key, expired);
                 }
                 (None, None) => {}
             }
         }
-        self.history = Some(history);
     }
 }
 

@@ -10,6 +10,7 @@ mod expire;
 mod flush;
 mod get;
 mod history;
+mod journal;
 mod list;
 mod number;
 mod ordered;
@@ -32,7 +33,7 @@ use crate::position::Position;
 use crate::response::{Response, Versioned};
 use crate::snapshot::SnapshotSummary;
 use crate::users::{User, Users};
-use execute::Journal;
+use journal::Journal;
 use ordered::Deletions;
 use walk::Told;
 
@@ -50,8 +51,8 @@ pub struct Store {
     /// What DELETEs of ranges have done in the present log entry.
     deletions: Deletions,
     pub(crate) pins: Pins,
-    /// Some exactly while a command runs that may have to be undone.
-    journal: Option<Journal>,
+    /// Open exactly while a command runs that may have to be undone.
+    journal: Journal,
     /// A value that is on its way out of the store, for the response that carries it.
     departing: Vec<u8>,
     /// What was changed last, for those who watch. Boxed: without one a change tests a pointer.
@@ -112,7 +113,7 @@ impl Store {
             users: Users::default(),
             deletions: Deletions::default(),
             pins: Pins::default(),
-            journal: None,
+            journal: Journal::default(),
             departing: Vec::new(),
             history: None,
             scratch: Vec::new(),

@@ -46,9 +46,25 @@ impl Store {
 /// sign but a minus, no leading zero, no space.
 #[must_use]
 pub fn integer(text: &[u8]) -> Option<i64> {
-    let number: i64 = std::str::from_utf8(text).ok()?.parse().ok()?;
-    let mut canonical = [0; DIGITS_MAX];
-    (format(number, &mut canonical) == text).then_some(number)
+    let (is_negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    let is_canonical = match digits {
+        [b'0', rest @ ..] => rest.is_empty() && !is_negative,
+        digits => !digits.is_empty() && digits.len() < DIGITS_MAX,
+    };
+    if !is_canonical {
+        return None;
+    }
+    let magnitude = digits.iter().try_fold(0_u64, |number, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        (digit <= 9).then(|| number * 10 + u64::from(digit))
+    })?;
+    match is_negative {
+        true => 0_i64.checked_sub_unsigned(magnitude),
+        false => i64::try_from(magnitude).ok(),
+    }
 }
 
 fn format(number: i64, text: &mut [u8; DIGITS_MAX]) -> &[u8] {
@@ -72,6 +88,35 @@ fn format(number: i64, text: &mut [u8; DIGITS_MAX]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_read_is_what_would_be_written() {
+        let edges = [
+            0,
+            1,
+            9,
+            10,
+            99,
+            i64::MAX as u64,
+            1 << 63,
+            u64::MAX,
+            9_999_999_999_999_999_999,
+        ];
+        let around = |edge: u64| (0..3).map(move |by| edge.wrapping_add(by).wrapping_sub(1));
+        for number in edges.into_iter().flat_map(around) {
+            for text in [
+                format!("{number}"),
+                format!("-{number}"),
+                format!("{number}0"),
+            ] {
+                let expected = text
+                    .parse::<i64>()
+                    .ok()
+                    .filter(|found| found.to_string() == text);
+                assert_eq!(integer(text.as_bytes()), expected, "{text}");
+            }
+        }
+    }
 
     #[test]
     fn only_canonical_decimals_are_numbers() {

@@ -6,7 +6,7 @@ use trine_client::{
     Answer, ClientConfig, ClientId, Clients, Mode, Submission, WatchConfig, WatchFrom, WatchTarget,
     Watcher,
 };
-use trine_kvstore::{Command, Position, Response};
+use trine_kvstore::{Command, ExecuteMode, List, Position, Response};
 use trine_protocol::endpoint_config;
 use trine_protocol::message::{Incarnation, NodeId};
 use trine_protocol::route::RouteOf;
@@ -44,7 +44,12 @@ pub(crate) enum Writes {
     NewKeys,
     /// Deletions of keys in the order in which they were written.
     Deletions,
+    /// Values of the first so many keys, [`PIPELINE`] of them in a command, as a Redis client's pipeline arrives.
+    Pipelines(u64),
 }
+
+/// Operations of a command of [`Writes::Pipelines`].
+pub(crate) const PIPELINE: u64 = 16;
 
 pub(crate) struct Group {
     nodes: Vec<NodeLoop>,
@@ -58,6 +63,11 @@ pub(crate) struct Group {
 }
 
 impl Group {
+    /// From now on the turns of all replicas are counted.
+    pub(crate) fn count_all(&mut self) {
+        self.counts_all = true;
+    }
+
     /// A group that has elected its leader, and a registered client.
     pub(crate) fn start() -> Self {
         Self::start_with(false, true)
@@ -206,24 +216,41 @@ impl Group {
     }
 
     fn submit(&mut self) {
-        let mixed = self.written.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let number = match self.writes {
-            Writes::Mixed => mixed % KEYS,
-            Writes::Overwrite(keys) => (self.written % keys).wrapping_mul(0x9e37_79b9_7f4a_7c15),
-            Writes::NewKeys | Writes::Deletions => mixed,
-        };
-        let key = key_bytes(number);
+        let first = self.written;
+        if let Writes::Pipelines(_) = self.writes {
+            self.written += PIPELINE;
+            let keys: Vec<[u8; KEY]> = (first..self.written).map(|n| self.key(n)).collect();
+            let puts: Vec<Command<'_>> = keys.iter().map(|key| put(key)).collect();
+            return self.submit_command(&Command::Execute {
+                mode: ExecuteMode::Independent,
+                conditions: List::default(),
+                operations: List::from(puts.as_slice()),
+            });
+        }
         self.written += 1;
-        let command = match self.writes {
+        let key = self.key(first);
+        self.submit_command(&match self.writes {
             Writes::Deletions => Command::Delete { key: &key },
-            _ => Command::Put {
-                key: &key,
-                value: &[7; VALUE],
-            },
-        };
+            _ => put(&key),
+        });
+    }
+
+    /// The key of the write with this number.
+    fn key(&self, number: u64) -> [u8; KEY] {
+        let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        key_bytes(match self.writes {
+            Writes::Mixed => mixed % KEYS,
+            Writes::Overwrite(keys) | Writes::Pipelines(keys) => {
+                (number % keys).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            }
+            Writes::NewKeys | Writes::Deletions => mixed,
+        })
+    }
+
+    fn submit_command(&mut self, command: &Command<'_>) {
         let submission = Submission {
             mode: Mode::Write,
-            command: &command,
+            command,
             deadline: None,
             tag: 0,
         };
@@ -256,6 +283,13 @@ fn turn_counted(node: &mut NodeLoop) {
 #[inline(never)]
 fn turn_of_the_client(client: &mut ClientLoop) {
     client.turn().expect("rings do not fail");
+}
+
+fn put(key: &[u8]) -> Command<'_> {
+    Command::Put {
+        key,
+        value: &[7; VALUE],
+    }
 }
 
 /// The key that the write with this number makes, where all of them make new ones.

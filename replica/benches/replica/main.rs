@@ -14,7 +14,7 @@ use mimalloc::MiMalloc;
 
 use trine_report::{Pairs, Report};
 
-use group::Writes;
+use group::{PIPELINE, Writes};
 use watches::Watching;
 
 /// What `trine` runs on: raft-rs allocates, and glibc's allocator doubles what that costs.
@@ -43,13 +43,14 @@ fn main() {
     let is_wanted =
         |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let mut report = Report::new("replica");
-    let measurements: [(&str, Measurement); 16] = [
+    let measurements: [(&str, Measurement); 17] = [
         ("put_latency_udp", latency_udp),
         ("put_rate_udp_window_256", rate_udp),
         ("put_latency_ring_one_thread", latency_ring),
         ("put_rate_ring_one_thread_window_64", rate_ring),
         ("put_instructions_leader_batch_64", instructions_leader),
         ("put_instructions_client_batch_64", instructions_client),
+        ("put_instructions_group_pipelines", instructions_pipelines),
         (
             "ordered_overwrite_instructions_leader",
             instructions_ordered,
@@ -232,12 +233,23 @@ const JOB_RAFT: &str = "raft";
 /// Rounds of [`BATCH`] writes that a counted job makes beyond its preparation.
 const COUNTED_ROUNDS: u64 = 2_000;
 
+const JOB_PIPELINES: &str = "pipelines";
+/// Commands of [`PIPELINE`] writes.
+const COUNTED_PIPELINES: u64 = 4_000;
+
 /// What a child process does while its instructions are counted: only those of the leader's turns.
 fn counted_job(job: &str) {
     match job {
         JOB_GROUP => {
             let mut group = group::Group::start();
             group.write_counted(COUNTED_ROUNDS * BATCH as u64, BATCH);
+        }
+        JOB_PIPELINES => {
+            let mut group = group::Group::start();
+            group.count_all();
+            group.go_on_with(Writes::Pipelines(KEYS_IN_ORDER));
+            group.write(KEYS_IN_ORDER / PIPELINE, BATCH);
+            group.write_counted(COUNTED_PIPELINES, BATCH);
         }
         JOB_RAFT => leader_alone::run_counted(COUNTED_ROUNDS, BATCH, KEY + VALUE),
         other => counted_writes(other),
@@ -337,6 +349,17 @@ fn instructions_leader(report: &mut Report, name: &str) {
             report.ratio(name, ours, "instructions", "raft-rs leader alone", raft)
         }
         (Err(reason), _) | (_, Err(reason)) => eprintln!("{name}: skipped, {reason}"),
+    }
+}
+
+/// All replicas, for each PUT of commands that have sixteen of them, as the Redis front makes of a pipeline.
+fn instructions_pipelines(report: &mut Report, name: &str) {
+    match count::in_function(JOB_PIPELINES, group::COUNTED) {
+        Ok(count) => {
+            let puts = (COUNTED_PIPELINES * PIPELINE) as f64;
+            report.value(name, count as f64 / puts, "instructions");
+        }
+        Err(reason) => eprintln!("{name}: skipped, {reason}"),
     }
 }
 

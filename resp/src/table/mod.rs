@@ -3,6 +3,8 @@
 mod local;
 mod store;
 
+use std::sync::LazyLock;
+
 use crate::arguments::Argument;
 use crate::plan::{Asked, Planner};
 
@@ -204,14 +206,28 @@ impl Spec {
 
 /// The command of that name, in whatever case it is written.
 pub(crate) fn find(name: &[u8]) -> Option<&'static Spec> {
+    let number = number_of(name)?;
+    let found = INDEX.binary_search_by_key(&number, |(number, _)| *number);
+    // A zero byte behind a name would make the same number.
+    let spec = found.ok().map(|place| INDEX[place].1);
+    spec.filter(|spec| spec.name.len() == name.len())
+}
+
+/// All commands in the order of their names' numbers. Each request is looked up here: numbers are compared faster than texts.
+static INDEX: LazyLock<Vec<(u128, &'static Spec)>> = LazyLock::new(|| {
+    let rows = store::ROWS.iter().chain(local::ROWS);
+    let number = |spec: &Spec| number_of(spec.name.as_bytes()).expect("no name is longer");
+    let mut index: Vec<(u128, &Spec)> = rows.map(|spec| (number(spec), spec)).collect();
+    index.sort_unstable_by_key(|(number, _)| *number);
+    index
+});
+
+/// A name in small letters as one number; none if it is longer than every command's.
+fn number_of(name: &[u8]) -> Option<u128> {
     let mut lower = [0; NAME_BYTES_MAX];
-    let lower = lower.get_mut(..name.len())?;
-    lower.copy_from_slice(name);
+    lower.get_mut(..name.len())?.copy_from_slice(name);
     lower.make_ascii_lowercase();
-    [store::ROWS, local::ROWS].into_iter().find_map(|rows| {
-        let found = rows.binary_search_by(|spec| spec.name.as_bytes().cmp(lower));
-        found.ok().map(|index| &rows[index])
-    })
+    Some(u128::from_be_bytes(lower))
 }
 
 /// All commands, by name.
@@ -243,6 +259,7 @@ mod tests {
             let found = find(spec.name.to_uppercase().as_bytes()).expect("it is there");
             assert_eq!(found.name, spec.name);
         }
+        assert!(find(b"get\0").is_none());
         assert!(find(b"").is_none() && find(b"nosuchcommandatallanywhere").is_none());
     }
 
