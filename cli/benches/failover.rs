@@ -1,5 +1,5 @@
 //! How long does a group of three real processes have no leader that writes? This measures `kill -9` and SIGSTOP of the
-//! leader, with the default settings and with `--election-timeout 20ms`.
+//! leader, with the default settings and with an `--election-timeout` of 20 and 10 ms.
 //!
 //! One client writes. The leader is hit between two of its writes, and the time runs until the next one is
 //! acknowledged. Afterwards the group is made whole again. `TRINE_ROUNDS` changes the 30 rounds.
@@ -38,7 +38,7 @@ struct Setting {
     suspect_after: Option<Nanos>,
 }
 
-const SETTINGS: [Setting; 2] = [
+const SETTINGS: [Setting; 3] = [
     Setting {
         name: "default",
         serve_args: &[],
@@ -48,6 +48,11 @@ const SETTINGS: [Setting; 2] = [
         name: "election_timeout_20ms",
         serve_args: &["--election-timeout", "20ms"],
         suspect_after: Some(Nanos::from_millis(10)),
+    },
+    Setting {
+        name: "election_timeout_10ms",
+        serve_args: &["--election-timeout", "10ms"],
+        suspect_after: Some(Nanos::from_millis(5)),
     },
 ];
 

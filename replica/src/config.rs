@@ -199,7 +199,8 @@ pub struct ReplicaConfig {
     pub tick: Duration,
     /// Ticks between two heartbeats of the leader.
     pub heartbeat_ticks: usize,
-    /// The least ticks without a leader before a replica campaigns; the draw lies in `[this, 2 * this)`.
+    /// The least ticks without a leader before a replica campaigns: leases rely on them. It waits for up to half as many more,
+    /// and longer where a leader's messages came late before.
     pub election_ticks: usize,
     /// Begin a new group: every named peer has to be reachable and unattached.
     pub bootstrap: bool,
@@ -248,8 +249,8 @@ pub struct ReplicaConfig {
 impl Default for ReplicaConfig {
     fn default() -> Self {
         Self {
-            tick: Duration::from_millis(10),
-            heartbeat_ticks: 3,
+            tick: Duration::from_millis(8),
+            heartbeat_ticks: 4,
             election_ticks: 15,
             bootstrap: false,
             reads: ReadMode::Index,

@@ -1,6 +1,7 @@
 //! The one place that owns raft's `RawNode`: what may go in, when it ticks, and what comes out of its ready loop.
 
 mod durable;
+mod patience;
 mod terms;
 mod ticks;
 mod validate;
@@ -15,6 +16,7 @@ use raft::{
 use trine_canary as canary;
 use trine_transport::time::{Duration, Instant};
 
+use patience::Patience;
 use terms::TermAllowance;
 use ticks::TickPlan;
 pub(crate) use validate::{Refusal, TERM_MAX, validate};
@@ -38,6 +40,8 @@ pub(crate) struct RaftGroup<L: Log> {
     /// Ticks since a leader was last followed here. Raft counts the same, but forgets it together with the leader as
     /// soon as any message names a later term. A lease may rely on a promise from before that.
     ticks_since_leader: usize,
+    /// How late a leader's messages have been lately.
+    patience: Patience,
     /// For so many ticks after a leader's last message no replica gets a vote from here, not even this replica itself.
     /// More than the election timeout only while a longer one waits to be adopted.
     silence_ticks: usize,
@@ -127,6 +131,7 @@ impl<L: Log> RaftGroup<L> {
             ticks: TickPlan::starting_at(now + config.tick),
             votes_from,
             ticks_since_leader: usize::MAX,
+            patience: Patience::default(),
             silence_ticks: config.election_ticks,
             prompt_commit_ticks: 0,
             unwritten: VecDeque::new(),
@@ -181,6 +186,7 @@ impl<L: Log> RaftGroup<L> {
         self.terms.draw(self.term().saturating_sub(term));
         stepped.map_err(|_| Refusal::NotEntitled)?;
         if from_leader && self.leader() == sender {
+            self.patience.heard(self.term(), self.ticks_since_leader);
             self.ticks_since_leader = 0;
             self.ticks.on_leader();
         }
@@ -307,9 +313,9 @@ impl<L: Log> RaftGroup<L> {
 
     /// In place of raft's own draw from a thread-local generator, which could not be replayed.
     fn drawn_election_timeout(&self) -> usize {
-        let base = self.config.election_ticks;
         let mixed = mix(self.seed ^ mix(self.node.raft.id ^ mix(self.node.raft.term)));
-        base + (mixed % base as u64) as usize
+        self.patience
+            .ticks_to_campaign(self.config.election_ticks, mixed)
     }
 
     /// One round of the ready loop in memory mode, or nothing if raft wants nothing.
@@ -534,6 +540,7 @@ fn new_node<L: Log>(config: &ReplicaConfig, id: u64, log: L, applied: u64) -> Ra
     let raft_config = Config {
         id,
         election_tick: config.election_ticks,
+        max_election_tick: patience::ticks_beyond(config.election_ticks),
         heartbeat_tick: config.heartbeat_ticks,
         applied,
         max_size_per_msg: config.append_bytes_max,
@@ -591,10 +598,20 @@ mod tests {
     use super::*;
     use crate::log::MemoryLog;
 
+    /// Settings whose times are round numbers.
+    pub(super) fn round_numbers() -> ReplicaConfig {
+        ReplicaConfig {
+            tick: Duration::from_millis(10),
+            heartbeat_ticks: 3,
+            election_ticks: 15,
+            ..ReplicaConfig::default()
+        }
+    }
+
     pub(super) fn follower(seed: u64) -> RaftGroup<MemoryLog> {
         let log = MemoryLog::with_base(1, 1, vec![1, 2, 3]);
         RaftGroup::new(
-            &ReplicaConfig::default(),
+            &round_numbers(),
             1,
             log,
             1,
@@ -634,7 +651,7 @@ mod tests {
         let many: std::collections::BTreeSet<usize> = (0..200).map(draws).collect();
         assert_eq!(
             (many.first(), many.last()),
-            (Some(&15), Some(&29)),
+            (Some(&15), Some(&22)),
             "the whole range is used, and no more"
         );
     }
@@ -654,7 +671,7 @@ mod tests {
     /// term used to get the vote at once, and could lead while the old leader still answered reads under its lease.
     #[test]
     fn a_later_term_does_not_void_the_promise_that_a_heartbeat_was_acknowledged_with() {
-        let config = ReplicaConfig::default();
+        let config = round_numbers();
         for late in [
             MessageType::MsgRequestPreVoteResponse,
             MessageType::MsgAppendResponse,
@@ -705,7 +722,7 @@ mod tests {
     fn a_leader_that_is_removed_no_longer_leads() {
         let now = Instant::ZERO;
         let log = MemoryLog::with_base(1, 1, vec![1, 2]);
-        let mut group = RaftGroup::new(&ReplicaConfig::default(), 1, log, 1, 1, now, now);
+        let mut group = RaftGroup::new(&round_numbers(), 1, log, 1, 1, now, now);
         group.campaign();
         for kind in [
             MessageType::MsgRequestPreVoteResponse,
@@ -733,7 +750,7 @@ mod tests {
 
     #[test]
     fn a_fresh_identity_gives_no_vote_for_one_election_timeout() {
-        let config = ReplicaConfig::default();
+        let config = round_numbers();
         let log = MemoryLog::with_base(1, 1, vec![1, 2, 3]);
         let votes_from = Instant::ZERO + Duration::from_millis(150);
         let mut group = RaftGroup::new(&config, 1, log, 1, 1, Instant::ZERO, votes_from);

@@ -18,6 +18,8 @@ pub(super) struct Leader {
     pub(super) resume_at: Instant,
     /// The others are not asked before this moment.
     pub(super) ask_at: Instant,
+    /// How often they were asked since the last real answer.
+    pub(super) asks: u32,
     /// The peer that was last chosen without a hint. The rotation continues from here, and not from the peer that has
     /// just been asked. So hints cannot keep the client away from some replica forever.
     pub(super) last_guess: usize,
@@ -31,6 +33,7 @@ impl Leader {
             streak: 0,
             resume_at: Instant::ZERO,
             ask_at: Instant::ZERO,
+            asks: 0,
             last_guess: 0,
         }
     }

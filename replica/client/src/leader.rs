@@ -7,7 +7,7 @@ use trine_protocol::message::{Discovery, Encode, StatusForm, StatusReply, Status
 use trine_transport::app::{Completion, Cx};
 use trine_transport::backend::Route;
 use trine_transport::session::SessionId;
-use trine_transport::time::Instant;
+use trine_transport::time::{Duration, Instant};
 
 use super::belief::QUESTION_BIT;
 use super::core::Clients;
@@ -17,6 +17,10 @@ use super::peers::Link;
 
 /// Room for a [`Discovery`] with the most members.
 const DISCOVERY_BYTES: usize = 4096;
+/// Questions for the leader in [`ClientConfig::suspect_after`](super::ClientConfig), once that has passed in silence.
+const ASKS_IN_A_SUSPICION: u64 = 8;
+/// As many are asked that often; a leader that is not found by then is asked for less often.
+const EAGER_ASKS_MAX: u32 = 40;
 
 impl<R: Route> Clients<R> {
     /// The session to the replica that is taken for the leader; another one's if that is unreachable.
@@ -105,7 +109,7 @@ impl<R: Route> Clients<R> {
 
     pub(super) fn note_leader_answered(&mut self, peer: usize) {
         if self.leader.target == Some(peer) {
-            self.leader.streak = 0;
+            (self.leader.streak, self.leader.asks) = (0, 0);
         }
     }
 
@@ -122,13 +126,22 @@ impl<R: Route> Clients<R> {
         Some((peer.heard_at + self.config.suspect_after).max(self.leader.ask_at))
     }
 
+    /// An election takes about as long as the silence that began it. Meanwhile its end is asked for often, and later seldom:
+    /// there may be many clients, and no quorum.
+    fn ask_interval(&self) -> Duration {
+        let eager = self.leader.asks < EAGER_ASKS_MAX;
+        let part = if eager { ASKS_IN_A_SUSPICION } else { 1 };
+        Duration::from_nanos((self.config.suspect_after.as_nanos() / part).max(1))
+    }
+
     /// Asks the other replicas for the leader, if the presumed one is silent.
     pub(super) fn ask_if_silent(&mut self, cx: &mut Cx<'_, R>) {
         let now = cx.now();
         if self.silence_ends_at().is_none_or(|at| at > now) {
             return;
         }
-        self.leader.ask_at = now + self.config.suspect_after;
+        self.leader.ask_at = now + self.ask_interval();
+        self.leader.asks = self.leader.asks.saturating_add(1);
         for index in 0..self.peers.len() {
             if self.leader.target != Some(index) && !self.peers.get(index).asked {
                 self.ask(cx, index);

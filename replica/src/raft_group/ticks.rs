@@ -169,6 +169,7 @@ impl<L: Log> RaftGroup<L> {
         let draw = self.drawn_election_timeout();
         self.node.raft.set_randomized_election_timeout(draw);
         self.ticks_since_leader = self.ticks_since_leader.saturating_add(1);
+        self.patience.tick();
         if !self.must_keep_silent() {
             self.node.tick();
         }
@@ -191,9 +192,8 @@ mod tests {
     use raft::eraftpb::MessageType;
     use trine_transport::prng::Prng;
 
-    use super::super::tests::{follower, message};
+    use super::super::tests::{follower, message, round_numbers};
     use super::*;
-    use crate::config::ReplicaConfig;
     use crate::log::MemoryLog;
 
     const TICK: Duration = Duration::from_millis(10);
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn missed_ticks_are_dropped_and_the_next_is_a_whole_period_away() {
         let mut group = follower(1);
-        let tick = ReplicaConfig::default().tick;
+        let tick = round_numbers().tick;
         let woken = Instant::ZERO + Duration::from_secs(1);
         assert!(group.tick_if_due(woken));
         assert!(!group.tick_if_due(woken));
@@ -358,7 +358,7 @@ mod tests {
     /// It does not know when its pause began. It reads what waits for it first, and has time for that.
     #[test]
     fn a_follower_that_was_paused_does_not_campaign_early() {
-        let config = ReplicaConfig::default();
+        let config = round_numbers();
         for pause_ms in 1..1_000 {
             let mut group = resting(Instant::ZERO);
             let woken = at(pause_ms);
@@ -393,7 +393,7 @@ mod tests {
     #[test]
     fn other_settings_end_a_plan() {
         let mut group = resting(Instant::ZERO);
-        group.adopt(&ReplicaConfig::default());
+        group.adopt(&round_numbers());
         assert_eq!(group.next_working_tick(), group.next_tick());
     }
 }

@@ -38,7 +38,7 @@ fn many_reads_need_few_rounds() {
     );
     assert!(status.counters.read_rounds < 50, "{:?}", status.counters);
     let lease = status.lease.unwrap();
-    assert_eq!((lease.length_ns, lease.drift_ns), (130_000_000, 10_000_000));
+    assert_eq!((lease.length_ns, lease.drift_ns), (102_000_000, 10_000_000));
     assert!(lease.left_ns.unwrap() <= lease.length_ns);
 }
 
@@ -317,7 +317,7 @@ fn a_hasty_replica_adopts_the_promise_of_its_group() {
     let leader = world.leader().unwrap();
     let node_id = 1 + leader % 3;
     world.kill(node_id);
-    world.config.election_ticks = 4;
+    world.config.election_ticks = 5;
     world.config.reads = ReadMode::Index;
     world.start(node_id, false);
     world.expect("the hasty voter", SECOND * 5, |world| {

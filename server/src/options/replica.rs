@@ -130,10 +130,10 @@ fn parse_retained(text: &str) -> Result<u64, String> {
 /// How soon a silent leader is replaced.
 #[derive(Clone, Debug, Args)]
 pub struct TimingArguments {
-    /// The least silence of a leader after which another one is elected; each replica draws up to twice this. Shorter
-    /// means quicker failover and more false alarms. Part of the group from its beginning: a replica with a shorter one
-    /// lengthens it to the group's.
-    #[arg(long, default_value = "150ms", value_name = "TIME", value_parser = parse_election_timeout)]
+    /// The least silence of a leader after which another one is elected. Each replica waits for up to half as long again,
+    /// and for twice the longest gap between the leader's messages of the last seconds. Shorter means quicker failover and
+    /// more false alarms. Part of the group from its beginning: a replica with a shorter one lengthens it to the group's.
+    #[arg(long, default_value = "120ms", value_name = "TIME", value_parser = parse_election_timeout)]
     pub election_timeout: Duration,
 }
 
