@@ -206,6 +206,8 @@ pub struct VerbsStats {
     pub reads_of_rest: u64,
     /// READs that found no answer.
     pub reads_missed: u64,
+    /// READs that were behind such a one, and were posted again.
+    pub reads_forsaken: u64,
     /// Times that a session's answers were slow, and its client asked for datagrams.
     pub replies_asked: u64,
     /// Requests written into slots of servers, each with a doorbell of its own.
@@ -384,6 +386,7 @@ impl VerbsBackend {
             reads: counts.fetches.reads,
             reads_of_rest: counts.fetches.reads_of_rest,
             reads_missed: counts.fetches.misses,
+            reads_forsaken: counts.fetches.forsaken,
             replies_asked: counts.fetches.replies_asked,
             slot_writes: counts.writes,
             slot_writes_signaled: one_sided.device.writes_signaled(),

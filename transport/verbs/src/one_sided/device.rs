@@ -15,15 +15,16 @@ pub(crate) trait Device {
     /// Writes to this place of the requests that were granted. The bytes are taken before it returns.
     fn write(&mut self, number: usize, grant: &Grant, offset: usize, bytes: &[u8]) -> Written;
 
-    /// Begins to read a part of the slot at this place of the answers that were granted: its bytes from .. to, which
-    /// lie at the same offsets of the own buffer afterwards. One at a time for each connection.
+    /// Begins to read a part of a slot of the answers that were granted: its bytes from .. to, which lie at the same place
+    /// of the own buffer afterwards. A connection has as many under way as it has slots, at most. They complete in their
+    /// order.
     fn fetch(&mut self, number: usize, grant: &Grant, slot: usize, part: (usize, usize))
     -> Written;
 
-    /// What has become of it.
+    /// What has become of the oldest READ that is under way. One that is done is under way no more.
     fn fetched(&mut self, number: usize) -> Fetched;
 
-    /// The own buffer: one slot.
+    /// The own buffer, of as many slots.
     fn fetch_buffer(&self, number: usize) -> impl Slots;
 
     /// Makes the client's end as it was at the start.

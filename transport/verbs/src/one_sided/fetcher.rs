@@ -2,15 +2,19 @@
 //!
 //! ```text
 //!            a request leaves
-//!   Resting ------------------> Due --- READ ---> Reading --- an answer, and none is awaited ---> Resting
-//!                                ^                  | |
-//!                                +--- no answer ----+ +--- too many READs without one: replies ---> Resting
+//!   Resting ------------------> Due --- READs ---> Reading --- an answer, and none is awaited ---> Resting
+//!                                ^                   | |
+//!                                +---- no answer ----+ +--- too many READs without one: replies ---> Resting
 //! ```
 //! An answer that is longer than the READ takes a second one, for the rest.
+//!
+//! While answers are found, the device gets READs of the next ones, too: twice as many after each, as many as are awaited
+//! at most. They complete in their order. One that finds nothing makes those behind it stale: their answers are not looked
+//! at, and are read again.
 
 use super::device::{Device, Fetched, Written};
 use super::sizes::Sizes;
-use super::slot::{ANSWER_BYTES, Head, Slots, judge};
+use super::slot::{Head, Slots, judge, slot_of};
 use super::terms::Grant;
 use crate::config::{
     ANSWER_PACKET_MAX, FAST_ANSWER, FAST_ANSWERS, FETCH_MISSES_MAX, FETCH_PAUSE_FIRST,
@@ -28,6 +32,8 @@ pub(crate) struct FetchCounts {
     pub(crate) reads_of_rest: u64,
     /// READs that found no new answer, or half of one.
     pub(crate) misses: u64,
+    /// READs that nobody looked at, because one in front of them found nothing.
+    pub(crate) forsaken: u64,
     /// Answers fetched.
     pub(crate) answers: u64,
     /// Times that a client has asked for its answers as datagrams, because they were slow.
@@ -38,10 +44,10 @@ pub(crate) struct FetchCounts {
 enum State {
     /// No answer is awaited, or answers come as datagrams.
     Resting,
-    /// A READ is to be posted at this time.
+    /// READs are to be posted at this time.
     Due(Instant),
-    /// The device has a READ since then; the buffer then holds so many bytes of the slot.
-    Reading { since: Instant, bytes: usize },
+    /// The device has one for the next answer; nothing was heard of it since then.
+    Reading { since: Instant },
 }
 
 /// What became of a look at the device.
@@ -49,7 +55,7 @@ enum State {
 pub(super) enum Found {
     /// Nothing yet.
     Nothing,
-    /// The buffer holds an answer of so many bytes, those of its slot included.
+    /// The copy holds an answer of so many bytes, those of its slot included.
     Answer(Head),
     /// The answers are slow: they are to be sent.
     Slow,
@@ -76,6 +82,14 @@ pub(super) struct Fetcher {
     state: State,
     /// The sequence of the next answer.
     next: u32,
+    /// READs that the device has for it and for those behind it.
+    ahead: u32,
+    /// Older READs that the device has, and that nobody looks at.
+    stale: u32,
+    /// The bytes of its slot that the newest READ of an answer brings, by slots.
+    read_bytes: [usize; SLOTS],
+    /// READs that the device may have: 1 after one that found nothing.
+    window: u32,
     /// The requests of the session whose answers have not come, by slots of the session.
     awaited: [Option<RequestNumber>; SLOTS],
     /// When the first of them left.
@@ -95,6 +109,10 @@ impl Fetcher {
         Self {
             state: State::Resting,
             next: 1,
+            ahead: 0,
+            stale: 0,
+            read_bytes: [0; SLOTS],
+            window: 1,
             awaited: [None; SLOTS],
             asked_at: Instant::ZERO,
             sizes: Sizes::new(size),
@@ -124,14 +142,19 @@ impl Fetcher {
             return false;
         };
         *awaited = Some(request);
-        if self.awaited.iter().flatten().count() == 1 {
+        if self.awaited() == 1 {
             self.asked_at = now;
         }
         if self.is_replied || self.state != State::Resting {
             return false;
         }
         self.state = State::Due(now);
-        true
+        // One that waits for the end of stale READs is polled already.
+        self.stale == 0
+    }
+
+    fn awaited(&self) -> usize {
+        self.awaited.iter().flatten().count()
     }
 
     /// An answer has come, in whatever way.
@@ -156,15 +179,16 @@ impl Fetcher {
     /// True if nothing is to be done until the next request.
     #[inline]
     pub(super) fn rests(&mut self) -> bool {
-        if matches!(self.state, State::Due(_)) && self.awaited.iter().all(Option::is_none) {
+        let is_busy = self.stale > 0 || matches!(self.state, State::Reading { .. });
+        if !is_busy && self.awaited() == 0 {
             self.state = State::Resting;
         }
-        self.state == State::Resting
+        !is_busy && self.state == State::Resting
     }
 
     /// The READ that the device has takes so long that this end may as well sleep.
     pub(super) fn is_stuck(&self, now: Instant) -> bool {
-        matches!(self.state, State::Reading { since, .. } if now.saturating_since(since) > FETCH_TIME_MAX)
+        matches!(self.state, State::Reading { since } if now.saturating_since(since) > FETCH_TIME_MAX)
     }
 
     /// The server is asked to send its answers.
@@ -174,61 +198,100 @@ impl Fetcher {
         self.fast = 0;
         self.pause = FETCH_PAUSE_FIRST;
         self.awaited = [None; SLOTS];
-        // The buffer belongs to the device until it has completed the READ.
-        if !matches!(self.state, State::Reading { .. }) {
-            self.state = State::Resting;
-        }
+        self.forsake_reads();
+        self.state = State::Resting;
     }
 
-    /// Looks at the READ that the device has, or posts one that is due. The copy of an answer is in `by.copy` then.
+    /// The READs that the device has are of no use. Their places in the buffer are the device's until it has completed them.
+    fn forsake_reads(&mut self) {
+        self.stale += std::mem::take(&mut self.ahead);
+        self.window = 1;
+    }
+
+    /// Looks at the oldest READ that the device has, and posts those that are due. An answer is in `by.copy` then.
     pub(super) fn poll<D: Device>(&mut self, by: &mut Reader<'_, D>) -> Found {
-        match self.state {
-            State::Resting => Found::Nothing,
-            State::Due(at) if by.now < at => Found::Nothing,
-            State::Due(_) => self.read(by, 0, self.sizes.fetch()),
-            State::Reading { bytes, .. } => match by.device.fetched(by.number) {
-                Fetched::Pending => Found::Nothing,
-                Fetched::Done => self.on_read(by, bytes),
-                Fetched::Broken => {
-                    self.state = State::Resting;
-                    Found::Broken
+        if self.stale > 0 {
+            match by.device.fetched(by.number) {
+                Fetched::Pending => {}
+                Fetched::Done => {
+                    self.stale -= 1;
+                    by.counts.forsaken += 1;
                 }
-            },
+                Fetched::Broken => return self.broken(),
+            }
+            // It is known to be in the way of those behind it, if there are any.
+            return self.post_due(by);
+        }
+        if self.ahead == 0 {
+            return self.post_due(by);
+        }
+        match by.device.fetched(by.number) {
+            Fetched::Pending => self.post_due(by),
+            Fetched::Done => {
+                self.ahead -= 1;
+                self.on_read(by)
+            }
+            Fetched::Broken => self.broken(),
         }
     }
 
-    /// Posts a READ of bytes `from` to `to` of the next slot.
-    fn read<D: Device>(&mut self, by: &mut Reader<'_, D>, from: usize, to: usize) -> Found {
-        let slot = self.next as usize % SLOTS * ANSWER_BYTES;
-        match by.device.fetch(by.number, by.grant, slot, (from, to)) {
-            Written::Done => {
-                by.counts.reads += 1;
-                by.counts.reads_of_rest += u64::from(from > 0);
-                self.state = State::Reading {
-                    since: by.now,
-                    bytes: to,
-                };
-                Found::Nothing
-            }
-            // It will have room when it has completed something.
-            Written::Full => {
-                self.state = State::Due(by.now);
-                Found::Nothing
-            }
-            Written::Broken => {
-                self.state = State::Resting;
-                Found::Broken
-            }
-        }
+    /// The queue pair has to be reset, which takes all READs back.
+    #[cold]
+    fn broken(&mut self) -> Found {
+        (self.ahead, self.stale) = (0, 0);
+        self.state = State::Resting;
+        Found::Broken
     }
 
-    /// The buffer holds the first `bytes` bytes of the slot.
-    fn on_read<D: Device>(&mut self, by: &mut Reader<'_, D>, bytes: usize) -> Found {
-        if self.is_replied {
-            self.state = State::Resting;
-            return Found::Nothing;
+    /// Posts READs of the next answers, as many as are awaited and as the window has room for.
+    fn post_due<D: Device>(&mut self, by: &mut Reader<'_, D>) -> Found {
+        match self.state {
+            State::Resting => return Found::Nothing,
+            State::Due(at) if by.now < at => return Found::Nothing,
+            State::Due(_) | State::Reading { .. } => {}
         }
-        let head = Head::read(by.device.fetch_buffer(by.number).head(0), ANSWER_PACKET_MAX);
+        let wanted = self.window.min(self.awaited() as u32).max(1);
+        while self.ahead < wanted && self.ahead + self.stale < SLOTS as u32 {
+            let sequence = self.next.wrapping_add(self.ahead);
+            match self.read(by, sequence, 0, self.sizes.fetch()) {
+                Written::Done => self.ahead += 1,
+                // It will have room when it has completed something.
+                Written::Full => break,
+                Written::Broken => return self.broken(),
+            }
+        }
+        if self.ahead > 0 && !matches!(self.state, State::Reading { .. }) {
+            self.state = State::Reading { since: by.now };
+        }
+        Found::Nothing
+    }
+
+    /// Posts a READ of bytes `from` to `to` of the slot of an answer.
+    fn read<D: Device>(
+        &mut self,
+        by: &mut Reader<'_, D>,
+        sequence: u32,
+        from: usize,
+        to: usize,
+    ) -> Written {
+        let slot = slot_of(sequence);
+        let written = by.device.fetch(by.number, by.grant, slot, (from, to));
+        if written == Written::Done {
+            by.counts.reads += 1;
+            by.counts.reads_of_rest += u64::from(from > 0);
+            self.read_bytes[slot] = to;
+        }
+        written
+    }
+
+    /// The READ of the next answer has completed.
+    fn on_read<D: Device>(&mut self, by: &mut Reader<'_, D>) -> Found {
+        let slot = slot_of(self.next);
+        let bytes = self.read_bytes[slot];
+        let head = Head::read(
+            by.device.fetch_buffer(by.number).head(slot),
+            ANSWER_PACKET_MAX,
+        );
         let ahead = head.map_or(u32::MAX, |head| head.sequence.wrapping_sub(self.next));
         let Some(head) = head.filter(|_| ahead < 1 << 31) else {
             return self.on_miss(by);
@@ -238,10 +301,10 @@ impl Fetcher {
             return self.on_miss(by);
         }
         if head.bytes > bytes {
-            return self.read(by, bytes, head.bytes);
+            return self.read_rest(by, bytes, head.bytes);
         }
         let copy = &mut by.copy[..head.bytes];
-        by.device.fetch_buffer(by.number).copy(0, copy);
+        by.device.fetch_buffer(by.number).copy(slot, copy);
         if judge(by.seed, head, copy).is_none() {
             return self.on_miss(by);
         }
@@ -249,8 +312,30 @@ impl Fetcher {
         self.next = self.next.wrapping_add(1);
         self.sizes.on_answer(head.bytes);
         (self.misses, self.pause) = (0, FETCH_PAUSE_FIRST);
-        self.state = State::Due(by.now);
+        self.window = (self.window * 2).min(SLOTS as u32);
+        self.state = match self.ahead {
+            0 => State::Due(by.now),
+            _ => State::Reading { since: by.now },
+        };
         Found::Answer(head)
+    }
+
+    /// The answer is longer than its READ. The rest is read behind those that the device has.
+    fn read_rest<D: Device>(&mut self, by: &mut Reader<'_, D>, from: usize, to: usize) -> Found {
+        self.forsake_reads();
+        match self.read(by, self.next, from, to) {
+            Written::Done => {
+                self.ahead = 1;
+                self.state = State::Reading { since: by.now };
+                Found::Nothing
+            }
+            // Its beginning is read again, too.
+            Written::Full => {
+                self.state = State::Due(by.now);
+                Found::Nothing
+            }
+            Written::Broken => self.broken(),
+        }
     }
 
     /// The next answer was written over by the one with this sequence. Those behind it may still be there.
@@ -266,6 +351,7 @@ impl Fetcher {
     fn on_miss<D: Device>(&mut self, by: &mut Reader<'_, D>) -> Found {
         by.counts.misses += 1;
         self.misses += 1;
+        self.forsake_reads();
         self.state = State::Due(by.now + self.pause);
         self.pause = (self.pause * 2).min(FETCH_PAUSE_MAX);
         if self.misses < FETCH_MISSES_MAX {

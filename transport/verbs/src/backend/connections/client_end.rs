@@ -1,6 +1,7 @@
 //! The client's end of a connection: unsignaled inline writes, of which one in sixteen asks for a completion, and READs
 //! into a buffer of its own, which all do.
 
+use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use crate::backend::VerbsError;
 use crate::backend::device::Device;
 use crate::backend::error::ConnectionFault;
 use crate::backend::memory::{Access, Registry};
+use crate::config::SLOTS;
 use crate::one_sided::{ANSWER_BYTES, Area, Fetched, Grant, SLOT_BYTES, Slots, Wish, Written};
 use crate::one_sided_path::OneSidedPath;
 use crate::route::VerbsRoute;
@@ -40,9 +42,9 @@ pub(super) struct ClientEnd {
     /// Those before this number have completed.
     completed: u64,
     signaled: u64,
-    /// The READ that has not completed.
-    read: Option<u64>,
-    /// Where READs put the bytes: one slot of answers. It goes after the queue pair.
+    /// The READs of which nobody was told that they have completed, in their order.
+    reads: VecDeque<u64>,
+    /// Where READs put the bytes: all slots of answers. It goes after the queue pair.
     buffer: Option<RemoteMemory>,
     /// The first completion with an error, or [`REFUSED`].
     failure: Option<u32>,
@@ -80,7 +82,8 @@ impl ClientEnd {
             OneSidedPath::Herd => None,
             OneSidedPath::Rfp => {
                 let domain = NonNull::new(device.domain()).expect("an open device has a domain");
-                let memory = RemoteMemory::new(domain, ANSWER_BYTES, Access::Local, registry)?;
+                let memory =
+                    RemoteMemory::new(domain, SLOTS * ANSWER_BYTES, Access::Local, registry)?;
                 Some(memory)
             }
         };
@@ -89,7 +92,7 @@ impl ClientEnd {
             posted: 0,
             completed: 0,
             signaled: 0,
-            read: None,
+            reads: VecDeque::with_capacity(SLOTS),
             buffer,
             failure: None,
             _device: Arc::clone(device),
@@ -150,7 +153,7 @@ impl ClientEnd {
         written
     }
 
-    /// READs bytes from .. to of the slot at `slot`, to the same offsets of the own buffer.
+    /// READs bytes from .. to of a slot, to the same place of the own buffer.
     #[inline]
     pub(super) fn fetch(
         &mut self,
@@ -159,28 +162,29 @@ impl ClientEnd {
         (from, to): (usize, usize),
     ) -> Written {
         assert!(
-            from < to && to <= ANSWER_BYTES && self.read.is_none(),
-            "one READ at a time, of bytes that a slot has"
+            slot < SLOTS && from < to && to <= ANSWER_BYTES && self.reads.len() < SLOTS,
+            "a READ of bytes that a slot has, and no more READs than slots"
         );
+        let place = slot * ANSWER_BYTES + from;
         let Some(buffer) = &self.buffer else {
             return Written::Broken;
         };
         let element = sys::ibv_sge {
-            addr: buffer.address(from),
+            addr: buffer.address(place),
             length: (to - from) as u32,
             lkey: buffer.local_key(),
         };
         let request = sys::ibv_send_wr {
             opcode: sys::ibv_wr_opcode::IBV_WR_RDMA_READ,
             send_flags: SIGNALED,
-            ..to_area(&grant.answers, slot + from)
+            ..to_area(&grant.answers, place)
         };
         let number = self.posted;
         // SAFETY: a READ, into the buffer, which is registered and as old as this end. It has no references into it, and
         // is read by volatile loads once the READ has completed.
         let written = unsafe { self.post(request, element) };
         if written == Written::Done {
-            self.read = Some(number);
+            self.reads.push_back(number);
         }
         written
     }
@@ -208,14 +212,24 @@ impl ClientEnd {
         Written::Done
     }
 
-    /// What has become of the READ, as far as completions were taken.
+    /// Whether the oldest READ has completed, or can no more, as far as completions were taken.
     #[inline]
-    pub(super) fn fetched(&self) -> Fetched {
-        match (self.failure, self.read) {
-            (Some(_), _) => Fetched::Broken,
-            (None, Some(_)) => Fetched::Pending,
-            (None, None) => Fetched::Done,
+    pub(super) fn has_fetched(&self) -> bool {
+        let oldest = self.reads.front();
+        self.failure.is_some() || oldest.is_some_and(|read| *read < self.completed)
+    }
+
+    /// What has become of the oldest READ, as far as completions were taken.
+    #[inline]
+    pub(super) fn fetched(&mut self) -> Fetched {
+        if self.failure.is_some() {
+            return Fetched::Broken;
         }
+        if !self.has_fetched() {
+            return Fetched::Pending;
+        }
+        self.reads.pop_front();
+        Fetched::Done
     }
 
     pub(super) fn buffer(&self) -> Option<impl Slots> {
@@ -245,7 +259,6 @@ impl ClientEnd {
                 match completion.error() {
                     None => {
                         end.completed = end.completed.max(write + 1);
-                        end.read = end.read.filter(|read| *read >= end.completed);
                     }
                     Some((status, _)) => {
                         end.failure.get_or_insert(status);
@@ -265,7 +278,7 @@ impl ClientEnd {
     /// The device has no write of this end any more.
     pub(super) fn forget(&mut self) {
         self.completed = self.posted;
-        self.read = None;
+        self.reads.clear();
         self.failure = None;
     }
 }

@@ -11,11 +11,13 @@ use sys::ibv_qp_attr_mask as mask;
 
 use crate::backend::VerbsError;
 use crate::backend::device::Device;
+use crate::config::SLOTS;
 use crate::one_sided_path::OneSidedPath;
 use crate::route::VerbsRoute;
 
-/// READs that an end may have under way: a client has one at a time.
-const READS: u8 = 1;
+/// READs that an end may have under way: one of each slot. A device that cannot have so many refuses the connection, and
+/// its sessions use datagrams.
+const READS: u8 = SLOTS as u8;
 /// An acknowledgement that is late: 4.096 us times two to this power, some 67 ms ..
 const ACK_TIMEOUT: u8 = 14;
 /// .. so many times, and the queue pair fails. Seven means for ever on some devices.

@@ -102,7 +102,7 @@ impl one_sided::Device for Connections {
 
     #[inline]
     fn fetched(&mut self, number: usize) -> Fetched {
-        if self.outgoing[number].fetched() == Fetched::Pending {
+        if !self.outgoing[number].has_fetched() {
             ClientEnd::take_completions(&mut self.outgoing, &self.completions);
         }
         self.outgoing[number].fetched()

@@ -8,7 +8,7 @@ use super::paths::{
     event_loop, event_loop_with, read, run, sleep, step, writes,
 };
 use super::world::{TestBackend, World};
-use crate::config::{FAST_ANSWERS, FETCH_MISSES_MAX, FETCH_TIME_MAX};
+use crate::config::{FAST_ANSWERS, FETCH_MISSES_MAX, FETCH_TIME_MAX, SLOTS};
 use crate::one_sided::path::OneSidedCounts;
 use crate::one_sided::{Failure, Fetched, Settings};
 use crate::one_sided_path::OneSidedPath;
@@ -53,7 +53,7 @@ fn a_request_and_its_answer_cost_the_server_no_datagram() {
     assert_eq!((fetches.answers, fetches.reads_of_rest), (500, 0));
     assert_eq!(
         fetches.reads,
-        500 + fetches.misses,
+        500 + fetches.misses + fetches.forsaken,
         "a READ an answer, and those that were early"
     );
     assert_eq!(server.app().served, 500);
@@ -109,6 +109,28 @@ fn answers_that_do_not_fit_are_datagrams() {
     assert_eq!(counts(&client).fetches.answers, 3);
 }
 
+/// A client waited for each READ before it posted the next one, so that eight answers cost eight round trips.
+#[test]
+fn answers_that_wait_together_are_read_together() {
+    let (world, mut client, mut server) = pair();
+    let session = connect(&world, &mut client, &mut server);
+    for round in 1..=100 {
+        enqueue(&mut client, session, 32, 8);
+        run(&world, &mut client, &mut server, |app| {
+            app.answered == 8 * round
+        });
+    }
+    assert_eq!(world.most_reads.get(), SLOTS);
+    let fetches = counts(&client).fetches;
+    assert_eq!(fetches.answers, 800);
+    assert_eq!(
+        fetches.reads,
+        800 + fetches.misses + fetches.forsaken,
+        "each is looked at, or known to be of no use"
+    );
+    assert_eq!(client.app().failed, 0);
+}
+
 #[test]
 fn loss_and_torn_slots_cost_retransmissions_and_nothing_else() {
     let world = World::new();
@@ -124,6 +146,10 @@ fn loss_and_torn_slots_cost_retransmissions_and_nothing_else() {
     assert_eq!(server.app().served, 2_000, "each once");
     let fetches = counts(&client).fetches;
     assert!(fetches.answers > 500, "the path stays in use: {fetches:?}");
+    assert!(
+        fetches.forsaken > 0,
+        "READs behind one that found nothing are posted again: {fetches:?}"
+    );
     assert!(counts(&server).slots.torn > 0);
 }
 

@@ -41,6 +41,8 @@ pub(super) struct World {
     held: RefCell<Vec<(u32, usize, Vec<u8>)>>,
     /// What devices say of a READ that a region could answer.
     pub(super) read_verdict: Cell<Fetched>,
+    /// The most READs that a connection has had under way.
+    pub(super) most_reads: Cell<usize>,
     /// Datagrams sent, by receiver.
     pub(super) datagrams: RefCell<BTreeMap<u32, u64>>,
 }
@@ -59,6 +61,7 @@ impl World {
             holds_writes: Cell::new(false),
             held: RefCell::default(),
             read_verdict: Cell::new(Fetched::Done),
+            most_reads: Cell::new(0),
             datagrams: RefCell::default(),
         })
     }
@@ -146,8 +149,8 @@ pub(super) struct Memory {
     rkeys: Vec<[u32; 2]>,
     /// Whether the server's ends are connected.
     listens: Vec<bool>,
-    /// What READs of the client's ends have brought, and the last one's result.
-    buffers: Vec<(Vec<u8>, Fetched)>,
+    /// What READs of the client's ends have brought, and the results of those that are under way.
+    buffers: Vec<(Vec<u8>, VecDeque<Fetched>)>,
     refuses: bool,
 }
 
@@ -192,27 +195,41 @@ impl Device for Memory {
         slot: usize,
         (from, to): (usize, usize),
     ) -> Written {
-        let (buffer, result) = &mut self.buffers[number];
-        *result = Fetched::Broken;
-        if let Some(read) = self.world.read(&grant.answers, slot + from, to - from) {
-            buffer[from..to].copy_from_slice(&read);
-            *result = Fetched::Done;
-        }
+        let (buffer, results) = &mut self.buffers[number];
+        assert!(results.len() < SLOTS, "no more READs than slots");
+        let place = slot * ANSWER_BYTES + from;
+        let read = self.world.read(&grant.answers, place, to - from);
+        results.push_back(match read {
+            Some(read) => {
+                buffer[place..place + to - from].copy_from_slice(&read);
+                Fetched::Done
+            }
+            None => Fetched::Broken,
+        });
+        let most_reads = self.world.most_reads.get().max(results.len());
+        self.world.most_reads.set(most_reads);
         Written::Done
     }
 
     fn fetched(&mut self, number: usize) -> Fetched {
-        match self.buffers[number].1 {
-            Fetched::Done => self.world.read_verdict.get(),
-            other => other,
+        let results = &mut self.buffers[number].1;
+        let verdict = match results.front() {
+            Some(Fetched::Done) => self.world.read_verdict.get(),
+            Some(other) => *other,
+            None => Fetched::Pending,
+        };
+        if verdict == Fetched::Done {
+            results.pop_front();
         }
+        verdict
     }
 
     fn fetch_buffer(&self, number: usize) -> impl Slots {
         Buffer(&self.buffers[number].0)
     }
 
-    fn renew_outgoing(&mut self, _number: usize) -> bool {
+    fn renew_outgoing(&mut self, number: usize) -> bool {
+        self.buffers[number].1.clear();
         true
     }
 
@@ -323,7 +340,7 @@ impl TestBackend {
         let device = Memory {
             world: Rc::clone(world),
             rkeys: (0..incoming).map(|_| Memory::keys(world)).collect(),
-            buffers: vec![(vec![0; ANSWER_BYTES], Fetched::Done); outgoing],
+            buffers: vec![(vec![0; SLOTS * ANSWER_BYTES], VecDeque::new()); outgoing],
             listens: vec![false; incoming],
             refuses: false,
         };
