@@ -71,8 +71,9 @@ pub const MEMBERS_QUESTION_EVERY: Duration = Duration::from_millis(100);
 pub const COMPACTED_SHARE: usize = 16;
 /// The log in memory holds the bytes of its entries in pieces of this size.
 pub const LOG_PIECE_BYTES: usize = 1 << 20;
-/// Pieces that a log keeps for later entries: as many as one compaction of a log with the default bound sets free.
-pub const LOG_SPARE_PIECES_MAX: usize = 4;
+/// Pieces that a log keeps for later entries: as many as one compaction of a log with the default bound sets free, and one that
+/// it may end within.
+pub const LOG_SPARE_PIECES_MAX: usize = 5;
 /// Bytes of log records that one frame on disk takes before the next one begins; a single record may be longer.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
 /// Bytes that one turn of the writer thread takes.
