@@ -9,6 +9,9 @@ use crate::position::Position;
 use crate::response::{AbortCause, Response};
 use std::borrow::Cow;
 
+/// Room for the answer of one operation, to begin with: those of writes need no more.
+const RESPONSE_BYTES: usize = 16;
+
 /// Why an EXEC is undone.
 enum Undo {
     Aborted(AbortCause),
@@ -26,7 +29,7 @@ impl Store {
         if let Some(refusal) = self.refusal(conditions, operations) {
             return refusal;
         }
-        let mut responses = Vec::new();
+        let mut responses = Vec::with_capacity(operations.len() * RESPONSE_BYTES);
         self.begin_undoable();
         let result = self.run(at, mode, operations, &mut responses);
         self.end_undoable(result.is_ok());
@@ -50,7 +53,7 @@ impl Store {
         if let Some(refusal) = self.refusal(conditions, operations) {
             return refusal;
         }
-        let mut responses = Vec::new();
+        let mut responses = Vec::with_capacity(operations.len() * RESPONSE_BYTES);
         for operation in operations.iter() {
             if !operation.is_read_only() {
                 return Response::Error(StoreError::NotReadOnly);
