@@ -17,10 +17,10 @@ use super::peers::Link;
 
 /// Room for a [`Discovery`] with the most members.
 const DISCOVERY_BYTES: usize = 4096;
-/// Questions for the leader in [`ClientConfig::suspect_after`](super::ClientConfig), once that has passed in silence.
-const ASKS_IN_A_SUSPICION: u64 = 8;
-/// As many are asked that often; a leader that is not found by then is asked for less often.
-const EAGER_ASKS_MAX: u32 = 40;
+/// So many questions for the leader would fit into [`ClientConfig::suspect_after`](super::ClientConfig) at the first pace.
+const FIRST_ASKS_IN_A_SUSPICION: u64 = 8;
+/// After so many the pause between two is twice as long.
+const ASKS_BEFORE_DOUBLING: u32 = 16;
 
 impl<R: Route> Clients<R> {
     /// The session to the replica that is taken for the leader; another one's if that is unreachable.
@@ -126,12 +126,16 @@ impl<R: Route> Clients<R> {
         Some((peer.heard_at + self.config.suspect_after).max(self.leader.ask_at))
     }
 
-    /// An election takes about as long as the silence that began it. Meanwhile its end is asked for often, and later seldom:
-    /// there may be many clients, and no quorum.
-    fn ask_interval(&self) -> Duration {
-        let eager = self.leader.asks < EAGER_ASKS_MAX;
-        let part = if eager { ASKS_IN_A_SUSPICION } else { 1 };
-        Duration::from_nanos((self.config.suspect_after.as_nanos() / part).max(1))
+    /// An election takes about as long as the silence that began it. Its end is asked for often at first, and then more and
+    /// more seldom: there may be many clients, and no quorum. They do not all ask at the same moments.
+    fn ask_interval(&mut self) -> Duration {
+        let doublings = self.leader.asks / ASKS_BEFORE_DOUBLING;
+        let longest = self.config.suspect_after.as_nanos();
+        let first = longest / FIRST_ASKS_IN_A_SUSPICION;
+        let interval = first
+            .saturating_mul(1 << doublings.min(16))
+            .clamp(2, longest.max(2));
+        Duration::from_nanos(interval / 4 * 3 + self.rng.below(interval / 2))
     }
 
     /// Asks the other replicas for the leader, if the presumed one is silent.

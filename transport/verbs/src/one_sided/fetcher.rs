@@ -46,8 +46,8 @@ enum State {
     Resting,
     /// READs are to be posted at this time.
     Due(Instant),
-    /// The device has one for the next answer; nothing was heard of it since then.
-    Reading { since: Instant },
+    /// The device has one for the next answer.
+    Reading,
 }
 
 /// What became of a look at the device.
@@ -90,6 +90,10 @@ pub(super) struct Fetcher {
     read_bytes: [usize; SLOTS],
     /// READs that the device may have: 1 after one that found nothing.
     window: u32,
+    /// It is among those that are polled.
+    is_polled: bool,
+    /// When the device completed a READ last, or got one while it had none.
+    progress_at: Instant,
     /// The requests of the session whose answers have not come, by slots of the session.
     awaited: [Option<RequestNumber>; SLOTS],
     /// When the first of them left.
@@ -113,6 +117,8 @@ impl Fetcher {
             stale: 0,
             read_bytes: [0; SLOTS],
             window: 1,
+            is_polled: false,
+            progress_at: Instant::ZERO,
             awaited: [None; SLOTS],
             asked_at: Instant::ZERO,
             sizes: Sizes::new(size),
@@ -134,7 +140,7 @@ impl Fetcher {
         !self.is_replied
     }
 
-    /// A request leaves. True if the fetcher was at rest and has to be polled from now on.
+    /// A request leaves. True if the fetcher was not polled and has to be from now on.
     #[inline]
     pub(super) fn on_request(&mut self, now: Instant, request: RequestNumber) -> bool {
         // A session of this path has no other slot.
@@ -149,8 +155,7 @@ impl Fetcher {
             return false;
         }
         self.state = State::Due(now);
-        // One that waits for the end of stale READs is polled already.
-        self.stale == 0
+        !std::mem::replace(&mut self.is_polled, true)
     }
 
     fn awaited(&self) -> usize {
@@ -179,16 +184,17 @@ impl Fetcher {
     /// True if nothing is to be done until the next request.
     #[inline]
     pub(super) fn rests(&mut self) -> bool {
-        let is_busy = self.stale > 0 || matches!(self.state, State::Reading { .. });
-        if !is_busy && self.awaited() == 0 {
+        if self.ahead == 0 && self.awaited() == 0 {
             self.state = State::Resting;
         }
-        !is_busy && self.state == State::Resting
+        self.is_polled = self.stale > 0 || self.state != State::Resting;
+        !self.is_polled
     }
 
     /// The READ that the device has takes so long that this end may as well sleep.
     pub(super) fn is_stuck(&self, now: Instant) -> bool {
-        matches!(self.state, State::Reading { since } if now.saturating_since(since) > FETCH_TIME_MAX)
+        let has_any = self.ahead + self.stale > 0;
+        has_any && now.saturating_since(self.progress_at) > FETCH_TIME_MAX
     }
 
     /// The server is asked to send its answers.
@@ -214,6 +220,7 @@ impl Fetcher {
             match by.device.fetched(by.number) {
                 Fetched::Pending => {}
                 Fetched::Done => {
+                    self.progress_at = by.now;
                     self.stale -= 1;
                     by.counts.forsaken += 1;
                 }
@@ -228,6 +235,7 @@ impl Fetcher {
         match by.device.fetched(by.number) {
             Fetched::Pending => self.post_due(by),
             Fetched::Done => {
+                self.progress_at = by.now;
                 self.ahead -= 1;
                 self.on_read(by)
             }
@@ -248,7 +256,7 @@ impl Fetcher {
         match self.state {
             State::Resting => return Found::Nothing,
             State::Due(at) if by.now < at => return Found::Nothing,
-            State::Due(_) | State::Reading { .. } => {}
+            State::Due(_) | State::Reading => {}
         }
         let wanted = self.window.min(self.awaited() as u32).max(1);
         while self.ahead < wanted && self.ahead + self.stale < SLOTS as u32 {
@@ -260,8 +268,8 @@ impl Fetcher {
                 Written::Broken => return self.broken(),
             }
         }
-        if self.ahead > 0 && !matches!(self.state, State::Reading { .. }) {
-            self.state = State::Reading { since: by.now };
+        if self.ahead > 0 {
+            self.state = State::Reading;
         }
         Found::Nothing
     }
@@ -277,6 +285,9 @@ impl Fetcher {
         let slot = slot_of(sequence);
         let written = by.device.fetch(by.number, by.grant, slot, (from, to));
         if written == Written::Done {
+            if self.ahead + self.stale == 0 {
+                self.progress_at = by.now;
+            }
             by.counts.reads += 1;
             by.counts.reads_of_rest += u64::from(from > 0);
             self.read_bytes[slot] = to;
@@ -315,7 +326,7 @@ impl Fetcher {
         self.window = (self.window * 2).min(SLOTS as u32);
         self.state = match self.ahead {
             0 => State::Due(by.now),
-            _ => State::Reading { since: by.now },
+            _ => State::Reading,
         };
         Found::Answer(head)
     }
@@ -326,7 +337,7 @@ impl Fetcher {
         match self.read(by, self.next, from, to) {
             Written::Done => {
                 self.ahead = 1;
-                self.state = State::Reading { since: by.now };
+                self.state = State::Reading;
                 Found::Nothing
             }
             // Its beginning is read again, too.

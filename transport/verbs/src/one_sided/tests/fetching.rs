@@ -228,6 +228,50 @@ fn a_client_that_fetches_does_not_sleep_until_it_has_asked_for_datagrams() {
     run(&world, &mut client, &mut server, |app| app.answered == 11);
 }
 
+/// The device hangs with eight READs, and datagrams arrive. The answers were fast then, and the client fetched again, behind READs
+/// that did not end. Each answer cost a retransmission, and the client did not sleep.
+#[test]
+fn reads_that_hang_are_noticed_again_once_answers_were_fast() {
+    let (world, mut client, mut server) = pair();
+    let session = connect(&world, &mut client, &mut server);
+    for _ in 0..4 {
+        call(&world, &mut client, &mut server, session, 8);
+    }
+    world.read_verdict.set(Fetched::Pending);
+    enqueue(&mut client, session, 32, 8);
+    // The requests leave in the first turn, and the READs in the second.
+    client.turn().unwrap();
+    client.turn().unwrap();
+    world.pass_time(FETCH_TIME_MAX + Duration::from_micros(1));
+    let rest = |client: &mut Loop| {
+        for _ in 0..3 {
+            client.turn().unwrap();
+            world.pass_time(Duration::from_micros(6));
+            client.turn().unwrap();
+            client.pause(None).unwrap();
+        }
+    };
+    rest(&mut client);
+    assert_eq!(counts(&client).fetches.replies_asked, 1);
+    run(&world, &mut client, &mut server, |app| app.answered == 40);
+    for _ in 0..4 * FAST_ANSWERS {
+        call(&world, &mut client, &mut server, session, 1);
+        rest(&mut client);
+    }
+    let fetches = counts(&client).fetches;
+    assert!(fetches.replies_asked > 1, "{fetches:?}");
+    assert_eq!(client.app().failed, 0);
+    world.read_verdict.set(Fetched::Done);
+    let answers = fetches.answers;
+    for _ in 0..4 * FAST_ANSWERS {
+        call(&world, &mut client, &mut server, session, 1);
+    }
+    assert!(
+        counts(&client).fetches.answers > answers,
+        "it fetches again"
+    );
+}
+
 #[test]
 fn a_connection_that_breaks_leaves_its_session_with_datagrams_and_is_reported() {
     let (world, mut client, mut server) = pair();
