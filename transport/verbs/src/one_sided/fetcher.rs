@@ -32,7 +32,7 @@ pub(crate) struct FetchCounts {
     pub(crate) reads_of_rest: u64,
     /// READs that found no new answer, or half of one.
     pub(crate) misses: u64,
-    /// READs that nobody looked at, because one in front of them found nothing.
+    /// READs whose results were not looked at, because one in front of them found nothing.
     pub(crate) forsaken: u64,
     /// Answers fetched.
     pub(crate) answers: u64,
@@ -84,7 +84,7 @@ pub(super) struct Fetcher {
     next: u32,
     /// READs that the device has for it and for those behind it.
     ahead: u32,
-    /// Older READs that the device has, and that nobody looks at.
+    /// Older READs that the device has. Their results will not be looked at.
     stale: u32,
     /// The bytes of its slot that the newest READ of an answer brings, by slots.
     read_bytes: [usize; SLOTS],
