@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!            a request leaves
-//!   Resting ------------------> Due --- READs ---> Reading --- an answer, and none is awaited ---> Resting
-//!                                ^                   | |
-//!                                +---- no answer ----+ +--- too many READs without one: replies ---> Resting
+//!   Resting ------------------> Due --- READs --- an answer, and none is awaited ---> Resting
+//!                                ^        | |
+//!                                +-- no --+ +--- too many READs without one: replies ---> Resting
 //! ```
 //! An answer that is longer than the READ takes a second one, for the rest.
 //!
@@ -44,10 +44,8 @@ pub(crate) struct FetchCounts {
 enum State {
     /// No answer is awaited, or answers come as datagrams.
     Resting,
-    /// READs are to be posted at this time.
+    /// READs are to be posted, or were, from this time on.
     Due(Instant),
-    /// The device has one for the next answer.
-    Reading,
 }
 
 /// What became of a look at the device.
@@ -193,8 +191,7 @@ impl Fetcher {
 
     /// The READ that the device has takes so long that this end may as well sleep.
     pub(super) fn is_stuck(&self, now: Instant) -> bool {
-        let has_any = self.ahead + self.stale > 0;
-        has_any && now.saturating_since(self.progress_at) > FETCH_TIME_MAX
+        self.under_way() > 0 && now.saturating_since(self.progress_at) > FETCH_TIME_MAX
     }
 
     /// The server is asked to send its answers.
@@ -216,31 +213,27 @@ impl Fetcher {
 
     /// Looks at the oldest READ that the device has, and posts those that are due. An answer is in `by.copy` then.
     pub(super) fn poll<D: Device>(&mut self, by: &mut Reader<'_, D>) -> Found {
-        if self.stale > 0 {
+        if self.under_way() > 0 {
             match by.device.fetched(by.number) {
                 Fetched::Pending => {}
                 Fetched::Done => {
                     self.progress_at = by.now;
+                    if self.stale == 0 {
+                        self.ahead -= 1;
+                        return self.on_read(by);
+                    }
                     self.stale -= 1;
                     by.counts.forsaken += 1;
                 }
                 Fetched::Broken => return self.broken(),
             }
-            // It is known to be in the way of those behind it, if there are any.
-            return self.post_due(by);
         }
-        if self.ahead == 0 {
-            return self.post_due(by);
-        }
-        match by.device.fetched(by.number) {
-            Fetched::Pending => self.post_due(by),
-            Fetched::Done => {
-                self.progress_at = by.now;
-                self.ahead -= 1;
-                self.on_read(by)
-            }
-            Fetched::Broken => self.broken(),
-        }
+        self.post_due(by)
+    }
+
+    /// READs that the device has.
+    fn under_way(&self) -> u32 {
+        self.ahead + self.stale
     }
 
     /// The queue pair has to be reset, which takes all READs back.
@@ -253,13 +246,11 @@ impl Fetcher {
 
     /// Posts READs of the next answers, as many as are awaited and as the window has room for.
     fn post_due<D: Device>(&mut self, by: &mut Reader<'_, D>) -> Found {
-        match self.state {
-            State::Resting => return Found::Nothing,
-            State::Due(at) if by.now < at => return Found::Nothing,
-            State::Due(_) | State::Reading => {}
+        if !matches!(self.state, State::Due(at) if at <= by.now) {
+            return Found::Nothing;
         }
         let wanted = self.window.min(self.awaited() as u32).max(1);
-        while self.ahead < wanted && self.ahead + self.stale < SLOTS as u32 {
+        while self.ahead < wanted && self.under_way() < SLOTS as u32 {
             let sequence = self.next.wrapping_add(self.ahead);
             match self.read(by, sequence, 0, self.sizes.fetch()) {
                 Written::Done => self.ahead += 1,
@@ -267,9 +258,6 @@ impl Fetcher {
                 Written::Full => break,
                 Written::Broken => return self.broken(),
             }
-        }
-        if self.ahead > 0 {
-            self.state = State::Reading;
         }
         Found::Nothing
     }
@@ -285,7 +273,7 @@ impl Fetcher {
         let slot = slot_of(sequence);
         let written = by.device.fetch(by.number, by.grant, slot, (from, to));
         if written == Written::Done {
-            if self.ahead + self.stale == 0 {
+            if self.under_way() == 0 {
                 self.progress_at = by.now;
             }
             by.counts.reads += 1;
@@ -324,10 +312,6 @@ impl Fetcher {
         self.sizes.on_answer(head.bytes);
         (self.misses, self.pause) = (0, FETCH_PAUSE_FIRST);
         self.window = (self.window * 2).min(SLOTS as u32);
-        self.state = match self.ahead {
-            0 => State::Due(by.now),
-            _ => State::Reading,
-        };
         Found::Answer(head)
     }
 
@@ -335,18 +319,12 @@ impl Fetcher {
     fn read_rest<D: Device>(&mut self, by: &mut Reader<'_, D>, from: usize, to: usize) -> Found {
         self.forsake_reads();
         match self.read(by, self.next, from, to) {
-            Written::Done => {
-                self.ahead = 1;
-                self.state = State::Reading;
-                Found::Nothing
-            }
+            Written::Done => self.ahead = 1,
             // Its beginning is read again, too.
-            Written::Full => {
-                self.state = State::Due(by.now);
-                Found::Nothing
-            }
-            Written::Broken => self.broken(),
+            Written::Full => {}
+            Written::Broken => return self.broken(),
         }
+        Found::Nothing
     }
 
     /// The next answer was written over by the one with this sequence. Those behind it may still be there.
