@@ -3,6 +3,12 @@
 use crate::hash::KeyHash;
 use std::collections::BTreeMap;
 
+/// Whether an expiry has passed; 0 is none.
+#[inline]
+pub(crate) fn is_over(expiry_ns: u64, now_ns: u64) -> bool {
+    expiry_ns != 0 && expiry_ns <= now_ns
+}
+
 /// Expiries with the hashes of their keys, soonest first. Two keys with one hash and one expiry
 /// share an entry and leave together, so that no order depends on where an item lies in memory.
 #[derive(Default, Debug)]

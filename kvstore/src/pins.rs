@@ -6,6 +6,7 @@
 use crate::codec::{DecodeError, Reader, Sink};
 use crate::config::{PIN_TTL_NS, PINS_MAX, PINS_PER_CLIENT_MAX, PINS_PER_USER_MAX};
 use crate::error::StoreError;
+use crate::expiry::is_over;
 use crate::position::Position;
 
 /// Who takes a pin.
@@ -45,7 +46,7 @@ impl Pin {
 
     /// Whether what expires then had expired at the pin.
     pub(crate) fn has_expired(&self, expiry_ns: u64) -> bool {
-        expiry_ns != 0 && expiry_ns <= self.time_ns
+        is_over(expiry_ns, self.time_ns)
     }
 }
 

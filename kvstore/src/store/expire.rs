@@ -9,6 +9,7 @@ use crate::arena::{Item, Stamp};
 use crate::command::ExpireCondition;
 use crate::config::SWEEP_ITEMS_MAX;
 use crate::error::StoreError;
+use crate::expiry::is_over;
 use crate::items::Found;
 use crate::position::Position;
 use crate::response::Response;
@@ -147,9 +148,4 @@ impl Store {
         self.scratch = value;
         noted
     }
-}
-
-/// Whether an expiry has passed; 0 is none.
-pub(super) fn is_over(expiry_ns: u64, now_ns: u64) -> bool {
-    expiry_ns != 0 && expiry_ns <= now_ns
 }

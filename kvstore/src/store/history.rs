@@ -4,10 +4,10 @@
 //! and the store says what has become of them.
 
 use super::Store;
-use super::expire::is_over;
 use super::journal::Journal;
 use crate::arena::Stamp;
 use crate::command::Kind;
+use crate::expiry::is_over;
 use crate::history::History;
 use crate::position::Position;
 

@@ -118,7 +118,7 @@ mod tests {
             patience.heard(1, gap);
             let (least, most) = range(&patience);
             assert!(
-                least >= LEAST && most <= 6 * LEAST,
+                least >= LEAST && most <= 6 * LEAST && most < ticks_beyond(LEAST),
                 "{gap}: {least} to {most}"
             );
         }
