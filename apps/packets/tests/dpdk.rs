@@ -179,11 +179,15 @@ fn ipv4_over_af_packet() {
         namespace,
         "sysctl -q -w net.ipv6.conf.default.disable_ipv6=1",
     );
+    // The driver names its socket group (pid XOR index), and two processes that get one name cannot both run. So all four
+    // indexes are far apart: with those that the kernel gives, the ends at 2 and 3 met when the pids differed in one bit.
     for (number, name) in ["a", "b"].into_iter().enumerate() {
-        let index = (number + 2) * 4_096;
+        let (index, peer) = ((2 * number + 2) * 4_096, (2 * number + 3) * 4_096);
         inside(
             namespace,
-            &format!("ip link add index {index} name {name}0 type veth peer name {name}1"),
+            &format!(
+                "ip link add index {index} name {name}0 type veth peer index {peer} name {name}1"
+            ),
         );
         inside(namespace, &format!("ip link set {name}0 up"));
         inside(namespace, &format!("ip link set {name}1 up"));
