@@ -32,35 +32,59 @@ pub(crate) fn address_of(first: SocketAddr, thread: u32) -> Option<SocketAddr> {
     Some(SocketAddr::new(first.ip(), port))
 }
 
-/// Runs each loop in a thread until Ctrl-C, or until one of them fails. What their backends have done.
-pub(crate) fn run_all<B, A>(
-    loops: Vec<EventLoop<B, MonotonicClock, A>>,
-) -> Result<Vec<BackendStats>, BackendError>
+/// What a thread of a server does.
+pub(crate) trait ServerThread: Send {
+    /// Ends its sleep.
+    fn waker(&self) -> Waker;
+
+    /// Serves until `is_over` says so. It is asked after each turn.
+    fn run(&mut self, is_over: &dyn Fn() -> bool) -> Result<(), BackendError>;
+
+    /// What its backend has done.
+    fn backend_stats(&self) -> BackendStats;
+}
+
+impl<B, A> ServerThread for EventLoop<B, MonotonicClock, A>
 where
     B: Backend + Send,
     A: App<B::Route> + Send,
 {
-    let wakers: Vec<Waker> = loops.iter().map(EventLoop::waker).collect();
+    fn waker(&self) -> Waker {
+        EventLoop::waker(self)
+    }
+
+    fn run(&mut self, is_over: &dyn Fn() -> bool) -> Result<(), BackendError> {
+        self.run_until(None, |_| is_over()).map(|_| ())
+    }
+
+    fn backend_stats(&self) -> BackendStats {
+        self.backend().stats()
+    }
+}
+
+/// Runs each of them in a thread until Ctrl-C, or until one of them fails. What their backends have done.
+pub(crate) fn run_all(loops: Vec<impl ServerThread>) -> Result<Vec<BackendStats>, BackendError> {
+    let wakers: Vec<Waker> = loops.iter().map(ServerThread::waker).collect();
     let wake_all = {
         let wakers = wakers.clone();
         move || wakers.iter().for_each(Waker::wake)
     };
     interrupt::on_interrupt(wake_all);
     let failed = AtomicBool::new(false);
-    let run = |mut event_loop: EventLoop<B, MonotonicClock, A>| {
-        let over = |_: &mut A| interrupt::interrupted() || failed.load(Ordering::SeqCst);
-        let ended = event_loop.run_until(None, over);
+    let is_over = || interrupt::interrupted() || failed.load(Ordering::SeqCst);
+    let run = &|server: &mut dyn ServerThread| {
+        let ended = server.run(&is_over);
         if ended.is_err() {
             // A server that lost a thread would answer only a part of its clients, so all threads stop.
             failed.store(true, Ordering::SeqCst);
             wakers.iter().for_each(Waker::wake);
         }
-        ended.map(|_| event_loop.backend().stats())
+        ended.map(|()| server.backend_stats())
     };
     thread::scope(|scope| {
         let threads: Vec<_> = loops
             .into_iter()
-            .map(|event_loop| scope.spawn(|| run(event_loop)))
+            .map(|mut server| scope.spawn(move || run(&mut server)))
             .collect();
         threads
             .into_iter()

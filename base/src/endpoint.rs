@@ -18,3 +18,9 @@ pub fn random_seed() -> Result<u64, Failure> {
 pub fn backend_failure(error: BackendError) -> Failure {
     Failure::usage(error.to_string(), "")
 }
+
+impl From<BackendError> for Failure {
+    fn from(error: BackendError) -> Self {
+        backend_failure(error)
+    }
+}

@@ -165,6 +165,11 @@ pub const CANARIES: &[Canary] = &[
     sequencer("an epoch begins twice", &["a number came twice"]),
     sequencer("a taker waits for nobody", &["a number went back"]),
     sequencer("a lease is looked at too early", &["a number went back"]).from(30),
+    sequencer(
+        "a half is joined with a newer guess",
+        &["a number went back", "a number came twice"],
+    ),
+    sequencer("a request is repeated on its way", &["a number went back"]),
 ];
 
 /// How the search for a canary ended.

@@ -30,3 +30,12 @@ pub const GUARD: u64 = 16;
 pub const RENEWALS: u64 = 4;
 /// How long a server waits after a question to the group that had no answer.
 pub const RETRY: Duration = Duration::from_millis(20);
+
+/// Requests of four bytes that wait for numbers, in each thread. More are dropped, and their clients ask again.
+pub const SPECULATIVE_WAITING_MAX: usize = 4_096;
+/// How long a client waits for the answer to a request of four bytes before it asks from another endpoint, unless an option
+/// says otherwise.
+pub const SPECULATIVE_PATIENCE: Duration = Duration::from_millis(100);
+/// Endpoints that such a client has given up and keeps, so that no new one gets the name of one of them: with
+/// [`SPECULATIVE_PATIENCE`] for each this is the time for which an answer may be under way.
+pub const SPECULATIVE_EARLIER_WAYS: usize = 8;

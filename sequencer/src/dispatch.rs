@@ -1,24 +1,20 @@
 //! How does one thread of a sequencer answer?
 //!
-//! Requests wait for the end of the turn. Then their numbers are taken together, by one atomic operation, and each request
-//! gets its share in the order in which the requests came.
-//!
-//! The lease is looked at once a turn, with a clock that is read *behind* the taking. The time of the turn would not do: a
-//! process may be stopped after the turn has begun, and another server may give out larger numbers meanwhile. A request that
-//! was sent after those would come in with the same turn, and get a smaller number. Numbers that were taken too late are
-//! thrown away.
+//! Requests wait for the end of the turn. Then their numbers are taken together (`taker.rs`), and each request gets its share
+//! in the order in which the requests came.
 
 use std::sync::Arc;
 
-use trine_canary as canary;
 use trine_transport::backend::Route;
 use trine_transport::buf::MsgBuf;
-use trine_transport::time::{Clock, Instant};
+use trine_transport::time::Clock;
 use trine_transport::{App, Completion, Cx, Holder, Reply, Request, ResponseHandle, SessionId};
 
 use crate::config::COUNT_MAX;
+use crate::speculative::{Published, high_half};
 use crate::supply::{Supply, Why};
-use crate::wire::{Answer, HELLO, Keeping, NEXT, STATS, Stats, count_of};
+use crate::taker::Taker;
+use crate::wire::{Answer, HELLO, Keeping, NEXT, SPECULATE, STATS, Speculation, Stats, count_of};
 
 /// What a request needs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -46,9 +42,8 @@ pub trait Gate<R: Route> {
 
 /// One thread, the application of its endpoint.
 pub struct Dispatch<C, G> {
-    supply: Arc<Supply>,
+    taker: Taker<C>,
     keeping: Keeping,
-    clock: C,
     gate: G,
     /// Wakes the thread that reserves numbers.
     call: Box<dyn Fn() + Send>,
@@ -56,12 +51,12 @@ pub struct Dispatch<C, G> {
     waiting: Vec<(ResponseHandle, u32)>,
     /// The sum of the counts of `waiting`.
     total: u64,
-    /// The first numbers of the requests of this turn, in their order.
-    firsts: Vec<u64>,
     /// Sessions with a request for whose answer there is no memory. The server ends them, and their clients learn from
     /// that.
     given_up: Vec<SessionId>,
     stats: Stats,
+    /// Where this thread takes requests of four bytes, and how many it has had.
+    speculative: Option<(u16, Arc<Published>)>,
 }
 
 impl<C: Clock, G> Dispatch<C, G> {
@@ -74,14 +69,12 @@ impl<C: Clock, G> Dispatch<C, G> {
         call: Box<dyn Fn() + Send>,
     ) -> Self {
         Self {
-            supply,
+            taker: Taker::new(supply, clock),
             keeping,
-            clock,
             gate,
             call,
             waiting: Vec::new(),
             total: 0,
-            firsts: Vec::new(),
             given_up: Vec::new(),
             stats: Stats {
                 keeping,
@@ -94,20 +87,30 @@ impl<C: Clock, G> Dispatch<C, G> {
                 largest_turn: 0,
                 without: 0,
                 refused: 0,
+                speculative: None,
             },
+            speculative: None,
         }
+    }
+
+    /// Tells callers that requests of four bytes are taken at this port, and how many there were.
+    #[must_use]
+    pub fn with_speculation(mut self, port: u16, published: Arc<Published>) -> Self {
+        self.speculative = Some((port, published));
+        self
     }
 
     /// The counters, and what the server has now.
     pub fn stats(&self) -> Stats {
-        let serving = self
-            .supply
-            .until()
-            .is_none_or(|until| self.clock.now() < until);
+        let supply = &self.taker.supply;
         Stats {
-            serving,
-            next: self.supply.next(),
-            reserved: self.supply.left(),
+            serving: self.taker.is_serving(),
+            next: supply.next(),
+            reserved: supply.left(),
+            speculative: self
+                .speculative
+                .as_ref()
+                .map(|(_, published)| published.get()),
             ..self.stats.clone()
         }
     }
@@ -120,36 +123,6 @@ impl<C: Clock, G> Dispatch<C, G> {
             },
             Reply::Now,
         )
-    }
-
-    /// Takes the numbers of all waiting requests, or of as many as there are numbers for.
-    fn take(&mut self) {
-        self.firsts.clear();
-        if let Some(mut first) = self.supply.take(self.total) {
-            for &(_, count) in &self.waiting {
-                self.firsts.push(first);
-                first = first.wrapping_add(u64::from(count));
-            }
-            return;
-        }
-        let one_by_one = self
-            .waiting
-            .iter()
-            .map_while(|&(_, count)| self.supply.take(count.into()));
-        self.firsts.extend(one_by_one);
-    }
-
-    /// Whether the lease that ends at `until` has ended. Asked behind the taking, of an end that was read before it: a new
-    /// lease that begins in between brings new numbers, and says nothing about those that were taken.
-    fn is_too_late<R: Route>(&self, cx: &Cx<'_, R>, until: Option<Instant>) -> bool {
-        let Some(until) = until else {
-            return false;
-        };
-        let now = match canary::planted("a lease is looked at too early") {
-            true => cx.now(),
-            false => self.clock.now(),
-        };
-        now >= until
     }
 
     fn on_next<R: Route>(&mut self, cx: &mut Cx<'_, R>, request: &Request<'_>) -> Reply
@@ -181,22 +154,38 @@ impl<C: Clock, G> Dispatch<C, G> {
         self.reply(request.session, copied(cx, &text))
     }
 
+    fn on_speculate<R: Route>(&mut self, cx: &mut Cx<'_, R>, request: &Request<'_>) -> Reply
+    where
+        G: Gate<R>,
+    {
+        if let Err(Denial(answer)) = self.gate.check(cx, request.session, Need::Write) {
+            self.stats.refused += 1;
+            return self.reply(request.session, answer);
+        }
+        let answer = self.speculative.as_ref().map(|&(port, _)| Speculation {
+            port,
+            guess: high_half(self.taker.supply.next()),
+        });
+        let answer = answer.map(Speculation::encode);
+        let bytes = answer.as_ref().map_or(&[][..], |bytes| bytes);
+        self.reply(request.session, copied(cx, bytes))
+    }
+
     /// Answers the requests of this turn, and those that have waited for numbers.
     fn answer_waiting<R: Route>(&mut self, cx: &mut Cx<'_, R>) {
-        let until = self.supply.until();
-        self.take();
-        if self.is_too_late(cx, until) {
+        let counts = self.waiting.iter().map(|&(_, count)| u64::from(count));
+        let Some(firsts) = self.taker.take(self.total, counts, cx.now()) else {
             self.answer_without(cx, 0, Why::Elsewhere);
             return;
-        }
-        let served = self.firsts.len();
+        };
+        let served = firsts.len();
         if served > 0 {
             self.stats.turns += 1;
             self.stats.answered += served as u64;
             self.stats.largest_turn = self.stats.largest_turn.max(served as u64);
         }
         let mut numbers = 0;
-        for (&(handle, count), &first) in self.waiting.iter().zip(&self.firsts) {
+        for (&(handle, count), &first) in self.waiting.iter().zip(firsts) {
             numbers += u64::from(count);
             respond(cx, &mut self.given_up, handle, &Answer::First(first));
         }
@@ -204,12 +193,12 @@ impl<C: Clock, G> Dispatch<C, G> {
         if served == self.waiting.len() {
             self.waiting.clear();
             self.total = 0;
-        } else if self.supply.is_failing() {
+        } else if self.taker.supply.is_failing() {
             self.answer_without(cx, served, Why::NotReserved);
         } else {
             self.waiting.drain(..served);
             self.total -= numbers;
-            self.supply.want(self.total);
+            self.taker.supply.want(self.total);
         }
     }
 
@@ -256,6 +245,7 @@ impl<R: Route, C: Clock, G: Gate<R>> App<R> for Dispatch<C, G> {
             NEXT => self.on_next(cx, &request),
             HELLO => self.reply(request.session, copied(cx, &self.keeping.hello())),
             STATS => self.on_stats(cx, &request),
+            SPECULATE => self.on_speculate(cx, &request),
             _ => {
                 self.stats.refused += 1;
                 self.reply(request.session, copied(cx, &[]))
@@ -274,7 +264,7 @@ impl<R: Route, C: Clock, G: Gate<R>> App<R> for Dispatch<C, G> {
     fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
         if !self.waiting.is_empty() {
             self.answer_waiting(cx);
-            if self.supply.missing().is_some() {
+            if self.taker.supply.missing().is_some() {
                 (self.call)();
             }
         }

@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `wire.rs` | which messages do callers and servers exchange? |
 //! | `supply.rs` | which numbers may the threads of a server give out, and until when? |
+//! | `taker.rs` | how are the numbers of a turn's requests taken? |
 //! | `dispatch.rs` | how does one thread answer? |
+//! | `speculative/` | how are numbers given out by datagrams of four bytes? |
 //! | `epoch.rs` | which numbers does a server have that keeps its state in a file? |
 //! | `record.rs` | what does a group of replicas keep for a sequencer? |
 //! | `tenure.rs` | when does a server write that record, and what may it do then? |
@@ -16,7 +18,9 @@ pub mod config;
 mod dispatch;
 mod epoch;
 mod record;
+pub mod speculative;
 mod supply;
+mod taker;
 mod tenure;
 pub mod wire;
 

@@ -5,6 +5,7 @@
 //! | HELLO | empty | "TRSQ", version of this table (u8), [`Keeping`] (u8) |
 //! | NEXT | how many numbers (u32) | a verdict (u8); after `DONE` the first of them (u64), after `NONE` a [`Why`] (u8), after `MALFORMED` the most numbers of a request (u32) |
 //! | STATS | empty | [`Stats`] as JSON |
+//! | SPECULATE | empty | a verdict (u8); after `DONE` a [`Speculation`]: a port (u16) and a guess (u32) |
 //!
 //! The numbers of an answer follow each other. A NEXT or STATS to which the caller has no right gets the answer of
 //! `trine-apps` for denials, which begins with 6. Other kinds get an empty answer. A HELLO to a replica, a cache or an index
@@ -13,6 +14,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::config::COUNT_MAX;
+use crate::speculative::Counters;
 use crate::supply::Why;
 
 /// A question who is there.
@@ -21,6 +23,9 @@ pub const HELLO: u8 = 56;
 pub const NEXT: u8 = 57;
 /// A question for a thread's counters.
 pub const STATS: u8 = 58;
+
+/// A question where the thread takes requests of four bytes. Nothing comes back from one that takes none.
+pub const SPECULATE: u8 = 59;
 
 const DONE: u8 = 0;
 const MALFORMED: u8 = 1;
@@ -134,6 +139,37 @@ impl Answer {
     }
 }
 
+/// Where a thread takes requests of four bytes ([`crate::speculative`]).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Speculation {
+    /// The port, on the address of the thread.
+    pub port: u16,
+    /// The high half of the next number: the first guess.
+    pub guess: u32,
+}
+
+impl Speculation {
+    /// The bytes of the longest answer.
+    pub const BYTES: usize = 7;
+
+    /// The answer to a SPECULATE.
+    pub fn encode(self) -> [u8; Self::BYTES] {
+        let ([a, b], [c, d, e, f]) = (self.port.to_le_bytes(), self.guess.to_le_bytes());
+        [DONE, a, b, c, d, e, f]
+    }
+
+    /// Reads one; `None` for the answer of a thread that takes no such requests.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let &[DONE, a, b, c, d, e, f] = bytes else {
+            return None;
+        };
+        Some(Self {
+            port: u16::from_le_bytes([a, b]),
+            guess: u32::from_le_bytes([c, d, e, f]),
+        })
+    }
+}
+
 /// The counters of a thread since its start, and what the server has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stats {
@@ -157,6 +193,9 @@ pub struct Stats {
     pub without: u64,
     /// Requests that were none, or were denied.
     pub refused: u64,
+    /// The requests of four bytes, if the thread takes them. They are in none of the numbers above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speculative: Option<Counters>,
 }
 
 #[cfg(test)]
@@ -202,6 +241,20 @@ mod tests {
     }
 
     #[test]
+    fn where_requests_of_four_bytes_go_survives_and_anything_else_is_refused() {
+        let speculation = Speculation {
+            port: 7_484,
+            guess: u32::MAX - 1,
+        };
+        let bytes = speculation.encode();
+        assert_eq!(Speculation::decode(&bytes), Some(speculation));
+        for length in 0..bytes.len() {
+            assert_eq!(Speculation::decode(&bytes[..length]), None);
+        }
+        assert_eq!(Speculation::decode(&[6, 1, 2, 3, 4, 5, 6]), None);
+    }
+
+    #[test]
     fn a_request_asks_for_one_number_to_the_most() {
         for (count, read) in [
             (0, None),
@@ -231,6 +284,13 @@ mod tests {
             largest_turn: most,
             without: most,
             refused: most,
+            speculative: Some(Counters {
+                answered: most,
+                corrected: most,
+                without: most,
+                refused: most,
+                dropped: most,
+            }),
         };
         let text = serde_json::to_vec(&stats).expect("numbers under text keys");
         assert!(text.len() <= STATS_BYTES_MAX);

@@ -78,6 +78,10 @@ pub struct SequencerServeArguments {
     /// How long a thread polls for packets before it sleeps.
     #[arg(long, default_value = "50us", value_name = "TIME", value_parser = parse_duration)]
     pub spin: Duration,
+    /// Also take requests of four bytes, without sessions (Spec-S0), with as many threads more at the ports that follow. Needs
+    /// --transport verbs, and no key: whoever can send packets to the sequencer can then take numbers.
+    #[arg(long)]
+    pub speculative: bool,
 }
 
 /// How a command finds the sequencer.
@@ -97,6 +101,9 @@ pub struct SequencerNextArguments {
     /// How many numbers. They follow each other.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(COUNT_MAX)))]
     pub count: u32,
+    /// Ask by datagrams of four bytes, without a session. The server needs --speculative, too.
+    #[arg(long, conflicts_with = "count")]
+    pub speculative: bool,
     /// Where the sequencer is.
     #[command(flatten)]
     pub client: SequencerClientArguments,
@@ -119,6 +126,9 @@ pub struct SequencerBenchArguments {
     /// Measure without a network: client and server in one thread, packets over memory.
     #[arg(long)]
     pub in_process: bool,
+    /// Ask by datagrams of four bytes, without a session. The server needs --speculative, too.
+    #[arg(long)]
+    pub speculative: bool,
     /// With --in-process: look at a lease each turn, as a strict server of a group does.
     #[arg(long, requires = "in_process")]
     pub lease_check: bool,
@@ -129,7 +139,7 @@ pub struct SequencerBenchArguments {
     #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(SEQUENCER_WINDOW_MAX)))]
     pub window: u32,
     /// Numbers of a request.
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(COUNT_MAX)))]
+    #[arg(long, default_value_t = 1, value_name = "N", conflicts_with = "speculative", value_parser = clap::value_parser!(u32).range(1..=i64::from(COUNT_MAX)))]
     pub count: u32,
     /// How long each round runs.
     #[arg(long = "for", default_value = "1s", value_name = "TIME", value_parser = parse_positive_duration)]

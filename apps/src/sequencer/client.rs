@@ -13,6 +13,7 @@ use trine_transport::backend::Backend;
 use trine_transport::buf::MsgBuf;
 
 use super::args::{SequencerClientArguments, SequencerNextArguments};
+use super::speculative;
 use crate::config::{SEQUENCER_AGAIN, SEQUENCER_PATIENCE_LEAST};
 use crate::line::{Line, Patience, SAME_RELEASE, Service};
 use crate::rights::DENIED_BYTES_MAX;
@@ -30,7 +31,7 @@ pub(super) const SEQUENCER: Service = Service {
 };
 
 /// Why a server has no numbers now.
-struct NoNumbers(SocketAddr, Why);
+pub(super) struct NoNumbers(pub(super) SocketAddr, pub(super) Why);
 
 pub(super) fn next<N: Network>(
     network: &N,
@@ -39,7 +40,17 @@ pub(super) fn next<N: Network>(
 ) -> Result<(), Failure> {
     interrupt::start()?;
     let count = arguments.count;
-    let first = first_of(network, arguments)?;
+    let first = match arguments.speculative {
+        true => {
+            let request = |address, patience| speculative::next(network, address, patience);
+            first_of(&arguments.client, request)?
+        }
+        false => {
+            let bytes = next_request(count);
+            let request = |address, patience| ask(network, address, patience, &bytes);
+            first_of(&arguments.client, request)?
+        }
+    };
     // The server reserved all of them below 2^64.
     let end = first + u64::from(count);
     output.document(&json!({ "first": first, "count": count }));
@@ -53,18 +64,20 @@ pub(super) fn next<N: Network>(
 }
 
 /// Asks the servers by turns until one of them gives numbers.
-fn first_of<N: Network>(network: &N, arguments: &SequencerNextArguments) -> Result<u64, Failure> {
-    let addresses = addresses(&arguments.client)?;
-    let limit = arguments.client.timeout;
+fn first_of(
+    arguments: &SequencerClientArguments,
+    request: impl Fn(SocketAddr, Duration) -> Result<Result<u64, NoNumbers>, Failure>,
+) -> Result<u64, Failure> {
+    let addresses = addresses(arguments)?;
+    let limit = arguments.timeout;
     let deadline = Instant::now() + limit;
-    let request = next_request(arguments.count);
     // A server that says why it gives no numbers tells more than a silent one.
     let (mut without, mut silent) = (None, None);
     loop {
         for &address in &addresses {
             let left = deadline.saturating_duration_since(Instant::now());
             let share = (limit / addresses.len() as u32).max(SEQUENCER_PATIENCE_LEAST);
-            match ask(network, address, left.min(share), &request) {
+            match request(address, left.min(share)) {
                 Ok(Ok(first)) => return Ok(first),
                 Ok(Err(none)) => without = Some(none),
                 // Another server of the list may do it.
@@ -105,7 +118,7 @@ fn ask<N: Network>(
 }
 
 /// A connection to a server that has said that it is one.
-fn open<N: Network>(
+pub(super) fn open<N: Network>(
     network: &N,
     address: SocketAddr,
     patience: Duration,
@@ -126,7 +139,7 @@ fn hello<B: Backend>(line: &mut Line<B>, address: SocketAddr) -> Result<Keeping,
     })
 }
 
-fn unreadable(address: SocketAddr) -> Failure {
+pub(super) fn unreadable(address: SocketAddr) -> Failure {
     Failure::usage(
         format!("the answer of {address} could not be read"),
         SAME_RELEASE,
@@ -185,8 +198,18 @@ pub(super) fn stats<N: Network>(
 
 fn table(all: &[(SocketAddr, Stats)]) -> Table {
     let mut table = Table::new([
-        "server", "kept", "serves", "next", "reserved", "requests", "numbers", "turns", "largest",
-        "without", "refused",
+        "server",
+        "kept",
+        "serves",
+        "next",
+        "reserved",
+        "requests",
+        "numbers",
+        "turns",
+        "largest",
+        "without",
+        "refused",
+        "by four bytes",
     ]);
     for (address, stats) in all {
         let kept = match stats.keeping {
@@ -206,6 +229,9 @@ fn table(all: &[(SocketAddr, Stats)]) -> Table {
             show_count(stats.largest_turn),
             show_count(stats.without),
             show_count(stats.refused),
+            stats
+                .speculative
+                .map_or("-".to_owned(), |counters| show_count(counters.answered)),
         ]);
     }
     table

@@ -2,7 +2,8 @@
 //!
 //! Crate `trine-sequencer` decides which numbers may be given out, and when. A server is `--threads` event loops at
 //! consecutive ports which share one supply of numbers, and one more thread (`reserve.rs`) which reserves them. Reserved
-//! numbers come from a file (`epoch_file.rs`) or from a record in a group of replicas (`group_record.rs`).
+//! numbers come from a file (`epoch_file.rs`) or from a record in a group of replicas (`group_record.rs`). With `--speculative` it has as many
+//! threads more, which answer requests of four bytes (`speculative.rs`).
 
 mod args;
 mod bench;
@@ -11,6 +12,7 @@ mod epoch_file;
 mod group_record;
 mod reserve;
 mod serve;
+mod speculative;
 
 pub use self::args::{SequencerArguments, SequencerCommand};
 

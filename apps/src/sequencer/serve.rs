@@ -1,5 +1,6 @@
 //! `trine sequencer serve` runs a sequencer until it is asked to end.
 
+use std::any::Any;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
@@ -8,7 +9,7 @@ use serde_json::json;
 use trine_sequencer::config::{EPOCH_LOW, LEASE_MAX, LEASE_MIN};
 use trine_sequencer::wire::Keeping;
 use trine_sequencer::{Denial, Dispatch, Gate, Need, Supply, Terms};
-use trine_transport::backend::{Backend, MonotonicClock, Route, Waker};
+use trine_transport::backend::{Backend, BackendError, BackendStats, MonotonicClock, Route, Waker};
 use trine_transport::time::Duration;
 use trine_transport::{Config, Cx, EventLoop, Holder, SessionId};
 
@@ -16,9 +17,10 @@ use super::args::SequencerServeArguments;
 use super::epoch_file::EpochFile;
 use super::group_record::{GroupRecord, Place, check_name};
 use super::reserve::{Desk, reserve};
+use super::speculative::{self, FourBytes};
 use crate::event_loop::event_loop;
 use crate::rights::Rights;
-use crate::threads::{addresses_from, run_all};
+use crate::threads::{ServerThread, addresses_from, run_all};
 use trine_base::announce::Announcer;
 use trine_base::endpoint::{backend_failure, random_seed};
 use trine_base::failure::Failure;
@@ -57,6 +59,44 @@ impl<R: Route> Gate<R> for Door<R> {
 pub(super) type ServerLoop<B> =
     EventLoop<B, MonotonicClock, Dispatch<MonotonicClock, Door<<B as Backend>::Route>>>;
 
+/// A thread of a server.
+struct Thread<B: Backend> {
+    serves: Serves<B>,
+    /// A resource that has to live as long as the backend is in use.
+    _keep: Option<Box<dyn Any + Send>>,
+}
+
+/// What a thread answers.
+enum Serves<B: Backend> {
+    /// Requests of sessions.
+    Sessions(Box<ServerLoop<B>>),
+    /// Requests of four bytes.
+    FourBytes(Box<FourBytes<B>>),
+}
+
+impl<B: Backend + Send> ServerThread for Thread<B> {
+    fn waker(&self) -> Waker {
+        match &self.serves {
+            Serves::Sessions(server) => server.waker(),
+            Serves::FourBytes(server) => server.waker(),
+        }
+    }
+
+    fn run(&mut self, is_over: &dyn Fn() -> bool) -> Result<(), BackendError> {
+        match &mut self.serves {
+            Serves::Sessions(server) => server.run(is_over),
+            Serves::FourBytes(server) => server.run(is_over),
+        }
+    }
+
+    fn backend_stats(&self) -> BackendStats {
+        match &self.serves {
+            Serves::Sessions(server) => server.backend_stats(),
+            Serves::FourBytes(server) => server.backend_stats(),
+        }
+    }
+}
+
 /// What all threads of a server share.
 #[derive(Clone)]
 pub(super) struct Shared {
@@ -85,22 +125,55 @@ pub(super) fn run<N: Network>(
     let rights = Rights::read(network, arguments.users.as_deref())?;
     rights.read_at_hangups(arguments.users.clone(), announcer)?;
     let addresses = addresses_from(listen, arguments.threads)?;
+    if arguments.speculative {
+        speculative::check(network)?;
+    }
     let (mut kept, keeping, low) = kept(arguments)?;
     let shared = Shared {
         supply: Arc::new(Supply::new(low)),
         keeping,
         desk: Desk::default(),
     };
-    let mut loops = Vec::new();
-    // Resources that have to outlive the loops.
-    let mut resources = Vec::new();
+    let threads = threads(network, arguments, &addresses, &rights, &shared)?;
+    // The first numbers, or the first look at the group: what fails now ends the server, and nothing has been said.
+    match &mut kept {
+        Kept::File(file) => shared.supply.add(&file.begin()?),
+        Kept::Group(place, terms) => GroupRecord::open(network, place, *terms)?
+            .look()
+            .map_err(|failure| failure.while_doing("the group of --group"))?,
+    }
+    tell(&addresses, arguments, &kept, announcer);
+    serve(network, kept, threads, &shared, announcer)
+}
+
+/// The threads at these addresses, and those for requests of four bytes at the ports that follow.
+fn threads<N: Network>(
+    network: &N,
+    arguments: &SequencerServeArguments,
+    addresses: &[SocketAddr],
+    rights: &Rights,
+    shared: &Shared,
+) -> Result<Vec<Thread<N::Backend>>, Failure> {
+    let (mut threads, mut four_bytes) = (Vec::new(), Vec::new());
+    if arguments.speculative {
+        let behind = speculative::addresses_behind(addresses)?;
+        for (opened, address) in network.serve_all(&behind)?.into_iter().zip(&behind) {
+            let server = FourBytes::new(opened.backend, arguments.spin.into(), shared);
+            four_bytes.push((address.port(), server.published()));
+            threads.push(Thread {
+                serves: Serves::FourBytes(Box::new(server)),
+                _keep: opened.keep,
+            });
+        }
+    }
+    let mut four_bytes = four_bytes.into_iter();
     for Opened {
         backend,
         endpoint,
         holder_of,
         keep,
         ..
-    } in network.serve_all(&addresses)?
+    } in network.serve_all(addresses)?
     {
         let config = Config {
             spin: arguments.spin.into(),
@@ -110,29 +183,28 @@ pub(super) fn run<N: Network>(
             rights: rights.clone(),
             holder_of,
         };
-        loops.push(assemble(backend, config, door, &shared)?);
-        resources.push(keep);
+        let mut dispatch = dispatch(door, shared);
+        if let Some((port, published)) = four_bytes.next() {
+            dispatch = dispatch.with_speculation(port, published);
+        }
+        let server = event_loop(backend, dispatch, config)?;
+        threads.push(Thread {
+            serves: Serves::Sessions(Box::new(server)),
+            _keep: keep,
+        });
     }
-    // The first numbers, or the first look at the group: what fails now ends the server, and nothing has been said.
-    match &mut kept {
-        Kept::File(file) => shared.supply.add(&file.begin()?),
-        Kept::Group(place, terms) => GroupRecord::open(network, place, *terms)?
-            .look()
-            .map_err(|failure| failure.while_doing("the group of --group"))?,
-    }
-    tell(&addresses, arguments, &kept, announcer);
-    serve(network, kept, loops, &shared, announcer)
+    Ok(threads)
 }
 
-/// Runs the loops, and beside them the thread that reserves numbers.
+/// Runs the threads, and beside them the thread that reserves numbers.
 fn serve<N: Network>(
     network: &N,
     kept: Kept,
-    loops: Vec<ServerLoop<N::Backend>>,
+    threads: Vec<Thread<N::Backend>>,
     shared: &Shared,
     announcer: Announcer,
 ) -> Result<(), Failure> {
-    let wakers: Vec<Waker> = loops.iter().map(EventLoop::waker).collect();
+    let wakers: Vec<Waker> = threads.iter().map(ServerThread::waker).collect();
     let (desk, supply) = (&shared.desk, &*shared.supply);
     // A client of a group stays in its thread, so it is opened there.
     let network = network.clone();
@@ -149,7 +221,7 @@ fn serve<N: Network>(
     };
     thread::scope(|scope| {
         let reserver = scope.spawn(reserving);
-        let ran = run_all(loops).map(|_| ()).map_err(backend_failure);
+        let ran = run_all(threads).map(|_| ()).map_err(backend_failure);
         // No number is given out any more, so another server may begin.
         desk.end();
         let reserved = reserver
@@ -209,18 +281,15 @@ fn kept(arguments: &SequencerServeArguments) -> Result<(Kept, Keeping, u64), Fai
     Ok((Kept::Group(place, terms), keeping, arguments.block))
 }
 
-/// Joins backend, dispatch and endpoint.
-pub(super) fn assemble<B: Backend>(
-    backend: B,
-    config: Config,
-    door: Door<B::Route>,
+/// The application of a thread.
+pub(super) fn dispatch<R: Route>(
+    door: Door<R>,
     shared: &Shared,
-) -> Result<ServerLoop<B>, Failure> {
+) -> Dispatch<MonotonicClock, Door<R>> {
     let desk = shared.desk.clone();
     let call = Box::new(move || desk.call());
     let supply = Arc::clone(&shared.supply);
-    let dispatch = Dispatch::new(supply, shared.keeping, MonotonicClock, door, call);
-    event_loop(backend, dispatch, config)
+    Dispatch::new(supply, shared.keeping, MonotonicClock, door, call)
 }
 
 fn tell(
@@ -236,6 +305,7 @@ fn tell(
         "state": arguments.state,
         "group": arguments.group,
         "strict": strict,
+        "speculative": arguments.speculative,
     }));
     let ports = match addresses {
         [first, .., last] => format!("{first} to port {}", last.port()),
@@ -266,5 +336,11 @@ fn tell(
         "a sequencer on {ports}, {}, {from}",
         plural(arguments.threads.into(), "thread"),
     ));
+    if arguments.speculative {
+        announcer.line(format_args!(
+            "requests of four bytes go to as many ports from {} on",
+            addresses[0].port() + addresses.len() as u16
+        ));
+    }
     announcer.line("Ctrl-C ends it; no number comes again.");
 }

@@ -163,6 +163,12 @@ pub trait Network: Clone + Send + 'static {
         false
     }
 
+    /// Whether each packet is a datagram of its own, and each backend that is opened has a name that no other has: what
+    /// requests without sessions need.
+    fn has_plain_datagrams(&self) -> bool {
+        false
+    }
+
     /// Addresses for a group of `count` replicas that this process starts.
     fn group_addresses(&self, count: usize) -> Result<Vec<SocketAddr>, Failure> {
         free_addresses(count)

@@ -3,11 +3,14 @@
 //! The real servers and the real transport run: `trine_sequencer::Dispatch` on an endpoint, and `Tenure` with its lease. The
 //! group behind them is a simulated register. Clocks drift, servers die and pause, also between the beginning of a turn and its
 //! work. A seed draws where the numbers are kept, and whether they pass the wrap of their low half.
+//!
+//! Each seed also plays the requests of four bytes that need no endpoint (`speculation.rs`).
 
 mod clients;
 mod server;
+mod speculation;
 
-use self::clients::{Clients, Ledger};
+use self::clients::{Clients, Ledger, hash_of};
 use self::server::{Everybody, Kept, LastReading, Server, Source};
 use super::config::varied_endpoint;
 use super::keys;
@@ -64,13 +67,19 @@ pub struct Given {
     pub without: u64,
     /// Whether numbers passed the wrap of their low half.
     pub wrapped: bool,
+    /// Requests of four bytes that got numbers.
+    pub speculated: u64,
+    /// Those of them whose guess of the high half was wrong.
+    pub corrected: u64,
+    /// Times that a client gave up its endpoint, and asked from another one.
+    pub ways: u64,
 }
 
 impl Facts for Given {
     fn in_words(&self, packets: u64) -> String {
         format!(
-            "kept in {}, {packets} packets, {} answered, {} without numbers",
-            self.keeping, self.answered, self.without
+            "kept in {}, {packets} packets, {} answered, {} without numbers; by four bytes {}, {} corrected, {} from another endpoint",
+            self.keeping, self.answered, self.without, self.speculated, self.corrected, self.ways
         )
     }
 }
@@ -340,11 +349,13 @@ fn report(stage: &Servers, config: &NumbersConfig, schedule: &Schedule) -> Numbe
         true => Verdict::Pass,
         false => Verdict::violation(format!("nothing proved: {answered} requests were answered")),
     };
+    let speculation = speculation::run(config.seed, &schedule.enabled);
     let ending = Ending {
         verdict: check(&ledger.takings, growth)
             .and(world.opened_once())
+            .and(speculation.verdict)
             .and(enough),
-        hash: ledger.hash(),
+        hash: hash_of(&ledger.takings) ^ speculation.hash,
         early: stage.ended_early,
     };
     let facts = Given {
@@ -352,6 +363,9 @@ fn report(stage: &Servers, config: &NumbersConfig, schedule: &Schedule) -> Numbe
         answered,
         without: ledger.without,
         wrapped: ledger.has_wrapped(),
+        speculated: speculation.answered,
+        corrected: speculation.corrected,
+        ways: speculation.ways,
     };
     PartReport::new(config, (schedule, &world.network), ending, facts)
 }

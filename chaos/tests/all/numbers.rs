@@ -34,6 +34,16 @@ fn numbers_come_once_and_grow() {
         without > 100,
         "servers without numbers answered {without} requests"
     );
+    let sum = |of: fn(&NumbersReport) -> u64| reports.iter().map(of).sum::<u64>();
+    let speculated = sum(|report| report.facts.speculated);
+    let (corrected, ways) = (
+        sum(|report| report.facts.corrected),
+        sum(|report| report.facts.ways),
+    );
+    assert!(
+        speculated > 100 * SEEDS && corrected > 10 * SEEDS && ways > 10 * SEEDS,
+        "by four bytes: {speculated}, {corrected} corrected, {ways} from another endpoint"
+    );
     assert_eq!(simulate(1).hash, reports[0].hash);
 }
 
@@ -44,6 +54,8 @@ fn planted_bugs_are_found() {
         ("an epoch begins twice", "a number came twice"),
         ("a taker waits for nobody", "a number went back"),
         ("a lease is looked at too early", "a number went back"),
+        ("a half is joined with a newer guess", "a number went back"),
+        ("a request is repeated on its way", "a number went back"),
     ] {
         let _planted = trine_canary::plant(bug);
         let found = (1..=4 * SEEDS)

@@ -1,6 +1,7 @@
 //! What callers and servers of a sequencer say to each other, and what a server keeps.
 
-use trine_sequencer::wire::{Answer, Keeping, Stats, count_of, next_request};
+use trine_sequencer::speculative::{Reply, guess_of, request};
+use trine_sequencer::wire::{Answer, Keeping, Speculation, Stats, count_of, next_request};
 use trine_sequencer::{Record, block_of, read_epoch, write_epoch};
 
 /// The first byte says who reads the others. Whatever is read is written as it was read, and no two texts mean the same.
@@ -8,7 +9,7 @@ pub fn messages(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else {
         return;
     };
-    match kind % 6 {
+    match kind % 8 {
         0 => {
             if let Some(keeping) = Keeping::of_hello(bytes) {
                 assert_eq!(keeping.hello()[..], *bytes);
@@ -33,7 +34,25 @@ pub fn messages(bytes: &[u8]) {
                 assert_eq!(record.encode()[..], *bytes);
             }
         }
-        _ => epoch(bytes),
+        5 => epoch(bytes),
+        6 => {
+            if let Some(speculation) = Speculation::decode(bytes) {
+                assert_eq!(speculation.encode()[..], *bytes);
+            }
+        }
+        _ => four_bytes(bytes),
+    }
+}
+
+/// A request of four bytes, and an answer to one.
+fn four_bytes(bytes: &[u8]) {
+    if let Some(guess) = guess_of(bytes) {
+        assert_eq!(request(guess)[..], *bytes);
+    }
+    if let Some(reply) = Reply::decode(bytes) {
+        let mut room = [0; 8];
+        let length = reply.encode_into(&mut room);
+        assert_eq!(room[..length], *bytes);
     }
 }
 

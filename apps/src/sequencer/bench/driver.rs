@@ -43,6 +43,24 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
+    /// A request has got numbers from `first` on. They may be no less than `least`.
+    pub(super) fn record_first(
+        &mut self,
+        least: u64,
+        first: u64,
+        latency: u64,
+    ) -> Result<(), Failure> {
+        if first < least {
+            let before = least - 1;
+            let message =
+                format!("a request that was sent after the number {before} had come got {first}");
+            return Err(Failure::negative(message, ""));
+        }
+        self.least = self.least.max(first + u64::from(self.count));
+        self.measured.latencies.record_ns(latency);
+        Ok(())
+    }
+
     /// Each request asks for `count`.
     pub(super) fn new(count: u32) -> Self {
         Self {
@@ -111,12 +129,16 @@ impl Work for Numbers {
         _: Instant,
     ) -> Result<(), Failure> {
         match Answer::decode(bytes) {
-            Some(Answer::First(first)) if first >= least => {
-                self.least = self.least.max(first + u64::from(self.count));
-                self.measured.latencies.record_ns(latency);
-                Ok(())
+            Some(Answer::First(first)) => self.record_first(least, first, latency),
+            Some(Answer::None(why)) => Err(without(why)),
+            Some(Answer::Malformed(most)) => {
+                let message = format!("the server gives 1 to {most} numbers at a time");
+                Err(Failure::usage(message, "take another --count"))
             }
-            other => Err(wrong(other, least, bytes)),
+            None => Err(match Denied::decode(bytes) {
+                Some(denied) => denied.failure(),
+                None => Failure::usage("an answer could not be read", SAME_RELEASE),
+            }),
         }
     }
 
@@ -125,31 +147,17 @@ impl Work for Numbers {
     }
 }
 
-/// An answer that the benchmark cannot go on from.
-fn wrong(answer: Option<Answer>, least: u64, bytes: &[u8]) -> Failure {
-    if let Some(denied) = Denied::decode(bytes) {
-        return denied.failure();
-    }
-    match answer {
-        Some(Answer::First(first)) => {
-            let before = least - 1;
-            let message =
-                format!("a request that was sent after the number {before} had come got {first}");
-            Failure::negative(message, "")
-        }
-        Some(Answer::None(Why::Elsewhere)) => Failure::usage(
+/// The benchmark cannot go on without numbers.
+pub(super) fn without(why: Why) -> Failure {
+    match why {
+        Why::Elsewhere => Failure::usage(
             "this server gives out no numbers: another one does",
             "name the other one with --connect",
         ),
-        Some(Answer::None(Why::NotReserved)) => Failure::not_reachable(
+        Why::NotReserved => Failure::not_reachable(
             "this server gives out no numbers: it cannot reserve any",
             "its output says why",
         ),
-        Some(Answer::Malformed(most)) => {
-            let message = format!("the server gives 1 to {most} numbers at a time");
-            Failure::usage(message, "take another --count")
-        }
-        None => Failure::usage("an answer could not be read", SAME_RELEASE),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `trine sequencer bench`: requests in a closed loop. Each answer is checked against those that came before its request.
 
 mod driver;
+mod four_bytes;
 mod setup;
 
 use serde_json::json;
@@ -28,11 +29,19 @@ pub(super) fn run<N: Network>(
         return in_process(arguments, output);
     }
     let address = addresses(&arguments.client)?[0];
+    if arguments.speculative {
+        let mut remote = four_bytes::remote(network, address, arguments)?;
+        return measure(&mut remote, arguments, output);
+    }
     let mut remote = Remote::open(network, address, driver(arguments))?;
     measure(&mut remote, arguments, output)
 }
 
 fn in_process(arguments: &SequencerBenchArguments, output: Output) -> Result<(), Failure> {
+    if arguments.speculative {
+        let mut both = four_bytes::in_process(arguments)?;
+        return measure(&mut both, arguments, output);
+    }
     let server = |backend| server(backend, arguments.lease_check);
     let mut both = InProcess::start(driver(arguments), server)?;
     measure(&mut both, arguments, output)
@@ -87,6 +96,7 @@ fn show(rounds: &[(Measured, f64)], arguments: &SequencerBenchArguments, output:
     output.document(&json!({
         "in_process": arguments.in_process,
         "lease_check": arguments.lease_check,
+        "speculative": arguments.speculative,
         "window": arguments.window,
         "count": arguments.count,
         "rounds": arguments.rounds,

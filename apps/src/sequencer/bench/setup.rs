@@ -10,9 +10,10 @@ use trine_transport::Holder;
 use trine_transport::backend::{MonotonicClock, RingBackend, RingRoute};
 use trine_transport::time::{Clock, Duration, Instant};
 
+use crate::event_loop::event_loop;
 use crate::rights::Rights;
 use crate::sequencer::reserve::Desk;
-use crate::sequencer::serve::{Door, ServerLoop, Shared, assemble};
+use crate::sequencer::serve::{Door, ServerLoop, Shared, dispatch};
 
 /// The lease of the server in this process. Nobody renews it.
 const LEASE: Duration = Duration::from_secs(24 * 3_600);
@@ -22,6 +23,16 @@ pub(super) fn server(
     backend: RingBackend,
     lease_check: bool,
 ) -> Result<ServerLoop<RingBackend>, Failure> {
+    let shared = shared(lease_check);
+    let door = Door {
+        rights: Rights::default(),
+        holder_of: Box::new(|_: &RingRoute| Holder::Shared),
+    };
+    event_loop(backend, dispatch(door, &shared), endpoint_config())
+}
+
+/// More numbers than a benchmark takes.
+pub(super) fn shared(lease_check: bool) -> Shared {
     let shared = Shared {
         supply: Arc::new(Supply::new(0)),
         keeping: Keeping::File,
@@ -36,9 +47,5 @@ pub(super) fn server(
         end: u64::MAX,
         until,
     });
-    let door = Door {
-        rights: Rights::default(),
-        holder_of: Box::new(|_: &RingRoute| Holder::Shared),
-    };
-    assemble(backend, endpoint_config(), door, &shared)
+    shared
 }

@@ -142,6 +142,11 @@ impl Network for Verbs {
         self.open(self.settings.of_client(peers)?, (CLIENT_CONNECTIONS, 0))
     }
 
+    /// With the other paths some packets do not travel as datagrams.
+    fn has_plain_datagrams(&self) -> bool {
+        self.path == VerbsPath::Ud
+    }
+
     fn key_file(&self, peers: &[SocketAddr]) -> Option<PathBuf> {
         self.settings.file_towards(peers)
     }

@@ -31,22 +31,23 @@ impl Ledger {
         let highs: BTreeSet<u64> = self.takings.iter().map(high).collect();
         highs.contains(&0) && highs.contains(&1)
     }
+}
 
-    pub(super) fn hash(&self) -> u64 {
-        let words = self.takings.iter().flat_map(|taking| {
-            [
-                taking.client,
-                taking.first,
-                u64::from(taking.count),
-                taking.returned.as_nanos(),
-            ]
-        });
-        words.fold(0, |hash: u64, word| {
-            (hash ^ word)
-                .wrapping_mul(0x0000_0100_0000_01b3)
-                .rotate_left(23)
-        })
-    }
+/// A hash over what clients got, in order.
+pub(super) fn hash_of(takings: &[Taking]) -> u64 {
+    let words = takings.iter().flat_map(|taking| {
+        [
+            taking.client,
+            taking.first,
+            u64::from(taking.count),
+            taking.returned.as_nanos(),
+        ]
+    });
+    words.fold(0, |hash: u64, word| {
+        (hash ^ word)
+            .wrapping_mul(0x0000_0100_0000_01b3)
+            .rotate_left(23)
+    })
 }
 
 /// A client asks one server at a time.

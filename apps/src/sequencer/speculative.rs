@@ -1,0 +1,189 @@
+//! Requests of four bytes: the threads that take them, and how a command sends them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use trine_base::failure::Failure;
+use trine_base::interrupt;
+use trine_base::network::{Network, Opened};
+use trine_sequencer::config::SPECULATIVE_PATIENCE;
+use trine_sequencer::speculative::{Answerer, ClientEnd, Published, ServerEnd, Told, Way};
+use trine_sequencer::wire::{SPECULATE, Speculation};
+use trine_transport::backend::{Backend, BackendError, BackendStats, MonotonicClock, Waker};
+use trine_transport::time::{Clock, Duration, Instant};
+
+use super::client::{NoNumbers, SEQUENCER, open as open_line};
+use super::serve::Shared;
+use crate::rights::DENIED_BYTES_MAX;
+use crate::threads::{ServerThread, address_of};
+
+/// Refuses a network over which such requests cannot go, and a key, which they could not prove.
+pub(super) fn check<N: Network>(network: &N) -> Result<(), Failure> {
+    if !network.has_plain_datagrams() {
+        return Err(Failure::usage(
+            "--speculative needs verbs and its path ud: elsewhere packets share datagrams",
+            "take --transport verbs, or leave --speculative out",
+        ));
+    }
+    if network.settings().server_key().is_some() {
+        return Err(Failure::usage(
+            "--speculative and a key exclude each other: a request of four bytes cannot show that its sender has the key",
+            "leave one of them out",
+        ));
+    }
+    Ok(())
+}
+
+/// The addresses of as many threads as there are `addresses`: the ports that follow.
+pub(super) fn addresses_behind(addresses: &[SocketAddr]) -> Result<Vec<SocketAddr>, Failure> {
+    let (first, threads) = (addresses[0], addresses.len() as u32);
+    let ports = (threads..2 * threads).map(|thread| {
+        address_of(first, thread).ok_or_else(|| {
+            let message = format!(
+                "{threads} threads with --speculative need twice as many ports from {} on",
+                first.port()
+            );
+            Failure::usage(message, "take a lower port, or fewer threads")
+        })
+    });
+    ports.collect()
+}
+
+/// A thread that answers requests of four bytes.
+pub(super) struct FourBytes<B: Backend> {
+    end: ServerEnd<B, MonotonicClock>,
+    /// How long it polls before it sleeps.
+    spin: Duration,
+}
+
+impl<B: Backend> FourBytes<B> {
+    pub(super) fn new(backend: B, spin: Duration, shared: &Shared) -> Self {
+        Self {
+            end: server_end(backend, shared),
+            spin,
+        }
+    }
+
+    /// Its counters, for other threads.
+    pub(super) fn published(&self) -> Arc<Published> {
+        self.end.answerer.published()
+    }
+}
+
+/// A server's end over any backend.
+pub(super) fn server_end<B: Backend>(backend: B, shared: &Shared) -> ServerEnd<B, MonotonicClock> {
+    let desk = shared.desk.clone();
+    let answerer = Answerer::new(Arc::clone(&shared.supply), MonotonicClock);
+    ServerEnd::new(
+        backend,
+        answerer,
+        MonotonicClock,
+        Box::new(move || desk.call()),
+    )
+}
+
+impl<B: Backend + Send> ServerThread for FourBytes<B> {
+    fn waker(&self) -> Waker {
+        self.end.backend.waker()
+    }
+
+    fn run(&mut self, is_over: &dyn Fn() -> bool) -> Result<(), BackendError> {
+        let mut active_at = MonotonicClock.now();
+        loop {
+            let came = self.end.turn()?;
+            if is_over() {
+                return Ok(());
+            }
+            if came {
+                active_at = MonotonicClock.now();
+            } else if MonotonicClock.now().saturating_since(active_at) < self.spin {
+                // Whoever asks may need this processor.
+                std::thread::yield_now();
+            } else {
+                self.end.backend.wait(None)?;
+            }
+        }
+    }
+
+    fn backend_stats(&self) -> BackendStats {
+        self.end.backend.stats()
+    }
+}
+
+/// Opens ways to a server.
+pub(super) type Opener<B> = Box<dyn FnMut() -> Result<Way<B>, Failure>>;
+
+/// Asks a server where it takes requests of four bytes, and opens the first way there.
+pub(super) fn connect<N: Network>(
+    network: &N,
+    address: SocketAddr,
+    patience: std::time::Duration,
+) -> Result<ClientEnd<N::Backend, Opener<N::Backend>>, Failure> {
+    check(network)?;
+    let mut line = open_line(network, address, patience)?;
+    let bytes = Speculation::BYTES.max(DENIED_BYTES_MAX);
+    let answer = line.ask(SPECULATE, &[], bytes, false)?;
+    let Speculation { port, guess } = Speculation::decode(&answer).ok_or_else(|| {
+        Failure::usage(
+            format!("{address} takes no requests of four bytes; nothing was done"),
+            "start it with --speculative, or leave the option out here",
+        )
+    })?;
+    let server = SocketAddr::new(address.ip(), port);
+    let network = network.clone();
+    let open: Opener<N::Backend> = Box::new(move || {
+        let Opened {
+            backend,
+            route_of,
+            keep,
+            ..
+        } = network.call(&[server])?;
+        let route = route_of(server).ok_or_else(|| {
+            let message = format!("no way to {server} is known");
+            Failure::not_reachable(message, SEQUENCER.start_one)
+        })?;
+        Ok(Way {
+            backend,
+            route,
+            keep,
+        })
+    });
+    ClientEnd::new(open, guess, SPECULATIVE_PATIENCE)
+}
+
+/// Takes one number.
+pub(super) fn next<N: Network>(
+    network: &N,
+    address: SocketAddr,
+    patience: std::time::Duration,
+) -> Result<Result<u64, NoNumbers>, Failure> {
+    let deadline: Instant = MonotonicClock.now() + Duration::from(patience);
+    let mut client = connect(network, address, patience)?;
+    client.ask(MonotonicClock.now(), 1)?;
+    let mut told = Told::Nothing;
+    loop {
+        let now = MonotonicClock.now();
+        let came = client.turn(now, |news| {
+            if told == Told::Nothing {
+                told = news;
+            }
+        })?;
+        match told {
+            Told::Number(number, _) => return Ok(Ok(number)),
+            Told::None(why) => return Ok(Err(NoNumbers(address, why))),
+            Told::Nothing => {}
+        }
+        interrupt::check()?;
+        if now >= deadline {
+            return Err(Failure::not_reachable(
+                format!(
+                    "{address} does not answer requests of four bytes (tried for {patience:?})"
+                ),
+                SEQUENCER.start_one,
+            ));
+        }
+        if !came {
+            client.wait(now, deadline)?;
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! What does a client make of answers that name no request?
+//!
+//! A client sends its requests on one **way**: from one queue pair of its own, which the server answers to. All requests of a
+//! way have the same guess, and the answers of a way are those to its requests. Each goes to the request that has waited
+//! longest.
+//!
+//! **No number comes twice.** The server gives out none twice, and says the low half alone to who has guessed the high one.
+//! The guess of a way never changes, so a half is joined with the guess of its own request, however late it comes.
+//!
+//! **Numbers grow in real time.** An answer that is not larger than the last is dropped. When the k-th answer of a way is
+//! taken, k answers with growing numbers have come. So the server had taken k requests of the way when it took the number
+//! of the k-th. The k-th request had been sent by then. It gets that number, and so it was sent before the number was taken.
+//!
+//! A request that is given up breaks that count. So do a new guess and an answer without a number. After each of them the
+//! client moves to a **fresh way**, where no answer of the old one arrives, and asks anew.
+
+use std::collections::VecDeque;
+
+use trine_canary as canary;
+use trine_transport::time::{Duration, Instant};
+
+use super::{Reply, high_half, request};
+use crate::supply::Why;
+
+/// What an answer brings.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A number for the request that was first sent then.
+    Number(u64, Instant),
+    /// No number. All requests under way are over.
+    None(Why),
+    /// Nothing: the answer is late, or none.
+    Nothing,
+}
+
+#[derive(Copy, Clone, Debug)]
+struct Asked {
+    /// When it was sent for the first time.
+    first: Instant,
+    /// When it was sent on this way.
+    last: Instant,
+}
+
+/// A client's requests.
+#[derive(Debug)]
+pub struct Asker {
+    /// The guess of this way, or of the next one if this way is over.
+    guess: u32,
+    /// The ways of before.
+    way: u64,
+    /// No request is sent on this way any more, and no low half is taken.
+    is_over: bool,
+    /// Numbers below came before, or are smaller than one that did.
+    least: u64,
+    /// The requests that have no answer, in the order in which they were sent.
+    under_way: VecDeque<Asked>,
+    /// How long an answer may take.
+    patience: Duration,
+}
+
+impl Asker {
+    /// With a first guess of the high half of numbers. A way is given up if the answer to one of its requests takes longer
+    /// than `patience`.
+    pub fn new(guess: u32, patience: Duration) -> Self {
+        Self {
+            guess,
+            way: 0,
+            is_over: false,
+            least: 0,
+            under_way: VecDeque::new(),
+            patience,
+        }
+    }
+
+    /// Requests without an answer.
+    pub fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// The bytes of a request that is sent now; `None` until the client has moved to a fresh way.
+    pub fn ask(&mut self, now: Instant) -> Option<[u8; 4]> {
+        if self.is_over {
+            return None;
+        }
+        self.under_way.push_back(Asked {
+            first: now,
+            last: now,
+        });
+        Some(request(self.guess))
+    }
+
+    /// A datagram has come from the server, on this way.
+    pub fn on_datagram(&mut self, bytes: &[u8]) -> Told {
+        let Some(reply) = Reply::decode(bytes) else {
+            return Told::Nothing;
+        };
+        let number = match reply {
+            Reply::Half(_) if self.is_over => return Told::Nothing,
+            Reply::Half(low) => u64::from(self.guess) << 32 | u64::from(low),
+            Reply::Whole(number) => number,
+            Reply::None(_) if self.under_way.is_empty() => return Told::Nothing,
+            Reply::None(why) => {
+                self.is_over = true;
+                self.under_way.clear();
+                return Told::None(why);
+            }
+        };
+        if number < self.least {
+            return Told::Nothing;
+        }
+        let Some(asked) = self.under_way.pop_front() else {
+            return Told::Nothing;
+        };
+        // The last number of all is never given out.
+        self.least = number.saturating_add(1);
+        if high_half(number) != self.guess {
+            self.guess = high_half(number);
+            self.is_over = !canary::planted("a half is joined with a newer guess");
+        }
+        Told::Number(number, asked.first)
+    }
+
+    /// The number of the way on which it sends, from 0. Each is another endpoint.
+    pub fn way(&self) -> u64 {
+        self.way
+    }
+
+    /// Whether the client has to move to a fresh way.
+    pub fn needs_fresh_way(&self, now: Instant) -> bool {
+        self.is_over || self.timeout().is_some_and(|timeout| timeout <= now)
+    }
+
+    /// When it has to at the latest, if nothing comes until then.
+    pub fn timeout(&self) -> Option<Instant> {
+        Some(self.under_way.front()?.last + self.patience)
+    }
+
+    /// The client moves to a fresh way. Returns the requests to be sent on it: those that are under way, once more.
+    pub fn move_to_fresh_way(&mut self, now: Instant) -> impl Iterator<Item = [u8; 4]> + use<> {
+        self.way += u64::from(!canary::planted("a request is repeated on its way"));
+        self.is_over = false;
+        for asked in &mut self.under_way {
+            asked.last = now;
+        }
+        std::iter::repeat_n(request(self.guess), self.under_way.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_millis(10);
+
+    fn at(milliseconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(milliseconds)
+    }
+
+    fn told(asker: &mut Asker, reply: Reply) -> Told {
+        let mut bytes = [0; 8];
+        let length = reply.encode_into(&mut bytes);
+        asker.on_datagram(&bytes[..length])
+    }
+
+    #[test]
+    fn a_wrong_guess_is_corrected_once_and_no_half_is_joined_with_the_new_one() {
+        let mut asker = Asker::new(0, PATIENCE);
+        for time in 0..3 {
+            assert_eq!(asker.ask(at(time)), Some(request(0)));
+        }
+        let last = Reply::Half(u32::MAX);
+        assert_eq!(
+            told(&mut asker, last),
+            Told::Number(u64::from(u32::MAX), at(0))
+        );
+        let wrapped = 1 << 32;
+        assert_eq!(
+            told(&mut asker, Reply::Whole(wrapped)),
+            Told::Number(wrapped, at(1))
+        );
+        // The half of a number in front of the wrap, overtaken. Joined with the new guess it would be another's number.
+        assert_eq!(told(&mut asker, Reply::Half(7)), Told::Nothing);
+        assert!(asker.needs_fresh_way(at(2)) && asker.ask(at(2)).is_none());
+        assert_eq!(
+            asker.move_to_fresh_way(at(2)).collect::<Vec<_>>(),
+            [request(1)],
+            "the third request, with the new guess"
+        );
+        assert_eq!(
+            told(&mut asker, Reply::Half(7)),
+            Told::Number(wrapped + 7, at(2))
+        );
+        assert_eq!(told(&mut asker, Reply::Half(8)), Told::Nothing);
+    }
+
+    #[test]
+    fn numbers_that_do_not_grow_are_dropped() {
+        let mut asker = Asker::new(0, PATIENCE);
+        for _ in 0..3 {
+            asker.ask(at(0));
+        }
+        assert_eq!(told(&mut asker, Reply::Half(5)), Told::Number(5, at(0)));
+        for late in [5, 4, 0] {
+            assert_eq!(told(&mut asker, Reply::Half(late)), Told::Nothing);
+        }
+        assert_eq!(asker.under_way(), 2);
+        assert_eq!(told(&mut asker, Reply::Half(6)), Told::Number(6, at(0)));
+    }
+
+    #[test]
+    fn who_waits_too_long_asks_anew_elsewhere() {
+        let mut asker = Asker::new(3, PATIENCE);
+        assert_eq!(asker.timeout(), None);
+        asker.ask(at(0));
+        asker.ask(at(4));
+        assert!(!asker.needs_fresh_way(at(9)) && asker.needs_fresh_way(at(10)));
+        assert_eq!(asker.move_to_fresh_way(at(10)).count(), 2);
+        assert_eq!(asker.timeout(), Some(at(20)));
+        let number = 3 << 32 | 1;
+        assert_eq!(
+            told(&mut asker, Reply::Half(1)),
+            Told::Number(number, at(0)),
+            "it waits since the first time"
+        );
+    }
+
+    #[test]
+    fn no_number_ends_all_requests() {
+        let mut asker = Asker::new(0, PATIENCE);
+        let none = Reply::None(Why::Elsewhere);
+        assert_eq!(told(&mut asker, none), Told::Nothing);
+        asker.ask(at(0));
+        asker.ask(at(0));
+        assert_eq!(told(&mut asker, none), Told::None(Why::Elsewhere));
+        assert_eq!((asker.under_way(), asker.ask(at(0))), (0, None));
+        assert_eq!(asker.move_to_fresh_way(at(1)).count(), 0);
+        assert_eq!(asker.ask(at(1)), Some(request(0)));
+    }
+
+    #[test]
+    fn what_is_no_answer_changes_nothing() {
+        let mut asker = Asker::new(0, PATIENCE);
+        asker.ask(at(0));
+        for bytes in [&b""[..], b"1", b"\x02\x09", b"12345", b"123456789"] {
+            assert_eq!(asker.on_datagram(bytes), Told::Nothing);
+        }
+        assert_eq!(asker.under_way(), 1);
+    }
+}

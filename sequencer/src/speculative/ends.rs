@@ -1,0 +1,201 @@
+//! How do client and server use a backend? One that hands over each packet as a datagram of its own.
+
+use std::any::Any;
+use std::collections::VecDeque;
+
+use trine_transport::backend::{Backend, BackendError, Body, TxBatch};
+use trine_transport::time::{Clock, Duration, Instant};
+
+use super::{Answerer, Asker, Told};
+use crate::config::SPECULATIVE_EARLIER_WAYS;
+
+/// A thread of a server.
+pub struct ServerEnd<B: Backend, C> {
+    /// Sends and receives.
+    pub backend: B,
+    /// Has the requests.
+    pub answerer: Answerer<B::Route, C>,
+    clock: C,
+    batch: TxBatch<B::Route>,
+    /// Wakes the thread that reserves numbers.
+    call: Box<dyn Fn() + Send>,
+}
+
+impl<B: Backend, C: Clock> ServerEnd<B, C> {
+    /// A thread that calls `call` when numbers are missing.
+    pub fn new(
+        backend: B,
+        answerer: Answerer<B::Route, C>,
+        clock: C,
+        call: Box<dyn Fn() + Send>,
+    ) -> Self {
+        Self {
+            backend,
+            answerer,
+            clock,
+            batch: TxBatch::new(),
+            call,
+        }
+    }
+
+    /// Takes the requests that have come and answers them. True if there was one.
+    ///
+    /// # Errors
+    /// The backend cannot be used any more.
+    pub fn turn(&mut self) -> Result<bool, BackendError> {
+        let begun = self.clock.now();
+        let burst = self.backend.rx_burst()?;
+        let came = !burst.is_empty();
+        for packet in burst {
+            self.answerer.on_datagram(packet.route, packet.bytes);
+        }
+        let mut failed = None;
+        let (backend, batch) = (&mut self.backend, &mut self.batch);
+        let missing = self.answerer.turn(begun, |to, bytes| {
+            batch.push(to, bytes, Body::None);
+            if batch.is_full()
+                && let Err(error) = backend.tx_burst(batch)
+            {
+                failed.get_or_insert(error);
+                batch.clear();
+            }
+        });
+        if missing {
+            (self.call)();
+        }
+        if !batch.is_empty() {
+            backend.tx_burst(batch)?;
+        }
+        failed.map_or(Ok(came), Err)
+    }
+}
+
+/// A client's way to a server: an endpoint of its own, at which only answers to requests from it arrive.
+pub struct Way<B: Backend> {
+    /// Sends and receives.
+    pub backend: B,
+    /// Where the server is.
+    pub route: B::Route,
+    /// A resource that has to live as long as the backend is in use.
+    pub keep: Option<Box<dyn Any + Send>>,
+}
+
+/// A client, which opens ways as it needs them.
+pub struct ClientEnd<B: Backend, O> {
+    way: Way<B>,
+    /// Ways that were given up. They are kept for a while, so that no fresh one gets the name of one for which answers may
+    /// still be under way.
+    earlier: VecDeque<Way<B>>,
+    open: O,
+    asker: Asker,
+    batch: TxBatch<B::Route>,
+}
+
+impl<B: Backend, E: From<BackendError>, O: FnMut() -> Result<Way<B>, E>> ClientEnd<B, O> {
+    /// A client that opens its ways by `open`. See [`Asker::new`].
+    ///
+    /// # Errors
+    /// The first way could not be opened.
+    pub fn new(mut open: O, guess: u32, patience: Duration) -> Result<Self, E> {
+        Ok(Self {
+            way: open()?,
+            earlier: VecDeque::new(),
+            open,
+            asker: Asker::new(guess, patience),
+            batch: TxBatch::new(),
+        })
+    }
+
+    /// Requests without an answer.
+    pub fn under_way(&self) -> usize {
+        self.asker.under_way()
+    }
+
+    /// Ways that were opened.
+    pub fn ways(&self) -> u64 {
+        self.asker.way() + 1
+    }
+
+    /// The backend of the present way.
+    pub fn backend(&self) -> &B {
+        &self.way.backend
+    }
+
+    /// Sends so many requests. Returns how many were sent: none until the next turn, if that has to open a fresh way.
+    ///
+    /// # Errors
+    /// The backend cannot be used any more.
+    pub fn ask(&mut self, now: Instant, requests: usize) -> Result<usize, E> {
+        let before = self.under_way();
+        for _ in 0..requests {
+            let Some(request) = self.asker.ask(now) else {
+                break;
+            };
+            self.push(request)?;
+        }
+        self.flush()?;
+        Ok(self.under_way() - before)
+    }
+
+    /// Sleeps until something has come or `until`, or until the way has to be given up.
+    ///
+    /// # Errors
+    /// The backend cannot be used any more.
+    pub fn wait(&mut self, now: Instant, until: Instant) -> Result<(), E> {
+        let due = self
+            .asker
+            .timeout()
+            .map_or(until, |timeout| timeout.min(until));
+        self.way.backend.wait(Some(due.saturating_since(now)))?;
+        Ok(())
+    }
+
+    /// Takes the answers that have come, and hands on what they bring. Moves to a fresh way if that is necessary. True if
+    /// there was an answer.
+    ///
+    /// # Errors
+    /// The backend cannot be used any more, or a fresh way could not be opened.
+    pub fn turn(&mut self, now: Instant, mut told: impl FnMut(Told)) -> Result<bool, E> {
+        let burst = self.way.backend.rx_burst()?;
+        let came = !burst.is_empty();
+        for packet in burst {
+            if packet.route == self.way.route {
+                told(self.asker.on_datagram(packet.bytes));
+            }
+        }
+        if self.asker.needs_fresh_way(now) {
+            self.move_to_fresh_way(now)?;
+        }
+        Ok(came)
+    }
+
+    #[cold]
+    fn move_to_fresh_way(&mut self, now: Instant) -> Result<(), E> {
+        // The new one is opened while the old ones are there: it gets another name.
+        let fresh = (self.open)()?;
+        self.earlier
+            .push_back(std::mem::replace(&mut self.way, fresh));
+        if self.earlier.len() > SPECULATIVE_EARLIER_WAYS {
+            self.earlier.pop_front();
+        }
+        for request in self.asker.move_to_fresh_way(now) {
+            self.push(request)?;
+        }
+        self.flush()
+    }
+
+    fn push(&mut self, request: [u8; 4]) -> Result<(), E> {
+        self.batch.push(self.way.route, &request, Body::None);
+        match self.batch.is_full() {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), E> {
+        if !self.batch.is_empty() {
+            self.way.backend.tx_burst(&mut self.batch)?;
+        }
+        Ok(())
+    }
+}
