@@ -77,6 +77,11 @@ fn numbers_follow_each_other_and_a_restart_begins_an_epoch() {
     assert_eq!(server.next(), 65_541);
     server.run(&["next", "--count", "65537"]).expect_status(2);
     server.run(&["next", "--count", "0"]).expect_status(2);
+    for command in [["next", "--speculative"], ["bench", "--speculative"]] {
+        server
+            .run(&command)
+            .expect_error(2, &["needs verbs and its path ud"]);
+    }
     let stats = server.stats();
     assert_eq!(
         (&stats["numbers"], &stats["next"]),
@@ -151,6 +156,7 @@ fn a_sequencer_says_what_it_needs_and_who_is_none() {
     let serve = |more: &[&str]| trine(&[&["sequencer", "serve"], more].concat(), "", b"");
     serve(&[]).expect_error(2, &["--state", "--group"]);
     serve(&["--state", "x", "--group", "127.0.0.1:1"]).expect_status(2);
+    serve(&["--state", "x", "--speculative"]).expect_error(2, &["needs verbs and its path ud"]);
     serve(&["--state", "x", "--strict", "false"])
         .expect_error(2, &["--strict false needs --group"]);
     serve(&["--group", "127.0.0.1:1", "--name", "a b"]).expect_error(2, &["no name of a sequence"]);

@@ -15,7 +15,8 @@ mod route;
 
 #[cfg(feature = "device")]
 pub use backend::{
-    ConnectionFault, OneSidedConfig, VerbsBackend, VerbsConfig, VerbsError, VerbsStats,
+    ConnectionFault, CounterClient, CounterServer, OneSidedConfig, VerbsBackend, VerbsConfig,
+    VerbsError, VerbsStats,
 };
 pub use one_sided_path::OneSidedPath;
 pub use route::{GRH_BYTES, QUEUE_PAIRS_MAX, VerbsAddress, VerbsRoute};

@@ -7,6 +7,8 @@
 mod herd;
 #[path = "verbs/increments.rs"]
 mod increments;
+#[path = "verbs/numbers.rs"]
+mod numbers;
 #[path = "verbs/rfp.rs"]
 mod rfp;
 

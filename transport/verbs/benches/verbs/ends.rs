@@ -1,4 +1,4 @@
-//! A client and a server in one thread, with one RPC at a time between them.
+//! A client and a server in one thread, with lists of RPCs between them: all of a list are sent together.
 
 use trine_transport::backend::Backend;
 use trine_transport::buf::MsgBuf;
@@ -12,18 +12,19 @@ const BYTES: usize = 32;
 /// Turns of both ends until the other one must have answered.
 const TURNS_MAX: u32 = 10_000_000;
 
-/// A client and a server, and the buffers of the one RPC between them.
+/// A client and a server, and the session between them.
 pub(crate) struct Ends<B: Backend, C: Clock> {
     pub(crate) client: EventLoop<B, C, Echo>,
     pub(crate) server: EventLoop<B, C, Echo>,
     session: SessionId,
+    list: usize,
 }
 
-/// Answers with the request's bytes; keeps the buffers of an RPC that has ended.
+/// Answers with the request's bytes; keeps the buffers of RPCs that have ended.
 #[derive(Default)]
 pub(crate) struct Echo {
     session: Option<SessionId>,
-    idle: Option<(MsgBuf, MsgBuf)>,
+    idle: Vec<(MsgBuf, MsgBuf)>,
 }
 
 impl<R: trine_transport::backend::Route> App<R> for Echo {
@@ -35,7 +36,7 @@ impl<R: trine_transport::backend::Route> App<R> for Echo {
 
     fn on_completion(&mut self, _cx: &mut Cx<'_, R>, _tag: u64, completion: Completion) {
         completion.result.expect("nothing is lost");
-        self.idle = Some((completion.request, completion.response));
+        self.idle.push((completion.request, completion.response));
     }
 
     fn on_event(&mut self, _cx: &mut Cx<'_, R>, event: Event<R>) {
@@ -46,13 +47,18 @@ impl<R: trine_transport::backend::Route> App<R> for Echo {
 }
 
 impl<B: Backend, C: Clock + Clone> Ends<B, C> {
-    pub(crate) fn connect(client: B, server: B, route: B::Route, clock: C) -> Self {
+    /// With so many RPCs in a list.
+    pub(crate) fn connect(client: B, server: B, route: B::Route, clock: C, list: usize) -> Self {
         let end = |backend, incarnation| {
             let identity = Identity {
                 cluster: 0,
                 incarnation,
             };
-            let (clock, config) = (clock.clone(), Config::default());
+            let clock = clock.clone();
+            let config = Config {
+                slots: list.max(usize::from(Config::default().slots)) as u8,
+                ..Config::default()
+            };
             EventLoop::new(
                 backend,
                 clock,
@@ -69,12 +75,15 @@ impl<B: Backend, C: Clock + Clone> Ends<B, C> {
             .expect("room for a session");
         for _ in 0..TURNS_MAX {
             if let Some(session) = client.app().session {
-                let buffers = client.with(|_, cx| cx.alloc(BYTES).zip(cx.alloc(BYTES)));
-                client.app_mut().idle = buffers;
+                client.with(|app, cx| {
+                    let buffers = (0..list).map(|_| cx.alloc(BYTES).zip(cx.alloc(BYTES)));
+                    app.idle = buffers.collect::<Option<_>>().expect("memory");
+                });
                 return Self {
                     client,
                     server,
                     session,
+                    list,
                 };
             }
             server.turn().expect("a working device");
@@ -83,16 +92,19 @@ impl<B: Backend, C: Clock + Clone> Ends<B, C> {
         panic!("no connection");
     }
 
+    /// Sends a list. The one before has ended.
     pub(crate) fn issue(&mut self) {
-        let session = self.session;
+        let (session, list) = (self.session, self.list);
         self.client.with(|app, cx| {
-            let (request, response) = app.idle.take().expect("the RPC before has ended");
-            cx.enqueue_request(session, 1, request, response, 0, None)
-                .expect("room for a request");
+            assert_eq!(app.idle.len(), list, "the list before has ended");
+            for (request, response) in app.idle.drain(..) {
+                cx.enqueue_request(session, 1, request, response, 0, None)
+                    .expect("room for a request");
+            }
         });
     }
 
     pub(crate) fn is_answered(&self) -> bool {
-        self.client.app().idle.is_some()
+        self.client.app().idle.len() == self.list
     }
 }

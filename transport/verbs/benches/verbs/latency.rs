@@ -54,7 +54,7 @@ fn datagrams(config: &VerbsConfig) -> Vec<f64> {
 fn rpcs(config: &VerbsConfig) -> Vec<f64> {
     let (client, server) = (open(config), open(config));
     let route = server.route();
-    let mut ends = Ends::connect(client, server, route, MonotonicClock);
+    let mut ends = Ends::connect(client, server, route, MonotonicClock, 1);
     (0..ROUNDS)
         .map(|_| {
             let start = Wall::now();

@@ -6,11 +6,13 @@
 mod ends;
 mod guidelines;
 mod latency;
+mod sequencers;
 
 use trine_verbs::{VerbsBackend, VerbsConfig};
 
 fn main() {
     guidelines::run();
+    sequencers::run();
     latency::run();
 }
 

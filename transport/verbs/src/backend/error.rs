@@ -153,6 +153,25 @@ pub enum VerbsError {
         /// Bytes that a work request carries.
         granted: u32,
     },
+    /// The device makes no reliable connected queue pairs, or has no atomic operations: counters need both.
+    NoCounters {
+        /// The device.
+        device: String,
+        /// The operating system's error number; 0 if the device has no atomic operations.
+        os_error: i32,
+    },
+    /// A client's queue pair for a counter is of no use.
+    CounterFailed {
+        /// The device.
+        device: String,
+        /// What is wrong.
+        fault: ConnectionFault,
+    },
+    /// A counter has passed the end of its numbers. What was added beyond it belongs to nobody.
+    CounterUsedUp {
+        /// The number behind the last.
+        end: u64,
+    },
     /// A call of libibverbs failed otherwise.
     Call {
         /// The call.
@@ -177,6 +196,15 @@ impl VerbsError {
         Self::NoConnections {
             device: device.to_owned(),
             path,
+            os_error,
+        }
+    }
+
+    /// Why there is no queue pair for a counter, as errno describes it.
+    pub(super) fn no_counters(device: &str) -> Self {
+        let os_error = io::Error::last_os_error().raw_os_error().unwrap_or(0);
+        Self::NoCounters {
+            device: device.to_owned(),
             os_error,
         }
     }
@@ -264,6 +292,24 @@ impl fmt::Display for VerbsError {
                 "the path {} needs work requests that carry {needed} bytes, those of RDMA device {device} carry \
                  {granted}; use --path ud, which works with any number",
                 path.name()
+            ),
+            Self::NoCounters { device, os_error: 0 } => write!(
+                f,
+                "RDMA device {device} has no atomic operations, which a counter needs; `trine sequencer` works without"
+            ),
+            Self::NoCounters { device, os_error } => write!(
+                f,
+                "RDMA device {device} makes no reliable connected (RC) queue pair, which a counter needs: {}; \
+                 `trine sequencer` works without",
+                io::Error::from_raw_os_error(*os_error)
+            ),
+            Self::CounterFailed { device, fault } => write!(
+                f,
+                "the queue pair of a counter on RDMA device {device} failed: {fault}; connect again"
+            ),
+            Self::CounterUsedUp { end } => write!(
+                f,
+                "the counter has reached {end}, the end of its numbers; begin another one behind it"
             ),
             Self::Call { call, os_error } => {
                 write!(f, "{call} failed: {}", io::Error::from_raw_os_error(*os_error))
@@ -377,6 +423,35 @@ mod tests {
                 },
                 "those of RDMA device mlx5_0 carry 64",
                 "--path ud",
+            ),
+            (
+                VerbsError::NoCounters {
+                    device: device(),
+                    os_error: 0,
+                },
+                "mlx5_0 has no atomic operations",
+                "`trine sequencer` works without",
+            ),
+            (
+                VerbsError::NoCounters {
+                    device: device(),
+                    os_error: libc::EOPNOTSUPP,
+                },
+                "mlx5_0 makes no reliable connected (RC) queue pair",
+                "`trine sequencer` works without",
+            ),
+            (
+                VerbsError::CounterFailed {
+                    device: device(),
+                    fault: ConnectionFault::AccessRefused,
+                },
+                "the key is wrong",
+                "connect again",
+            ),
+            (
+                VerbsError::CounterUsedUp { end: 7 },
+                "reached 7",
+                "begin another one",
             ),
             (
                 VerbsError::QueuePairDead {

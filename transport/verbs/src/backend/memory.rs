@@ -40,6 +40,8 @@ pub(super) enum Access {
     RemoteWrite,
     /// The own device, and the other ends may read it.
     RemoteRead,
+    /// The own device, and the other ends may add to words of it.
+    RemoteAtomic,
 }
 
 /// Where the message pool takes its memory from: every region is registered as it is made.
@@ -210,6 +212,7 @@ pub(super) fn register(
         Access::Local => 0,
         Access::RemoteWrite => sys::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0 as i32,
         Access::RemoteRead => sys::ibv_access_flags::IBV_ACCESS_REMOTE_READ.0 as i32,
+        Access::RemoteAtomic => sys::ibv_access_flags::IBV_ACCESS_REMOTE_ATOMIC.0 as i32,
     };
     // SAFETY: the memory is `region.len` bytes long and stays until it is deregistered.
     let registered =

@@ -38,6 +38,7 @@ use trine_transport::buf::{Pool, PoolConfig};
 use trine_transport::config::{MTU_MAX, MTU_MIN};
 use trine_transport::time::{Clock, Duration, Instant};
 
+pub use self::connections::{CounterClient, CounterServer};
 pub use self::error::{ConnectionFault, VerbsError};
 use crate::route::{QUEUE_PAIRS_MAX, VerbsAddress, VerbsRoute};
 

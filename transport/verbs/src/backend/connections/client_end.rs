@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ibverbs_sys as sys;
 
-use super::connected_pair::{CompletionQueue, ConnectedPair, OtherEnd, Shape};
+use super::connected_pair::{CompletionQueue, ConnectedPair, OtherEnd, Purpose, Shape};
 use super::remote_memory::{RemoteMemory, SlotsOf};
 use crate::backend::VerbsError;
 use crate::backend::device::Device;
@@ -72,7 +72,7 @@ impl ClientEnd {
         path: OneSidedPath,
     ) -> Result<Self, VerbsError> {
         let shape = Shape {
-            path,
+            purpose: Purpose::Path(path),
             domain: device.domain(),
             sends: DEPTH as u32,
             inline_bytes: SLOT_BYTES as u32,

@@ -1,6 +1,6 @@
 //! A connected queue pair, its way through the states, and the completion queue that it reports to.
 //!
-//! It is unreliable (UC) for the path herd, and reliable (RC) for the path rfp, which needs READs.
+//! It is unreliable (UC) for the path herd, and reliable (RC) for the path rfp, which needs READs, and for counters.
 
 use std::ptr;
 use std::ptr::NonNull;
@@ -31,9 +31,45 @@ pub(super) struct CompletionQueue {
     device: Arc<Device>,
 }
 
+/// What a connected queue pair is for.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// The connections of a path.
+    Path(OneSidedPath),
+    /// A counter that the other end adds to.
+    Counter,
+}
+
+impl Purpose {
+    fn is_reliable(self) -> bool {
+        self != Self::Path(OneSidedPath::Herd)
+    }
+
+    /// What the other end may do with registered memory.
+    fn access(self) -> u32 {
+        let flags = match self {
+            Self::Path(OneSidedPath::Herd) => sys::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE,
+            Self::Path(OneSidedPath::Rfp) => {
+                sys::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE
+                    | sys::ibv_access_flags::IBV_ACCESS_REMOTE_READ
+            }
+            Self::Counter => sys::ibv_access_flags::IBV_ACCESS_REMOTE_ATOMIC,
+        };
+        flags.0
+    }
+
+    /// The device made no such queue pair, and errno says why.
+    fn refusal(self, device: &Device) -> VerbsError {
+        match self {
+            Self::Path(path) => VerbsError::no_connections(&device.name, path),
+            Self::Counter => VerbsError::no_counters(&device.name),
+        }
+    }
+}
+
 /// A queue pair in RESET, or connected with one other.
 pub(super) struct ConnectedPair {
-    path: OneSidedPath,
+    purpose: Purpose,
     pair: NonNull<sys::ibv_qp>,
     device: Arc<Device>,
 }
@@ -41,7 +77,7 @@ pub(super) struct ConnectedPair {
 /// How a queue pair is made.
 #[derive(Copy, Clone)]
 pub(super) struct Shape {
-    pub(super) path: OneSidedPath,
+    pub(super) purpose: Purpose,
     /// The protection domain of the memory that the other end may use.
     pub(super) domain: *mut sys::ibv_pd,
     pub(super) sends: u32,
@@ -103,9 +139,9 @@ impl ConnectedPair {
         let mut attributes = sys::ibv_qp_init_attr {
             send_cq: completions.queue.as_ptr(),
             recv_cq: completions.queue.as_ptr(),
-            qp_type: match shape.path {
-                OneSidedPath::Herd => sys::ibv_qp_type::IBV_QPT_UC,
-                OneSidedPath::Rfp => sys::ibv_qp_type::IBV_QPT_RC,
+            qp_type: match shape.purpose.is_reliable() {
+                false => sys::ibv_qp_type::IBV_QPT_UC,
+                true => sys::ibv_qp_type::IBV_QPT_RC,
             },
             cap: sys::ibv_qp_cap {
                 max_send_wr: shape.sends,
@@ -120,14 +156,16 @@ impl ConnectedPair {
         let pair = unsafe { sys::ibv_create_qp(shape.domain, &raw mut attributes) };
         let pair = NonNull::new(pair);
         let made = Self {
-            path: shape.path,
-            pair: pair.ok_or_else(|| VerbsError::no_connections(&device.name, shape.path))?,
+            purpose: shape.purpose,
+            pair: pair.ok_or_else(|| shape.purpose.refusal(device))?,
             device: Arc::clone(device),
         };
-        if attributes.cap.max_inline_data < shape.inline_bytes {
+        if let Purpose::Path(path) = shape.purpose
+            && attributes.cap.max_inline_data < shape.inline_bytes
+        {
             return Err(VerbsError::InlineTooSmall {
                 device: device.name.clone(),
-                path: shape.path,
+                path,
                 needed: shape.inline_bytes,
                 granted: attributes.cap.max_inline_data,
             });
@@ -140,21 +178,13 @@ impl ConnectedPair {
         unsafe { self.pair.as_ref() }.qp_num
     }
 
-    fn is_reliable(&self) -> bool {
-        self.path == OneSidedPath::Rfp
-    }
-
     /// INIT, RTR: the other end can write, and read, from now on.
     pub(super) fn receive_from(&self, other: OtherEnd<'_>) -> Result<(), VerbsError> {
         let port = &self.device.port;
-        let mut access = sys::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0;
-        if self.is_reliable() {
-            access |= sys::ibv_access_flags::IBV_ACCESS_REMOTE_READ.0;
-        }
         let mut attributes = sys::ibv_qp_attr {
             qp_state: sys::ibv_qp_state::IBV_QPS_INIT,
             port_num: port.number,
-            qp_access_flags: access,
+            qp_access_flags: self.purpose.access(),
             path_mtu: (port.mtu / 128).ilog2(),
             dest_qp_num: other.queue_pair,
             rq_psn: other.psn,
@@ -178,7 +208,7 @@ impl ConnectedPair {
             | mask::IBV_QP_PATH_MTU
             | mask::IBV_QP_DEST_QPN
             | mask::IBV_QP_RQ_PSN;
-        if self.is_reliable() {
+        if self.purpose.is_reliable() {
             connected = connected | mask::IBV_QP_MAX_DEST_RD_ATOMIC | mask::IBV_QP_MIN_RNR_TIMER;
         }
         self.modify(
@@ -200,7 +230,7 @@ impl ConnectedPair {
             ..Default::default()
         };
         let mut which = mask::IBV_QP_STATE | mask::IBV_QP_SQ_PSN;
-        if self.is_reliable() {
+        if self.purpose.is_reliable() {
             which = which
                 | mask::IBV_QP_MAX_QP_RD_ATOMIC
                 | mask::IBV_QP_TIMEOUT
@@ -244,13 +274,13 @@ impl ConnectedPair {
         VerbsError::check(result, call)
     }
 
-    /// Hands one write or READ to the device. False if it does not take it.
+    /// Hands one write, READ or FETCH_ADD to the device. False if it does not take it.
     ///
     /// # Safety
     ///
     /// The request has one element. If it is inline, the element points to bytes that are readable during this call. If it
-    /// is a READ, the element is registered memory. That memory stays, and no reference into it lives, until the READ has
-    /// completed or the queue pair was reset.
+    /// is a READ or FETCH_ADD, the element is registered memory. That memory stays, and no reference into it lives, until the request
+    /// has completed or the queue pair was reset.
     #[inline]
     pub(super) unsafe fn post(&mut self, request: &mut sys::ibv_send_wr) -> bool {
         let mut refused = ptr::null_mut::<sys::ibv_send_wr>();

@@ -4,6 +4,7 @@
 
 mod client_end;
 mod connected_pair;
+mod counter;
 mod remote_memory;
 mod server_end;
 
@@ -15,6 +16,8 @@ use super::memory::Registry;
 use super::{OneSidedConfig, VerbsError};
 use crate::one_sided::{self, Fetched, Grant, Slots, Wish, Written};
 use crate::route::VerbsRoute;
+
+pub use self::counter::{CounterClient, CounterServer};
 
 use self::client_end::ClientEnd;
 use self::connected_pair::CompletionQueue;

@@ -102,8 +102,9 @@ impl RemoteMemory {
         unsafe { self.region.base.cast::<u64>().add(at) }
     }
 
+    /// A word, by its number.
     #[inline]
-    fn read(&self, at: usize) -> [u8; WORD] {
+    pub(super) fn read(&self, at: usize) -> [u8; WORD] {
         // SAFETY: the memory is alive and aligned. The device may write it meanwhile: the load is volatile, any value is
         // a number, and nothing is concluded from it before the whole copy was judged.
         unsafe { self.word(at).read_volatile() }.to_ne_bytes()

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ibverbs_sys as sys;
 
-use super::connected_pair::{CompletionQueue, ConnectedPair, OtherEnd, Shape};
+use super::connected_pair::{CompletionQueue, ConnectedPair, OtherEnd, Purpose, Shape};
 use super::remote_memory::{RemoteMemory, SlotsOf};
 use crate::backend::VerbsError;
 use crate::backend::device::Device;
@@ -73,7 +73,7 @@ impl ServerEnd {
         };
         let requests = memory(SLOT_BYTES, Access::RemoteWrite)?;
         let shape = Shape {
-            path,
+            purpose: Purpose::Path(path),
             domain: domain.domain.as_ptr(),
             sends: 1,
             inline_bytes: 0,
