@@ -37,7 +37,7 @@ pub(crate) const SEQUENCER_WINDOW_MAX: u32 = 4_096;
 /// The most requests of its benchmark in one process.
 pub(crate) const SEQUENCER_IN_PROCESS_REQUESTS_MAX: u64 = 1 << 32;
 /// Endpoints of its client in one process, one after the other, for requests of four bytes.
-pub(crate) const SEQUENCER_IN_PROCESS_WAYS: u16 = 3;
+pub(crate) const SEQUENCER_IN_PROCESS_WAYS: u16 = 64;
 /// Several addresses of servers are asked again after this time, while none of them gives out numbers.
 pub(crate) const SEQUENCER_AGAIN: std::time::Duration = std::time::Duration::from_millis(20);
 /// Each of them has at least this long to answer.

@@ -31,11 +31,15 @@ pub const RENEWALS: u64 = 4;
 /// How long a server waits after a question to the group that had no answer.
 pub const RETRY: Duration = Duration::from_millis(20);
 
-/// Requests of four bytes that wait for numbers, in each thread. More are dropped, and their clients ask again.
+/// Requests of four bytes that wait for numbers, in each thread. With one more the oldest is dropped.
 pub const SPECULATIVE_WAITING_MAX: usize = 4_096;
-/// How long a client waits for the answer to a request of four bytes before it asks from another endpoint, unless an option
-/// says otherwise.
+/// How long a client waits for the answer to a request of four bytes before it asks from another endpoint. Twice as long
+/// after each endpoint that brought nothing, up to [`SPECULATIVE_LATE_MAX`].
 pub const SPECULATIVE_PATIENCE: Duration = Duration::from_millis(100);
-/// Endpoints that such a client has given up and keeps, so that no new one gets the name of one of them: with
-/// [`SPECULATIVE_PATIENCE`] for each this is the time for which an answer may be under way.
-pub const SPECULATIVE_EARLIER_WAYS: usize = 8;
+/// A request that has waited for so long at a server is dropped, because its client has given up. A client keeps an
+/// endpoint that it has given up for as long, so that no other gets its name meanwhile.
+pub const SPECULATIVE_LATE_MAX: Duration = Duration::from_secs(1);
+/// Endpoints that such a client has given up and keeps, at most. It opens no other until one of them is old enough.
+pub const SPECULATIVE_EARLIER_WAYS: usize = 16;
+/// Requests of such a client under way, at most: its endpoint has room for their answers.
+pub const SPECULATIVE_WINDOW_MAX: usize = 256;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use trine_base::failure::Failure;
 use trine_base::interrupt;
-use trine_base::network::{Network, Opened};
-use trine_sequencer::config::SPECULATIVE_PATIENCE;
+use trine_base::network::Network;
+use trine_sequencer::config::{SPECULATIVE_LATE_MAX as SPECULATIVE_OPEN, SPECULATIVE_PATIENCE};
 use trine_sequencer::speculative::{Answerer, ClientEnd, Published, ServerEnd, Told, Way};
 use trine_sequencer::wire::{SPECULATE, Speculation};
 use trine_transport::backend::{Backend, BackendError, BackendStats, MonotonicClock, Waker};
@@ -113,42 +113,56 @@ impl<B: Backend + Send> ServerThread for FourBytes<B> {
 /// Opens ways to a server.
 pub(super) type Opener<B> = Box<dyn FnMut() -> Result<Way<B>, Failure>>;
 
-/// Asks a server where it takes requests of four bytes, and opens the first way there.
+/// A client of a server.
+pub(super) type Client<B> = ClientEnd<B, MonotonicClock, Opener<B>>;
+
+/// Opens the first way to the server at `address`, and others when they are needed.
 pub(super) fn connect<N: Network>(
     network: &N,
     address: SocketAddr,
     patience: std::time::Duration,
-) -> Result<ClientEnd<N::Backend, Opener<N::Backend>>, Failure> {
+) -> Result<Client<N::Backend>, Failure> {
     check(network)?;
-    let mut line = open_line(network, address, patience)?;
-    let bytes = Speculation::BYTES.max(DENIED_BYTES_MAX);
-    let answer = line.ask(SPECULATE, &[], bytes, false)?;
-    let Speculation { port, guess } = Speculation::decode(&answer).ok_or_else(|| {
-        Failure::usage(
-            format!("{address} takes no requests of four bytes; nothing was done"),
-            "start it with --speculative, or leave the option out here",
-        )
-    })?;
-    let server = SocketAddr::new(address.ip(), port);
+    let speculation = ask_where(network, address, patience)?;
+    let guess = speculation.guess;
+    // The server may have begun another life since it was asked, with other ports.
+    let mut asked = Some(speculation);
     let network = network.clone();
     let open: Opener<N::Backend> = Box::new(move || {
-        let Opened {
-            backend,
-            route_of,
-            keep,
-            ..
-        } = network.call(&[server])?;
-        let route = route_of(server).ok_or_else(|| {
+        let speculation = match asked.take() {
+            Some(speculation) => speculation,
+            None => ask_where(&network, address, SPECULATIVE_OPEN.into())?,
+        };
+        let server = SocketAddr::new(address.ip(), speculation.port);
+        let (opened, route) = network.call_plain(server)?;
+        let route = route.ok_or_else(|| {
             let message = format!("no way to {server} is known");
             Failure::not_reachable(message, SEQUENCER.start_one)
         })?;
         Ok(Way {
-            backend,
+            backend: opened.backend,
             route,
-            keep,
+            keep: opened.keep,
         })
     });
-    ClientEnd::new(open, guess, SPECULATIVE_PATIENCE)
+    ClientEnd::new(open, MonotonicClock, guess, SPECULATIVE_PATIENCE)
+}
+
+/// Asks a server where it takes requests of four bytes.
+fn ask_where<N: Network>(
+    network: &N,
+    address: SocketAddr,
+    patience: std::time::Duration,
+) -> Result<Speculation, Failure> {
+    let mut line = open_line(network, address, patience)?;
+    let bytes = Speculation::BYTES.max(DENIED_BYTES_MAX);
+    let answer = line.ask(SPECULATE, &[], bytes, false)?;
+    Speculation::decode(&answer).ok_or_else(|| {
+        Failure::usage(
+            format!("{address} takes no requests of four bytes; nothing was done"),
+            "start it with --speculative, or leave the option out here",
+        )
+    })
 }
 
 /// Takes one number.
@@ -159,22 +173,21 @@ pub(super) fn next<N: Network>(
 ) -> Result<Result<u64, NoNumbers>, Failure> {
     let deadline: Instant = MonotonicClock.now() + Duration::from(patience);
     let mut client = connect(network, address, patience)?;
-    client.ask(MonotonicClock.now(), 1)?;
+    client.ask(1)?;
     let mut told = Told::Nothing;
     loop {
-        let now = MonotonicClock.now();
-        let came = client.turn(now, |news| {
+        let turned = client.turn(|news| {
             if told == Told::Nothing {
                 told = news;
             }
-        })?;
+        });
         match told {
             Told::Number(number, _) => return Ok(Ok(number)),
             Told::None(why) => return Ok(Err(NoNumbers(address, why))),
             Told::Nothing => {}
         }
         interrupt::check()?;
-        if now >= deadline {
+        if MonotonicClock.now() >= deadline {
             return Err(Failure::not_reachable(
                 format!(
                     "{address} does not answer requests of four bytes (tried for {patience:?})"
@@ -182,8 +195,16 @@ pub(super) fn next<N: Network>(
                 SEQUENCER.start_one,
             ));
         }
-        if !came {
-            client.wait(now, deadline)?;
+        if !goes_on(turned)? {
+            client.wait(deadline)?;
         }
+    }
+}
+
+/// Whether a turn has brought something. A fresh way that could not be opened, because nobody answered, is tried again.
+pub(super) fn goes_on(turned: Result<bool, Failure>) -> Result<bool, Failure> {
+    match turned {
+        Err(failure) if failure.is_without_answer() => Ok(true),
+        turned => turned,
     }
 }

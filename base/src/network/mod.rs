@@ -163,10 +163,28 @@ pub trait Network: Clone + Send + 'static {
         false
     }
 
-    /// Whether each packet is a datagram of its own, and each backend that is opened has a name that no other has: what
+    /// Whether each packet is a datagram of its own, and each backend has a name that no other has had lately: what
     /// requests without sessions need.
     fn has_plain_datagrams(&self) -> bool {
         false
+    }
+
+    /// Opens a backend for requests without sessions, which others reach at `own`. Nobody reaches it under another key than
+    /// this, if the network has keys of datagrams. So nothing arrives that was meant for another process or life.
+    fn serve_plain(
+        &self,
+        own: SocketAddr,
+        datagram_key: u32,
+    ) -> Result<Opened<Self::Backend>, Failure> {
+        let _ = datagram_key;
+        self.serve_at(own)
+    }
+
+    /// Opens a backend of its own for the server of such requests at `server`, with the route there.
+    fn call_plain(&self, server: SocketAddr) -> Result<PlainCall<Self::Backend>, Failure> {
+        let opened = self.call(&[server])?;
+        let route = (opened.route_of)(server);
+        Ok((opened, route))
     }
 
     /// Addresses for a group of `count` replicas that this process starts.
@@ -205,6 +223,12 @@ impl<B: Backend> Opened<B> {
         }
     }
 }
+
+/// A backend for one server, and the route there if it is known.
+pub type PlainCall<B> = (Opened<B>, Option<RouteOfBackend<B>>);
+
+/// The route of a backend.
+pub type RouteOfBackend<B> = <B as Backend>::Route;
 
 /// A task for any network.
 pub trait OnNetwork {

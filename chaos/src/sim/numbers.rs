@@ -71,6 +71,8 @@ pub struct Given {
     pub speculated: u64,
     /// Those of them whose guess of the high half was wrong.
     pub corrected: u64,
+    /// Requests of four bytes that were told that there are no numbers.
+    pub refused: u64,
     /// Times that a client gave up its endpoint, and asked from another one.
     pub ways: u64,
 }
@@ -78,8 +80,14 @@ pub struct Given {
 impl Facts for Given {
     fn in_words(&self, packets: u64) -> String {
         format!(
-            "kept in {}, {packets} packets, {} answered, {} without numbers; by four bytes {}, {} corrected, {} from another endpoint",
-            self.keeping, self.answered, self.without, self.speculated, self.corrected, self.ways
+            "kept in {}, {packets} packets, {} answered, {} without numbers; by four bytes {}, {} corrected, {} refused, {} from another endpoint",
+            self.keeping,
+            self.answered,
+            self.without,
+            self.speculated,
+            self.corrected,
+            self.refused,
+            self.ways
         )
     }
 }
@@ -365,6 +373,7 @@ fn report(stage: &Servers, config: &NumbersConfig, schedule: &Schedule) -> Numbe
         wrapped: ledger.has_wrapped(),
         speculated: speculation.answered,
         corrected: speculation.corrected,
+        refused: speculation.without,
         ways: speculation.ways,
     };
     PartReport::new(config, (schedule, &world.network), ending, facts)

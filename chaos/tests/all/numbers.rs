@@ -36,13 +36,15 @@ fn numbers_come_once_and_grow() {
     );
     let sum = |of: fn(&NumbersReport) -> u64| reports.iter().map(of).sum::<u64>();
     let speculated = sum(|report| report.facts.speculated);
-    let (corrected, ways) = (
-        sum(|report| report.facts.corrected),
-        sum(|report| report.facts.ways),
-    );
+    let corrected = sum(|report| report.facts.corrected);
+    let refused = sum(|report| report.facts.refused);
+    let ways = sum(|report| report.facts.ways);
     assert!(
-        speculated > 100 * SEEDS && corrected > 10 * SEEDS && ways > 10 * SEEDS,
-        "by four bytes: {speculated}, {corrected} corrected, {ways} from another endpoint"
+        speculated > 100 * SEEDS
+            && [corrected, refused, ways]
+                .iter()
+                .all(|&count| count > 10 * SEEDS),
+        "by four bytes: {speculated}, {corrected} corrected, {refused} refused, {ways} from another endpoint"
     );
     assert_eq!(simulate(1).hash, reports[0].hash);
 }

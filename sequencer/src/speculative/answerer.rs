@@ -1,5 +1,6 @@
 //! What does a server answer to a datagram of four bytes?
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use trine_transport::time::{Clock, Instant};
 
 use super::{Reply, guess_of};
-use crate::config::SPECULATIVE_WAITING_MAX;
+use crate::config::{SPECULATIVE_LATE_MAX, SPECULATIVE_WAITING_MAX};
 use crate::supply::{Supply, Why};
 use crate::taker::Taker;
 
@@ -22,7 +23,7 @@ pub struct Counters {
     pub without: u64,
     /// Datagrams that were no request.
     pub refused: u64,
-    /// Requests that were dropped because too many waited for numbers.
+    /// Requests that were dropped because they, or too many, waited for numbers.
     pub dropped: u64,
 }
 
@@ -59,11 +60,20 @@ impl Published {
     }
 }
 
+/// A request without a number.
+#[derive(Copy, Clone)]
+struct Waiting<R> {
+    from: R,
+    guess: u32,
+    /// When it came.
+    since: Instant,
+}
+
 /// The requests of one thread.
 pub struct Answerer<R, C> {
     taker: Taker<C>,
-    /// Who waits for a number, with the guess.
-    waiting: Vec<(R, u32)>,
+    /// In the order in which they came.
+    waiting: VecDeque<Waiting<R>>,
     counters: Counters,
     published: Arc<Published>,
 }
@@ -73,7 +83,7 @@ impl<R: Copy, C: Clock> Answerer<R, C> {
     pub fn new(supply: Arc<Supply>, clock: C) -> Self {
         Self {
             taker: Taker::new(supply, clock),
-            waiting: Vec::new(),
+            waiting: VecDeque::new(),
             counters: Counters::default(),
             published: Arc::default(),
         }
@@ -89,25 +99,45 @@ impl<R: Copy, C: Clock> Answerer<R, C> {
         Arc::clone(&self.published)
     }
 
-    /// A datagram has come.
+    /// A datagram has come in the turn that has `begun` then.
     #[inline]
-    pub fn on_datagram(&mut self, from: R, bytes: &[u8]) {
-        match guess_of(bytes) {
-            None => self.counters.refused += 1,
-            Some(_) if self.waiting.len() == SPECULATIVE_WAITING_MAX => self.counters.dropped += 1,
-            Some(guess) => self.waiting.push((from, guess)),
+    pub fn on_datagram(&mut self, begun: Instant, from: R, bytes: &[u8]) {
+        let Some(guess) = guess_of(bytes) else {
+            self.counters.refused += 1;
+            return;
+        };
+        if self.waiting.len() == SPECULATIVE_WAITING_MAX {
+            // Its client is the first to give up.
+            self.waiting.pop_front();
+            self.counters.dropped += 1;
         }
+        self.waiting.push_back(Waiting {
+            from,
+            guess,
+            since: begun,
+        });
     }
 
     /// Answers the requests of a turn that has `begun` then, and those that have waited for numbers. True if more numbers
     /// have to be reserved.
     pub fn turn(&mut self, begun: Instant, send: impl FnMut(R, &[u8])) -> bool {
-        if self.waiting.is_empty() {
-            return false;
+        let before = self.published.get();
+        self.drop_old(begun);
+        let missing = !self.waiting.is_empty() && self.answer_waiting(begun, send);
+        if self.counters != before {
+            self.published.set(self.counters);
         }
-        let missing = self.answer_waiting(begun, send);
-        self.published.set(self.counters);
         missing
+    }
+
+    /// Drops requests whose clients have given up: their numbers would be nobody's.
+    fn drop_old(&mut self, now: Instant) {
+        let is_old =
+            |waiting: &Waiting<R>| now.saturating_since(waiting.since) >= SPECULATIVE_LATE_MAX;
+        while self.waiting.front().is_some_and(is_old) {
+            self.waiting.pop_front();
+            self.counters.dropped += 1;
+        }
     }
 
     fn answer_waiting(&mut self, begun: Instant, mut send: impl FnMut(R, &[u8])) -> bool {
@@ -121,10 +151,10 @@ impl<R: Copy, C: Clock> Answerer<R, C> {
         let (served, why) = match self.taker.take(requests as u64, ones, begun) {
             None => (0, Some(Why::Elsewhere)),
             Some(numbers) => {
-                for (&(to, guess), &number) in self.waiting.iter().zip(numbers) {
-                    let reply = Reply::of(number, guess);
+                for (waiting, &number) in self.waiting.iter().zip(numbers) {
+                    let reply = Reply::of(number, waiting.guess);
                     self.counters.corrected += u64::from(matches!(reply, Reply::Whole(_)));
-                    answer(to, reply);
+                    answer(waiting.from, reply);
                 }
                 (numbers.len(), None)
             }
@@ -136,8 +166,8 @@ impl<R: Copy, C: Clock> Answerer<R, C> {
         match why {
             Some(why) => {
                 self.counters.without += self.waiting.len() as u64;
-                for (to, _) in self.waiting.drain(..) {
-                    answer(to, Reply::None(why));
+                for waiting in self.waiting.drain(..) {
+                    answer(waiting.from, Reply::None(why));
                 }
             }
             None => supply.want(self.waiting.len() as u64),
@@ -179,9 +209,9 @@ mod tests {
         let wrap = 1 << 32;
         supply.add(&grant(wrap - 1, wrap + 1, Instant::FAR_FUTURE));
         for from in 0..3 {
-            answerer.on_datagram(from, &request(0));
+            answerer.on_datagram(Instant::ZERO, from, &request(0));
         }
-        answerer.on_datagram(9, b"12345");
+        answerer.on_datagram(Instant::ZERO, 9, b"12345");
         let served = vec![(0, Reply::Half(u32::MAX)), (1, Reply::Whole(wrap))];
         assert_eq!(turn(&mut answerer), (served, true));
         assert_eq!(turn(&mut answerer), (vec![], true));
@@ -203,7 +233,7 @@ mod tests {
         let supply = Arc::new(Supply::new(0));
         let mut answerer = Answerer::new(Arc::clone(&supply), Stopped);
         supply.add(&grant(0, 9, Instant::from_nanos(100)));
-        answerer.on_datagram(1, &request(0));
+        answerer.on_datagram(Instant::ZERO, 1, &request(0));
         assert_eq!(
             turn(&mut answerer).0,
             [(1, Reply::None(Why::Elsewhere))],
@@ -211,20 +241,31 @@ mod tests {
         );
         supply.add(&grant(20, 21, Instant::FAR_FUTURE));
         supply.set_failing();
-        answerer.on_datagram(1, &request(0));
-        answerer.on_datagram(2, &request(0));
+        answerer.on_datagram(Instant::ZERO, 1, &request(0));
+        answerer.on_datagram(Instant::ZERO, 2, &request(0));
         let told = [(1, Reply::Half(20)), (2, Reply::None(Why::NotReserved))];
         assert_eq!(turn(&mut answerer).0[..], told);
         assert_eq!(answerer.counters().without, 2);
     }
 
     #[test]
-    fn a_flood_is_dropped() {
+    fn the_oldest_requests_are_dropped_and_everybody_can_see_how_many() {
         let supply = Arc::new(Supply::new(0));
-        let mut answerer = Answerer::new(supply, Stopped);
-        for _ in 0..SPECULATIVE_WAITING_MAX + 5 {
-            answerer.on_datagram(1, &request(0));
+        supply.add(&grant(0, 0, Instant::FAR_FUTURE));
+        let mut answerer = Answerer::new(Arc::clone(&supply), Stopped);
+        let published = answerer.published();
+        for number in 0..SPECULATIVE_WAITING_MAX + 5 {
+            answerer.on_datagram(Instant::ZERO, u8::from(number >= 5), &request(0));
         }
-        assert_eq!(answerer.counters().dropped, 5);
+        answerer.on_datagram(Instant::ZERO, 1, b"5");
+        assert_eq!(turn(&mut answerer), (vec![], true));
+        assert_eq!((published.get().dropped, published.get().refused), (5, 1));
+        let late = Instant::ZERO + SPECULATIVE_LATE_MAX;
+        answerer.on_datagram(late, 7, &request(0));
+        supply.add(&grant(0, 9, Instant::FAR_FUTURE));
+        let mut sent = Vec::new();
+        answerer.turn(late, |to, _| sent.push(to));
+        assert_eq!(sent, [7], "the others have given up");
+        assert_eq!(published.get().dropped, 5 + SPECULATIVE_WAITING_MAX as u64);
     }
 }

@@ -13,6 +13,10 @@
 //!
 //! A request that is given up breaks that count. So do a new guess and an answer without a number. After each of them the
 //! client moves to a **fresh way**, where no answer of the old one arrives, and asks anew.
+//!
+//! Both proofs need that ways have different names: nobody may get the name of a way while an answer to it is under way. On
+//! InfiniBand the name is a queue pair number. `ends.rs` keeps the queue pairs of old ways for a second, and a server drops
+//! requests that have waited for as long. What a process leaves behind at its end is the device's affair.
 
 use std::collections::VecDeque;
 
@@ -20,6 +24,7 @@ use trine_canary as canary;
 use trine_transport::time::{Duration, Instant};
 
 use super::{Reply, high_half, request};
+use crate::config::SPECULATIVE_LATE_MAX;
 use crate::supply::Why;
 
 /// What an answer brings.
@@ -56,11 +61,13 @@ pub struct Asker {
     under_way: VecDeque<Asked>,
     /// How long an answer may take.
     patience: Duration,
+    /// Ways in a row, up to this one, that brought no number before they were given up.
+    in_vain: u32,
 }
 
 impl Asker {
-    /// With a first guess of the high half of numbers. A way is given up if the answer to one of its requests takes longer
-    /// than `patience`.
+    /// With a first guess of the high half of numbers. A way is given up if `patience` passes without an answer. It grows
+    /// with each way in a row that brought none.
     pub fn new(guess: u32, patience: Duration) -> Self {
         Self {
             guess,
@@ -69,6 +76,7 @@ impl Asker {
             least: 0,
             under_way: VecDeque::new(),
             patience,
+            in_vain: 0,
         }
     }
 
@@ -111,6 +119,7 @@ impl Asker {
         let Some(asked) = self.under_way.pop_front() else {
             return Told::Nothing;
         };
+        self.in_vain = 0;
         // The last number of all is never given out.
         self.least = number.saturating_add(1);
         if high_half(number) != self.guess {
@@ -125,19 +134,29 @@ impl Asker {
         self.way
     }
 
-    /// Whether the client has to move to a fresh way.
-    pub fn needs_fresh_way(&self, now: Instant) -> bool {
-        self.is_over || self.timeout().is_some_and(|timeout| timeout <= now)
+    /// Whether the client has to move to a fresh way before it can send requests.
+    pub fn is_over(&self) -> bool {
+        self.is_over
     }
 
-    /// When it has to at the latest, if nothing comes until then.
+    /// When the way is given up, if nothing comes until then; `None` if nothing is awaited.
     pub fn timeout(&self) -> Option<Instant> {
-        Some(self.under_way.front()?.last + self.patience)
+        let grown = self.patience.as_nanos() << self.in_vain.min(10);
+        let most = SPECULATIVE_LATE_MAX.max(self.patience);
+        Some(self.under_way.front()?.last + Duration::from_nanos(grown).min(most))
+    }
+
+    /// Whether the client has to move to a fresh way now, because requests wait that this one does not answer.
+    pub fn needs_fresh_way(&self, now: Instant) -> bool {
+        let timeout = self.timeout();
+        timeout.is_some_and(|timeout| self.is_over || timeout <= now)
     }
 
     /// The client moves to a fresh way. Returns the requests to be sent on it: those that are under way, once more.
     pub fn move_to_fresh_way(&mut self, now: Instant) -> impl Iterator<Item = [u8; 4]> + use<> {
         self.way += u64::from(!canary::planted("a request is repeated on its way"));
+        // A way that is over has brought its last answer: it was not silent.
+        self.in_vain += u32::from(!self.is_over);
         self.is_over = false;
         for asked in &mut self.under_way {
             asked.last = now;
@@ -215,13 +234,20 @@ mod tests {
         asker.ask(at(4));
         assert!(!asker.needs_fresh_way(at(9)) && asker.needs_fresh_way(at(10)));
         assert_eq!(asker.move_to_fresh_way(at(10)).count(), 2);
-        assert_eq!(asker.timeout(), Some(at(20)));
+        assert_eq!(asker.timeout(), Some(at(30)), "twice as long");
+        assert_eq!(asker.move_to_fresh_way(at(30)).count(), 2);
+        assert_eq!(asker.timeout(), Some(at(70)));
         let number = 3 << 32 | 1;
         assert_eq!(
             told(&mut asker, Reply::Half(1)),
             Told::Number(number, at(0)),
             "it waits since the first time"
         );
+        assert_eq!(asker.timeout(), Some(at(40)), "it is no longer in vain");
+        for _ in 0..70 {
+            asker.move_to_fresh_way(at(50)).for_each(drop);
+        }
+        assert_eq!(asker.timeout(), Some(at(1_050)), "a second at most");
     }
 
     #[test]
@@ -233,6 +259,10 @@ mod tests {
         asker.ask(at(0));
         assert_eq!(told(&mut asker, none), Told::None(Why::Elsewhere));
         assert_eq!((asker.under_way(), asker.ask(at(0))), (0, None));
+        assert!(
+            asker.is_over() && !asker.needs_fresh_way(at(99)),
+            "nobody waits"
+        );
         assert_eq!(asker.move_to_fresh_way(at(1)).count(), 0);
         assert_eq!(asker.ask(at(1)), Some(request(0)));
     }

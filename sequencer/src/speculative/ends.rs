@@ -7,7 +7,7 @@ use trine_transport::backend::{Backend, BackendError, Body, TxBatch};
 use trine_transport::time::{Clock, Duration, Instant};
 
 use super::{Answerer, Asker, Told};
-use crate::config::SPECULATIVE_EARLIER_WAYS;
+use crate::config::{SPECULATIVE_EARLIER_WAYS, SPECULATIVE_LATE_MAX, SPECULATIVE_WINDOW_MAX};
 
 /// A thread of a server.
 pub struct ServerEnd<B: Backend, C> {
@@ -47,7 +47,7 @@ impl<B: Backend, C: Clock> ServerEnd<B, C> {
         let burst = self.backend.rx_burst()?;
         let came = !burst.is_empty();
         for packet in burst {
-            self.answerer.on_datagram(packet.route, packet.bytes);
+            self.answerer.on_datagram(begun, packet.route, packet.bytes);
         }
         let mut failed = None;
         let (backend, batch) = (&mut self.backend, &mut self.batch);
@@ -81,26 +81,34 @@ pub struct Way<B: Backend> {
 }
 
 /// A client, which opens ways as it needs them.
-pub struct ClientEnd<B: Backend, O> {
+pub struct ClientEnd<B: Backend, C, O> {
     way: Way<B>,
-    /// Ways that were given up. They are kept for a while, so that no fresh one gets the name of one for which answers may
-    /// still be under way.
-    earlier: VecDeque<Way<B>>,
+    /// Ways that were given up, and when. They are kept for a while, so that no fresh one gets the name of one for which
+    /// answers may still be under way.
+    earlier: VecDeque<(Instant, Way<B>)>,
     open: O,
+    clock: C,
     asker: Asker,
     batch: TxBatch<B::Route>,
 }
 
-impl<B: Backend, E: From<BackendError>, O: FnMut() -> Result<Way<B>, E>> ClientEnd<B, O> {
+impl<B, C, E, O> ClientEnd<B, C, O>
+where
+    B: Backend,
+    C: Clock,
+    E: From<BackendError>,
+    O: FnMut() -> Result<Way<B>, E>,
+{
     /// A client that opens its ways by `open`. See [`Asker::new`].
     ///
     /// # Errors
     /// The first way could not be opened.
-    pub fn new(mut open: O, guess: u32, patience: Duration) -> Result<Self, E> {
+    pub fn new(mut open: O, clock: C, guess: u32, patience: Duration) -> Result<Self, E> {
         Ok(Self {
             way: open()?,
             earlier: VecDeque::new(),
             open,
+            clock,
             asker: Asker::new(guess, patience),
             batch: TxBatch::new(),
         })
@@ -121,41 +129,31 @@ impl<B: Backend, E: From<BackendError>, O: FnMut() -> Result<Way<B>, E>> ClientE
         &self.way.backend
     }
 
-    /// Sends so many requests. Returns how many were sent: none until the next turn, if that has to open a fresh way.
-    ///
-    /// # Errors
-    /// The backend cannot be used any more.
-    pub fn ask(&mut self, now: Instant, requests: usize) -> Result<usize, E> {
-        let before = self.under_way();
-        for _ in 0..requests {
-            let Some(request) = self.asker.ask(now) else {
-                break;
-            };
-            self.push(request)?;
-        }
-        self.flush()?;
-        Ok(self.under_way() - before)
-    }
-
-    /// Sleeps until something has come or `until`, or until the way has to be given up.
-    ///
-    /// # Errors
-    /// The backend cannot be used any more.
-    pub fn wait(&mut self, now: Instant, until: Instant) -> Result<(), E> {
-        let due = self
-            .asker
-            .timeout()
-            .map_or(until, |timeout| timeout.min(until));
-        self.way.backend.wait(Some(due.saturating_since(now)))?;
-        Ok(())
-    }
-
-    /// Takes the answers that have come, and hands on what they bring. Moves to a fresh way if that is necessary. True if
-    /// there was an answer.
+    /// Sends so many requests, or as many as may be under way together. Returns how many were sent. There is none while a
+    /// fresh way has to be opened and too many were lately.
     ///
     /// # Errors
     /// The backend cannot be used any more, or a fresh way could not be opened.
-    pub fn turn(&mut self, now: Instant, mut told: impl FnMut(Told)) -> Result<bool, E> {
+    pub fn ask(&mut self, requests: usize) -> Result<usize, E> {
+        let requests = requests.min(SPECULATIVE_WINDOW_MAX.saturating_sub(self.under_way()));
+        if requests == 0 || self.asker.is_over() && !self.move_to_fresh_way()? {
+            return Ok(0);
+        }
+        let now = self.clock.now();
+        for _ in 0..requests {
+            let request = self.asker.ask(now).expect("the way is not over");
+            self.push(request)?;
+        }
+        self.flush()?;
+        Ok(requests)
+    }
+
+    /// Takes the answers that have come, and hands on what they bring. Moves to a fresh way if requests wait in vain. True
+    /// if there was an answer.
+    ///
+    /// # Errors
+    /// The backend cannot be used any more, or a fresh way could not be opened. The next turn tries it again.
+    pub fn turn(&mut self, mut told: impl FnMut(Told)) -> Result<bool, E> {
         let burst = self.way.backend.rx_burst()?;
         let came = !burst.is_empty();
         for packet in burst {
@@ -163,25 +161,50 @@ impl<B: Backend, E: From<BackendError>, O: FnMut() -> Result<Way<B>, E>> ClientE
                 told(self.asker.on_datagram(packet.bytes));
             }
         }
-        if self.asker.needs_fresh_way(now) {
-            self.move_to_fresh_way(now)?;
+        // More may have come already, where this has.
+        if !came && self.asker.needs_fresh_way(self.clock.now()) {
+            self.move_to_fresh_way()?;
         }
         Ok(came)
     }
 
+    /// Sleeps until something has come or `until`, or until the way has to be given up.
+    ///
+    /// # Errors
+    /// The backend cannot be used any more.
+    pub fn wait(&mut self, until: Instant) -> Result<(), E> {
+        let due = self
+            .asker
+            .timeout()
+            .map_or(until, |timeout| timeout.min(until));
+        let timeout = due.saturating_since(self.clock.now());
+        self.way.backend.wait(Some(timeout))?;
+        Ok(())
+    }
+
+    /// False if it has to wait, because too many ways were given up lately.
     #[cold]
-    fn move_to_fresh_way(&mut self, now: Instant) -> Result<(), E> {
-        // The new one is opened while the old ones are there: it gets another name.
-        let fresh = (self.open)()?;
-        self.earlier
-            .push_back(std::mem::replace(&mut self.way, fresh));
-        if self.earlier.len() > SPECULATIVE_EARLIER_WAYS {
+    fn move_to_fresh_way(&mut self) -> Result<bool, E> {
+        let now = self.clock.now();
+        let is_old =
+            |(since, _): &(Instant, Way<B>)| now.saturating_since(*since) >= SPECULATIVE_LATE_MAX;
+        while self.earlier.front().is_some_and(is_old) {
             self.earlier.pop_front();
         }
+        if self.earlier.len() == SPECULATIVE_EARLIER_WAYS {
+            return Ok(false);
+        }
+        // The new one is opened while the old ones are there: it gets another name.
+        let fresh = (self.open)()?;
+        let old = std::mem::replace(&mut self.way, fresh);
+        // Opening takes time.
+        let now = self.clock.now();
+        self.earlier.push_back((now, old));
         for request in self.asker.move_to_fresh_way(now) {
             self.push(request)?;
         }
-        self.flush()
+        self.flush()?;
+        Ok(true)
     }
 
     fn push(&mut self, request: [u8; 4]) -> Result<(), E> {

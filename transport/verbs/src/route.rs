@@ -159,6 +159,12 @@ impl VerbsAddress {
         }
     }
 
+    /// The key that its queue pairs insist on.
+    #[must_use]
+    pub fn qkey(&self) -> u32 {
+        self.qkey
+    }
+
     /// As announced: GID, LID, key and the number of queue pairs, then their numbers of three bytes, little-endian.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {

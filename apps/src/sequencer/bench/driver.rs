@@ -43,6 +43,19 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
+    /// How many requests are to be sent now, where there is room for so many.
+    pub(super) fn wanted(&mut self, now: Instant, room: usize) -> usize {
+        let left = match self.load {
+            Some(Load::Requests(requests)) => requests - self.sent,
+            Some(Load::Until(until)) if now < until => u64::MAX,
+            Some(Load::Until(_)) | None => 0,
+        };
+        if left == 0 {
+            self.load = None;
+        }
+        room.min(usize::try_from(left).unwrap_or(usize::MAX))
+    }
+
     /// A request has got numbers from `first` on. They may be no less than `least`.
     pub(super) fn record_first(
         &mut self,
@@ -98,15 +111,7 @@ impl Work for Numbers {
     }
 
     fn next_due(&mut self, now: Instant, _: usize) -> Option<Instant> {
-        let goes_on = match self.load {
-            Some(Load::Requests(requests)) => self.sent < requests,
-            Some(Load::Until(until)) => now < until,
-            None => false,
-        };
-        if !goes_on {
-            self.load = None;
-        }
-        goes_on.then_some(now)
+        (self.wanted(now, 1) > 0).then_some(now)
     }
 
     fn next_ask(&mut self) -> u64 {

@@ -9,7 +9,7 @@ use trine_base::interrupt;
 use trine_base::network::Network;
 use trine_sequencer::speculative::{ClientEnd, Told, Way};
 use trine_transport::backend::{Backend, MonotonicClock, RingBackend, RingConfig};
-use trine_transport::time::{Clock, Duration, Instant};
+use trine_transport::time::{Clock, Duration};
 
 use super::driver::{Load, Measured, Numbers};
 use super::setup::shared;
@@ -17,11 +17,11 @@ use crate::bench::{Setup, Work};
 use crate::config::SEQUENCER_IN_PROCESS_WAYS;
 use crate::sequencer::args::SequencerBenchArguments;
 use crate::sequencer::client::SEQUENCER;
-use crate::sequencer::speculative::{Opener, connect, server_end};
+use crate::sequencer::speculative::{Client, Opener, connect, goes_on, server_end};
 
 /// A client, and what turns the server if that runs in this thread.
 pub(super) struct FourBytes<B: Backend> {
-    client: ClientEnd<B, Opener<B>>,
+    client: Client<B>,
     serve: Box<dyn FnMut() -> Result<(), Failure>>,
     numbers: Numbers,
     window: usize,
@@ -50,9 +50,12 @@ pub(super) fn in_process(
     let mut ways = backends.into_iter();
     let open: Opener<RingBackend> = Box::new(move || {
         let backend = ways.next().ok_or_else(|| {
-            Failure::not_reachable(
-                "this process stands still for long, again and again",
-                "run it on a machine with less to do",
+            Failure::usage(
+                format!(
+                    "a client in one process has {SEQUENCER_IN_PROCESS_WAYS} endpoints, and took another one each time that the \
+                     low half of numbers wrapped or this process stood still"
+                ),
+                "take fewer --rounds, or less time",
             )
         })?;
         Ok(Way {
@@ -61,7 +64,7 @@ pub(super) fn in_process(
             keep: None,
         })
     });
-    let client = ClientEnd::new(open, 0, arguments.client.timeout.into())?;
+    let client = ClientEnd::new(open, MonotonicClock, 0, arguments.client.timeout.into())?;
     let mut server = server_end(server, &shared(arguments.lease_check));
     let serve = move || server.turn().map(|_| ()).map_err(backend_failure);
     Ok(FourBytes::new(client, Box::new(serve), arguments))
@@ -69,7 +72,7 @@ pub(super) fn in_process(
 
 impl<B: Backend> FourBytes<B> {
     fn new(
-        client: ClientEnd<B, Opener<B>>,
+        client: Client<B>,
         serve: Box<dyn FnMut() -> Result<(), Failure>>,
         arguments: &SequencerBenchArguments,
     ) -> Self {
@@ -84,27 +87,25 @@ impl<B: Backend> FourBytes<B> {
     }
 
     /// Sends requests as long as the load goes on and the window has room.
-    fn ask(&mut self, now: Instant) -> Result<(), Failure> {
-        let mut wanted = 0;
-        while self.client.under_way() + wanted < self.window
-            && self.numbers.next_due(now, 0).is_some()
-        {
-            wanted += 1;
-            self.numbers.on_sent();
-        }
-        let sent = self.client.ask(now, wanted)?;
-        debug_assert_eq!(sent, wanted, "a turn has just opened a way");
+    fn ask(&mut self) -> Result<(), Failure> {
+        let now = MonotonicClock.now();
+        let room = self.window - self.client.under_way();
+        let wanted = self.numbers.wanted(now, room);
         let least = self.numbers.next_ask();
-        self.leasts.extend(std::iter::repeat_n(least, sent));
+        let sent = self.client.ask(wanted)?;
+        for _ in 0..sent {
+            self.numbers.on_sent();
+            self.leasts.push_back(least);
+        }
         Ok(())
     }
 
     /// Takes answers. True if there were any.
-    fn take(&mut self, now: Instant) -> Result<bool, Failure> {
+    fn take(&mut self) -> Result<bool, Failure> {
         let (numbers, leasts) = (&mut self.numbers, &mut self.leasts);
         let mut wrong = None;
         let mut answered = false;
-        self.client.turn(now, |told| {
+        let turned = self.client.turn(|told| {
             let checked = match told {
                 Told::Number(number, asked) => {
                     answered = true;
@@ -118,7 +119,8 @@ impl<B: Backend> FourBytes<B> {
             if let Err(failure) = checked {
                 wrong.get_or_insert(failure);
             }
-        })?;
+        });
+        goes_on(turned)?;
         wrong.map_or(Ok(answered), Err)
     }
 }
@@ -128,10 +130,10 @@ impl<B: Backend> Setup<Numbers> for FourBytes<B> {
         self.numbers.begin(load);
         let mut answered_at = MonotonicClock.now();
         loop {
-            let now = MonotonicClock.now();
-            self.ask(now)?;
+            self.ask()?;
             (self.serve)()?;
-            if self.take(now)? {
+            let now = MonotonicClock.now();
+            if self.take()? {
                 answered_at = now;
             }
             if self.numbers.is_sent() && self.client.under_way() == 0 {

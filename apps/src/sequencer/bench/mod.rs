@@ -5,6 +5,7 @@ mod four_bytes;
 mod setup;
 
 use serde_json::json;
+use trine_sequencer::config::SPECULATIVE_WINDOW_MAX;
 use trine_transport::backend::MonotonicClock;
 use trine_transport::time::{Clock, Duration};
 
@@ -25,6 +26,12 @@ pub(super) fn run<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     interrupt::start()?;
+    if arguments.speculative && arguments.window as usize > SPECULATIVE_WINDOW_MAX {
+        return Err(Failure::usage(
+            format!("with --speculative at most {SPECULATIVE_WINDOW_MAX} requests are in flight"),
+            "take a smaller --window",
+        ));
+    }
     if arguments.in_process {
         return in_process(arguments, output);
     }

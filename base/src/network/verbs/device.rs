@@ -13,7 +13,7 @@ use trine_verbs::{
     config::SLOTS,
 };
 
-use super::super::{EndpointSettings, KeyChoice, Network, Opened};
+use super::super::{EndpointSettings, KeyChoice, Network, Opened, PlainCall};
 use super::{VerbsArguments, VerbsPath};
 use crate::announce::note;
 use crate::endpoint::backend_failure;
@@ -27,6 +27,9 @@ const CLIENT_CONNECTIONS: u16 = 16;
 
 /// The same for a server as a client of others, and for the sessions of its clients. They are made before it serves.
 const SERVER_CONNECTIONS: (u16, u16) = (16, 64);
+
+/// Receives of a client of requests without sessions.
+const PLAIN_RECEIVE_QUEUE: u32 = 512;
 
 #[derive(Clone)]
 pub(super) struct Verbs {
@@ -64,6 +67,15 @@ impl Verbs {
             resolver,
             settings,
         })
+    }
+
+    /// With another key of datagrams; 0 keeps the present one.
+    fn with_datagram_key(&self, key: u32) -> Self {
+        let mut network = self.clone();
+        if key != 0 {
+            network.config.qkey = key;
+        }
+        network
     }
 
     /// `connections`: so many as a client, and as a server, if the path has any.
@@ -145,6 +157,35 @@ impl Network for Verbs {
     /// With the other paths some packets do not travel as datagrams.
     fn has_plain_datagrams(&self) -> bool {
         self.path == VerbsPath::Ud
+    }
+
+    fn serve_plain(
+        &self,
+        own: SocketAddr,
+        datagram_key: u32,
+    ) -> Result<Opened<VerbsBackend>, Failure> {
+        let network = self.with_datagram_key(datagram_key);
+        let mut opened = network.open(network.settings.of_server()?, (0, 0))?;
+        let announcer = Announcer::start(own, opened.backend.address()).map_err(backend_failure)?;
+        opened.keep = Some(Box::new(announcer));
+        Ok(opened)
+    }
+
+    /// Such a client has few packets under way, and opens backends again and again.
+    fn call_plain(&self, server: SocketAddr) -> Result<PlainCall<VerbsBackend>, Failure> {
+        let address = self.resolver.resolve(server, ANNOUNCE_LIMIT);
+        let mut network = self.with_datagram_key(address.map_or(0, |address| address.qkey()));
+        network.config = VerbsConfig {
+            queue_pairs: 1,
+            receive_queue: PLAIN_RECEIVE_QUEUE,
+            reserved_buffers: 0,
+            huge_pages: false,
+            ..network.config
+        };
+        let opened = network.open(self.settings.of_client(&[server])?, (0, 0))?;
+        let route =
+            address.map(|address| opened.backend.route_to(&address, u32::from(server.port())));
+        Ok((opened, route))
     }
 
     fn key_file(&self, peers: &[SocketAddr]) -> Option<PathBuf> {

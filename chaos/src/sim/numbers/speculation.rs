@@ -1,7 +1,9 @@
-//! Numbers by datagrams of four bytes: the real values of clients and server, on a network without sessions.
+//! Numbers by datagrams of four bytes: the real values of clients and servers, on a network without sessions.
 //!
-//! There is one server with a file. Each of its lives begins an epoch, often in front of the wrap of the low half. Datagrams
-//! are lost, late and overtaken, and client and server stand still. No datagram comes twice: that is asked of the network.
+//! Servers follow each other. A server reserves small blocks, so that requests wait for numbers, and begins in front of the
+//! wrap of the low half in most of its lives. Some seeds have leases: a server takes over when the lease of the one before has
+//! ended, and that one still answers. In the others it has died. Datagrams are lost, late and overtaken, and clients and
+//! servers stand still. No datagram comes twice: that is asked of the network.
 
 use crate::checker::Verdict;
 use crate::checker::numbers::{Growth, Taking, check};
@@ -9,7 +11,6 @@ use crate::fault::Fault;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::Arc;
-use trine_sequencer::config::EPOCH_BITS;
 use trine_sequencer::speculative::{Answerer, Asker, Told};
 use trine_sequencer::{Grant, Supply};
 use trine_transport::prng::{Prng, Ratio};
@@ -21,12 +22,14 @@ use super::server::LastReading;
 const CLIENTS: usize = 4;
 /// Requests of a client under way, at most.
 const WINDOW_MAX: u64 = 8;
-/// Turns of each client.
+/// Turns of each client that send requests.
 const TURNS: u64 = 400;
-/// Numbers between the beginning of an epoch and the wrap.
+/// Numbers between the beginning of a server and the wrap, at most.
 const BEFORE_WRAP: u64 = 400;
+/// Numbers that a server reserves at a time, at most.
+const BLOCK_MAX: u64 = 120;
 /// What happens in a run, at most: some ten times as much as in the longest.
-const HAPPENINGS_MAX: usize = 300_000;
+const HAPPENINGS_MAX: usize = 400_000;
 
 /// What a run has shown.
 pub(super) struct Speculation {
@@ -37,6 +40,8 @@ pub(super) struct Speculation {
     pub(super) ways: u64,
     /// Requests whose guess was wrong.
     pub(super) corrected: u64,
+    /// Requests that were told that there are no numbers.
+    pub(super) without: u64,
     pub(super) hash: u64,
 }
 
@@ -44,16 +49,18 @@ pub(super) struct Speculation {
 type Name = (usize, u64);
 
 enum Happening {
-    /// A request arrives at the server, if this life of it still goes on.
-    Request(u64, Name, [u8; 4]),
+    /// A request arrives at a server.
+    Request(usize, Name, [u8; 4]),
     /// An answer arrives at a way.
     Answer(Name, Vec<u8>),
-    /// A client looks at its time, and asks.
+    /// A client takes its answers, and asks.
     Turn(usize),
-    /// The server answers what has come.
-    Serve,
-    /// The server dies and is there again.
-    Restart,
+    /// A server answers what has come.
+    Serve(usize),
+    /// A server reserves numbers, or fails to.
+    Reserve(usize),
+    /// The next server begins.
+    TakeOver,
 }
 
 struct Client {
@@ -61,6 +68,17 @@ struct Client {
     window: usize,
     turns_left: u64,
     paused_until: Instant,
+    /// The server that it asks.
+    server: usize,
+    /// Answers that have arrived at its way.
+    inbox: Vec<Vec<u8>>,
+}
+
+struct Server {
+    answerer: Answerer<Name, LastReading>,
+    supply: Arc<Supply>,
+    paused_until: Instant,
+    is_dead: bool,
 }
 
 struct Stage<'a> {
@@ -70,12 +88,15 @@ struct Stage<'a> {
     prng: Prng,
     faults: &'a BTreeSet<Fault>,
     clients: Vec<Client>,
-    server: Answerer<Name, LastReading>,
+    /// In the order in which they began. The last one gives out numbers.
+    servers: Vec<Server>,
     clock: LastReading,
-    /// Lives of the server so far.
-    lives: u64,
-    served_until: Instant,
-    corrected: u64,
+    /// Of the last server; zero if servers have none.
+    lease: Duration,
+    /// When the lease of the last server ends.
+    held_until: Instant,
+    /// All numbers before this one are reserved.
+    reserved: u64,
     takings: Vec<Taking>,
 }
 
@@ -87,47 +108,34 @@ pub(super) fn run(seed: u64, faults: &BTreeSet<Fault>) -> Speculation {
         window: prng.in_range(1..=WINDOW_MAX) as usize,
         turns_left: TURNS,
         paused_until: Instant::ZERO,
+        server: 0,
+        inbox: Vec::new(),
     };
     let clients = (0..CLIENTS).map(client).collect();
-    let clock = LastReading::default();
-    let (server, prng) = (server_of(0, &clock, &mut prng), prng.fork());
+    let lease = match prng.chance(Ratio::percent(50)) {
+        true => Duration::from_micros(prng.in_range(800..=5_000)),
+        false => Duration::ZERO,
+    };
     let mut stage = Stage {
         now: Instant::from_nanos(1),
         queue: BinaryHeap::new(),
         happenings: Vec::new(),
-        prng,
+        prng: prng.fork(),
         faults,
         clients,
-        server,
-        clock,
-        lives: 0,
-        served_until: Instant::ZERO,
-        corrected: 0,
+        servers: Vec::new(),
+        clock: LastReading::default(),
+        lease,
+        held_until: Instant::ZERO,
+        reserved: 0,
         takings: Vec::new(),
     };
+    stage.take_over();
     for client in 0..CLIENTS {
         stage.plan(Duration::ZERO, Happening::Turn(client));
     }
-    if faults.contains(&Fault::Crash) {
-        stage.plan(Duration::from_millis(5), Happening::Restart);
-    }
     stage.play();
     stage.report()
-}
-
-/// A server that begins the epoch of this life.
-fn server_of(life: u64, clock: &LastReading, prng: &mut Prng) -> Answerer<Name, LastReading> {
-    let supply = Arc::new(Supply::new(0));
-    let offset = match prng.chance(Ratio::percent(60)) {
-        true => (1 << 32) - prng.below(BEFORE_WRAP),
-        false => 0,
-    };
-    supply.add(&Grant {
-        start: (life << EPOCH_BITS) + offset,
-        end: (life + 1) << EPOCH_BITS,
-        until: Instant::FAR_FUTURE,
-    });
-    Answerer::new(supply, clock.clone())
 }
 
 impl Stage<'_> {
@@ -135,6 +143,10 @@ impl Stage<'_> {
         let number = self.happenings.len() as u64;
         self.happenings.push(Some(happening));
         self.queue.push(Reverse((self.now + after, number)));
+    }
+
+    fn microseconds(&mut self, least: u64, most: u64) -> Duration {
+        Duration::from_micros(self.prng.in_range(least..=most))
     }
 
     fn play(&mut self) {
@@ -146,26 +158,30 @@ impl Stage<'_> {
             self.clock.0.set(at);
             let happening = self.happenings[number as usize].take();
             match happening.expect("each happens once") {
-                Happening::Request(life, from, bytes) if life == self.lives => {
-                    self.server.on_datagram(from, &bytes);
-                    let pause = self.pause_of(Fault::Pause, 3_000);
-                    self.served_until = self.served_until.max(self.now + pause);
-                    let after = self.served_until.saturating_since(self.now);
-                    self.plan(after, Happening::Serve);
+                Happening::Request(server, from, bytes) => self.on_request(server, from, &bytes),
+                // The device drops what comes for a way that was given up.
+                Happening::Answer((client, way), bytes) => {
+                    if way == self.clients[client].asker.way() {
+                        self.clients[client].inbox.push(bytes);
+                    }
                 }
-                Happening::Request(..) => {}
-                Happening::Answer(name, bytes) => self.on_answer(name, &bytes),
                 Happening::Turn(client) => self.turn(client),
-                Happening::Serve => self.serve(),
-                Happening::Restart => self.restart(),
+                Happening::Serve(server) => self.serve(server),
+                Happening::Reserve(server) => self.reserve(server),
+                Happening::TakeOver => self.take_over(),
             }
         }
     }
 
-    /// How long somebody stands still now, if that fault strikes.
-    fn pause_of(&mut self, fault: Fault, microseconds: u64) -> Duration {
-        match self.faults.contains(&fault) && self.prng.chance(Ratio::percent(1)) {
-            true => Duration::from_micros(self.prng.in_range(1..=microseconds)),
+    fn is_busy(&self) -> bool {
+        let is_busy = |client: &Client| client.turns_left > 0 || client.asker.under_way() > 0;
+        self.clients.iter().any(is_busy)
+    }
+
+    /// How long somebody stands still now, if the fault strikes.
+    fn pause(&mut self, microseconds: u64) -> Duration {
+        match self.faults.contains(&Fault::Pause) && self.prng.chance(Ratio::percent(1)) {
+            true => self.microseconds(1, microseconds),
             false => Duration::ZERO,
         }
     }
@@ -178,52 +194,106 @@ impl Stage<'_> {
         }
         let mut after = Duration::from_nanos(self.prng.in_range(8_000..=25_000));
         if self.faults.contains(&Fault::Reordering) && strikes(&mut self.prng, 10) {
-            after = after + Duration::from_micros(self.prng.below(400));
+            after += self.microseconds(0, 400);
         }
         if self.faults.contains(&Fault::Delay) && strikes(&mut self.prng, 2) {
-            after = after + Duration::from_micros(self.prng.below(20_000));
+            after += self.microseconds(0, 20_000);
         }
         self.plan(after, datagram);
     }
 
-    fn serve(&mut self) {
+    /// The next server begins behind all numbers of those before, and behind the lease of the last.
+    fn take_over(&mut self) {
+        if self.now < self.held_until {
+            let after = self.held_until.saturating_since(self.now);
+            self.plan(after, Happening::TakeOver);
+            return;
+        }
+        if self.lease.is_zero()
+            && let Some(last) = self.servers.last_mut()
+        {
+            last.is_dead = true;
+        }
+        if self.prng.chance(Ratio::percent(60)) {
+            let wrap = (self.reserved >> 32) + 1;
+            let before = self.prng.below(BEFORE_WRAP);
+            self.reserved = self.reserved.max((wrap << 32) - before);
+        }
+        let supply = Arc::new(Supply::new(BLOCK_MAX / 2));
+        let server = self.servers.len();
+        self.servers.push(Server {
+            answerer: Answerer::new(Arc::clone(&supply), self.clock.clone()),
+            supply,
+            paused_until: Instant::ZERO,
+            is_dead: false,
+        });
+        self.reserve(server);
+        if self.faults.contains(&Fault::Crash) && self.is_busy() {
+            let after = self.microseconds(500, 30_000);
+            self.plan(after, Happening::TakeOver);
+        }
+    }
+
+    /// The last server gets a block, and its lease goes on.
+    fn reserve(&mut self, server: usize) {
+        if server + 1 != self.servers.len() || !self.is_busy() {
+            return;
+        }
+        let fails = self.prng.chance(Ratio::percent(5));
+        let block = self.prng.in_range(1..=BLOCK_MAX);
+        let supply = &self.servers[server].supply;
+        if fails {
+            supply.set_failing();
+        } else {
+            let until = match self.lease.is_zero() {
+                true => Instant::FAR_FUTURE,
+                false => self.now + self.lease,
+            };
+            let missing = supply.missing().map_or(0, |_| block);
+            supply.add(&Grant {
+                start: self.reserved,
+                end: self.reserved + missing,
+                until,
+            });
+            self.reserved += missing;
+            if !self.lease.is_zero() {
+                self.held_until = until;
+            }
+        }
+        self.plan(Duration::ZERO, Happening::Serve(server));
+        let after = self.microseconds(20, 1_200);
+        self.plan(after, Happening::Reserve(server));
+    }
+
+    fn on_request(&mut self, at: usize, from: Name, bytes: &[u8]) {
+        let pause = self.pause(3_000);
+        let (now, server) = (self.now, &mut self.servers[at]);
+        if server.is_dead {
+            return;
+        }
+        server.answerer.on_datagram(now, from, bytes);
+        server.paused_until = server.paused_until.max(now + pause);
+        let after = server.paused_until.saturating_since(now);
+        self.plan(after, Happening::Serve(at));
+    }
+
+    fn serve(&mut self, at: usize) {
+        let (now, server) = (self.now, &mut self.servers[at]);
+        if server.is_dead || server.paused_until > now {
+            return;
+        }
         let mut sent = Vec::new();
-        self.server
-            .turn(self.now, |to, bytes| sent.push((to, bytes.to_vec())));
+        let answer = |to, bytes: &[u8]| sent.push((to, bytes.to_vec()));
+        server.answerer.turn(now, answer);
         for (to, bytes) in sent {
             self.send(Happening::Answer(to, bytes));
         }
     }
 
-    fn restart(&mut self) {
-        self.corrected += self.server.counters().corrected;
-        self.lives += 1;
-        self.server = server_of(self.lives, &self.clock, &mut self.prng);
-        if self.clients.iter().any(|client| client.turns_left > 0) {
-            let after = Duration::from_micros(self.prng.in_range(500..=30_000));
-            self.plan(after, Happening::Restart);
-        }
-    }
-
-    fn on_answer(&mut self, (index, way): Name, bytes: &[u8]) {
-        let client = &mut self.clients[index];
-        if way != client.asker.way() {
-            return;
-        }
-        if let Told::Number(first, invoked) = client.asker.on_datagram(bytes) {
-            self.takings.push(Taking {
-                client: index as u64,
-                server: 0,
-                invoked,
-                returned: self.now,
-                first,
-                count: 1,
-            });
-        }
-    }
-
     fn turn(&mut self, index: usize) {
-        let (now, pause) = (self.now, self.pause_of(Fault::Pause, 8_000));
+        let (now, pause) = (self.now, self.pause(8_000));
+        let last_server = self.servers.len() - 1;
+        let knows_it = self.prng.chance(Ratio::percent(80));
         let client = &mut self.clients[index];
         client.paused_until = client.paused_until.max(now + pause);
         if client.paused_until > now {
@@ -231,8 +301,24 @@ impl Stage<'_> {
             self.plan(after, Happening::Turn(index));
             return;
         }
+        let came = !client.inbox.is_empty();
+        for bytes in client.inbox.drain(..) {
+            if let Told::Number(first, invoked) = client.asker.on_datagram(&bytes) {
+                self.takings.push(Taking {
+                    client: index as u64,
+                    server: 0,
+                    invoked,
+                    returned: now,
+                    first,
+                    count: 1,
+                });
+            }
+        }
         let mut requests = Vec::new();
-        if client.asker.needs_fresh_way(now) {
+        if client.asker.is_over() || !came && client.asker.needs_fresh_way(now) {
+            if knows_it {
+                client.server = last_server;
+            }
             requests.extend(client.asker.move_to_fresh_way(now));
         }
         if client.turns_left > 0 {
@@ -242,31 +328,29 @@ impl Stage<'_> {
                 requests.push(request.expect("the way is not over"));
             }
         }
-        let name = (index, client.asker.way());
+        let (server, name) = (client.server, (index, client.asker.way()));
         let goes_on = client.turns_left > 0 || client.asker.under_way() > 0;
         for request in requests {
-            self.send(Happening::Request(self.lives, name, request));
+            self.send(Happening::Request(server, name, request));
         }
         if goes_on {
-            let after = Duration::from_micros(self.prng.in_range(5..=120));
+            let after = self.microseconds(5, 120);
             self.plan(after, Happening::Turn(index));
         }
     }
 
     fn report(self) -> Speculation {
-        let waiting = self
-            .clients
-            .iter()
-            .any(|client| client.asker.under_way() > 0);
-        let ended = match waiting {
+        let ended = match self.is_busy() {
             false => Verdict::Pass,
             true => Verdict::violation("requests of four bytes stay without a number".to_owned()),
         };
+        let counters = self.servers.iter().map(|server| server.answerer.counters());
         Speculation {
             verdict: check(&self.takings, Growth::RealTime).and(ended),
             answered: self.takings.len() as u64,
             ways: self.clients.iter().map(|client| client.asker.way()).sum(),
-            corrected: self.corrected + self.server.counters().corrected,
+            corrected: counters.clone().map(|counters| counters.corrected).sum(),
+            without: counters.map(|counters| counters.without).sum(),
             hash: hash_of(&self.takings),
         }
     }

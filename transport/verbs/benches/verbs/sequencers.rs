@@ -11,7 +11,7 @@ use trine_sequencer::speculative::{Answerer, ClientEnd, ServerEnd, Told, Way};
 use trine_sequencer::wire::{ANSWER_BYTES_MAX, Answer, Keeping, NEXT, next_request};
 use trine_sequencer::{Denial, Dispatch, Gate, Grant, Need, Supply};
 use trine_transport::backend::{Backend, BackendError, MonotonicClock, Route};
-use trine_transport::time::{Clock, Duration as Span, Instant as Moment};
+use trine_transport::time::{Duration as Span, Instant as Moment};
 use trine_transport::{
     App, Completion, Config, ConnectParams, Cx, Event, EventLoop, Holder, Identity, Reply, Request,
     SessionId,
@@ -163,7 +163,7 @@ fn supply() -> Arc<Supply> {
 
 /// Datagrams of four bytes.
 struct FourBytes<O> {
-    client: ClientEnd<VerbsBackend, O>,
+    client: ClientEnd<VerbsBackend, MonotonicClock, O>,
     server: ServerEnd<VerbsBackend, MonotonicClock>,
     window: usize,
 }
@@ -183,7 +183,7 @@ impl FourBytes<Box<dyn FnMut() -> Opened>> {
         });
         let answerer = Answerer::new(supply(), MonotonicClock);
         Self {
-            client: ClientEnd::new(ways, 0, PATIENCE).expect("a way"),
+            client: ClientEnd::new(ways, MonotonicClock, 0, PATIENCE).expect("a way"),
             server: ServerEnd::new(server, answerer, MonotonicClock, Box::new(|| ())),
             window,
         }
@@ -192,12 +192,12 @@ impl FourBytes<Box<dyn FnMut() -> Opened>> {
 
 impl<O: FnMut() -> Opened> Source for FourBytes<O> {
     fn turn(&mut self) -> u64 {
-        let (now, mut came) = (MonotonicClock.now(), 0);
+        let mut came = 0;
         let wanted = self.window - self.client.under_way();
-        self.client.ask(now, wanted).expect("a working device");
+        self.client.ask(wanted).expect("a working device");
         self.server.turn().expect("a working device");
         let told = |told| came += u64::from(matches!(told, Told::Number(..)));
-        self.client.turn(now, told).expect("a working device");
+        self.client.turn(told).expect("a working device");
         came
     }
 
@@ -329,7 +329,7 @@ struct FetchAdd {
 impl FetchAdd {
     fn new(window: u64) -> Self {
         let config = VerbsConfig::default();
-        let server = CounterServer::open(&config, 0, u64::MAX);
+        let server = CounterServer::open(&config, 0..1 << 40);
         let mut server = server.unwrap_or_else(|error| panic!("{error}"));
         Self {
             client: server.connect(&config).expect("a connection"),

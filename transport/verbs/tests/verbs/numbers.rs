@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use trine_sequencer::speculative::{Answerer, ClientEnd, ServerEnd, Told, Way, high_half};
 use trine_sequencer::{Grant, Supply};
-use trine_transport::backend::{Backend, BackendError, Direction, Faults, Faulty, MonotonicClock};
+use trine_transport::backend::{BackendError, Direction, Faults, Faulty, MonotonicClock};
 use trine_transport::time::{Clock, Duration, Instant};
 use trine_verbs::{CounterServer, VerbsBackend, VerbsConfig, VerbsError, VerbsRoute};
 
@@ -90,7 +90,7 @@ fn client(
     seed: u64,
     server: &Here,
     faults: &'static str,
-) -> ClientEnd<Lossy, impl FnMut() -> Result<Way<Lossy>, BackendError> + use<>> {
+) -> ClientEnd<Lossy, MonotonicClock, impl FnMut() -> Result<Way<Lossy>, BackendError> + use<>> {
     let server = Rc::clone(server);
     let mut ways = 0;
     let open = move || {
@@ -101,7 +101,7 @@ fn client(
             keep: None,
         })
     };
-    ClientEnd::new(open, 0, PATIENCE).expect("a way")
+    ClientEnd::new(open, MonotonicClock, 0, PATIENCE).expect("a way")
 }
 
 fn run(faults: &'static str) -> (u64, u64) {
@@ -126,9 +126,8 @@ fn run(faults: &'static str) -> (u64, u64) {
             here.set(serving.backend.inner().route());
         }
         for (client, (asked, window)) in clients.iter_mut().zip(asked.iter_mut().zip(WINDOWS)) {
-            let now = MonotonicClock.now();
             client
-                .turn(now, |told| match told {
+                .turn(|told| match told {
                     Told::Number(number, _) => takings.push(Taking {
                         asked: asked.pop_front().expect("a request"),
                         answered: turn,
@@ -138,7 +137,7 @@ fn run(faults: &'static str) -> (u64, u64) {
                     Told::Nothing => {}
                 })
                 .expect("a working device");
-            let sent = client.ask(now, window - client.under_way()).expect("sent");
+            let sent = client.ask(window - client.under_way()).expect("sent");
             asked.extend(std::iter::repeat_n(turn, sent));
         }
         assert!(
@@ -175,13 +174,11 @@ fn numbers_by_four_bytes_have_no_payload() {
     let mut client = client(1, &here, "");
     let mut one = || {
         let deadline = MonotonicClock.now() + BOUND;
-        client.ask(MonotonicClock.now(), 1).expect("sent");
+        client.ask(1).expect("sent");
         let mut told = Told::Nothing;
         while told == Told::Nothing {
             serving.turn().expect("a working device");
-            client
-                .turn(MonotonicClock.now(), |news| told = news)
-                .expect("a working device");
+            client.turn(|news| told = news).expect("a working device");
             assert!(MonotonicClock.now() < deadline, "no number");
         }
     };
@@ -198,12 +195,12 @@ fn numbers_by_four_bytes_have_no_payload() {
 fn a_counter_gives_each_number_once_until_it_is_used_up() {
     let config = VerbsConfig::default();
     let (first, end) = (7 << 40, (7 << 40) + 60);
-    let mut counter = CounterServer::open(&config, first, end).expect("a device with atomics");
+    let mut counter = CounterServer::open(&config, first..end).expect("a device with atomics");
     let mut clients = [0, 1].map(|_| counter.connect(&config).expect("a connection"));
-    let (mut numbers, mut refused) = (Vec::new(), 0);
+    let (mut numbers, mut refused) = ([Vec::new(), Vec::new()], 0);
     let deadline = MonotonicClock.now() + BOUND;
     while refused == 0 {
-        for client in &mut clients {
+        for (client, numbers) in clients.iter_mut().zip(&mut numbers) {
             while client.ask(1) {}
             match client.poll() {
                 Ok(number) => numbers.extend(number),
@@ -213,10 +210,14 @@ fn a_counter_gives_each_number_once_until_it_is_used_up() {
                 }
             }
         }
-        assert!(MonotonicClock.now() < deadline, "{} numbers", numbers.len());
+        assert!(MonotonicClock.now() < deadline, "{numbers:?}");
     }
-    let once: BTreeSet<u64> = numbers.iter().copied().collect();
-    assert_eq!(once.len(), numbers.len(), "{numbers:?}");
+    for of_client in &numbers {
+        assert!(of_client.is_sorted(), "numbers grow: {of_client:?}");
+    }
+    let all: Vec<u64> = numbers.concat();
+    let once: BTreeSet<u64> = all.iter().copied().collect();
+    assert_eq!(once.len(), all.len(), "{all:?}");
     assert!(once.iter().all(|number| (first..end).contains(number)));
     assert!(counter.value() > end, "what was added beyond it is seen");
 }
@@ -224,7 +225,7 @@ fn a_counter_gives_each_number_once_until_it_is_used_up() {
 #[test]
 fn a_counter_under_another_key_is_refused() {
     let config = VerbsConfig::default();
-    let mut counter = CounterServer::open(&config, 0, 100).expect("a device with atomics");
+    let mut counter = CounterServer::open(&config, 0..100).expect("a device with atomics");
     let mut client = counter.connect(&config).expect("a connection");
     client.spoil_key(0x55);
     assert!(client.ask(1));

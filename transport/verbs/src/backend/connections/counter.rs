@@ -3,6 +3,7 @@
 //! Those of `trine sequencer` are measured against it. It is no replacement for them: a client adds what it likes, and
 //! nobody else can tell. Server and clients are in one process, which connects them.
 
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -18,6 +19,10 @@ use crate::config::SLOTS;
 use crate::one_sided::Area;
 use crate::route::{VerbsAddress, VerbsRoute};
 
+/// The most numbers that a client takes at a time. With the end of numbers below [`END_MAX`] a counter cannot wrap.
+const COUNT_MAX: u32 = 1 << 16;
+/// The number behind the last of any counter.
+const END_MAX: u64 = 1 << 62;
 /// FETCH_ADDs that a client may have under way: as many as READs.
 const UNDER_WAY_MAX: usize = SLOTS;
 /// Each begins at RESET.
@@ -32,7 +37,7 @@ pub struct CounterServer {
     memory: RemoteMemory,
     /// Nothing completes here.
     silent: CompletionQueue,
-    end: u64,
+    numbers: Range<u64>,
     device: Arc<Device>,
 }
 
@@ -44,8 +49,8 @@ pub struct CounterClient {
     buffer: RemoteMemory,
     completions: CompletionQueue,
     counter: Area,
-    /// The number behind the last of the counter.
-    end: u64,
+    /// Those of the counter.
+    numbers: Range<u64>,
     /// FETCH_ADDs posted, and of these, completed.
     posted: u64,
     completed: u64,
@@ -55,21 +60,26 @@ pub struct CounterClient {
 }
 
 impl CounterServer {
-    /// A counter of the numbers from `first` to before `end`. The value is there before any client can know the key.
+    /// A counter of these numbers. The first is there before any client can know the key.
     ///
     /// # Errors
     ///
     /// [`VerbsError`] with cause and hint.
-    pub fn open(config: &VerbsConfig, first: u64, end: u64) -> Result<Self, VerbsError> {
+    ///
+    /// # Panics
+    ///
+    /// If there are numbers of 2^62 and more.
+    pub fn open(config: &VerbsConfig, numbers: Range<u64>) -> Result<Self, VerbsError> {
+        assert!(numbers.end <= END_MAX, "a counter ends before it wraps");
         let device = open_device(config)?;
         let silent = CompletionQueue::new(&device, 1)?;
         let mut memory = memory_of(&device, WORD_BYTES, Access::RemoteAtomic)?;
-        memory.write(0, &first.to_ne_bytes());
+        memory.write(0, &numbers.start.to_ne_bytes());
         Ok(Self {
             pairs: Vec::new(),
             memory,
             silent,
-            end,
+            numbers,
             device,
         })
     }
@@ -81,7 +91,7 @@ impl CounterServer {
     /// [`VerbsError`] with cause and hint.
     pub fn connect(&mut self, config: &VerbsConfig) -> Result<CounterClient, VerbsError> {
         let pair = new_pair(&self.device, &self.silent, 1)?;
-        let client = CounterClient::new(config, (self.memory.area(), self.end))?;
+        let client = CounterClient::new(config, (self.memory.area(), self.numbers.clone()))?;
         let here = route_of(&self.device, pair.number());
         let there = route_of(&client.device, client.pair.number());
         pair.receive_from(other(&there))?;
@@ -99,7 +109,10 @@ impl CounterServer {
 }
 
 impl CounterClient {
-    fn new(config: &VerbsConfig, (counter, end): (Area, u64)) -> Result<Self, VerbsError> {
+    fn new(
+        config: &VerbsConfig,
+        (counter, numbers): (Area, Range<u64>),
+    ) -> Result<Self, VerbsError> {
         let device = open_device(config)?;
         let completions = CompletionQueue::new(&device, 2 * UNDER_WAY_MAX)?;
         Ok(Self {
@@ -107,7 +120,7 @@ impl CounterClient {
             buffer: memory_of(&device, UNDER_WAY_MAX * WORD_BYTES, Access::Local)?,
             completions,
             counter,
-            end,
+            numbers,
             posted: 0,
             completed: 0,
             added: [0; UNDER_WAY_MAX],
@@ -117,8 +130,17 @@ impl CounterClient {
 
     /// Begins to take `count` numbers that follow each other. False if too many requests are under way, or the device takes
     /// no more of them.
+    ///
+    /// # Panics
+    ///
+    /// If `count` is not 1 to 65,536.
     #[inline]
-    pub fn ask(&mut self, count: u64) -> bool {
+    pub fn ask(&mut self, count: u32) -> bool {
+        assert!(
+            (1..=COUNT_MAX).contains(&count),
+            "a client takes 1 to {COUNT_MAX} numbers"
+        );
+        let count = u64::from(count);
         if self.posted - self.completed == UNDER_WAY_MAX as u64 {
             return false;
         }
@@ -172,10 +194,12 @@ impl CounterClient {
         let word = self.completed as usize % UNDER_WAY_MAX;
         self.completed += 1;
         let first = u64::from_ne_bytes(self.buffer.read(word));
-        let end = first.checked_add(self.added[word]);
-        match end.is_some_and(|end| end <= self.end) {
+        let end = first.saturating_add(self.added[word]);
+        match self.numbers.start <= first && end <= self.numbers.end {
             true => Ok(Some(first)),
-            false => Err(VerbsError::CounterUsedUp { end: self.end }),
+            false => Err(VerbsError::CounterUsedUp {
+                end: self.numbers.end,
+            }),
         }
     }
 
