@@ -203,6 +203,7 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
             }
             return Ok(());
         }
+        self.endpoint.settle_timers();
         let due = [
             self.endpoint.next_timeout(),
             self.app.next_timeout(),

@@ -154,15 +154,31 @@ impl TimingWheel {
         ))
     }
 
+    /// The entry that [`TimingWheel::next`] waits for; `None` if there is none, or it is due already, or it shares its slot
+    /// with many.
+    pub(crate) fn first(&self) -> Option<u32> {
+        if self.first[usize::from(DUE)] != NONE {
+            return None;
+        }
+        let (list, _) = self.next_slot()?;
+        self.earliest_of(list)
+    }
+
     /// The tick at which the first entry of a slot is due, if the slot holds few.
     fn earliest(&self, list: u16) -> Option<u64> {
+        let entry = self.earliest_of(list)?;
+        Some(self.tick_of(self.at(entry)))
+    }
+
+    /// The entry of a slot that is due first, if the slot holds few.
+    fn earliest_of(&self, list: u16) -> Option<u32> {
         let mut entry = self.first[usize::from(list)];
-        let mut earliest = Instant::FAR_FUTURE;
+        let mut earliest = (Instant::FAR_FUTURE, entry);
         for _ in 0..SCANNED_MAX {
             let Some(node) = self.nodes.get(entry as usize) else {
-                return Some(self.tick_of(earliest));
+                return Some(earliest.1);
             };
-            earliest = earliest.min(node.at);
+            earliest = earliest.min((node.at, entry));
             entry = node.next;
         }
         None
@@ -365,6 +381,9 @@ mod tests {
                 let first = model.iter().min().copied().unwrap_or(Instant::FAR_FUTURE);
                 let next = wheel.next().unwrap_or(Instant::FAR_FUTURE);
                 assert!(next.as_nanos() <= first.as_nanos().saturating_add(256));
+                if let Some(entry) = wheel.first() {
+                    assert_eq!(model[entry as usize], first, "round {round}");
+                }
             }
         }
     }

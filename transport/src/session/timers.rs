@@ -2,12 +2,16 @@
 //! requests in slots are watched in their table (`rpc/client/request_table`).
 //!
 //! The wheel's entry may be early: it is only moved forward, and when it fires the true time is
-//! computed. An idle session's entry sits at its keepalive and costs nothing in between.
+//! computed. So is that of an entry for which a sleep would end. An idle session's entry sits at its
+//! keepalive and costs nothing in between.
 
 use super::{ConnectError, DownReason, Ended, Input, Output, Role, SessionId, Sessions, State};
 use crate::backend::Route;
 use crate::stats::EndpointStats;
 use crate::time::Instant;
+
+/// Entries that are moved in front of a sleep.
+const SETTLED_MAX: usize = 16;
 
 /// The result of a session's timer.
 #[must_use]
@@ -31,6 +35,21 @@ impl<R: Route> Sessions<R> {
     /// When the next timer is due.
     pub(crate) fn next_timer(&self) -> Option<Instant> {
         self.timers.next()
+    }
+
+    /// Moves early entries to their true times, until [`Sessions::next_timer`] is one of those, or many were moved.
+    pub(crate) fn settle_timers(&mut self, stats: &EndpointStats) {
+        for _ in 0..SETTLED_MAX {
+            let Some(entry) = self.timers.first() else {
+                return;
+            };
+            // The wheel's entries are session indexes.
+            let due = self.due(entry as u16, stats);
+            if due <= self.timers.at(entry) {
+                return;
+            }
+            self.timers.set(entry, due);
+        }
     }
 
     /// The session's timer fires at `at` or earlier.

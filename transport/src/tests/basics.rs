@@ -245,6 +245,34 @@ fn an_idle_session_wakes_hardly_anybody_before_its_keepalive() {
     assert!(wakes <= Some(2), "woken {wakes:?} times for one packet");
 }
 
+/// A group's heartbeats put the keepalives of its sessions off, but not their timers. A third of the wake-ups of an idle
+/// replica were for those.
+#[test]
+fn a_sleep_ends_for_a_reason() {
+    let mut net = Net::new(6, 2, &Config::default());
+    let session = net.connected(0, 1);
+    net.run_for(SECOND);
+    for round in 1..=20 {
+        net.request(0, session, round, 64);
+        assert!(net.run_until(SECOND, |net| completed(net, 0, round as usize)));
+        net.run_for(Duration::from_millis(32));
+        for node in &mut net.nodes {
+            node.endpoint.settle_timers();
+            let due = node.endpoint.next_timeout().expect("a keepalive");
+            let quiet = due.saturating_since(net.now);
+            // The keepalive counts from the last packet.
+            let keepalive = Config::default().keepalive_interval;
+            assert!(
+                quiet >= keepalive - Duration::from_millis(40),
+                "{quiet:?} until the next wake-up"
+            );
+        }
+    }
+    let node = &mut net.nodes[0];
+    let due = node.endpoint.next_timeout().expect("a keepalive");
+    assert!(!node.turn_unchecked(due).is_empty(), "woken for nothing");
+}
+
 #[test]
 fn a_restarted_peer_resets_the_session_at_once() {
     let config = Config::default();

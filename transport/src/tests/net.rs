@@ -425,6 +425,10 @@ impl Net {
             let arrived = self.deliver();
             let sent = self.turn();
             if arrived + sent == 0 && self.next_moment() > self.now {
+                // As event loops do in front of a sleep.
+                for node in self.nodes.iter_mut().filter(|node| !node.is_dead) {
+                    node.endpoint.settle_timers();
+                }
                 return;
             }
         }
