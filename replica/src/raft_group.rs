@@ -311,6 +311,15 @@ impl<L: Log> RaftGroup<L> {
         }
     }
 
+    /// The silence after which this replica campaigns, at the earliest. A leader hears of none.
+    pub(crate) fn patience(&self) -> Duration {
+        if self.is_leader() {
+            return Duration::ZERO;
+        }
+        let ticks = self.patience.least_ticks(self.config.election_ticks);
+        Duration::from_nanos(self.config.tick.as_nanos().saturating_mul(ticks as u64))
+    }
+
     /// In place of raft's own draw from a thread-local generator, which could not be replayed.
     fn drawn_election_timeout(&self) -> usize {
         let mixed = mix(self.seed ^ mix(self.node.raft.id ^ mix(self.node.raft.term)));

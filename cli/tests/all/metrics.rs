@@ -167,6 +167,23 @@ fn a_group_tells_its_numbers_and_that_it_is_ready() {
             "{series} is missing in:\n{text}"
         );
     }
+    let patience = |node_id| {
+        let text = get(at(node_id), "/metrics").1;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("trine_raft_patience_seconds "))
+            .map(str::to_owned);
+        line.expect("every replica has it").parse::<f64>()
+    };
+    for node_id in 1..=3 {
+        let seconds = patience(node_id).expect("a number");
+        // At least the election timeout, and four times that at most.
+        let is_right = match node_id == leader {
+            true => seconds == 0.0,
+            false => (0.12..=0.48).contains(&seconds),
+        };
+        assert!(is_right, "replica {node_id}: {seconds} s");
+    }
     // Redis clients are counted where they are connected.
     let mut client = TcpStream::connect(("127.0.0.1", redis)).expect("connected");
     client.write_all(b"PING\r\nNOSUCH\r\n").expect("sent");

@@ -318,6 +318,10 @@ pub struct Status {
     pub term: u64,
     /// The leader, as far as it knows.
     pub leader: Option<SocketAddr>,
+    /// The silence of a leader after which it campaigns, at the earliest: the election timeout, or more if the leader's
+    /// messages had long gaps lately. 0 from a leader, a replica without the group's state, or an earlier release.
+    #[serde(default)]
+    pub patience_ns: u64,
     /// The commit index.
     pub committed: u64,
     /// The applied index.

@@ -204,6 +204,7 @@ impl Group {
         status.stages = self.service.stages().clone();
         let Some(state) = &self.state else { return };
         status.applied = state.applied_index();
+        status.patience_ns = self.consensus.raft().patience().as_nanos();
         status.state_version = state.version();
         status.group_time_ns = state.group_time_ns();
         status.members = state

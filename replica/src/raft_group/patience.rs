@@ -46,13 +46,17 @@ impl Patience {
         self.term = term;
     }
 
+    /// The silence after which a replica campaigns at the earliest.
+    pub(super) fn least_ticks(&self, least: usize) -> usize {
+        let gap = self.now.max(self.before);
+        let most = least.saturating_mul(TIMEOUTS_MAX);
+        gap.saturating_mul(2).clamp(least, most)
+    }
+
     /// The silence after which a replica campaigns, where `least` is the group's election timeout. The `draw` spreads the
     /// replicas over half of that again, so that two of them seldom campaign at once.
     pub(super) fn ticks_to_campaign(&self, least: usize, draw: u64) -> usize {
-        let gap = self.now.max(self.before);
-        let base = gap
-            .saturating_mul(2)
-            .clamp(least, least.saturating_mul(TIMEOUTS_MAX));
+        let base = self.least_ticks(least);
         base + (draw % (base as u64 / 2 + 1)) as usize
     }
 }

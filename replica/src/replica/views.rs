@@ -137,6 +137,7 @@ impl Replica {
             watch: None,
             term: 0,
             leader: None,
+            patience_ns: 0,
             committed: 0,
             applied: 0,
             group_time_ns: 0,

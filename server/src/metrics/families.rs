@@ -222,6 +222,12 @@ fn raft(snapshot: &Snapshot) -> Vec<Family> {
             status.leader.is_some(),
         ),
         gauge(
+            "raft_patience_seconds",
+            "The leader's silence after which the replica campaigns, at the earliest; 0 at a leader. More than the election \
+             timeout if the leader's messages had long gaps lately.",
+            seconds(status.patience_ns),
+        ),
+        gauge(
             "raft_committed_index",
             "The commit index.",
             status.committed,
