@@ -7,15 +7,13 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use trine_sequencer::Why;
 use trine_sequencer::wire::{
-    ANSWER_BYTES_MAX, Answer, HELLO, Keeping, NEXT, STATS, STATS_BYTES_MAX, Stats, next_request,
+    ANSWER_BYTES_MAX, Answer, Keeping, NEXT, STATS, STATS_BYTES_MAX, Stats, next_request,
 };
-use trine_transport::backend::Backend;
-use trine_transport::buf::MsgBuf;
 
 use super::args::{SequencerClientArguments, SequencerNextArguments};
+use super::service::{NoNumbers, SEQUENCER, open, unreadable};
 use super::speculative;
 use crate::config::{SEQUENCER_AGAIN, SEQUENCER_PATIENCE_LEAST};
-use crate::line::{Line, Patience, SAME_RELEASE, Service};
 use crate::rights::DENIED_BYTES_MAX;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
@@ -23,15 +21,6 @@ use trine_base::network::Network;
 use trine_base::output::{Output, Table};
 use trine_base::peers;
 use trine_base::units::show_count;
-
-pub(super) const SEQUENCER: Service = Service {
-    name: "a sequencer",
-    start_one: "start a sequencer with `trine sequencer serve`, or name the right one with --connect or TRINE_SEQUENCER",
-    see_whether: "ask again: numbers may be skipped, and come to nobody else",
-};
-
-/// Why a server has no numbers now.
-pub(super) struct NoNumbers(pub(super) SocketAddr, pub(super) Why);
 
 pub(super) fn next<N: Network>(
     network: &N,
@@ -115,35 +104,6 @@ fn ask<N: Network>(
         )),
         None => Err(unreadable(address)),
     }
-}
-
-/// A connection to a server that has said that it is one.
-pub(super) fn open<N: Network>(
-    network: &N,
-    address: SocketAddr,
-    patience: Duration,
-) -> Result<Line<N::Backend>, Failure> {
-    let mut line = Line::open(network, &SEQUENCER, address, Patience::of(patience))?;
-    hello(&mut line, address)?;
-    Ok(line)
-}
-
-/// Another server would take a request for what it is not.
-fn hello<B: Backend>(line: &mut Line<B>, address: SocketAddr) -> Result<Keeping, Failure> {
-    let answer: MsgBuf = line.ask(HELLO, &[], ANSWER_BYTES_MAX, false)?;
-    Keeping::of_hello(&answer).ok_or_else(|| {
-        Failure::usage(
-            format!("{address} is no sequencer of this release; nothing was done"),
-            SEQUENCER.start_one,
-        )
-    })
-}
-
-pub(super) fn unreadable(address: SocketAddr) -> Failure {
-    Failure::usage(
-        format!("the answer of {address} could not be read"),
-        SAME_RELEASE,
-    )
 }
 
 fn no_numbers(&NoNumbers(address, why): &NoNumbers, waited: Duration) -> Failure {

@@ -17,6 +17,7 @@ use super::args::SequencerServeArguments;
 use super::epoch_file::EpochFile;
 use super::group_record::{GroupRecord, Place, check_name};
 use super::reserve::{Desk, reserve};
+use super::shared::Shared;
 use super::speculative::{self, FourBytes};
 use crate::event_loop::event_loop;
 use crate::rights::Rights;
@@ -95,14 +96,6 @@ impl<B: Backend + Send> ServerThread for Thread<B> {
             Serves::FourBytes(server) => server.backend_stats(),
         }
     }
-}
-
-/// What all threads of a server share.
-#[derive(Clone)]
-pub(super) struct Shared {
-    pub(super) supply: Arc<Supply>,
-    pub(super) keeping: Keeping,
-    pub(super) desk: Desk,
 }
 
 /// Where the numbers come from, checked.

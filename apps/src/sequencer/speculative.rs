@@ -12,8 +12,8 @@ use trine_sequencer::wire::{SPECULATE, Speculation};
 use trine_transport::backend::{Backend, BackendError, BackendStats, MonotonicClock, Waker};
 use trine_transport::time::{Clock, Duration, Instant};
 
-use super::client::{NoNumbers, SEQUENCER, open as open_line};
-use super::serve::Shared;
+use super::service::{NoNumbers, SEQUENCER, open as open_line};
+use super::shared::Shared;
 use crate::rights::DENIED_BYTES_MAX;
 use crate::threads::{ServerThread, address_of};
 

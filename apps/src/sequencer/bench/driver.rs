@@ -14,7 +14,7 @@ use trine_transport::time::Instant;
 use crate::bench::Work;
 use crate::line::{SAME_RELEASE, Service};
 use crate::rights::{DENIED_BYTES_MAX, Denied};
-use crate::sequencer::client::SEQUENCER;
+use crate::sequencer::service::SEQUENCER;
 
 /// How long requests are sent.
 #[derive(Copy, Clone, Debug)]

@@ -16,7 +16,7 @@ use super::setup::shared;
 use crate::bench::{Setup, Work};
 use crate::config::SEQUENCER_IN_PROCESS_WAYS;
 use crate::sequencer::args::SequencerBenchArguments;
-use crate::sequencer::client::SEQUENCER;
+use crate::sequencer::service::SEQUENCER;
 use crate::sequencer::speculative::{Client, Opener, connect, goes_on, server_end};
 
 /// A client, and what turns the server if that runs in this thread.

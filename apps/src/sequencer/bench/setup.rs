@@ -13,7 +13,8 @@ use trine_transport::time::{Clock, Duration, Instant};
 use crate::event_loop::event_loop;
 use crate::rights::Rights;
 use crate::sequencer::reserve::Desk;
-use crate::sequencer::serve::{Door, ServerLoop, Shared, dispatch};
+use crate::sequencer::serve::{Door, ServerLoop, dispatch};
+use crate::sequencer::shared::Shared;
 
 /// The lease of the server in this process. Nobody renews it.
 const LEASE: Duration = Duration::from_secs(24 * 3_600);

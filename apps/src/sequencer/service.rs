@@ -1,0 +1,51 @@
+//! How does a command reach a sequencer, and what does it say if there is none?
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use trine_base::failure::Failure;
+use trine_base::network::Network;
+use trine_sequencer::Why;
+use trine_sequencer::wire::{ANSWER_BYTES_MAX, HELLO, Keeping};
+use trine_transport::backend::Backend;
+use trine_transport::buf::MsgBuf;
+
+use crate::line::{Line, Patience, SAME_RELEASE, Service};
+
+pub(super) const SEQUENCER: Service = Service {
+    name: "a sequencer",
+    start_one: "start a sequencer with `trine sequencer serve`, or name the right one with --connect or TRINE_SEQUENCER",
+    see_whether: "ask again: numbers may be skipped, and come to nobody else",
+};
+
+/// Why a server has no numbers now.
+pub(super) struct NoNumbers(pub(super) SocketAddr, pub(super) Why);
+
+/// A connection to a server that has said that it is one.
+pub(super) fn open<N: Network>(
+    network: &N,
+    address: SocketAddr,
+    patience: Duration,
+) -> Result<Line<N::Backend>, Failure> {
+    let mut line = Line::open(network, &SEQUENCER, address, Patience::of(patience))?;
+    hello(&mut line, address)?;
+    Ok(line)
+}
+
+/// Another server would take a request for what it is not.
+fn hello<B: Backend>(line: &mut Line<B>, address: SocketAddr) -> Result<Keeping, Failure> {
+    let answer: MsgBuf = line.ask(HELLO, &[], ANSWER_BYTES_MAX, false)?;
+    Keeping::of_hello(&answer).ok_or_else(|| {
+        Failure::usage(
+            format!("{address} is no sequencer of this release; nothing was done"),
+            SEQUENCER.start_one,
+        )
+    })
+}
+
+pub(super) fn unreadable(address: SocketAddr) -> Failure {
+    Failure::usage(
+        format!("the answer of {address} could not be read"),
+        SAME_RELEASE,
+    )
+}

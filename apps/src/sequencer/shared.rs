@@ -1,0 +1,16 @@
+//! What do the threads of a server share?
+
+use std::sync::Arc;
+
+use trine_sequencer::Supply;
+use trine_sequencer::wire::Keeping;
+
+use super::reserve::Desk;
+
+/// What all threads of a server share.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) supply: Arc<Supply>,
+    pub(super) keeping: Keeping,
+    pub(super) desk: Desk,
+}
