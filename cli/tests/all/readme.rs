@@ -25,7 +25,23 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
         "trine cache bench --target cache://",
         "needs memcached and redis-server",
     ),
+    (
+        "docs/sequencer.md",
+        "trine sequencer serve --state numbers.state --transport verbs",
+        RDMA,
+    ),
+    (
+        "docs/sequencer.md",
+        "trine sequencer next --transport verbs",
+        RDMA,
+    ),
+    (
+        "docs/sequencer.md",
+        "trine sequencer bench --transport verbs",
+        RDMA,
+    ),
 ];
+const RDMA: &str = "needs an RDMA device; transport/vm/sequencer-test runs the same";
 
 #[test]
 fn every_command_of_the_readme_works_as_shown() {
