@@ -311,9 +311,9 @@ impl<L: Log> RaftGroup<L> {
         }
     }
 
-    /// The silence after which this replica campaigns, at the earliest. A leader hears of none.
+    /// The silence after which this replica campaigns, at the earliest; zero if it leads or has no vote.
     pub(crate) fn patience(&self) -> Duration {
-        if self.is_leader() {
+        if self.is_leader() || !self.is_voter() {
             return Duration::ZERO;
         }
         let ticks = self.patience.least_ticks(self.config.election_ticks);

@@ -34,14 +34,9 @@ const FLOOD_AFTER: Duration = Duration::from_millis(1);
 /// this long at most, and the timer's slack (50 us on Linux).
 const FLOOD_SLEEP: Duration = Duration::from_micros(50);
 
-/// Packets that come at least so often are polled for. After a longer gap a next one is not to be expected, but for answers.
+/// Packets that come at least so often are polled for. A next one is not to be expected after a longer gap, unless it is an
+/// answer.
 const ALONE_AFTER: Duration = Duration::from_millis(5);
-
-/// Busy turns behind such a gap after which packets count as coming often. A heartbeat and its answers are fewer.
-const ALONE_TURNS: u32 = 3;
-
-/// Answers behind such a gap that came later than one polls, in a row, until they are no longer polled for.
-const LATE_ANSWERS: u32 = 4;
 
 /// An endpoint, its backend, its application and a clock, run by one thread.
 pub struct EventLoop<B: Backend, C, A> {
@@ -56,10 +51,8 @@ pub struct EventLoop<B: Backend, C, A> {
     active_at: Instant,
     /// The same without turns in which all packets were dropped. Only kept where `watches_drops`.
     useful_at: Instant,
-    /// Busy turns since nothing came or went for long.
-    together: u32,
-    /// See [`LATE_ANSWERS`].
-    late_answers: u32,
+    /// What came or went last did so long after what was before it.
+    came_alone: bool,
     /// See [`Caps::packet_is_dear`](crate::backend::Caps): counting drops is cheap beside such a packet.
     watches_drops: bool,
     /// Packets that were dropped up to the last turn that received any.
@@ -115,8 +108,7 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
             now,
             active_at: now,
             useful_at: now,
-            together: u32::MAX,
-            late_answers: 0,
+            came_alone: false,
             watches_drops: caps.packet_is_dear,
             drops: 0,
             spin,
@@ -155,7 +147,9 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
         let sent = self.transmit(now)?;
         let busy = received > 0 || sent;
         if busy {
-            self.on_busy(now, received > 0);
+            let gap = now.saturating_since(self.active_at);
+            self.came_alone = gap > ALONE_AFTER.max(self.spin);
+            self.active_at = now;
             self.stats.turns_busy += 1;
         }
         if useful || sent {
@@ -184,8 +178,7 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
             if deadline.is_some_and(|deadline| self.now >= deadline) {
                 return Ok(false);
             }
-            // A poll that is in vain costs as much as a sleep that ends at once.
-            if !busy || !self.is_worth_polling() {
+            if !busy {
                 self.pause(deadline)?;
             }
         }
@@ -210,7 +203,7 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
             }
             return Ok(());
         }
-        self.endpoint.settle_timers();
+        self.endpoint.settle_timers(self.now);
         let due = [
             self.endpoint.next_timeout(),
             self.app.next_timeout(),
@@ -235,7 +228,7 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
         // There is work: polling pays.
         self.active_at = self.now;
         self.useful_at = self.now;
-        self.together = u32::MAX;
+        self.came_alone = false;
         let result = act(&mut self.app, &mut Cx::new(&mut self.endpoint, self.now));
         // A poll before the send would only delay it. A failure shows itself again in the next turn.
         let _sent = self.transmit(self.now);
@@ -316,28 +309,10 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
         self.app
     }
 
-    /// A turn at this time has sent packets, or `received` some.
-    fn on_busy(&mut self, now: Instant, received: bool) {
-        let gap = now.saturating_since(self.active_at);
-        let is_first = gap > ALONE_AFTER.max(self.spin);
-        if received && self.together == 1 && !is_first {
-            self.late_answers = match gap <= self.spin {
-                true => 0,
-                false => self.late_answers.saturating_add(1),
-            };
-        }
-        self.together = match is_first {
-            true => 1,
-            false => self.together.saturating_add(1),
-        };
-        self.active_at = now;
-    }
-
     /// Whether another packet is likely within moments of the last one.
     fn is_worth_polling(&self) -> bool {
-        let expects_answers = || self.late_answers < LATE_ANSWERS && self.endpoint.awaits_answers();
         self.now.saturating_since(self.active_at) < self.spin
-            && (self.together > ALONE_TURNS || expects_answers())
+            && (!self.came_alone || self.endpoint.awaits_answers())
     }
 
     /// Packets come, and none has been useful for a while.

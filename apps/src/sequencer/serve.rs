@@ -150,8 +150,10 @@ fn threads<N: Network>(
     let (mut threads, mut four_bytes) = (Vec::new(), Vec::new());
     if arguments.speculative {
         for address in speculative::addresses_behind(addresses)? {
-            // A key of this life alone: an answer to a request of an earlier one reaches nobody.
-            let opened = network.serve_plain(address, random_seed()? as u32 | 1)?;
+            // A key of this life alone: an answer to a request of an earlier one reaches nobody. Keys from 2^31 on are for
+            // privileged processes.
+            let key = (random_seed()? as u32 & 0x7fff_ffff).max(1);
+            let opened = network.serve_plain(address, key)?;
             let server = FourBytes::new(opened.backend, arguments.spin.into(), shared);
             four_bytes.push((address.port(), server.published()));
             threads.push(Thread {

@@ -131,7 +131,7 @@ pub(super) fn connect<N: Network>(
     let open: Opener<N::Backend> = Box::new(move || {
         let speculation = match asked.take() {
             Some(speculation) => speculation,
-            None => ask_where(&network, address, SPECULATIVE_OPEN.into())?,
+            None => ask_where(&network, address, patience.min(SPECULATIVE_OPEN.into()))?,
         };
         let server = SocketAddr::new(address.ip(), speculation.port);
         let (opened, route) = network.call_plain(server)?;
@@ -195,16 +195,16 @@ pub(super) fn next<N: Network>(
                 SEQUENCER.start_one,
             ));
         }
-        if !goes_on(turned)? {
+        if !unless_unanswered(turned, true)? {
             client.wait(deadline)?;
         }
     }
 }
 
-/// Whether a turn has brought something. A fresh way that could not be opened, because nobody answered, is tried again.
-pub(super) fn goes_on(turned: Result<bool, Failure>) -> Result<bool, Failure> {
-    match turned {
-        Err(failure) if failure.is_without_answer() => Ok(true),
-        turned => turned,
+/// A fresh way could not be opened, because nobody answered: `nothing` has happened, and it is tried again.
+pub(super) fn unless_unanswered<T>(outcome: Result<T, Failure>, nothing: T) -> Result<T, Failure> {
+    match outcome {
+        Err(failure) if failure.is_without_answer() => Ok(nothing),
+        outcome => outcome,
     }
 }

@@ -167,18 +167,15 @@ fn a_group_tells_its_numbers_and_that_it_is_ready() {
             "{series} is missing in:\n{text}"
         );
     }
-    let patience = |node_id| {
+    for node_id in 1..=3 {
         let text = get(at(node_id), "/metrics").1;
-        let line = text
+        let patience = text
             .lines()
             .find_map(|line| line.strip_prefix("trine_raft_patience_seconds "))
-            .map(str::to_owned);
-        line.expect("every replica has it").parse::<f64>()
-    };
-    for node_id in 1..=3 {
-        let seconds = patience(node_id).expect("a number");
+            .expect("every replica has it");
+        let seconds: f64 = patience.parse().expect("a number");
         // At least the election timeout, and four times that at most.
-        let is_right = match node_id == leader {
+        let is_right = match text.contains("trine_raft_role{role=\"leader\"} 1.0") {
             true => seconds == 0.0,
             false => (0.12..=0.48).contains(&seconds),
         };

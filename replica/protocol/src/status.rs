@@ -319,7 +319,7 @@ pub struct Status {
     /// The leader, as far as it knows.
     pub leader: Option<SocketAddr>,
     /// The silence of a leader after which it campaigns, at the earliest: the election timeout, or more if the leader's
-    /// messages had long gaps lately. 0 from a leader, a replica without the group's state, or an earlier release.
+    /// messages had long gaps lately. 0 from a leader, a replica without a vote, or an earlier release.
     #[serde(default)]
     pub patience_ns: u64,
     /// The commit index.

@@ -16,7 +16,8 @@
 //!
 //! Both proofs need that ways have different names: nobody may get the name of a way while an answer to it is under way. On
 //! InfiniBand the name is a queue pair number. `ends.rs` keeps the queue pairs of old ways for a second, and a server drops
-//! requests that have waited for as long. What a process leaves behind at its end is the device's affair.
+//! requests that have waited for as long. It does not know how long they lay in its device while it stood still, and what a
+//! process leaves behind at its end is the device's affair, too: a device must not hand out these numbers again so soon.
 
 use std::collections::VecDeque;
 
@@ -59,15 +60,17 @@ pub struct Asker {
     least: u64,
     /// The requests that have no answer, in the order in which they were sent.
     under_way: VecDeque<Asked>,
-    /// How long an answer may take.
+    /// How long an answer may take, at least.
+    least_patience: Duration,
+    /// The same now: more if answers are slow, or have not come at all.
     patience: Duration,
-    /// Ways in a row, up to this one, that brought no number before they were given up.
-    in_vain: u32,
+    /// When an answer came last.
+    answered_at: Instant,
 }
 
 impl Asker {
-    /// With a first guess of the high half of numbers. A way is given up if `patience` passes without an answer. It grows
-    /// with each way in a row that brought none.
+    /// With a first guess of the high half of numbers. A way is given up if `patience` passes without an answer, or twice
+    /// the time that answers took lately. It doubles with each way that is given up so.
     pub fn new(guess: u32, patience: Duration) -> Self {
         Self {
             guess,
@@ -75,8 +78,9 @@ impl Asker {
             is_over: false,
             least: 0,
             under_way: VecDeque::new(),
+            least_patience: patience,
             patience,
-            in_vain: 0,
+            answered_at: Instant::ZERO,
         }
     }
 
@@ -98,7 +102,7 @@ impl Asker {
     }
 
     /// A datagram has come from the server, on this way.
-    pub fn on_datagram(&mut self, bytes: &[u8]) -> Told {
+    pub fn on_datagram(&mut self, now: Instant, bytes: &[u8]) -> Told {
         let Some(reply) = Reply::decode(bytes) else {
             return Told::Nothing;
         };
@@ -119,7 +123,7 @@ impl Asker {
         let Some(asked) = self.under_way.pop_front() else {
             return Told::Nothing;
         };
-        self.in_vain = 0;
+        self.learn(now, now.saturating_since(asked.last));
         // The last number of all is never given out.
         self.least = number.saturating_add(1);
         if high_half(number) != self.guess {
@@ -141,9 +145,20 @@ impl Asker {
 
     /// When the way is given up, if nothing comes until then; `None` if nothing is awaited.
     pub fn timeout(&self) -> Option<Instant> {
-        let grown = self.patience.as_nanos() << self.in_vain.min(10);
-        let most = SPECULATIVE_LATE_MAX.max(self.patience);
-        Some(self.under_way.front()?.last + Duration::from_nanos(grown).min(most))
+        let since = self.under_way.front()?.last.max(self.answered_at);
+        Some(since + self.patience)
+    }
+
+    /// An answer has taken so long.
+    fn learn(&mut self, now: Instant, took: Duration) {
+        self.answered_at = now;
+        let slowly_less = Duration::from_nanos(self.patience.as_nanos() / 8 * 7);
+        self.set_patience(slowly_less.max(took * 2));
+    }
+
+    fn set_patience(&mut self, patience: Duration) {
+        let most = SPECULATIVE_LATE_MAX.max(self.least_patience);
+        self.patience = patience.max(self.least_patience).min(most);
     }
 
     /// Whether the client has to move to a fresh way now, because requests wait that this one does not answer.
@@ -156,7 +171,9 @@ impl Asker {
     pub fn move_to_fresh_way(&mut self, now: Instant) -> impl Iterator<Item = [u8; 4]> + use<> {
         self.way += u64::from(!canary::planted("a request is repeated on its way"));
         // A way that is over has brought its last answer: it was not silent.
-        self.in_vain += u32::from(!self.is_over);
+        if !self.is_over {
+            self.set_patience(self.patience * 2);
+        }
         self.is_over = false;
         for asked in &mut self.under_way {
             asked.last = now;
@@ -175,10 +192,16 @@ mod tests {
         Instant::ZERO + Duration::from_millis(milliseconds)
     }
 
+    /// At once.
     fn told(asker: &mut Asker, reply: Reply) -> Told {
+        let now = asker.under_way.front().map_or(at(0), |asked| asked.last);
+        told_at(asker, now, reply)
+    }
+
+    fn told_at(asker: &mut Asker, now: Instant, reply: Reply) -> Told {
         let mut bytes = [0; 8];
         let length = reply.encode_into(&mut bytes);
-        asker.on_datagram(&bytes[..length])
+        asker.on_datagram(now, &bytes[..length])
     }
 
     #[test]
@@ -243,11 +266,51 @@ mod tests {
             Told::Number(number, at(0)),
             "it waits since the first time"
         );
-        assert_eq!(asker.timeout(), Some(at(40)), "it is no longer in vain");
         for _ in 0..70 {
             asker.move_to_fresh_way(at(50)).for_each(drop);
         }
         assert_eq!(asker.timeout(), Some(at(1_050)), "a second at most");
+    }
+
+    /// Answers that take longer than the patience at the beginning, but come: after some ways given up none is any more.
+    #[test]
+    fn a_server_that_is_slow_is_borne_with() {
+        let (mut asker, mut number) = (Asker::new(0, PATIENCE), 0);
+        let mut given_up = 0;
+        for round in 0..50 {
+            let mut sent = at(1_000 * round);
+            for _ in 0..4 {
+                asker.ask(sent);
+            }
+            let takes = Duration::from_millis(35);
+            while asker.needs_fresh_way(sent + takes) {
+                given_up += 1;
+                sent = asker.timeout().expect("requests are under way");
+                asker.move_to_fresh_way(sent).for_each(drop);
+            }
+            let answered = sent + takes;
+            for _ in 0..4 {
+                number += 1;
+                let reply = Reply::Half(number);
+                assert!(matches!(
+                    told_at(&mut asker, answered, reply),
+                    Told::Number(..)
+                ));
+                assert!(!asker.needs_fresh_way(answered));
+            }
+        }
+        assert!(given_up <= 3, "{given_up} ways were given up");
+        for round in 50..80 {
+            asker.ask(at(1_000 * round));
+            number += 1;
+            told(&mut asker, Reply::Half(number));
+        }
+        asker.ask(at(99_000));
+        assert_eq!(
+            asker.timeout(),
+            Some(at(99_010)),
+            "the server is quick again"
+        );
     }
 
     #[test]
@@ -272,7 +335,7 @@ mod tests {
         let mut asker = Asker::new(0, PATIENCE);
         asker.ask(at(0));
         for bytes in [&b""[..], b"1", b"\x02\x09", b"12345", b"123456789"] {
-            assert_eq!(asker.on_datagram(bytes), Told::Nothing);
+            assert_eq!(asker.on_datagram(at(0), bytes), Told::Nothing);
         }
         assert_eq!(asker.under_way(), 1);
     }

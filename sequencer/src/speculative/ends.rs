@@ -129,14 +129,16 @@ where
         &self.way.backend
     }
 
-    /// Sends so many requests, or as many as may be under way together. Returns how many were sent. There is none while a
-    /// fresh way has to be opened and too many were lately.
+    /// Sends so many requests, or as many as may be under way together. Returns how many were sent. There is none while the
+    /// next turn has to open a fresh way, or while too many were opened lately.
     ///
     /// # Errors
     /// The backend cannot be used any more, or a fresh way could not be opened.
     pub fn ask(&mut self, requests: usize) -> Result<usize, E> {
         let requests = requests.min(SPECULATIVE_WINDOW_MAX.saturating_sub(self.under_way()));
-        if requests == 0 || self.asker.is_over() && !self.move_to_fresh_way()? {
+        // Where answers are awaited, the turn moves: it has read those that have come.
+        let has_way = !self.asker.is_over() || self.under_way() == 0 && self.move_to_fresh_way()?;
+        if requests == 0 || !has_way {
             return Ok(0);
         }
         let now = self.clock.now();
@@ -154,15 +156,17 @@ where
     /// # Errors
     /// The backend cannot be used any more, or a fresh way could not be opened. The next turn tries it again.
     pub fn turn(&mut self, mut told: impl FnMut(Told)) -> Result<bool, E> {
+        let mut came = false;
         let burst = self.way.backend.rx_burst()?;
-        let came = !burst.is_empty();
+        let now = self.clock.now();
         for packet in burst {
             if packet.route == self.way.route {
-                told(self.asker.on_datagram(packet.bytes));
+                came = true;
+                told(self.asker.on_datagram(now, packet.bytes));
             }
         }
         // More may have come already, where this has.
-        if !came && self.asker.needs_fresh_way(self.clock.now()) {
+        if !came && self.asker.needs_fresh_way(now) {
             self.move_to_fresh_way()?;
         }
         Ok(came)

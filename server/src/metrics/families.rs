@@ -223,7 +223,7 @@ fn raft(snapshot: &Snapshot) -> Vec<Family> {
         ),
         gauge(
             "raft_patience_seconds",
-            "The leader's silence after which the replica campaigns, at the earliest; 0 at a leader. More than the election \
+            "The leader's silence after which the replica campaigns, at the earliest; 0 at a leader and without a vote. More than the election \
              timeout if the leader's messages had long gaps lately.",
             seconds(status.patience_ns),
         ),

@@ -81,8 +81,8 @@ impl<R: Route> Endpoint<R> {
 
     /// To be called in front of a sleep. [`Endpoint::next_timeout`] may be early, because packets do not move timers that they
     /// make later; now it is less often.
-    pub fn settle_timers(&mut self) {
-        self.sessions.settle_timers(&self.counters.stats);
+    pub fn settle_timers(&mut self, now: Instant) {
+        self.sessions.settle_timers(now, &self.counters.stats);
     }
 
     /// When `on_timeout` and `poll_transmit` must be called at the latest; a moment in the past

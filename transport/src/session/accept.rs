@@ -157,6 +157,7 @@ impl<R: Route> Sessions<R> {
             },
             terms,
             heard_at: now,
+            scanned_at: Instant::ZERO,
             probe: None,
             handshake: Handshake::begin(now, give_up_at, RequestNumber::default()),
             role: Role::Server(ServerEnd::new(&terms)),

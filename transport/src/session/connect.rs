@@ -55,6 +55,7 @@ impl<R: Route> Sessions<R> {
             peer: Identity::default(),
             terms,
             heard_at: now,
+            scanned_at: Instant::ZERO,
             probe: None,
             handshake: Handshake::begin(
                 now,

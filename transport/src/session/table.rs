@@ -34,6 +34,8 @@ pub(crate) struct Session<R> {
     pub(super) heard_at: Instant,
     /// Some exactly while a PING is unanswered.
     pub(super) probe: Option<Probing>,
+    /// When the timer of the established session fired last: whatever lasts long is looked at then.
+    pub(super) scanned_at: Instant,
     pub(super) role: Role,
     /// Drawn by the client; tells this session from others at the same index.
     pub(super) nonce: u64,

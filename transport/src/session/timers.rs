@@ -8,10 +8,12 @@
 use super::{ConnectError, DownReason, Ended, Input, Output, Role, SessionId, Sessions, State};
 use crate::backend::Route;
 use crate::stats::EndpointStats;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 /// Entries that are moved in front of a sleep.
 const SETTLED_MAX: usize = 16;
+/// A session is scanned at least so often, and a keepalive later than that.
+const SCANS_APART: Duration = Duration::from_secs(10);
 
 /// The result of a session's timer.
 #[must_use]
@@ -37,12 +39,17 @@ impl<R: Route> Sessions<R> {
         self.timers.next()
     }
 
-    /// Moves early entries to their true times, until [`Sessions::next_timer`] is one of those, or many were moved.
-    pub(crate) fn settle_timers(&mut self, stats: &EndpointStats) {
+    /// Moves early entries to their true times, until [`Sessions::next_timer`] is one of those, or many were moved. The entry
+    /// of a session that was not scanned for long stays early: the age of its keys moves no timer.
+    pub(crate) fn settle_timers(&mut self, now: Instant, stats: &EndpointStats) {
         for _ in 0..SETTLED_MAX {
             let Some(entry) = self.timers.first() else {
                 return;
             };
+            let scanned_at = self.table[entry as u16].scanned_at;
+            if now.saturating_since(scanned_at) >= SCANS_APART {
+                return;
+            }
             // The wheel's entries are session indexes.
             let due = self.due(entry as u16, stats);
             if due <= self.timers.at(entry) {
@@ -78,6 +85,7 @@ impl<R: Route> Sessions<R> {
             }
             State::Closing if handshake.resend_at <= now => self.send_disconnect(now, index, out),
             State::Open => {
+                self.table[index].scanned_at = now;
                 let ended = self.check_silence(now, index, out);
                 return ended.map_or(Timer::Established, Timer::Ended);
             }

@@ -257,7 +257,7 @@ fn a_sleep_ends_for_a_reason() {
         assert!(net.run_until(SECOND, |net| completed(net, 0, round as usize)));
         net.run_for(Duration::from_millis(32));
         for node in &mut net.nodes {
-            node.endpoint.settle_timers();
+            node.endpoint.settle_timers(net.now);
             let due = node.endpoint.next_timeout().expect("a keepalive");
             let quiet = due.saturating_since(net.now);
             // The keepalive counts from the last packet.

@@ -426,8 +426,9 @@ impl Net {
             let sent = self.turn();
             if arrived + sent == 0 && self.next_moment() > self.now {
                 // As event loops do in front of a sleep.
+                let now = self.now;
                 for node in self.nodes.iter_mut().filter(|node| !node.is_dead) {
-                    node.endpoint.settle_timers();
+                    node.endpoint.settle_timers(now);
                 }
                 return;
             }

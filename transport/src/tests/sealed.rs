@@ -532,6 +532,27 @@ fn keys_do_not_last_for_ever() {
     assert!(net.run_until(limit, |net| is_down(net, DownReason::NumbersUsedUp)));
 }
 
+/// Packets put the timers of a session off. They must not put off for ever what only its timers look at.
+#[test]
+fn keys_do_not_last_for_ever_where_packets_never_pause() {
+    let config = Config {
+        keepalive_interval: Duration::from_secs(10),
+        failure_timeout: Duration::from_secs(20),
+        ..Config::default()
+    };
+    let mut net = Net::sealed(1, 2, &config);
+    let session = net.connected(CLIENT, SERVER);
+    net.run_for(Duration::from_secs(24 * 3_600 - 30));
+    for round in 1..=90 {
+        if is_down(&net, DownReason::NumbersUsedUp) {
+            return;
+        }
+        net.request(CLIENT, session, round, 32);
+        net.run_for(Duration::from_secs(1));
+    }
+    panic!("nobody has looked at the age of the keys");
+}
+
 /// A server does not wait for ever for a client to do that.
 #[test]
 fn a_server_ends_sessions_of_clients_that_do_not() {

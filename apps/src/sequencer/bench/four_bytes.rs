@@ -17,7 +17,7 @@ use crate::bench::{Setup, Work};
 use crate::config::SEQUENCER_IN_PROCESS_WAYS;
 use crate::sequencer::args::SequencerBenchArguments;
 use crate::sequencer::service::SEQUENCER;
-use crate::sequencer::speculative::{Client, Opener, connect, goes_on, server_end};
+use crate::sequencer::speculative::{Client, Opener, connect, server_end, unless_unanswered};
 
 /// A client, and what turns the server if that runs in this thread.
 pub(super) struct FourBytes<B: Backend> {
@@ -92,7 +92,7 @@ impl<B: Backend> FourBytes<B> {
         let room = self.window - self.client.under_way();
         let wanted = self.numbers.wanted(now, room);
         let least = self.numbers.next_ask();
-        let sent = self.client.ask(wanted)?;
+        let sent = unless_unanswered(self.client.ask(wanted), 0)?;
         for _ in 0..sent {
             self.numbers.on_sent();
             self.leasts.push_back(least);
@@ -120,7 +120,7 @@ impl<B: Backend> FourBytes<B> {
                 wrong.get_or_insert(failure);
             }
         });
-        goes_on(turned)?;
+        unless_unanswered(turned, false)?;
         wrong.map_or(Ok(answered), Err)
     }
 }

@@ -183,8 +183,9 @@ impl Network for Verbs {
             ..network.config
         };
         let opened = network.open(self.settings.of_client(&[server])?, (0, 0))?;
-        let route =
-            address.map(|address| opened.backend.route_to(&address, u32::from(server.port())));
+        // Callers spread over a server's queue pairs.
+        let choice = opened.backend.route().queue_pair;
+        let route = address.map(|address| opened.backend.route_to(&address, choice));
         Ok((opened, route))
     }
 

@@ -303,7 +303,7 @@ impl Stage<'_> {
         }
         let came = !client.inbox.is_empty();
         for bytes in client.inbox.drain(..) {
-            if let Told::Number(first, invoked) = client.asker.on_datagram(&bytes) {
+            if let Told::Number(first, invoked) = client.asker.on_datagram(now, &bytes) {
                 self.takings.push(Taking {
                     client: index as u64,
                     server: 0,

@@ -51,7 +51,7 @@ pub struct VerbsConfig {
     pub port: u8,
     /// Index into the port's GID table; the most routable one if absent.
     pub gid_index: Option<u32>,
-    /// Key that receivers insist on; the same for all of a group, not zero.
+    /// Key that receivers insist on; the same for all of a group, not zero, and below 2^31.
     pub qkey: u32,
     /// Queue pairs of the endpoint, 1 to [`QUEUE_PAIRS_MAX`]. One keeps the least state in the device; several let a
     /// device that works on them in parallel send and receive more for one thread.
@@ -647,7 +647,10 @@ impl VerbsBackend {
 
 impl VerbsConfig {
     fn check(&self) {
-        assert!(self.qkey != REFUSED_QKEY, "the key 0 is reserved");
+        assert!(
+            self.qkey != REFUSED_QKEY && self.qkey < 1 << 31,
+            "the key 0 is reserved, and those from 2^31 on need privileges"
+        );
         assert!(
             (1..=QUEUE_PAIRS_MAX).contains(&usize::from(self.queue_pairs)),
             "an endpoint has 1 to {QUEUE_PAIRS_MAX} queue pairs"
