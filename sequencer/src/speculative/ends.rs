@@ -136,9 +136,12 @@ where
     /// The backend cannot be used any more, or a fresh way could not be opened.
     pub fn ask(&mut self, requests: usize) -> Result<usize, E> {
         let requests = requests.min(SPECULATIVE_WINDOW_MAX.saturating_sub(self.under_way()));
+        if requests == 0 {
+            return Ok(0);
+        }
         // Where answers are awaited, the turn moves: it has read those that have come.
         let has_way = !self.asker.is_over() || self.under_way() == 0 && self.move_to_fresh_way()?;
-        if requests == 0 || !has_way {
+        if !has_way {
             return Ok(0);
         }
         let now = self.clock.now();
