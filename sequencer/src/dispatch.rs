@@ -125,13 +125,27 @@ impl<C: Clock, G> Dispatch<C, G> {
         )
     }
 
+    /// The answer to a caller who may not do that.
+    fn denied<R: Route>(
+        &mut self,
+        cx: &mut Cx<'_, R>,
+        session: SessionId,
+        need: Need,
+    ) -> Option<Reply>
+    where
+        G: Gate<R>,
+    {
+        let Denial(answer) = self.gate.check(cx, session, need).err()?;
+        self.stats.refused += 1;
+        Some(self.reply(session, answer))
+    }
+
     fn on_next<R: Route>(&mut self, cx: &mut Cx<'_, R>, request: &Request<'_>) -> Reply
     where
         G: Gate<R>,
     {
-        if let Err(Denial(answer)) = self.gate.check(cx, request.session, Need::Write) {
-            self.stats.refused += 1;
-            return self.reply(request.session, answer);
+        if let Some(denial) = self.denied(cx, request.session, Need::Write) {
+            return denial;
         }
         let Some(count) = count_of(request.data) else {
             self.stats.refused += 1;
@@ -146,9 +160,8 @@ impl<C: Clock, G> Dispatch<C, G> {
     where
         G: Gate<R>,
     {
-        if let Err(Denial(answer)) = self.gate.check(cx, request.session, Need::Read) {
-            self.stats.refused += 1;
-            return self.reply(request.session, answer);
+        if let Some(denial) = self.denied(cx, request.session, Need::Read) {
+            return denial;
         }
         let text = serde_json::to_vec(&self.stats()).expect("numbers under text keys");
         self.reply(request.session, copied(cx, &text))
@@ -158,9 +171,8 @@ impl<C: Clock, G> Dispatch<C, G> {
     where
         G: Gate<R>,
     {
-        if let Err(Denial(answer)) = self.gate.check(cx, request.session, Need::Write) {
-            self.stats.refused += 1;
-            return self.reply(request.session, answer);
+        if let Some(denial) = self.denied(cx, request.session, Need::Write) {
+            return denial;
         }
         let answer = self.speculative.as_ref().map(|&(port, _)| Speculation {
             port,

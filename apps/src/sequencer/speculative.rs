@@ -6,7 +6,7 @@ use std::sync::Arc;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
-use trine_sequencer::config::{SPECULATIVE_LATE_MAX as SPECULATIVE_OPEN, SPECULATIVE_PATIENCE};
+use trine_sequencer::config::{SPECULATIVE_LATE_MAX, SPECULATIVE_PATIENCE};
 use trine_sequencer::speculative::{Answerer, ClientEnd, Published, ServerEnd, Told, Way};
 use trine_sequencer::wire::{SPECULATE, Speculation};
 use trine_transport::backend::{Backend, BackendError, BackendStats, MonotonicClock, Waker};
@@ -97,7 +97,7 @@ impl<B: Backend + Send> ServerThread for FourBytes<B> {
             if came {
                 active_at = MonotonicClock.now();
             } else if MonotonicClock.now().saturating_since(active_at) < self.spin {
-                // Whoever asks may need this processor.
+                // A client may need this processor.
                 std::thread::yield_now();
             } else {
                 self.end.backend.wait(None)?;
@@ -131,7 +131,8 @@ pub(super) fn connect<N: Network>(
     let open: Opener<N::Backend> = Box::new(move || {
         let speculation = match asked.take() {
             Some(speculation) => speculation,
-            None => ask_where(&network, address, patience.min(SPECULATIVE_OPEN.into()))?,
+            // Requests that wait for longer than this are of no use.
+            None => ask_where(&network, address, patience.min(SPECULATIVE_LATE_MAX.into()))?,
         };
         let server = SocketAddr::new(address.ip(), speculation.port);
         let (opened, route) = network.call_plain(server)?;

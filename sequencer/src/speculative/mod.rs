@@ -17,8 +17,8 @@
 //! | `ends.rs` | how do both use a backend? |
 //!
 //! **Nothing is authenticated**, and an answer names no request. So a packet must be its own datagram, the network must not
-//! forge packets, and it must not double them. A doubled request gets a number that nobody waits for, and a later request of
-//! the same client may get it: it comes once, but it may be smaller than one that another client got before.
+//! forge packets, and it must not double them. A doubled request gets a number that no request waits for. A later request
+//! of the same client may get it. It still comes once, but another client may have got a larger one before.
 
 mod answerer;
 mod asker;

@@ -521,6 +521,16 @@ fn mutated_packets_are_never_believed() {
     works(&mut net, session, 100, 32);
 }
 
+/// A day of it is played quickly.
+fn net_with_rare_keepalives() -> Net {
+    let config = Config {
+        keepalive_interval: Duration::from_secs(10),
+        failure_timeout: Duration::from_secs(20),
+        ..Config::default()
+    };
+    Net::sealed(1, 2, &config)
+}
+
 /// A client ends a session whose keys have been used for a day.
 #[test]
 fn keys_do_not_last_for_ever() {
@@ -535,12 +545,7 @@ fn keys_do_not_last_for_ever() {
 /// Packets put the timers of a session off. They must not put off for ever what only its timers look at.
 #[test]
 fn keys_do_not_last_for_ever_where_packets_never_pause() {
-    let config = Config {
-        keepalive_interval: Duration::from_secs(10),
-        failure_timeout: Duration::from_secs(20),
-        ..Config::default()
-    };
-    let mut net = Net::sealed(1, 2, &config);
+    let mut net = net_with_rare_keepalives();
     let session = net.connected(CLIENT, SERVER);
     net.run_for(Duration::from_secs(24 * 3_600 - 30));
     for round in 1..=90 {
@@ -556,12 +561,7 @@ fn keys_do_not_last_for_ever_where_packets_never_pause() {
 /// A server does not wait for ever for a client to do that.
 #[test]
 fn a_server_ends_sessions_of_clients_that_do_not() {
-    let config = Config {
-        keepalive_interval: Duration::from_secs(10),
-        failure_timeout: Duration::from_secs(20),
-        ..Config::default()
-    };
-    let mut net = Net::sealed(1, 2, &config);
+    let mut net = net_with_rare_keepalives();
     let session = net.connected(CLIENT, SERVER);
     works(&mut net, session, 1, 32);
     let hours = |hours: u64| Duration::from_secs(hours * 3_600);

@@ -43,6 +43,17 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
+    /// Each request asks for `count`.
+    pub(super) fn new(count: u32) -> Self {
+        Self {
+            count,
+            load: None,
+            sent: 0,
+            least: 0,
+            measured: Measured::default(),
+        }
+    }
+
     /// How many requests are to be sent now, where there is room for so many.
     pub(super) fn wanted(&mut self, now: Instant, room: usize) -> usize {
         let left = match self.load {
@@ -72,17 +83,6 @@ impl Numbers {
         self.least = self.least.max(first + u64::from(self.count));
         self.measured.latencies.record_ns(latency);
         Ok(())
-    }
-
-    /// Each request asks for `count`.
-    pub(super) fn new(count: u32) -> Self {
-        Self {
-            count,
-            load: None,
-            sent: 0,
-            least: 0,
-            measured: Measured::default(),
-        }
     }
 }
 

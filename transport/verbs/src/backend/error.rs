@@ -167,7 +167,7 @@ pub enum VerbsError {
         /// What is wrong.
         fault: ConnectionFault,
     },
-    /// A counter has passed the end of its numbers. What was added beyond it belongs to nobody.
+    /// A counter has passed the end of its numbers. Numbers beyond it belong to no client.
     CounterUsedUp {
         /// The number behind the last.
         end: u64,
