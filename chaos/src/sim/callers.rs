@@ -243,7 +243,12 @@ impl Callers {
             self.pace.pause = LEISURE;
         }
         if let Some(walks) = &mut self.walks {
-            walks.go_on(&mut self.clients, now, simulated);
+            let callers = &self.callers;
+            let id_of = |number| {
+                let found = callers.iter().find(|caller| caller.number == number);
+                found.expect("the machine's own clients walk").id
+            };
+            walks.go_on(&mut self.clients, id_of, now, simulated);
         }
         if let Some(streams) = &mut self.streams {
             streams.go_on(&mut self.clients, now, simulated);

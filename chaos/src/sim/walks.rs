@@ -51,7 +51,8 @@ pub(crate) struct Walks {
 
 /// A walk that is under way: the reads of the keys that no page has told yet.
 struct Walk {
-    id: ClientId,
+    /// The number of the client: its session may close, and it opens another one.
+    number: u64,
     missing: BTreeMap<Vec<u8>, OperationIndex>,
 }
 
@@ -93,7 +94,7 @@ impl Walks {
             let tag = self.tag(PAGE_TAG);
             if self.ask_for_page(clients, id, (tag, Cursor::START), now) {
                 let missing = self.record(number, simulated, &Action::Get);
-                self.walks.insert(tag, Walk { id, missing });
+                self.walks.insert(tag, Walk { number, missing });
             }
         }
     }
@@ -103,13 +104,19 @@ impl Walks {
         self.ready.as_ref().map(|(_, _, due)| *due)
     }
 
-    /// Asks for the next page.
-    pub(crate) fn go_on(&mut self, clients: &mut Clients<Host>, now: Instant, simulated: Instant) {
+    /// Asks for the next page, in the present session of the walk's client.
+    pub(crate) fn go_on(
+        &mut self,
+        clients: &mut Clients<Host>,
+        id_of: impl Fn(u64) -> ClientId,
+        now: Instant,
+        simulated: Instant,
+    ) {
         let Some((walk, from, _)) = self.ready.take_if(|(_, _, due)| *due <= simulated) else {
             return;
         };
         let tag = self.tag(PAGE_TAG);
-        match self.ask_for_page(clients, walk.id, (tag, from), now) {
+        match self.ask_for_page(clients, id_of(walk.number), (tag, from), now) {
             true => drop(self.walks.insert(tag, walk)),
             false => self.ready = Some((walk, from, simulated + REFUSED_PAUSE)),
         }
