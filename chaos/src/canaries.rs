@@ -126,6 +126,10 @@ pub const CANARIES: &[Canary] = &[
         "a revoked user keeps its session",
         &["session of a removed user"],
     ),
+    group(
+        "death notice of any run",
+        &["not linearizable", "no agreement"],
+    ),
     group("a session answers another user", &["of somebody else"]),
     group("a walk forgets the rest of a bucket", ORDER),
     group(

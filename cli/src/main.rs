@@ -21,6 +21,7 @@ use trine_base::announce;
 use trine_base::failure::Failure;
 use trine_base::network::{KeyChoice, Network, NetworkArguments, OnNetwork, on_chosen};
 use trine_base::output::{Output, OutputForm};
+use trine_server::companion;
 use trine_server::from_file::FromFile;
 
 /// raft allocates for every message; this allocator halves the cost of large batches.
@@ -33,6 +34,9 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let line: Vec<OsString> = std::env::args_os().collect();
+    if line.get(1).is_some_and(|first| first == companion::COMMAND) {
+        return companion::run();
+    }
     let json = wants_json(&line);
     let arguments = match parse(line) {
         Ok(arguments) => arguments,

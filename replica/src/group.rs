@@ -11,6 +11,7 @@ mod backups_tests;
 mod clock;
 mod consensus;
 mod cx;
+mod deaths;
 mod durability;
 mod lease;
 mod life;
@@ -59,6 +60,7 @@ use backups::{BackupCx, Backups};
 use clock::GroupClock;
 use consensus::Consensus;
 use cx::Cx;
+use deaths::Deaths;
 use durability::Durability;
 use life::Life;
 use local::{Local, election_timeout};
@@ -82,6 +84,7 @@ pub(crate) struct Group {
     clock: GroupClock,
     membership: Membership,
     agreement: Agreement,
+    deaths: Deaths,
     sending: Sending,
     receiving: Receiving,
     backups: Backups,
@@ -179,6 +182,7 @@ impl Group {
             clock: GroupClock::new(now),
             membership: Membership::new(origin),
             agreement: Agreement::default(),
+            deaths: Deaths::default(),
             sending: Sending::starting_at(1),
             receiving: Receiving::default(),
             backups: Backups::new(seed ^ own.incarnation.0.rotate_left(17)),
@@ -462,6 +466,7 @@ impl Group {
             self.membership.on_leadership_lost();
         }
         self.membership.on_role_change();
+        self.deaths.on_role_change();
         self.service.ask_again();
         if change.leads {
             out.counters.elections_won += 1;
@@ -511,6 +516,8 @@ impl Group {
         membership.raise_version(&mut cx, stopping);
         membership.change_members(&mut cx, stopping);
         self.sending.end_useless_transfers(&self.consensus);
+        let (local, state) = (&self.local, self.state.as_ref());
+        self.deaths.tell(local, state, &self.consensus, out);
         // After all proposals: raft takes none while leadership is transferred.
         self.hand_over(now, out);
     }

@@ -46,6 +46,11 @@ pub(crate) enum Purpose {
         /// The entry.
         index: u64,
     },
+    /// The secret of this run, for this voter.
+    Secret {
+        /// The voter.
+        to: Incarnation,
+    },
     /// A request to be taken in.
     Join(SocketAddr),
     /// The question who the members are.

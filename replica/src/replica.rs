@@ -10,9 +10,9 @@ use trine_kvstore::{User, Users};
 use trine_protocol::message::{
     AdminReply, AdminRequest, AdminStatus, AppendFrame, BackupReply, BackupRequest, BeginRefusal,
     BootstrapReply, BootstrapRequest, ClientReply, ClientRequest, ClientStatus, ClusterId,
-    DecodeError, Incarnation, JoinRefusal, JoinReply, JoinRequest, Member, MemberRole, NodeId,
-    PeerHeader, RaftFrame, ReplyToken, SnapshotChunk, StateReport, StatusForm, StatusReply,
-    StatusRequest, WatchReply, WatchRequest, kind,
+    DecodeError, Incarnation, JoinRefusal, JoinReply, JoinRequest, LeaderSecret, Member,
+    MemberRole, NodeId, PeerHeader, RaftFrame, ReplyToken, RunSecret, SnapshotChunk, StateReport,
+    StatusForm, StatusReply, StatusRequest, WatchReply, WatchRequest, kind,
 };
 use trine_transport::Holder;
 use trine_transport::buf::Pool;
@@ -52,6 +52,8 @@ pub struct Replica {
     prng: Prng,
     out: Outbox,
     stopwatch: Option<Stopwatch>,
+    /// What somebody tells the voters when this process has ended.
+    secret: Option<RunSecret>,
     stopping: bool,
     /// Disk mode: promises go through `Replica::poll_write` first.
     durable: bool,
@@ -119,6 +121,7 @@ impl Replica {
             prng,
             out: Outbox::new(pool),
             stopwatch: None,
+            secret: None,
             stopping: false,
             durable: false,
             fsync: None,
@@ -139,6 +142,7 @@ impl Replica {
             );
             let mut group = Group::restored(self.config, self.own, restored, self.seed, now);
             group.lend_stopwatch(self.stopwatch);
+            group.lend_secret(self.secret);
             self.life = Life::Attached(Box::new(group));
         }
         self
@@ -162,7 +166,20 @@ impl Replica {
         );
         let mut group = Group::begun_from_backup(self.config, self.own, restored, self.seed, now);
         group.lend_stopwatch(self.stopwatch);
+        group.lend_secret(self.secret);
         self.life = Life::Attached(Box::new(group));
+        self
+    }
+
+    /// The secret of this run, for the voters. Somebody tells it to all of them once this process has ended, and never
+    /// before: a leader that is said to have ended is replaced whatever it does. A replica is given no secret if nobody
+    /// would tell it.
+    #[must_use]
+    pub fn with_secret(mut self, secret: RunSecret) -> Self {
+        self.secret = Some(secret);
+        if let Some(group) = self.life.group_mut() {
+            group.lend_secret(self.secret);
+        }
         self
     }
 
@@ -310,7 +327,7 @@ impl Replica {
         self.out.reply_unreadable(token);
     }
 
-    /// A request of kind APPEND, RAFT, SNAPSHOT, BOOTSTRAP, JOIN or AGREE from a peer, or ADMIN. It is answered through
+    /// A request of kind APPEND, RAFT, SNAPSHOT, BOOTSTRAP, JOIN, AGREE or LEADER_SECRET from a peer, or ADMIN. It is answered through
     /// [`Output::Reply`], exactly once. `comes_from` says of an address whether the request was sent from there.
     pub fn on_peer(
         &mut self,
@@ -357,6 +374,9 @@ impl Replica {
             kind::AGREE => {
                 StateReport::decode(request).map(|report| self.on_state_report(now, token, &report))
             }
+            kind::LEADER_SECRET => {
+                LeaderSecret::decode(request).map(|said| self.on_leader_secret(now, token, &said))
+            }
             kind::ADMIN => AdminRequest::decode(request)
                 .map(|request| self.on_admin_command(now, token, Caller::default(), &request)),
             _ => Err(DecodeError::Field { field: "kind" }),
@@ -394,6 +414,20 @@ impl Replica {
         match self.life.group_mut() {
             Some(group) => group.on_state_report(now, token, report, &mut self.out),
             None => self.drop_foreign(token),
+        }
+    }
+
+    fn on_leader_secret(&mut self, now: Instant, token: ReplyToken, said: &LeaderSecret) {
+        match self.life.group_mut() {
+            Some(group) => group.on_leader_secret(now, token, said, &mut self.out),
+            None => self.drop_foreign(token),
+        }
+    }
+
+    /// Somebody says that the run with this secret has ended. It may be anybody: only who knows the secret is believed.
+    pub fn on_death_notice(&mut self, now: Instant, secret: &RunSecret) {
+        if let Some(group) = self.life.group_mut() {
+            group.on_death_notice(now, secret, &mut self.out);
         }
     }
 
@@ -477,6 +511,7 @@ impl Replica {
 
     fn prepare(&mut self, mut group: Group) -> Box<Group> {
         group.lend_stopwatch(self.stopwatch);
+        group.lend_secret(self.secret);
         if self.durable {
             group.keep_on_disk(&mut self.out);
         }
@@ -605,6 +640,11 @@ impl Replica {
             Some(Purpose::Report { to, index }) => {
                 if let (Some(group), Some(answer)) = (self.life.group_mut(), answer) {
                     group.on_report_answer(now, to, index, answer, &mut self.out);
+                }
+            }
+            Some(Purpose::Secret { to }) => {
+                if let Some(group) = self.life.group_mut() {
+                    group.on_secret_answer(to, answer);
                 }
             }
             Some(Purpose::Join(from)) => self.on_join_answer(now, from, answer),

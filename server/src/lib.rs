@@ -7,6 +7,7 @@
 
 pub mod backup_file;
 mod cluster_check;
+pub mod companion;
 pub mod data;
 pub mod exposure;
 pub mod from_file;

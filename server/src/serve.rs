@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::json;
 use trine_kvstore::Limits;
 use trine_protocol::message::{
-    ClusterId, Discovery, Incarnation, Member, MemberRole, NodeId, RoleCode,
+    ClusterId, Discovery, Incarnation, Member, MemberRole, NodeId, RoleCode, RunSecret,
 };
 use trine_protocol::status::ReceivingStatus;
 use trine_replica::backup::restore_in_memory;
@@ -29,6 +29,7 @@ use trine_base::announce::Announcer;
 
 use crate::backup_file;
 use crate::cluster_check::{self, ClusterCheck};
+use crate::companion::Companion;
 use crate::data;
 use crate::from_file::FromFile;
 use crate::injection::{self, Injector};
@@ -58,6 +59,8 @@ pub const AUDIT: &str = "audit";
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The pause before a new replica replaces one that cannot continue.
 const ANEW_PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
+/// The replicas that are told of a death campaign this share of an election timeout after each other.
+const STAGGER_DIVISOR: u32 = 5;
 /// A replica that has been in no group for this long says why.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -104,6 +107,7 @@ pub fn run<N: Network>(
     let keys = KeyChanges::start(settings, settings_file, from_file, front, may_accept)?;
     let mut startup = Startup {
         own,
+        is_ip: network.is_ip(),
         ask_peers: cluster_check::asker(network, own, &addresses),
         peers,
         bootstrap: arguments.bootstrap,
@@ -143,6 +147,8 @@ fn require_loopback(own: SocketAddr, arguments: &ServeArguments) -> Result<(), F
 /// The state that all incarnations of this process share.
 struct Startup {
     own: SocketAddr,
+    /// Whether any process of this machine reaches the others by IP.
+    is_ip: bool,
     peers: Vec<(NodeId, SocketAddr)>,
     /// Asks the peers for their group; `None` if they cannot be asked.
     ask_peers: Option<cluster_check::Ask>,
@@ -269,7 +275,10 @@ fn serve<B: Backend>(
     tell_faults: impl Fn(),
 ) -> Result<End, Failure> {
     let keep = opened.keep.take();
-    let mut event_loop = match assemble(opened, startup, arguments, watch.announcer) {
+    // Dropped after the replica, as it tells that this one has ended.
+    let mut companion = companion(startup, arguments);
+    let secret = companion.as_ref().map(Companion::secret);
+    let mut event_loop = match assemble(opened, startup, arguments, secret, watch.announcer) {
         // The user ended it while it read its directory, where it had changed nothing.
         Err(failure) if failure.is_interrupted() => return Ok(End::Asked),
         other => other?,
@@ -281,7 +290,11 @@ fn serve<B: Backend>(
         let now = event_loop.clock().now();
         let replica = event_loop.app().replica();
         told.tell_receiving(replica.receiving());
+        told.tell_deaths(replica);
         told.tell_changes(replica, now);
+        if let Some(companion) = &mut companion {
+            companion.follow(others_of(&replica.discovery(), startup.own));
+        }
         if let Some(found) = cluster_check.check(replica, now, startup.ask_peers.as_ref()) {
             let directory = arguments.log.directory().map(PathBuf::as_path);
             told.tell_idle(&found.explain(directory, arguments.rejoin));
@@ -305,6 +318,30 @@ fn serve<B: Backend>(
     drop(keep);
     tell_faults();
     Ok(End::Asked)
+}
+
+/// The process that tells of this one's end, if there is to be one. Without it a dead leader is missed after an election
+/// timeout.
+fn companion(startup: &Startup, arguments: &ServeArguments) -> Option<Companion> {
+    if !arguments.timing.death_notice || !startup.is_ip {
+        return None;
+    }
+    let stagger = arguments.timing.election_timeout / STAGGER_DIVISOR;
+    match Companion::start(stagger) {
+        Ok(companion) => Some(companion),
+        Err(failure) => {
+            tracing::warn!(why = failure.message(), "goes on without");
+            None
+        }
+    }
+}
+
+/// The addresses of the other voters.
+fn others_of(discovery: &Discovery, own: SocketAddr) -> Vec<SocketAddr> {
+    let members = discovery.members.0.iter();
+    let voters = members.filter(|member| member.role == MemberRole::Voter);
+    let others = voters.map(|member| member.address);
+    others.filter(|&address| address != own).collect()
 }
 
 /// How the process continues after the replica has halted.
@@ -422,6 +459,7 @@ fn assemble<B: Backend>(
     opened: Opened<B>,
     startup: &Startup,
     arguments: &ServeArguments,
+    secret: Option<RunSecret>,
     announcer: Announcer,
 ) -> Result<ReplicaLoop<B>, Failure> {
     let Opened {
@@ -461,6 +499,9 @@ fn assemble<B: Backend>(
         replica = replica.with_peers_anywhere();
     }
     replica.lend_stopwatch(|| MonotonicClock.now());
+    if let Some(secret) = secret {
+        replica = replica.with_secret(secret);
+    }
     let node = match data {
         None => {
             let replica = begun_from_backup(replica, startup, arguments, announcer)?;
@@ -543,6 +584,8 @@ struct Told {
     receiving: Option<ReceivingStatus>,
     restoring: Aside<Option<ReceivingStatus>>,
     last: Option<(RoleCode, u64, Option<SocketAddr>)>,
+    /// Deaths of leaders that were reported.
+    deaths: u64,
     /// The time since which the replica has been in no group, and whether that was reported.
     idle: Option<(Instant, bool)>,
 }
@@ -555,6 +598,7 @@ impl Told {
             receiving: None,
             restoring: Aside::start(move |receiving| restoring.update(receiving)),
             last: None,
+            deaths: 0,
             idle: None,
         }
     }
@@ -578,6 +622,19 @@ impl Told {
             self.last = Some(state);
             self.tell(&discovery);
         }
+    }
+
+    /// Writes a line when this replica has campaigned because the leader's process had ended.
+    fn tell_deaths(&mut self, replica: &Replica) {
+        let deaths = replica.counters().leader_deaths;
+        if std::mem::replace(&mut self.deaths, deaths) == deaths {
+            return;
+        }
+        tracing::info!(target: ROLE, "campaigned at once: the leader's process has ended");
+        self.announcer
+            .json_line(&json!({ "leader_has_ended": true }));
+        self.announcer
+            .line("campaigned at once: the leader's process has ended");
     }
 
     fn tell_waiting(&mut self, replica: &Replica, now: Instant) {

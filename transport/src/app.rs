@@ -26,6 +26,13 @@ pub trait App<R: Route> {
         let _ = (cx, event);
     }
 
+    /// A notice has come: a datagram without a session, that is neither repeated nor answered, and that anybody can have
+    /// sent ([`crate::wire::notice`]). Returns whether this program knows notices of this kind; it does not by default.
+    fn on_notice(&mut self, cx: &mut Cx<'_, R>, kind: u8, body: &[u8]) -> bool {
+        let _ = (cx, kind, body);
+        false
+    }
+
     /// Called once a turn of the event loop, after packets and timers.
     fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
         let _ = cx;

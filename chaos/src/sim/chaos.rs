@@ -271,6 +271,7 @@ impl Chaos {
             side.insert(cluster.caller_host(0));
         }
         self.cut(&mut cluster.world, span, Cut::Partition(side));
+        cluster.tell_false_death(leader);
     }
 
     fn crash(&mut self, cluster: &mut Cluster, host: Host, span: Duration) {
@@ -349,7 +350,7 @@ impl Chaos {
         if cluster.world.program(host).is_none() || !may_die(cluster, host) {
             return;
         }
-        cluster.world.kill(host);
+        cluster.kill(host);
         let Some(mut device) = cluster.device(host) else {
             return;
         };
@@ -405,7 +406,7 @@ impl Chaos {
         // It stays as it is while it cannot be spared: then the command finds a member, and changes nothing.
         let gone = cluster.world.program(host).is_none();
         if gone || cluster.is_no_voter(host) || cluster.survives_without(host) {
-            cluster.world.kill(host);
+            cluster.kill(host);
             cluster.start_replica(host, false);
         }
         cluster.run_admin(host, AdminCommand::Add { voter: true });
@@ -418,7 +419,7 @@ impl Chaos {
         }
         cluster.run_admin(host, AdminCommand::Replace);
         cluster.world.network.stats.fire(Fault::Members);
-        cluster.world.kill(host);
+        cluster.kill(host);
         cluster.start_replica(host, false);
     }
 

@@ -1,11 +1,14 @@
 //! A group of replicas and its clients in a simulated world: how they start, die and come back.
 
 mod backed_up;
+mod deaths;
 mod restored;
 mod sealed;
 mod watched;
 
 use self::backed_up::BackedUp;
+use self::deaths::Companions;
+pub(super) use self::deaths::DeathCounts;
 pub(crate) use self::restored::OldLife;
 use self::restored::{Beginning, Begun};
 use self::sealed::Trust;
@@ -84,6 +87,8 @@ pub(crate) struct Cluster {
     watched: Option<Watched>,
     /// Its backups, if it has any.
     backed_up: Option<BackedUp>,
+    /// The processes that tell of deaths.
+    companions: Companions,
     /// What the next replica to start begins with, in a group that is being restored.
     beginning: Option<Beginning>,
     /// The group has begun with a backup.
@@ -114,6 +119,7 @@ impl Cluster {
         let backed_up = config
             .backups
             .then(|| BackedUp::new(config.seed, backup_host(&config)));
+        let companions = Companions::new(config.seed);
         let mut cluster = Self {
             world,
             config,
@@ -134,6 +140,7 @@ impl Cluster {
             trust,
             watched,
             backed_up,
+            companions,
             beginning: None,
             is_restored: false,
         };
@@ -222,7 +229,8 @@ impl Cluster {
             seed,
             now,
         );
-        let mut replica = replica.expect("the simulated settings are sound");
+        let replica = replica.expect("the simulated settings are sound");
+        let mut replica = replica.with_secret(self.companions.begin(host));
         if self.watched.is_some() || self.backed_up.is_some() {
             replica.keep_applied();
         }
@@ -317,7 +325,7 @@ impl Cluster {
 
     /// Ends a replica immediately; bytes that its disk had not synced may be gone.
     pub(crate) fn kill_replica(&mut self, host: Host, torn: bool) {
-        self.world.kill(host);
+        self.kill(host);
         if let Some(mut device) = self.device(host) {
             device.crash(torn);
         }
@@ -346,7 +354,7 @@ impl Cluster {
         };
         let removed: Vec<Host> = self.rejoining.iter().copied().filter(was_removed).collect();
         for host in removed {
-            self.world.kill(host);
+            self.kill(host);
             self.start_replica(host, false);
         }
     }
@@ -672,7 +680,7 @@ impl Cluster {
         };
         let spent: Vec<Host> = self.replica_hosts().filter(is_spent).collect();
         for host in spent {
-            self.world.kill(host);
+            self.kill(host);
             self.start_replica(host, true);
         }
     }

@@ -243,6 +243,13 @@ impl App<Host> for Member {
         }
     }
 
+    fn on_notice(&mut self, cx: &mut Cx<'_, Host>, kind: u8, body: &[u8]) -> bool {
+        match self {
+            Member::Replica(observed) => observed.node.on_notice(cx, kind, body),
+            _ => false,
+        }
+    }
+
     fn on_turn(&mut self, cx: &mut Cx<'_, Host>) {
         match self {
             Member::Replica(observed) => observed.node.on_turn(cx),

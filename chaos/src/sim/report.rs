@@ -1,7 +1,7 @@
 //! The result of a simulation.
 
 use super::backups::BackupCounts;
-use super::cluster::Cluster;
+use super::cluster::{Cluster, DeathCounts};
 use super::config::{EXPIRY_LATE, OPERATION, RECOVERY, SimConfig};
 use super::counted::counted;
 use super::plan::Plan;
@@ -41,6 +41,8 @@ pub struct SimReport {
     pub ended_early: bool,
     /// Changes of the leader.
     pub failovers: u64,
+    /// Notices of the end of a process.
+    pub deaths: DeathCounts,
     /// Simulated time.
     pub simulated: Duration,
     /// Wire packets sent.
@@ -126,6 +128,7 @@ impl SimReport {
             faults,
             ended_early: cluster.ended_early,
             failovers: cluster.leaders.failovers.len() as u64,
+            deaths: cluster.death_counts(),
             simulated,
             packets,
             turns,
@@ -153,6 +156,7 @@ impl SimReport {
             faults: asked.iter().map(|&fault| (fault, 0)).collect(),
             ended_early: false,
             failovers: 0,
+            deaths: DeathCounts::default(),
             simulated: Duration::ZERO,
             packets: 0,
             turns: 0,
@@ -360,6 +364,17 @@ impl fmt::Display for SimReport {
             writeln!(
                 f,
                 "watches: {streams} streams, {events} events, {moves} moves, {compacted} ends for want of history"
+            )?;
+        }
+        let DeathCounts {
+            told,
+            forged,
+            elections,
+        } = self.deaths;
+        if told + forged > 0 {
+            writeln!(
+                f,
+                "death notices: {told} sent, {forged} forged, {elections} elections begun by them"
             )?;
         }
         self.write_backups(f)?;

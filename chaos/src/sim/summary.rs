@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::SimReport;
+use super::cluster::DeathCounts;
 use super::counted::counted;
 use crate::fault::Fault;
 
@@ -15,6 +16,7 @@ pub struct Summary {
     operations: u64,
     unknown: u64,
     failovers: u64,
+    deaths: DeathCounts,
     packets: u64,
     states_compared: u64,
     faults: BTreeMap<Fault, u64>,
@@ -31,6 +33,9 @@ impl Summary {
         self.operations += report.tally.called;
         self.unknown += report.tally.unknown;
         self.failovers += report.failovers;
+        self.deaths.told += report.deaths.told;
+        self.deaths.forged += report.deaths.forged;
+        self.deaths.elections += report.deaths.elections;
         self.packets += report.packets;
         self.states_compared += report.states_compared;
         for (fault, fired) in &report.faults {
@@ -84,6 +89,17 @@ impl fmt::Display for Summary {
             self.states_compared,
             self.undecided_by_positions
         )?;
+        let DeathCounts {
+            told,
+            forged,
+            elections,
+        } = self.deaths;
+        if told + forged > 0 {
+            writeln!(
+                f,
+                "{told} death notices, {forged} forged ones, {elections} elections begun by them"
+            )?;
+        }
         if self.backups > 0 {
             let (backups, restored) = (self.backups, self.restored);
             writeln!(f, "{backups} backups, {restored} groups restored from one")?;

@@ -270,6 +270,19 @@ impl<P: Program> World<P> {
         count
     }
 
+    /// Sends a datagram of a host whose machine need not run, in a while.
+    pub(crate) fn post(&mut self, from: Host, to: Host, bytes: Vec<u8>, after: Duration) {
+        let at = self.now + after;
+        self.trace.packet(self.now, "post", from, to, &bytes);
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        self.network
+            .send(at, from, to, bytes, &mut arrivals, &mut self.trace);
+        for Arrival { at, bytes, .. } in arrivals.drain(..) {
+            self.plan(at, Parcel { from, to, bytes });
+        }
+        self.arrivals = arrivals;
+    }
+
     /// No sealed packet was opened twice.
     pub(crate) fn opened_once(&self) -> Verdict {
         let twice = self.opened_twice.as_ref();

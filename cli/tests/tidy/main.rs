@@ -377,6 +377,8 @@ const SLEEP_ALLOWED: &[&str] = &[
     "transport/dpdk/src/",
     "cli/tests/dpdk.rs",
     "transport/dpdk/tests/",
+    // Nobody wakes the process that tells of a death: these are pauses between datagrams.
+    "server/src/companion/teller.rs",
     // Writes at a rate, and many watchers in one thread.
     "replica/benches/",
     // A device that does not say how many datagrams have come; the round trip fails if it was too short.

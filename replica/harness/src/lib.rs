@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use trine_kvstore::command::STATE_VERSION;
 use trine_protocol::message::{
     AdminCommand, AdminReply, AdminRequest, AdminStatus, ClusterId, Encode, Incarnation,
-    JoinRequest, NodeId, ReplyToken, kind,
+    JoinRequest, NodeId, ReplyToken, RunSecret, kind,
 };
 use trine_protocol::status::Role;
 use trine_protocol::status::Status;
@@ -243,6 +243,7 @@ impl World {
             self.now,
         )
         .unwrap();
+        let replica = replica.with_secret(secret_of(incarnation));
         let machine = self.machines.get_mut(&number).unwrap();
         assert!(machine.replica.is_none());
         machine.replica = Some(replica);
@@ -261,6 +262,13 @@ impl World {
         for asker in askers.into_values() {
             self.fail_later(asker, Duration::from_millis(20));
         }
+    }
+
+    /// Tells a replica that the run of this incarnation has ended.
+    pub fn tell_death(&mut self, to: u32, of: Incarnation) {
+        let now = self.now;
+        self.replica_mut(to).on_death_notice(now, &secret_of(of));
+        self.turn(to);
     }
 
     pub fn pause(&mut self, number: u32) {
@@ -865,6 +873,13 @@ impl World {
 }
 
 /// Quick timers, small limits: events that otherwise take a day happen in a second.
+/// The secret of a run.
+fn secret_of(incarnation: Incarnation) -> RunSecret {
+    let mut secret = [0; 16];
+    secret[..8].copy_from_slice(&incarnation.0.to_le_bytes());
+    RunSecret(secret)
+}
+
 pub fn small() -> ReplicaConfig {
     ReplicaConfig {
         log_entries_max: 200,

@@ -198,6 +198,12 @@ pub struct Counters {
     pub appends_withheld: u64,
     /// Times that this replica became leader.
     pub elections_won: u64,
+    /// Times that this replica campaigned at once, because it was told that the leader's process had ended.
+    #[serde(default)]
+    pub leader_deaths: u64,
+    /// Notices of the end of a process that concerned no leader that is followed, or were forged.
+    #[serde(default)]
+    pub death_notices_ignored: u64,
     /// Snapshots sent completely.
     pub snapshots_sent: u64,
     /// Snapshots installed.

@@ -18,8 +18,8 @@ use std::net::SocketAddr;
 
 use trine_kvstore::Position;
 use trine_protocol::message::{
-    AppendFrame, ClientReply, ClientStatus, ClusterId, Encode, Incarnation, ReplyToken, StatusForm,
-    StatusReply, StatusRequest, kind, stream_position,
+    AppendFrame, ClientReply, ClientStatus, ClusterId, DEATH_NOTICE, Encode, Incarnation,
+    ReplyToken, RunSecret, StatusForm, StatusReply, StatusRequest, kind, stream_position,
 };
 use trine_protocol::node_status::MemberRoots;
 use trine_protocol::route::{HolderOf, IsAt, RouteOf, is_same_address};
@@ -349,7 +349,12 @@ impl<R: Route> App<R> for Node<R> {
         match request.kind {
             kind::STATUS => return self.on_status_request(cx, request.session, request.data),
             kind::CLIENT_BATCH => return self.on_batch(cx, request.handle, request.data),
-            kind::CLIENT..=kind::JOIN | kind::ADMIN | kind::AGREE | kind::BACKUP | kind::WATCH => {}
+            kind::CLIENT..=kind::JOIN
+            | kind::ADMIN
+            | kind::AGREE
+            | kind::BACKUP
+            | kind::WATCH
+            | kind::LEADER_SECRET => {}
             _ => {
                 self.stats.unknown_kind += 1;
                 return reply_empty(cx);
@@ -424,6 +429,17 @@ impl<R: Route> App<R> for Node<R> {
             Event::Down { session, .. } => self.on_session_down(cx, session),
             Event::Accepted { .. } => {}
         }
+    }
+
+    fn on_notice(&mut self, cx: &mut Cx<'_, R>, kind: u8, body: &[u8]) -> bool {
+        if kind != DEATH_NOTICE {
+            return false;
+        }
+        match RunSecret::read(body) {
+            Some(secret) => self.replica.on_death_notice(cx.now(), &secret),
+            None => self.stats.unreadable += 1,
+        }
+        true
     }
 
     fn on_turn(&mut self, cx: &mut Cx<'_, R>) {

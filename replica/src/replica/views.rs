@@ -4,7 +4,7 @@ use trine_kvstore::Users;
 use trine_protocol::message::{ClusterId, Discovery, Incarnation, Members, RoleCode};
 use trine_protocol::stages::WriteStages;
 use trine_protocol::status::{
-    LogStatus, ReceivingStatus, Role, SessionStatus, Status, StoreStatus,
+    Counters, LogStatus, ReceivingStatus, Role, SessionStatus, Status, StoreStatus,
 };
 use trine_transport::time::Instant;
 
@@ -121,6 +121,11 @@ impl Replica {
     /// How much of the group's state is here, while its leader sends it.
     pub fn receiving(&self) -> Option<ReceivingStatus> {
         self.life.group()?.receiving()
+    }
+
+    /// Counters since the start.
+    pub fn counters(&self) -> Counters {
+        self.out.counters
     }
 
     /// Everything that there is to say about this replica.

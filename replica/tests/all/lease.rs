@@ -53,7 +53,12 @@ fn a_drift_that_eats_the_whole_lease_is_refused() {
 
 /// Asks the old leader again and again while the others elect a new one and write. Returns when it was last asked for
 /// an answer that turned out old, and when the first new write was acknowledged.
-fn race(world: &mut World, old: u32, writer: usize, reader: usize) -> (Instant, Instant) {
+pub(crate) fn race(
+    world: &mut World,
+    old: u32,
+    writer: usize,
+    reader: usize,
+) -> (Instant, Instant) {
     let other = world
         .running()
         .into_iter()

@@ -4,6 +4,7 @@
 mod backup;
 mod catch_up;
 mod client;
+mod deaths;
 mod departure;
 mod end_to_end;
 mod follower_reads;

@@ -515,6 +515,16 @@ fn counters(snapshot: &Snapshot) -> Vec<Family> {
             count.elections_won,
         ),
         counter(
+            "leader_deaths",
+            "Times that the replica campaigned at once because the leader's process had ended.",
+            count.leader_deaths,
+        ),
+        counter(
+            "death_notices_ignored",
+            "Notices of the end of a process that concerned no leader that is followed, or were forged.",
+            count.death_notices_ignored,
+        ),
+        counter(
             "snapshots_sent",
             "Snapshots sent completely.",
             count.snapshots_sent,

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use clap::ArgAction;
 use clap::Args;
 use clap::ValueEnum;
 
@@ -135,13 +136,20 @@ pub struct TimingArguments {
     /// more false alarms. Part of the group from its beginning: a replica with a shorter one lengthens it to the group's.
     #[arg(long, default_value = "120ms", value_name = "TIME", value_parser = parse_election_timeout)]
     pub election_timeout: Duration,
+    /// Start a process beside each replica's that tells the other replicas as soon as this one has ended, however it has.
+    /// They then elect another leader at once. Without it, and when the whole machine fails, they wait for
+    /// --election-timeout. Only over UDP.
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub death_notice: bool,
 }
 
 impl TimingArguments {
     /// The same settings, as options of `trine serve`.
     pub fn as_serve_args(&self) -> Vec<OsString> {
         let timeout = format!("{}ns", self.election_timeout.as_nanos());
-        ["--election-timeout".into(), timeout.into()].into()
+        let death_notice = format!("--death-notice={}", self.death_notice);
+        let timeout = ["--election-timeout".into(), timeout.into()];
+        timeout.into_iter().chain([death_notice.into()]).collect()
     }
 }
 

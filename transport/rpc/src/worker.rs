@@ -210,6 +210,10 @@ impl<R: Route, A: App<R>> App<R> for WithWorkers<A> {
         self.app.on_event(cx, event);
     }
 
+    fn on_notice(&mut self, cx: &mut Cx<'_, R>, kind: u8, body: &[u8]) -> bool {
+        self.app.on_notice(cx, kind, body)
+    }
+
     fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
         self.send_results(cx);
         self.app.on_turn(cx);

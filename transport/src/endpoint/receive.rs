@@ -2,14 +2,14 @@
 
 use super::Endpoint;
 use super::responses::handle_of;
-use crate::app::App;
+use crate::app::{App, Cx};
 use crate::backend::{Route, RxBatch, RxPacket};
 use crate::config::PREFETCH_PACKETS_MAX;
 use crate::exchange::Request;
 use crate::rpc::{Place, Then, Whole};
 use crate::session::{Output, Received};
 use crate::time::Instant;
-use crate::wire::{Packet, PacketType, SinglePacket, WireError, peek, split_first};
+use crate::wire::{Packet, PacketType, Seed, SinglePacket, WireError, peek, split_first};
 use trine_canary as canary;
 
 impl<R: Route> Endpoint<R> {
@@ -115,7 +115,8 @@ impl<R: Route> Endpoint<R> {
         let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
         let ended = match packet.header.packet_type {
             // Those come unsealed. What is in them is authenticated otherwise, or not at all.
-            PacketType::Connect
+            PacketType::Notice
+            | PacketType::Connect
             | PacketType::Cookie
             | PacketType::Accept
             | PacketType::Refuse
@@ -128,12 +129,25 @@ impl<R: Route> Endpoint<R> {
                 let holder_of = |route: &R| app.holder(route);
                 self.sessions.on_connect(now, packet, route, holder_of, out)
             }
+            PacketType::Notice => return self.on_notice(now, packet, app),
             PacketType::Ping => return self.sessions.on_ping(packet, route, out),
             PacketType::Disconnect => self.sessions.on_disconnect(packet, route, out),
             PacketType::Reset => self.sessions.on_reset(now, packet, route, out),
             _ => return self.on_session_packet(now, packet, datagram, app),
         };
         self.discard(ended);
+    }
+
+    /// Anybody can send it: the program judges by its body.
+    fn on_notice(&mut self, now: Instant, packet: &Packet<'_>, app: &mut impl App<R>) {
+        if !packet.verify(Seed::NONE) {
+            self.counters.stats.drops.checksum += 1;
+            return;
+        }
+        let (kind, body) = (packet.header.kind, packet.payload);
+        if !app.on_notice(&mut Cx::new(self, now), kind, body) {
+            self.counters.stats.drops.unknown_type += 1;
+        }
     }
 
     fn on_session_packet(

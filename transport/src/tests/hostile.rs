@@ -92,8 +92,9 @@ fn hostile_packet(net: &Net, prng: &mut Prng) -> (usize, u32, Vec<u8>) {
                 PacketType::Ping,
                 PacketType::Disconnect,
                 PacketType::Reset,
+                PacketType::Notice,
             ];
-            let mut header = Header::new(types[prng.below(4) as usize], prng.below(3) as u16);
+            let mut header = Header::new(types[prng.below(5) as usize], prng.below(3) as u16);
             header.request = crate::wire::RequestNumber::token(prng.next_u64());
             let mut body = vec![0; prng.below(64) as usize];
             prng.fill(&mut body);

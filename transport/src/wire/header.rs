@@ -25,6 +25,8 @@ pub enum PacketType {
     RequestForResponse = 4,
     /// Server to client: the request executes.
     Busy = 5,
+    /// Something said once, without a session, by whoever sends it.
+    Notice = 6,
     /// Server to client: no such session.
     Reset = 7,
     /// Client to server: make a session.
@@ -53,6 +55,7 @@ impl PacketType {
             3 => Self::CreditReturn,
             4 => Self::RequestForResponse,
             5 => Self::Busy,
+            6 => Self::Notice,
             7 => Self::Reset,
             8 => Self::Connect,
             9 => Self::Cookie,

@@ -10,7 +10,9 @@ mod server_time;
 mod single;
 
 pub use checksum::Seed;
-pub use control::{Accept, BadTerm, Body, Connect, Cookie, Features, Probe, Refuse, RefuseReason};
+pub use control::{
+    Accept, BadTerm, Body, Connect, Cookie, Features, Probe, Refuse, RefuseReason, notice,
+};
 pub(crate) use control::{intended_bytes, intended_of};
 pub use header::{
     Flags, Header, NO_SESSION, Outline, Packet, PacketType, RequestNumber, VERSION, WireError,

@@ -19,7 +19,14 @@ const LENGTH_AT: usize = 4;
 #[inline]
 pub(crate) fn names_session(packet: &[u8]) -> Option<u16> {
     use PacketType as T;
-    const UNSEALED: u16 = types(&[T::Reset, T::Connect, T::Cookie, T::Accept, T::Refuse]);
+    const UNSEALED: u16 = types(&[
+        T::Notice,
+        T::Reset,
+        T::Connect,
+        T::Cookie,
+        T::Accept,
+        T::Refuse,
+    ]);
     let header = packet.first_chunk::<HEADER_BYTES>()?;
     (header[0] >> 4 == VERSION && !is_one_of(header, UNSEALED)).then(|| session_of(header))
 }

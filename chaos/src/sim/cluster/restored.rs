@@ -127,7 +127,7 @@ impl Cluster {
         let callers: BTreeSet<Host> = self.caller_hosts().collect();
         let all: Vec<Host> = self.world.machines().map(|(host, _)| host).collect();
         for host in all.into_iter().filter(|host| !callers.contains(host)) {
-            self.world.kill(host);
+            self.kill(host);
         }
         if let Some(backed_up) = &self.backed_up {
             let places = (backed_up.host.0 + 1..).map(Host);

@@ -12,6 +12,7 @@ mod batch;
 mod bootstrap;
 mod client;
 mod codec;
+mod death;
 mod ids;
 mod join;
 mod peer;
@@ -41,6 +42,7 @@ pub use client::{
     ClientRequest, ClientStatus, ForUser, Operation,
 };
 pub use codec::{DecodeError, Encode, Writer};
+pub use death::{DEATH_NOTICE, LeaderSecret, RunSecret};
 pub use ids::{ClusterId, GroupId, Incarnation, NodeId, ReplyToken};
 pub use join::{JoinRefusal, JoinReply, JoinRequest};
 pub use peer::{PEER_HEADER_SIZE, PeerHeader, RaftFrame};
@@ -81,4 +83,6 @@ pub mod kind {
     pub const BACKUP: u8 = 12;
     /// What a client watches: [`super::WatchRequest`] answered by [`super::WatchReply`].
     pub const WATCH: u8 = 13;
+    /// What will prove that the leader's process has ended: [`super::LeaderSecret`]; the answer is empty.
+    pub const LEADER_SECRET: u8 = 14;
 }

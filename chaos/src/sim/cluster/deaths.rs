@@ -1,0 +1,124 @@
+//! The process beside each replica's, which tells the group that this one has ended. What it says may be lost, come late,
+//! and come again.
+
+use super::Cluster;
+use crate::sim::Host;
+use crate::sim::member::Member;
+use std::collections::BTreeMap;
+use trine_protocol::message::{DEATH_NOTICE, RunSecret};
+use trine_transport::prng::{Prng, Ratio};
+use trine_transport::time::Duration;
+use trine_transport::wire::notice;
+
+/// The machine may die with the process: then nobody tells.
+const TOLD: Ratio = Ratio::percent(60);
+/// A stranger who has seen a notice sends it again later.
+const AGAIN: Ratio = Ratio::percent(30);
+/// A stranger says so of a replica that is only cut off, to each of the others.
+const FALSE: Ratio = Ratio::percent(50);
+/// For so long the processes may take, in nanoseconds.
+const LATE_NS: u64 = 40_000_000;
+/// For so long the stranger waits.
+const AGAIN_NS: (u64, u64) = (50_000_000, 8_000_000_000);
+
+/// What has become of the notices.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeathCounts {
+    /// Notices that were sent for the first time.
+    pub told: u64,
+    /// Notices of strangers who knew no secret.
+    pub forged: u64,
+    /// Elections that began with one.
+    pub elections: u64,
+}
+
+/// The secrets of the runs under way.
+pub(super) struct Companions {
+    /// Apart from all others.
+    prng: Prng,
+    secrets: BTreeMap<Host, RunSecret>,
+    counts: DeathCounts,
+}
+
+impl Companions {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            prng: Prng::new(seed ^ 0x00de_ad00_00de_ad00),
+            secrets: BTreeMap::new(),
+            counts: DeathCounts::default(),
+        }
+    }
+
+    /// The secret of a run that begins.
+    pub(super) fn begin(&mut self, host: Host) -> RunSecret {
+        let mut secret = RunSecret([0; 16]);
+        self.prng.fill(&mut secret.0);
+        self.secrets.insert(host, secret);
+        secret
+    }
+}
+
+impl Cluster {
+    /// Ends the program on a replica's machine immediately. Returns whether there was one.
+    pub(crate) fn kill(&mut self, host: Host) -> bool {
+        let Some(program) = self.world.kill(host) else {
+            return false;
+        };
+        self.companions.counts.elections += elections_of(&program);
+        let Some(secret) = self.companions.secrets.remove(&host) else {
+            return true;
+        };
+        if self.companions.prng.chance(TOLD) {
+            self.tell_death(host, secret);
+        }
+        true
+    }
+
+    fn tell_death(&mut self, host: Host, secret: RunSecret) {
+        let bytes = notice(DEATH_NOTICE, &secret.0);
+        for other in self.replica_hosts().filter(|&other| other != host) {
+            let prng = &mut self.companions.prng;
+            let late = Duration::from_nanos(prng.below(LATE_NS));
+            self.companions.counts.told += 1;
+            self.world.post(host, other, bytes.clone(), late);
+            if prng.chance(AGAIN) {
+                let again = Duration::from_nanos(prng.in_range(AGAIN_NS.0..=AGAIN_NS.1));
+                self.world.post(host, other, bytes.clone(), again);
+            }
+        }
+    }
+
+    /// A stranger says to all others that this replica has ended, without its secret.
+    pub(crate) fn tell_false_death(&mut self, host: Host) {
+        let others: Vec<Host> = self
+            .replica_hosts()
+            .filter(|&other| other != host)
+            .collect();
+        let neighbours = others.iter().cycle().skip(1);
+        for (&to, &from) in others.iter().zip(neighbours) {
+            let prng = &mut self.companions.prng;
+            if !prng.chance(FALSE) {
+                continue;
+            }
+            let mut secret = RunSecret([0; 16]);
+            prng.fill(&mut secret.0);
+            let late = Duration::from_nanos(prng.below(LATE_NS));
+            self.companions.counts.forged += 1;
+            let bytes = notice(DEATH_NOTICE, &secret.0);
+            self.world.post(from, to, bytes, late);
+        }
+    }
+
+    pub(crate) fn death_counts(&self) -> DeathCounts {
+        let mut counts = self.companions.counts;
+        let programs = self.world.machines().map(|(_, machine)| &machine.program);
+        counts.elections += programs.map(elections_of).sum::<u64>();
+        counts
+    }
+}
+
+/// Elections that a replica has begun because it was told of a death.
+fn elections_of(program: &Member) -> u64 {
+    let node = program.replica();
+    node.map_or(0, |node| node.replica().counters().leader_deaths)
+}
