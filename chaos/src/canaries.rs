@@ -126,10 +126,7 @@ pub const CANARIES: &[Canary] = &[
         "a revoked user keeps its session",
         &["session of a removed user"],
     ),
-    group(
-        "death notice of any run",
-        &["not linearizable", "no agreement"],
-    ),
+    group("death notice of any run", &["took", "not linearizable"]),
     group("a session answers another user", &["of somebody else"]),
     group("a walk forgets the rest of a bucket", ORDER),
     group(

@@ -8,7 +8,7 @@ mod watched;
 
 use self::backed_up::BackedUp;
 use self::deaths::Companions;
-pub(super) use self::deaths::DeathCounts;
+pub(super) use self::deaths::{DeathCounts, Ledger as DeathLedger};
 pub(crate) use self::restored::OldLife;
 use self::restored::{Beginning, Begun};
 use self::sealed::Trust;
@@ -253,7 +253,8 @@ impl Cluster {
             node = node.with_disk(Box::new(queue.clone()));
         }
         let endpoint = self.endpoint(pool, node.identity(), KeyOf::Replica(host));
-        let mut observed = Observed::new(node, Rc::clone(&self.log), queue);
+        let deaths = Rc::clone(&self.companions.ledger);
+        let mut observed = Observed::new(node, Rc::clone(&self.log), deaths, queue);
         observed.revocations = self
             .trust
             .as_ref()

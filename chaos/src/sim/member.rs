@@ -3,6 +3,7 @@
 
 use super::backups::{BackingUp, Ledger as BackupLedger};
 use super::callers::Callers;
+use super::cluster::DeathLedger;
 use super::disk::SimQueue;
 use super::keeper::Keeper;
 use super::trust::Ledger;
@@ -36,6 +37,9 @@ pub(crate) enum Member {
 pub(crate) struct Observed {
     pub(crate) node: Node<Host>,
     log: Rc<RefCell<Agreement>>,
+    deaths: Rc<RefCell<DeathLedger>>,
+    /// The term in which it led, and the elections that it had begun for a death, behind the last turn.
+    seen: (Option<u64>, u64),
     applied: u64,
     pub(crate) stopping: bool,
     /// The disk's side of the node's writes, in disk mode.
@@ -127,11 +131,14 @@ impl Observed {
     pub(crate) fn new(
         node: Node<Host>,
         log: Rc<RefCell<Agreement>>,
+        deaths: Rc<RefCell<DeathLedger>>,
         queue: Option<SimQueue>,
     ) -> Self {
         Self {
             node,
             log,
+            deaths,
+            seen: (None, 0),
             applied: 0,
             stopping: false,
             queue,
@@ -159,6 +166,21 @@ impl Observed {
         }
         if let Some(backed_up) = &self.backed_up {
             backed_up.borrow_mut().reference.note(&entries, begin);
+        }
+    }
+
+    fn observe_deaths(&mut self) {
+        let replica = self.node.replica();
+        let now = (replica.leads_in(), replica.counters().leader_deaths);
+        let before = std::mem::replace(&mut self.seen, now);
+        if now == before {
+            return;
+        }
+        let own = replica.incarnation();
+        let mut ledger = self.deaths.borrow_mut();
+        ledger.note_role(own, now.0);
+        if let (Some((leader, term)), true) = (replica.last_death(), now.1 != before.1) {
+            ledger.note_death(own, leader, term);
         }
     }
 
@@ -312,6 +334,7 @@ impl Program for Member {
             Member::Replica(observed) => {
                 observed.note_applied(simulated);
                 observed.observe();
+                observed.observe_deaths();
                 if let Some(queue) = &observed.queue {
                     queue.begin_batch(simulated);
                 }

@@ -11,6 +11,7 @@ use trine_base::ports::free_addresses;
 use trine_client::{BlockingClient, ClientConfig};
 use trine_client::{Report, leader_of, voters_in_step};
 use trine_protocol::endpoint_config;
+use trine_protocol::status::Status;
 use trine_transport::backend::{MonotonicClock, UdpBackend, UdpConfig};
 use trine_transport::wire::Seed;
 
@@ -119,6 +120,29 @@ fn acknowledged_writes_survive_leader_after_leader() {
             assert_eq!(cluster.ok(&["get", &key]), key.as_bytes());
         }
     }
+}
+
+/// With this election timeout nothing but a notice of the leader's end makes another one lead within the test's time.
+#[test]
+fn a_leader_that_is_killed_is_replaced_without_an_election_timeout() {
+    let mut cluster = Cluster::start(&["--election-timeout", "60s"]);
+    cluster.ok(&["put", "key", "value"]);
+    let counts = |cluster: &Cluster, field: fn(&Status) -> u64| -> u64 {
+        let document = cluster.run(&["status", "--json"]).expect_status(0).json();
+        let replicas = document["replicas"].as_array().expect("a list").clone();
+        let statuses = replicas.into_iter().filter_map(|replica| {
+            serde_json::from_value::<Status>(replica["status"]["replica"].clone()).ok()
+        });
+        statuses.map(|status| field(&status)).sum()
+    };
+    wait_for("two followers that know their leader's secret", || {
+        (counts(&cluster, |status| u64::from(status.awaits_death_notice)) == 2).then_some(())
+    });
+    let leader = cluster.leader();
+    cluster.group.kill(leader).expect("kill");
+    assert_ne!(cluster.leader(), leader);
+    assert_eq!(cluster.ok(&["get", "key"]), b"value");
+    assert_eq!(counts(&cluster, |status| status.counters.leader_deaths), 1);
 }
 
 #[test]

@@ -328,6 +328,9 @@ pub struct Status {
     /// messages had long gaps lately. 0 from a leader, a replica without a vote, or an earlier release.
     #[serde(default)]
     pub patience_ns: u64,
+    /// Whether this replica would be told if the leader's process ended: it has the secret of that run.
+    #[serde(default)]
+    pub awaits_death_notice: bool,
     /// The commit index.
     pub committed: u64,
     /// The applied index.

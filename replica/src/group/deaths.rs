@@ -34,6 +34,8 @@ pub(super) struct Deaths {
     told: BTreeMap<Incarnation, bool>,
     /// What the leader has said that was followed last.
     of_leader: Option<LeaderSecret>,
+    /// The leader, and its term, for whose end this replica has campaigned last.
+    ended: Option<(Incarnation, u64)>,
 }
 
 impl Deaths {
@@ -92,17 +94,27 @@ impl Deaths {
         self.told.remove(&voter);
     }
 
+    /// Whether the secret of the leader that is followed is known.
+    pub(super) fn is_awaited(&self, consensus: &Consensus) -> bool {
+        let of_leader = self.of_leader.as_ref();
+        of_leader.is_some_and(|of_leader| is_followed(of_leader, consensus))
+    }
+
     /// The leader that has ended and the term that it led, if this is its secret, and it is still followed.
-    fn take_ended(&mut self, secret: &RunSecret, consensus: &Consensus) -> Option<(u64, u64)> {
+    fn take_ended(&self, secret: &RunSecret, consensus: &Consensus) -> Option<(u64, u64)> {
         let raft = consensus.raft();
         if canary::planted("death notice of any run") {
             return Some((raft.leader(), raft.term()));
         }
-        let of_leader = self.of_leader?;
-        let (leader, term) = (of_leader.header.from.0, of_leader.term);
-        let is_followed = raft.leader() == leader && raft.term() == term;
-        (is_followed && of_leader.secret.is(secret)).then_some((leader, term))
+        let of_leader = self.of_leader.as_ref()?;
+        let is_its = is_followed(of_leader, consensus) && of_leader.secret.is(secret);
+        is_its.then_some((of_leader.header.from.0, of_leader.term))
     }
+}
+
+fn is_followed(of_leader: &LeaderSecret, consensus: &Consensus) -> bool {
+    let raft = consensus.raft();
+    raft.leader() == of_leader.header.from.0 && raft.term() == of_leader.term
 }
 
 impl Group {
@@ -133,6 +145,11 @@ impl Group {
         out.reply_empty(token);
     }
 
+    /// For checkers: the leader, and its term, for whose end this replica has campaigned last.
+    pub(crate) fn last_death(&self) -> Option<(Incarnation, u64)> {
+        self.deaths.ended
+    }
+
     /// The end of the request that told a voter the secret.
     pub(crate) fn on_secret_answer(&mut self, to: Incarnation, answer: Option<&[u8]>) {
         self.deaths.on_answer(to, answer);
@@ -160,7 +177,9 @@ impl Group {
         };
         campaign.set_msg_type(MessageType::MsgTimeoutNow);
         self.step(now, Incarnation(leader), campaign, None, out);
-        let has_campaigned = self.consensus.raft().term() > term;
-        out.counters.leader_deaths += u64::from(has_campaigned);
+        if self.consensus.raft().term() > term {
+            self.deaths.ended = Some((Incarnation(leader), term));
+            out.counters.leader_deaths += 1;
+        }
     }
 }

@@ -205,6 +205,7 @@ impl Group {
         let Some(state) = &self.state else { return };
         status.applied = state.applied_index();
         status.patience_ns = self.consensus.raft().patience().as_nanos();
+        status.awaits_death_notice = self.deaths.is_awaited(&self.consensus);
         status.state_version = state.version();
         status.group_time_ns = state.group_time_ns();
         status.members = state

@@ -123,6 +123,11 @@ impl Replica {
         self.life.group()?.receiving()
     }
 
+    /// For checkers: the leader, and its term, for whose end this replica has campaigned last.
+    pub fn last_death(&self) -> Option<(Incarnation, u64)> {
+        self.life.group()?.last_death()
+    }
+
     /// Counters since the start.
     pub fn counters(&self) -> Counters {
         self.out.counters
@@ -143,6 +148,7 @@ impl Replica {
             term: 0,
             leader: None,
             patience_ns: 0,
+            awaits_death_notice: false,
             committed: 0,
             applied: 0,
             group_time_ns: 0,

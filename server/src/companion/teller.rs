@@ -4,8 +4,12 @@ use std::fs;
 use std::io::{self, BufRead};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::flag;
 
 use trine_protocol::message::{DEATH_NOTICE, RunSecret};
 use trine_transport::wire::notice;
@@ -31,6 +35,10 @@ struct Will {
 pub fn run() -> ExitCode {
     // Started as /proc/self/exe, it would be called exe. No more than 15 bytes are taken.
     let _ = fs::write("/proc/self/comm", "trine-companion");
+    // Who ends the replica often ends all processes of its service, or of its terminal. This one ends by itself.
+    for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT] {
+        let _ = flag::register(signal, Arc::default());
+    }
     match read(&mut io::stdin().lock()) {
         Some(will) => {
             tell(&will);

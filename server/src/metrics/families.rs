@@ -228,6 +228,11 @@ fn raft(snapshot: &Snapshot) -> Vec<Family> {
             seconds(status.patience_ns),
         ),
         gauge(
+            "raft_awaits_death_notice",
+            "1 while the replica would be told at once if the leader's process ended.",
+            status.awaits_death_notice,
+        ),
+        gauge(
             "raft_committed_index",
             "The commit index.",
             status.committed,

@@ -2,10 +2,13 @@
 //! and come again.
 
 use super::Cluster;
+use crate::checker::Verdict;
 use crate::sim::Host;
 use crate::sim::member::Member;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use trine_protocol::message::{DEATH_NOTICE, RunSecret};
+use std::rc::Rc;
+use trine_protocol::message::{DEATH_NOTICE, Incarnation, RunSecret};
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::time::Duration;
 use trine_transport::wire::notice;
@@ -32,8 +35,37 @@ pub struct DeathCounts {
     pub elections: u64,
 }
 
+/// Who leads, and whether a leader was replaced that had not ended.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    /// The terms of the incarnations that lead, as they see it themselves.
+    leading: BTreeMap<Incarnation, u64>,
+    finding: Option<String>,
+}
+
+impl Ledger {
+    /// A replica begins or ceases to lead.
+    pub(crate) fn note_role(&mut self, replica: Incarnation, leads_in: Option<u64>) {
+        match leads_in {
+            Some(term) => self.leading.insert(replica, term),
+            None => self.leading.remove(&replica),
+        };
+    }
+
+    /// A replica campaigns, because it takes the leader of this term for ended.
+    pub(crate) fn note_death(&mut self, by: Incarnation, leader: Incarnation, term: u64) {
+        if self.leading.get(&leader) == Some(&term) {
+            let (by, leader) = (by.0, leader.0);
+            self.finding = Some(format!(
+                "death notice: replica {by:x} took {leader:x} for ended, which runs and leads term {term}"
+            ));
+        }
+    }
+}
+
 /// The secrets of the runs under way.
 pub(super) struct Companions {
+    pub(super) ledger: Rc<RefCell<Ledger>>,
     /// Apart from all others.
     prng: Prng,
     secrets: BTreeMap<Host, RunSecret>,
@@ -43,6 +75,7 @@ pub(super) struct Companions {
 impl Companions {
     pub(super) fn new(seed: u64) -> Self {
         Self {
+            ledger: Rc::default(),
             prng: Prng::new(seed ^ 0x00de_ad00_00de_ad00),
             secrets: BTreeMap::new(),
             counts: DeathCounts::default(),
@@ -65,6 +98,13 @@ impl Cluster {
             return false;
         };
         self.companions.counts.elections += elections_of(&program);
+        if let Some(node) = program.replica() {
+            let incarnation = node.replica().incarnation();
+            self.companions
+                .ledger
+                .borrow_mut()
+                .note_role(incarnation, None);
+        }
         let Some(secret) = self.companions.secrets.remove(&host) else {
             return true;
         };
@@ -107,6 +147,12 @@ impl Cluster {
             let bytes = notice(DEATH_NOTICE, &secret.0);
             self.world.post(from, to, bytes, late);
         }
+    }
+
+    /// No leader was taken for ended that was not.
+    pub(crate) fn death_verdict(&self) -> Verdict {
+        let finding = self.companions.ledger.borrow().finding.clone();
+        finding.map_or(Verdict::Pass, Verdict::violation)
     }
 
     pub(crate) fn death_counts(&self) -> DeathCounts {
