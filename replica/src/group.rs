@@ -471,6 +471,8 @@ impl Group {
         if change.leads {
             out.counters.elections_won += 1;
             self.clock.anchor(now, self.state.as_ref());
+            let (local, state) = (&self.local, self.state.as_ref());
+            self.deaths.tell(local, state, &self.consensus, out);
         }
     }
 

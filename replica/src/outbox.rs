@@ -50,6 +50,8 @@ pub(crate) enum Purpose {
     Secret {
         /// The voter.
         to: Incarnation,
+        /// The term that this replica led.
+        term: u64,
     },
     /// A request to be taken in.
     Join(SocketAddr),

@@ -642,9 +642,9 @@ impl Replica {
                     group.on_report_answer(now, to, index, answer, &mut self.out);
                 }
             }
-            Some(Purpose::Secret { to }) => {
+            Some(Purpose::Secret { to, term }) => {
                 if let Some(group) = self.life.group_mut() {
-                    group.on_secret_answer(to, answer);
+                    group.on_secret_answer(to, term, answer);
                 }
             }
             Some(Purpose::Join(from)) => self.on_join_answer(now, from, answer),

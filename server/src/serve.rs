@@ -61,6 +61,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 const ANEW_PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
 /// The replicas that are told of a death campaign this share of an election timeout after each other.
 const STAGGER_DIVISOR: u32 = 5;
+/// And not more than this: a service manager waits for all processes of a service.
+const STAGGER_MAX: std::time::Duration = std::time::Duration::from_secs(1);
 /// A replica that has been in no group for this long says why.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -293,7 +295,7 @@ fn serve<B: Backend>(
         told.tell_deaths(replica);
         told.tell_changes(replica, now);
         if let Some(companion) = &mut companion {
-            companion.follow(others_of(&replica.discovery(), startup.own));
+            companion.attend(replica.successors(now));
         }
         if let Some(found) = cluster_check.check(replica, now, startup.ask_peers.as_ref()) {
             let directory = arguments.log.directory().map(PathBuf::as_path);
@@ -306,8 +308,12 @@ fn serve<B: Backend>(
         drop(keys);
         watch.publish(&mut event_loop, false);
         let next_poll = now + POLL_INTERVAL;
+        // A new leader's companion has to know whom to tell.
+        let led = event_loop.app().replica().leads_in();
         event_loop
-            .run_until(Some(next_poll), |_| interrupt::interrupted())
+            .run_until(Some(next_poll), |node| {
+                interrupt::interrupted() || node.replica().leads_in() != led
+            })
             .map_err(backend_failure)?;
         if let Some(end) = end_of(event_loop.app().replica(), startup, arguments) {
             return end;
@@ -315,6 +321,11 @@ fn serve<B: Backend>(
     }
     watch.publish(&mut event_loop, true);
     stop(&mut event_loop)?;
+    if let Some(companion) = &mut companion {
+        // Whoever has handed over is not missed: an election would only disturb.
+        let now = event_loop.clock().now();
+        companion.attend(event_loop.app().replica().successors(now));
+    }
     drop(keep);
     tell_faults();
     Ok(End::Asked)
@@ -326,7 +337,7 @@ fn companion(startup: &Startup, arguments: &ServeArguments) -> Option<Companion>
     if !arguments.timing.death_notice || !startup.is_ip {
         return None;
     }
-    let stagger = arguments.timing.election_timeout / STAGGER_DIVISOR;
+    let stagger = (arguments.timing.election_timeout / STAGGER_DIVISOR).min(STAGGER_MAX);
     match Companion::start(stagger) {
         Ok(companion) => Some(companion),
         Err(failure) => {
@@ -334,14 +345,6 @@ fn companion(startup: &Startup, arguments: &ServeArguments) -> Option<Companion>
             None
         }
     }
-}
-
-/// The addresses of the other voters.
-fn others_of(discovery: &Discovery, own: SocketAddr) -> Vec<SocketAddr> {
-    let members = discovery.members.0.iter();
-    let voters = members.filter(|member| member.role == MemberRole::Voter);
-    let others = voters.map(|member| member.address);
-    others.filter(|&address| address != own).collect()
 }
 
 /// How the process continues after the replica has halted.

@@ -201,9 +201,9 @@ pub struct Counters {
     /// Times that this replica campaigned at once, because it was told that the leader's process had ended.
     #[serde(default)]
     pub leader_deaths: u64,
-    /// Notices of the end of a process that concerned no leader that is followed, or were forged.
+    /// Notices of the end of a process that no leader of late was: forged, or very late.
     #[serde(default)]
-    pub death_notices_ignored: u64,
+    pub death_notices_unknown: u64,
     /// Snapshots sent completely.
     pub snapshots_sent: u64,
     /// Snapshots installed.

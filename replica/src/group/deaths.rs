@@ -6,12 +6,14 @@
 //!
 //! This is safe although a leader may answer reads under a lease:
 //! - The secret is told only when no thread of that process runs any more. It answers nobody.
-//! - A follower takes the secret only from the leader that it follows, for the term that this one leads. The notice
-//!   counts only in this term and against this leader. A term has one leader, so the one that has ended is the one
-//!   whose promise is broken. Another run of the same replica has another secret, and leads in later terms only.
-//! - A notice that comes late, or again, finds a later term, and changes nothing.
+//! - A secret is one of a replica and a term. The notice counts only while that replica is followed in that term. A term
+//!   has one leader, so the one that has ended is the one whose promise is broken. Another run of the same replica has
+//!   another secret, and leads in later terms only.
+//! - A notice that comes late, or again, finds a later term, and changes nothing. So an election that fails is not begun
+//!   again for the same death: somebody may lead by then.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use raft::eraftpb::{Message, MessageType};
 use trine_canary as canary;
@@ -32,8 +34,8 @@ pub(super) struct Deaths {
     own: Option<RunSecret>,
     /// The voters that have it, and those that are being told it (false), in the term that this replica leads.
     told: BTreeMap<Incarnation, bool>,
-    /// What the leader has said that was followed last.
-    of_leader: Option<LeaderSecret>,
+    /// What leaders have said, the latest first. The one before is kept to know its notice, when that comes late.
+    of_leaders: [Option<LeaderSecret>; 2],
     /// The leader, and its term, for whose end this replica has campaigned last.
     ended: Option<(Incarnation, u64)>,
 }
@@ -44,7 +46,7 @@ impl Deaths {
         self.told.clear();
     }
 
-    /// A leader's work of one tick: tells the secret to the voters that do not have it.
+    /// A leader's work at its election and at each tick: tells the secret to the voters that do not have it.
     pub(super) fn tell(
         &mut self,
         local: &Local,
@@ -55,7 +57,7 @@ impl Deaths {
         let (Some(secret), Some(state)) = (self.own, state) else {
             return;
         };
-        let own = local.own.incarnation;
+        let (own, term) = (local.own.incarnation, consensus.raft().term());
         for member in state.members().all() {
             let to = member.incarnation;
             if to == own || member.role != MemberRole::Voter || self.told.contains_key(&to) {
@@ -66,13 +68,13 @@ impl Deaths {
                 expect: Some(to),
                 kind: kind::LEADER_SECRET,
                 class: Class::Raft,
-                purpose: Purpose::Secret { to },
+                purpose: Purpose::Secret { to, term },
                 timeout: local.election_timeout(),
                 answer_bytes_max: 1,
             };
             let message = LeaderSecret {
                 header: local.header_to(to),
-                term: consensus.raft().term(),
+                term,
                 secret,
             };
             if out.send(peer_request, &message) {
@@ -94,22 +96,52 @@ impl Deaths {
         self.told.remove(&voter);
     }
 
-    /// Whether the secret of the leader that is followed is known.
-    pub(super) fn is_awaited(&self, consensus: &Consensus) -> bool {
-        let of_leader = self.of_leader.as_ref();
-        of_leader.is_some_and(|of_leader| is_followed(of_leader, consensus))
+    /// A leader of this term says so, or one that will be followed in it.
+    fn note(&mut self, said: LeaderSecret) {
+        let [latest, _] = &mut self.of_leaders;
+        if latest
+            .as_ref()
+            .is_some_and(|latest| latest.term == said.term)
+        {
+            *latest = Some(said);
+        } else {
+            self.of_leaders = [Some(said), latest.take()];
+        }
     }
 
-    /// The leader that has ended and the term that it led, if this is its secret, and it is still followed.
-    fn take_ended(&self, secret: &RunSecret, consensus: &Consensus) -> Option<(u64, u64)> {
-        let raft = consensus.raft();
-        if canary::planted("death notice of any run") {
-            return Some((raft.leader(), raft.term()));
-        }
-        let of_leader = self.of_leader.as_ref()?;
-        let is_its = is_followed(of_leader, consensus) && of_leader.secret.is(secret);
-        is_its.then_some((of_leader.header.from.0, of_leader.term))
+    /// Whether the secret of the leader that is followed is known.
+    pub(super) fn is_awaited(&self, consensus: &Consensus) -> bool {
+        let mut known = self.of_leaders.iter().flatten();
+        known.any(|said| is_followed(said, consensus))
     }
+
+    fn judge(&self, secret: &RunSecret, consensus: &Consensus) -> Notice {
+        if canary::planted("death notice of any run") {
+            let raft = consensus.raft();
+            return Notice::OfLeader(Incarnation(raft.leader()), raft.term());
+        }
+        // All are compared, whatever comes out.
+        let mut judged = Notice::Unknown;
+        for said in self.of_leaders.iter().flatten() {
+            if said.secret.is(secret) {
+                judged = match is_followed(said, consensus) {
+                    true => return Notice::OfLeader(said.header.from, said.term),
+                    false => Notice::Late,
+                };
+            }
+        }
+        judged
+    }
+}
+
+/// What a notice of a death is to a replica.
+enum Notice {
+    /// The leader that it follows, in this term, has ended.
+    OfLeader(Incarnation, u64),
+    /// It follows that run no more.
+    Late,
+    /// No leader that it remembers had this secret.
+    Unknown,
 }
 
 fn is_followed(of_leader: &LeaderSecret, consensus: &Consensus) -> bool {
@@ -136,12 +168,14 @@ impl Group {
         }
         let from = said.header.from;
         self.hear(now, from, said.header.state_version);
-        let raft = self.consensus.raft();
-        if raft.leader() != from.0 || raft.term() != said.term || raft.is_leader() {
-            // It may only be early. The leader repeats itself.
+        let members = self.state.as_ref().map(StateMachine::members);
+        let is_member = members.is_some_and(|members| members.get(from).is_some());
+        if !is_member || said.term < self.consensus.raft().term() {
+            out.counters.messages_refused += 1;
             return out.reply_unreadable(token);
         }
-        self.deaths.of_leader = Some(*said);
+        // Its first append may come behind. Until then, and if it does not lead that term, the secret is of no use.
+        self.deaths.note(*said);
         out.reply_empty(token);
     }
 
@@ -151,8 +185,22 @@ impl Group {
     }
 
     /// The end of the request that told a voter the secret.
-    pub(crate) fn on_secret_answer(&mut self, to: Incarnation, answer: Option<&[u8]>) {
-        self.deaths.on_answer(to, answer);
+    pub(crate) fn on_secret_answer(&mut self, to: Incarnation, term: u64, answer: Option<&[u8]>) {
+        let raft = self.consensus.raft();
+        // An answer of an earlier term says nothing about this one.
+        if raft.is_leader() && raft.term() == term {
+            self.deaths.on_answer(to, answer);
+        }
+    }
+
+    /// The other voters, those first that could take over at once. None unless this replica leads.
+    pub(crate) fn successors(&self, now: Instant) -> Vec<SocketAddr> {
+        let (Some(state), true) = (&self.state, self.consensus.raft().is_leader()) else {
+            return Vec::new();
+        };
+        let (members, raft) = (state.members(), self.consensus.raft());
+        let members = self.membership.successors(now, &self.local, members, raft);
+        members.into_iter().map(|member| member.address).collect()
     }
 
     /// The session to a voter has ended.
@@ -165,20 +213,24 @@ impl Group {
         if self.life.is_halted() {
             return;
         }
-        let Some((leader, term)) = self.deaths.take_ended(secret, &self.consensus) else {
-            out.counters.death_notices_ignored += 1;
-            return;
+        let (leader, term) = match self.deaths.judge(secret, &self.consensus) {
+            Notice::OfLeader(leader, term) => (leader, term),
+            Notice::Late => return,
+            Notice::Unknown => {
+                out.counters.death_notices_unknown += 1;
+                return;
+            }
         };
         let mut campaign = Message {
-            from: leader,
+            from: leader.0,
             to: self.local.own.incarnation.0,
             term,
             ..Message::default()
         };
         campaign.set_msg_type(MessageType::MsgTimeoutNow);
-        self.step(now, Incarnation(leader), campaign, None, out);
+        self.step(now, leader, campaign, None, out);
         if self.consensus.raft().term() > term {
-            self.deaths.ended = Some((Incarnation(leader), term));
+            self.deaths.ended = Some((leader, term));
             out.counters.leader_deaths += 1;
         }
     }

@@ -21,13 +21,17 @@ use self::unconfirmed::UnconfirmedAnswers;
 use super::cx::Cx;
 use super::local::Local;
 use crate::bootstrap::Origin;
+use crate::log::MemoryLog;
 use crate::membership::{MemberTable, leave_joint, promote, replace};
 use crate::outbox::Outbox;
+use crate::raft_group::RaftGroup;
 use crate::state_machine::StateMachine;
 use crate::state_machine::entry::raise_version;
 
 /// A learner that lacks no more entries than this is as good as a voter.
 const PROMOTION_LAG_MAX: u64 = 256;
+/// A voter that lacks no more entries than this may have all of them by now.
+const SUCCESSION_LAG_MAX: u64 = 64;
 
 /// A member's knowledge of the others beside the replicated table, and the promises that it has made about them.
 pub(super) struct Membership {
@@ -229,6 +233,30 @@ impl Membership {
         candidates
             .max_by_key(matched)
             .map(|member| member.incarnation)
+    }
+
+    /// The other voters, those first that could take over from this leader at once: they are alive, and have nearly all of
+    /// the log.
+    pub(super) fn successors<'a>(
+        &self,
+        now: Instant,
+        local: &Local,
+        members: &'a MemberTable,
+        raft: &RaftGroup<MemoryLog>,
+    ) -> Vec<&'a Member> {
+        let is_ready = |member: &&Member| {
+            let progress = raft.progress(member.incarnation.0);
+            let is_close = progress.is_some_and(|progress| {
+                !progress.in_snapshot && progress.matched + SUCCESSION_LAG_MAX >= raft.last_index()
+            });
+            is_close && self.is_alive(member.incarnation, now, local)
+        };
+        let others = members.all().iter().filter(|member| {
+            member.role == MemberRole::Voter && member.incarnation != local.own.incarnation
+        });
+        let mut others: Vec<_> = others.collect();
+        others.sort_by_key(|member| !is_ready(member));
+        others
     }
 
     /// A first member that has not heard of the group's beginning is told again; it is a voter, and was never anything

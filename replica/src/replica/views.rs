@@ -1,5 +1,7 @@
 //! What others may know of a replica: its part in the group, its state for checkers, and its status.
 
+use std::net::SocketAddr;
+
 use trine_kvstore::Users;
 use trine_protocol::message::{ClusterId, Discovery, Incarnation, Members, RoleCode};
 use trine_protocol::stages::WriteStages;
@@ -121,6 +123,12 @@ impl Replica {
     /// How much of the group's state is here, while its leader sends it.
     pub fn receiving(&self) -> Option<ReceivingStatus> {
         self.life.group()?.receiving()
+    }
+
+    /// The other voters, while this replica leads. Those come first that could take over at once.
+    pub fn successors(&self, now: Instant) -> Vec<SocketAddr> {
+        let group = self.life.group();
+        group.map_or_else(Vec::new, |group| group.successors(now))
     }
 
     /// For checkers: the leader, and its term, for whose end this replica has campaigned last.

@@ -4,7 +4,9 @@
 use trine_replica_harness as harness;
 
 use harness::{World, small};
-use trine_protocol::message::{Encode, Incarnation, LeaderSecret, PeerHeader, RunSecret, kind};
+use trine_protocol::message::{
+    Encode, GroupId, Incarnation, LeaderSecret, PeerHeader, RunSecret, kind,
+};
 use trine_replica::ReplicaConfig;
 use trine_replica::config::ReadMode;
 use trine_transport::time::{Duration, Instant};
@@ -81,7 +83,7 @@ fn notices_of_other_runs_change_nothing() {
     world.replica_mut(follower).on_death_notice(now, &random);
     world.run_for(SECOND);
     assert_eq!((world.leader(), term(&world)), (Some(leader), began));
-    let ignored = world.status(follower).counters.death_notices_ignored;
+    let ignored = world.status(follower).counters.death_notices_unknown;
     assert_eq!((ignored, deaths(&world)), (4, 0));
 }
 
@@ -105,48 +107,127 @@ fn a_notice_that_is_late_changes_nothing() {
     }
 }
 
-/// A stranger, or a replica that does not lead, says whose secret this is.
+/// The secret of a run that the leader has not: whoever is told that it has ended takes note of who said so.
+const CLAIMED: Incarnation = Incarnation(77);
+
+/// Somebody says that `CLAIMED` is the secret of `from` in `term`, and then that this run has ended. Returns the elections
+/// of `to`.
+fn claim(world: &mut World, to: u32, from: Incarnation, term: u64) -> u64 {
+    let mut secret = RunSecret([0; 16]);
+    secret.0[..8].copy_from_slice(&CLAIMED.0.to_le_bytes());
+    let header = PeerHeader {
+        state_version: 0,
+        cluster: world.replica(to).cluster(),
+        group: GroupId(0),
+        from,
+        to: world.replica(to).incarnation(),
+    };
+    let said = LeaderSecret {
+        header,
+        term,
+        secret,
+    };
+    world.inject(to, kind::LEADER_SECRET, &said.encode_to_vec());
+    world.run_for(Duration::from_millis(1));
+    world.tell_death(to, CLAIMED);
+    world.status(to).counters.leader_deaths
+}
+
+/// The last claim shows that the others had all that a claim needs.
 #[test]
 fn a_secret_counts_only_from_the_leader_and_for_its_term() {
     let (mut world, leader) = settled(small(), 1);
     let follower = 1 + leader % 3;
-    let other = 1 + follower % 3;
+    let other = world.replica(1 + follower % 3).incarnation();
+    let leads = world.replica(leader).incarnation();
     let led = term(&world);
-    let (to, lies) = (world.replica(follower).incarnation(), Incarnation(77));
-    let (of_leader, of_other) = (
-        world.replica(leader).incarnation(),
-        world.replica(other).incarnation(),
-    );
-    let mut secret = RunSecret([0; 16]);
-    secret.0[..8].copy_from_slice(&lies.0.to_le_bytes());
-    let cluster = world.replica(follower).cluster();
     for (from, term) in [
-        (of_other, led),
-        (lies, led),
-        (of_leader, led + 1),
-        (of_leader, led - 1),
+        (other, led),
+        (other, led + 1),
+        (Incarnation(5), led),
+        (leads, led + 1),
+        (leads, led - 1),
     ] {
-        let said = LeaderSecret {
-            header: PeerHeader {
-                state_version: 0,
-                cluster,
-                group: trine_protocol::message::GroupId(0),
-                from,
-                to,
-            },
-            term,
-            secret,
-        };
-        world.inject(follower, kind::LEADER_SECRET, &said.encode_to_vec());
-        world.run_for(Duration::from_millis(1));
-        world.tell_death(follower, lies);
+        assert_eq!(
+            claim(&mut world, follower, from, term),
+            0,
+            "{from:?} {term}"
+        );
     }
     world.run_for(SECOND);
     assert_eq!((world.leader(), term(&world)), (Some(leader), led));
-    assert_eq!(deaths(&world), 0);
+    assert_eq!(claim(&mut world, follower, leads, led), 1);
 }
 
-/// A voter that has lost its memory, or was cut off, is told again.
+/// A follower that has restarted from its disk is who it was, and has forgotten the secret. Here it is another one.
+#[test]
+fn a_voter_is_told_again_when_its_session_has_ended() {
+    for again in [false, true] {
+        let (mut world, leader) = settled(small(), 1);
+        let follower = 1 + leader % 3;
+        let (dead, led) = (world.replica(leader).incarnation(), term(&world));
+        claim(&mut world, follower, dead, led + 1);
+        claim(&mut world, follower, dead, led + 2);
+        assert!(!world.status(follower).awaits_death_notice);
+        if again {
+            let now = world.now;
+            let address = harness::address(follower);
+            world.replica_mut(leader).on_peer_unreachable(now, address);
+        }
+        world.run_for(Duration::from_millis(100));
+        assert_eq!(world.status(follower).awaits_death_notice, again);
+        world.kill(leader);
+        world.tell_death(follower, dead);
+        assert_eq!(deaths(&world), u64::from(again));
+    }
+}
+
+/// Those come first that could take over at once.
+#[test]
+fn a_voter_that_is_dead_or_behind_is_told_last() {
+    let (mut world, leader) = settled(small(), 1);
+    let client = world.registered_client(1);
+    let others = [1 + leader % 3, 1 + (1 + leader % 3) % 3];
+    for late in others {
+        world.isolate(late);
+        for n in 0..100 {
+            world.put(client, "k", &n.to_string());
+        }
+        world.run_for(SECOND);
+        let successors = world.replica(leader).successors(world.now);
+        assert_eq!(successors.len(), 2);
+        assert_eq!(successors[1], harness::address(late));
+        world.heal();
+        world.run_for(SECOND);
+    }
+    for follower in others {
+        assert!(world.replica(follower).successors(world.now).is_empty());
+    }
+}
+
+/// It has another log, so its election fails. The others wait for the election timeout then, and lead.
+#[test]
+fn a_voter_that_lacks_entries_is_told_first() {
+    let (mut world, old) = settled(leased(), 1);
+    let client = world.registered_client(1);
+    let (late, whole) = (1 + old % 3, 1 + (1 + old % 3) % 3);
+    let cut = [old, whole];
+    world.partition(&[late], &cut);
+    world.put(client, "k", "v");
+    let dead = world.replica(old).incarnation();
+    world.kill(old);
+    world.heal();
+    world.tell_death(late, dead);
+    world.run_for(Duration::from_millis(10));
+    world.tell_death(whole, dead);
+    assert_eq!((world.leader(), deaths(&world)), (None, 1));
+    world.expect("the whole log leads", SECOND * 5, |world| {
+        world.leader() == Some(whole)
+    });
+    assert_eq!(world.get(client, "k").as_deref(), Some("v"));
+}
+
+/// A voter that has lost its memory is told again.
 #[test]
 fn a_voter_that_comes_later_learns_the_secret_too() {
     let (mut world, leader) = settled(small(), 3);

@@ -19,6 +19,7 @@ use std::sync::{Mutex, Once, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
+use rustix::io::ioctl_fionbio;
 use trine_base::endpoint::random_seed;
 use trine_base::failure::Failure;
 use trine_protocol::message::RunSecret;
@@ -29,6 +30,8 @@ use self::line::Line;
 
 /// The first argument of such a process; it is no command for users.
 pub const COMMAND: &str = "tell-death";
+/// How often a companion that has ended is replaced.
+const RESTARTS_MAX: u32 = 3;
 
 /// The thread of the replica that runs, and the pipe. A panic of that thread is told before the process ends: that may
 /// take a while, if its memory is large.
@@ -37,9 +40,16 @@ static PANIC: Mutex<Option<(ThreadId, File)>> = Mutex::new(None);
 /// The companion of one run of a replica. Drop it after the replica: it then tells that this run is over.
 pub struct Companion {
     secret: RunSecret,
-    pipe: File,
-    process: Option<Child>,
+    stagger: Duration,
+    process: Process,
     told: Vec<SocketAddr>,
+    restarts: u32,
+}
+
+/// The process, and the pipe to it.
+struct Process {
+    child: Child,
+    pipe: File,
 }
 
 impl Companion {
@@ -49,16 +59,78 @@ impl Companion {
     /// # Errors
     /// The operating system starts no process, or gives no random numbers.
     pub fn start(stagger: Duration) -> Result<Self, Failure> {
-        let cannot = |error: io::Error| {
-            let text = format!("cannot start the process that tells of this one's end: {error}");
-            Failure::usage(text, "")
-        };
         let mut secret = [0; 16];
         secret[..8].copy_from_slice(&random_seed()?.to_le_bytes());
         secret[8..].copy_from_slice(&random_seed()?.to_le_bytes());
         let secret = RunSecret(secret);
+        let process = Process::start(secret, stagger).map_err(|error| {
+            let text = format!("cannot start the process that tells of this one's end: {error}");
+            Failure::usage(text, "")
+        })?;
+        Ok(Self {
+            secret,
+            stagger,
+            process,
+            told: Vec::new(),
+            restarts: 0,
+        })
+    }
+
+    /// What it will tell.
+    pub fn secret(&self) -> RunSecret {
+        self.secret
+    }
+
+    /// These are to be told, in this order. Replaces the process if it has ended. To be called now and then.
+    pub fn attend(&mut self, successors: Vec<SocketAddr>) {
+        let has_ended = self.process.has_ended();
+        if has_ended && !self.restart() {
+            return;
+        }
+        if successors == self.told && !has_ended {
+            return;
+        }
+        // If it cannot be written the process has ended: the next call replaces it.
+        let _ = write_line(&mut self.process.pipe, &Line::To(successors.clone()));
+        self.told = successors;
+    }
+
+    /// Whether there is a new process.
+    fn restart(&mut self) -> bool {
+        if self.restarts >= RESTARTS_MAX {
+            return false;
+        }
+        self.restarts += 1;
+        let attempt = self.restarts;
+        match Process::start(self.secret, self.stagger) {
+            Ok(process) => {
+                tracing::warn!(
+                    attempt,
+                    "the process that tells of this one's end had ended: there is a new one"
+                );
+                self.process = process;
+                true
+            }
+            Err(error) => {
+                tracing::warn!(attempt, %error, "cannot start the process that tells of this one's end again");
+                false
+            }
+        }
+    }
+}
+
+impl Drop for Companion {
+    fn drop(&mut self) {
+        *PANIC.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        // Without this it knows when the process ends.
+        let _ = write_line(&mut self.process.pipe, &Line::Gone);
+    }
+}
+
+impl Process {
+    fn start(secret: RunSecret, stagger: Duration) -> io::Result<Self> {
         // The same program also where its file was replaced or removed since. It holds neither a terminal nor a directory.
-        let mut process = Command::new("/proc/self/exe")
+        let mut child = Command::new("/proc/self/exe")
             .arg0("trine")
             .arg(COMMAND)
             .arg(format!("--of={}", std::process::id()))
@@ -68,50 +140,44 @@ impl Companion {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .process_group(0)
-            .spawn()
-            .map_err(cannot)?;
-        let pipe = process.stdin.take().expect("its input is a pipe");
-        let mut pipe = File::from(OwnedFd::from(pipe));
-        let for_panic = pipe.try_clone().map_err(cannot)?;
-        write_line(&mut pipe, &Line::Begin { secret, stagger }).map_err(cannot)?;
-        tell_at_panic(thread::current().id(), for_panic);
-        Ok(Self {
-            secret,
-            pipe,
-            process: Some(process),
-            told: Vec::new(),
-        })
+            .spawn()?;
+        let pipe = child.stdin.take().expect("its input is a pipe");
+        let mut process = Self {
+            child,
+            pipe: File::from(OwnedFd::from(pipe)),
+        };
+        // The replica never waits for it. A line is shorter than what a pipe takes at once.
+        ioctl_fionbio(&process.pipe, true)?;
+        write_line(&mut process.pipe, &Line::Begin { secret, stagger })?;
+        tell_at_panic(thread::current().id(), process.pipe.try_clone()?);
+        Ok(process)
     }
 
-    /// What it will tell.
-    pub fn secret(&self) -> RunSecret {
-        self.secret
-    }
-
-    /// These are to be told.
-    pub fn follow(&mut self, others: Vec<SocketAddr>) {
-        if others == self.told {
-            return;
-        }
-        if let Err(error) = write_line(&mut self.pipe, &Line::To(others.clone())) {
-            tracing::warn!(%error, "the process that tells of this one's end is gone");
-        }
-        self.told = others;
+    /// Whether it has, or nobody knows.
+    fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
     }
 }
 
-impl Drop for Companion {
+impl Drop for Process {
     fn drop(&mut self) {
-        *PANIC.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        // Without this it knows when the process ends.
-        let _ = write_line(&mut self.pipe, &Line::Gone);
-        if let Some(mut process) = self.process.take() {
-            // It ends by itself, in a while. Somebody has to take note, and if nobody can, nothing is lost but a place in
-            // the table of processes.
-            let reaper = thread::Builder::new().name("companion".into());
-            let _ = reaper.spawn(move || process.wait());
+        if self.has_ended() {
+            return;
         }
+        // It ends by itself, in a while, and somebody has to take note then. The end of the pipe is known to it already, or
+        // it has been told.
+        let pid = self.child.id();
+        let reaper = thread::Builder::new().name("companion".into());
+        let _ = reaper.spawn(move || reap(pid));
     }
+}
+
+/// Waits for the end of a child.
+fn reap(pid: u32) {
+    use rustix::process::{Pid, WaitOptions, waitpid};
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    // If there is nobody to wait for, nothing is lost.
+    let _ = waitpid(pid, WaitOptions::empty());
 }
 
 fn write_line(pipe: &mut File, line: &Line) -> io::Result<()> {

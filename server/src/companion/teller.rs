@@ -1,13 +1,15 @@
 //! The companion process itself: it waits for the end of the replica's process, tells it, and ends.
 
+use std::cell::LazyCell;
 use std::fs;
 use std::io::{self, BufRead};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::thread::{CpuSet, sched_setaffinity};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
 
@@ -39,6 +41,7 @@ pub fn run() -> ExitCode {
     for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT] {
         let _ = flag::register(signal, Arc::default());
     }
+    run_anywhere();
     match read(&mut io::stdin().lock()) {
         Some(will) => {
             tell(&will);
@@ -46,6 +49,13 @@ pub fn run() -> ExitCode {
         }
         None => ExitCode::from(2),
     }
+}
+
+/// The replica may be bound to one processor, where its own end would come first.
+fn run_anywhere() {
+    let mut all = CpuSet::new();
+    (0..CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
+    let _ = sched_setaffinity(None, &all);
 }
 
 /// Reads until the replica's process has ended. Nothing if the lines make no sense: nothing is told then.
@@ -87,11 +97,13 @@ fn plan(will: &Will) -> Vec<(Duration, SocketAddr)> {
 fn tell(will: &Will) {
     let ended = Instant::now();
     let bytes = notice(DEATH_NOTICE, &will.secret.0);
-    let v4 = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0));
-    let v6 = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0));
+    // Not open before: it would hold a port that others may want.
+    let open = |local: IpAddr| UdpSocket::bind((local, 0));
+    let v4 = LazyCell::new(|| open(Ipv4Addr::UNSPECIFIED.into()));
+    let v6 = LazyCell::new(|| open(Ipv6Addr::UNSPECIFIED.into()));
     for (at, other) in plan(will) {
         thread::sleep(at.saturating_sub(ended.elapsed()));
-        let socket = if other.is_ipv4() { &v4 } else { &v6 };
+        let socket = if other.is_ipv4() { &*v4 } else { &*v6 };
         if let Ok(socket) = socket {
             // Whom it does not reach waits for an election timeout, as without a companion.
             let _ = socket.send_to(&bytes, other);

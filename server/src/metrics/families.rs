@@ -525,9 +525,9 @@ fn counters(snapshot: &Snapshot) -> Vec<Family> {
             count.leader_deaths,
         ),
         counter(
-            "death_notices_ignored",
-            "Notices of the end of a process that concerned no leader that is followed, or were forged.",
-            count.death_notices_ignored,
+            "death_notices_unknown",
+            "Notices of the end of a process that no leader of late was: forged, or very late.",
+            count.death_notices_unknown,
         ),
         counter(
             "snapshots_sent",
