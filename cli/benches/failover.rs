@@ -21,8 +21,9 @@ use trine_transport::time::Duration as Nanos;
 const ROUNDS: usize = 30;
 /// The time limit for a group to be whole again.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Writes before each hit, so that every session is established.
-const WARM_UP: usize = 50;
+/// For so long there are writes before each hit. Every session is established then, and the replica that has come back votes:
+/// it gives no vote within an election timeout of its start.
+const WARM_UP: Duration = Duration::from_millis(400);
 
 #[derive(Clone, Copy)]
 enum Strike {
@@ -47,12 +48,12 @@ const SETTINGS: [Setting; 3] = [
     Setting {
         name: "election_timeout_20ms",
         serve_args: &["--election-timeout", "20ms"],
-        suspect_after: Some(Nanos::from_millis(10)),
+        suspect_after: Some(Nanos::from_micros(2_500)),
     },
     Setting {
         name: "election_timeout_10ms",
         serve_args: &["--election-timeout", "10ms"],
-        suspect_after: Some(Nanos::from_millis(5)),
+        suspect_after: Some(Nanos::from_micros(1_250)),
     },
 ];
 
@@ -100,7 +101,8 @@ fn measure(setting: &Setting, strike: Strike, rounds: usize) -> Vec<Duration> {
 fn strike_once(group: &mut Group, setting: &Setting, strike: Strike, seed: u64) -> Duration {
     let leader = whole(group);
     let mut client = client(group, setting, seed + 1);
-    for _ in 0..WARM_UP {
+    let begun = Instant::now();
+    while begun.elapsed() < WARM_UP {
         client.put(b"key", b"value").expect("a write");
     }
     let struck = Instant::now();

@@ -27,6 +27,10 @@ const _: () = assert!(
     "the window of sequences is one 64-bit map"
 );
 
+/// So many times [`ClientConfig::suspect_after`] a client waits at most for a leader that was slow lately, and between two
+/// questions for the leader.
+pub(crate) const SUSPICIONS_MAX: u64 = 4;
+
 /// Settings of a client endpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientConfig {
@@ -38,7 +42,8 @@ pub struct ClientConfig {
     pub operation_timeout: Duration,
     /// How long a replica may take to answer one attempt before the attempt is given up and repeated.
     pub attempt_timeout: Duration,
-    /// How long the leader may be silent before the other replicas are asked for the leader.
+    /// How long the leader may be silent before the other replicas are asked for the leader. If its answers had longer gaps
+    /// lately, twice the longest of those counts, up to four times this.
     pub suspect_after: Duration,
     /// The first pause before asking again when there is no leader or the leader is busy; it doubles each time.
     pub pause_min: Duration,
@@ -71,7 +76,7 @@ impl ClientConfig {
             cluster: ClusterId::NONE,
             operation_timeout: Duration::from_secs(5),
             attempt_timeout: Duration::from_secs(1),
-            suspect_after: Duration::from_millis(60),
+            suspect_after: Duration::from_millis(15),
             pause_min: Duration::from_millis(2),
             pause_max: Duration::from_millis(50),
             reconnect_min: Duration::from_millis(10),

@@ -10,6 +10,7 @@ use trine_transport::session::SessionId;
 use trine_transport::time::{Duration, Instant};
 
 use super::belief::QUESTION_BIT;
+use super::config::SUSPICIONS_MAX;
 use super::core::Clients;
 use super::operation::Stage;
 use super::outcome::Obstacle;
@@ -18,7 +19,7 @@ use super::peers::Link;
 /// Room for a [`Discovery`] with the most members.
 const DISCOVERY_BYTES: usize = 4096;
 /// So many questions for the leader would fit into [`ClientConfig::suspect_after`](super::ClientConfig) at the first pace.
-const FIRST_ASKS_IN_A_SUSPICION: u64 = 8;
+const FIRST_ASKS_IN_A_SUSPICION: u64 = 2;
 /// After so many the pause between two is twice as long.
 const ASKS_BEFORE_DOUBLING: u32 = 16;
 
@@ -123,15 +124,17 @@ impl<R: Route> Clients<R> {
         if peer.outstanding == 0 || !others {
             return None;
         }
-        Some((peer.heard_at + self.config.suspect_after).max(self.leader.ask_at))
+        let patience = peer.patience(self.config.suspect_after);
+        Some((peer.heard_at + patience).max(self.leader.ask_at))
     }
 
     /// An election takes about as long as the silence that began it. Its end is asked for often at first, and then more and
     /// more seldom: there may be many clients, and no quorum. They do not all ask at the same moments.
     fn ask_interval(&mut self) -> Duration {
         let doublings = self.leader.asks / ASKS_BEFORE_DOUBLING;
-        let longest = self.config.suspect_after.as_nanos();
-        let first = longest / FIRST_ASKS_IN_A_SUSPICION;
+        let suspicion = self.config.suspect_after.as_nanos();
+        let longest = suspicion.saturating_mul(SUSPICIONS_MAX);
+        let first = suspicion / FIRST_ASKS_IN_A_SUSPICION;
         let interval = first
             .saturating_mul(1 << doublings.min(16))
             .clamp(2, longest.max(2));

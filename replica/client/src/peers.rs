@@ -10,7 +10,7 @@ use trine_transport::prng::Prng;
 use trine_transport::session::{ConnectError, ConnectParams, Event, SessionId};
 use trine_transport::time::{Duration, Instant};
 
-use super::config::{ClientConfig, PEERS_MAX};
+use super::config::{ClientConfig, PEERS_MAX, SUSPICIONS_MAX};
 use super::outcome::Obstacle;
 
 /// The state of the session with one replica.
@@ -36,6 +36,8 @@ pub(super) struct Peer {
     pub(super) outstanding: usize,
     /// The last answer, or the moment when the first of the outstanding attempts was sent.
     pub(super) heard_at: Instant,
+    /// The longest wait for an answer lately.
+    pub(super) gap: Duration,
     /// Whether a question about the leader is under way there.
     pub(super) asked: bool,
     /// Reads that need no leader are not sent there before this moment, unless there is no other replica.
@@ -43,6 +45,20 @@ pub(super) struct Peer {
 }
 
 impl Peer {
+    /// An answer has come. Longer gaps are forgotten bit by bit.
+    pub(super) fn hear(&mut self, now: Instant) {
+        let kept = self.gap.as_nanos() / 8 * 7;
+        let gap = now.saturating_since(self.heard_at).as_nanos();
+        self.gap = Duration::from_nanos(gap.max(kept));
+        self.heard_at = now;
+    }
+
+    /// How long it may be silent before it is suspected, where `least` is how long any replica may.
+    pub(super) fn patience(&self, least: Duration) -> Duration {
+        let gaps = self.gap.saturating_mul(2);
+        gaps.clamp(least, least.saturating_mul(SUSPICIONS_MAX))
+    }
+
     pub(super) const fn session(&self) -> Option<SessionId> {
         match self.link {
             Link::Up(session) => Some(session),
@@ -133,6 +149,7 @@ impl<R: Route> Peers<R> {
             failures: 0,
             outstanding: 0,
             heard_at: Instant::ZERO,
+            gap: Duration::ZERO,
             asked: false,
             avoid_until: Instant::ZERO,
         });

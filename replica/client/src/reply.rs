@@ -146,7 +146,7 @@ impl<R: Route> Clients<R> {
         if self.cluster.is_none() && header.status == ClientStatus::Ok {
             self.cluster = header.cluster;
         }
-        self.peers.get_mut(peer).heard_at = now;
+        self.peers.get_mut(peer).hear(now);
         self.on_status(now, key, peer, &header, reply);
     }
 

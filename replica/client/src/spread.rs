@@ -6,6 +6,7 @@ use trine_transport::session::SessionId;
 use trine_transport::slab::Key;
 use trine_transport::time::Instant;
 
+use super::config::SUSPICIONS_MAX;
 use super::core::Clients;
 use super::operation::Queue;
 
@@ -50,7 +51,10 @@ impl<R: Route> Clients<R> {
         let pending = self.operations.get(first)?;
         match self.leader.target {
             Some(_) => None,
-            None => Some(pending.started + self.config.suspect_after),
+            None => {
+                let patience = self.config.suspect_after.saturating_mul(SUSPICIONS_MAX);
+                Some(pending.started + patience)
+            }
         }
     }
 
