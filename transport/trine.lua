@@ -21,12 +21,12 @@ local VERSION = 1
 
 local types = {
   [1] = "REQUEST", [2] = "RESPONSE", [3] = "CREDIT RETURN", [4] = "REQUEST FOR RESPONSE",
-  [5] = "BUSY", [7] = "RESET", [8] = "CONNECT", [9] = "COOKIE", [10] = "ACCEPT", [11] = "REFUSE",
+  [5] = "BUSY", [6] = "NOTICE", [7] = "RESET", [8] = "CONNECT", [9] = "COOKIE", [10] = "ACCEPT", [11] = "REFUSE",
   [12] = "DISCONNECT", [13] = "DISCONNECTED", [14] = "PING", [15] = "PONG",
 }
 local REQUEST, RESPONSE, REQUEST_FOR_RESPONSE = 1, 2, 4
 local CONNECT, COOKIE, ACCEPT, REFUSE, DISCONNECT, PING = 8, 9, 10, 11, 12, 14
-local DISCONNECTED, RESET = 13, 7
+local DISCONNECTED, RESET, NOTICE = 13, 7, 6
 local refusals = {
   [1] = "version mismatch", [2] = "wrong cluster", [3] = "full", [4] = "key required", [5] = "key unknown",
   [6] = "key wrong",
@@ -35,6 +35,7 @@ local refusals = {
 local kinds = {
   [1] = "CLIENT", [2] = "APPEND", [3] = "RAFT", [4] = "SNAPSHOT", [5] = "BOOTSTRAP", [6] = "JOIN", [7] = "STATUS",
   [8] = "ADMIN", [9] = "CLIENT BATCH", [10] = "AGREE",
+  [12] = "BACKUP", [13] = "WATCH", [14] = "LEADER SECRET",
 }
 local GOOD, BAD, NOT_CHECKED = 1, 2, 3
 local verdicts = { [GOOD] = "good", [BAD] = "bad", [NOT_CHECKED] = "not checked" }
@@ -524,6 +525,7 @@ local function checksum_verdict(packet, kind, session)
   local summed = packet(0, 20):raw()
   local rest = packet:len() - HEADER_BYTES
   local has_nonce = kind ~= CONNECT and kind ~= PING and kind ~= DISCONNECT and kind ~= RESET
+    and kind ~= NOTICE
   if has_nonce and not session then return NOT_CHECKED end
   if has_nonce then summed = from_hex(session.nonce):reverse() .. summed end
   if rest > 0 and not (session and session.are_headers_checked and rest > 256) then

@@ -8,8 +8,9 @@ use trine_transport::wire::{Flags, HEADER_BYTES, PacketType};
 
 /// Bytes of a tag, which ends a run.
 const TAG_BYTES: usize = 16;
-/// Packets of a handshake, and RESET: they are not sealed.
-const UNSEALED: [PacketType; 5] = [
+/// Packets of a handshake, RESET and NOTICE: they are not sealed.
+const UNSEALED: [PacketType; 6] = [
+    PacketType::Notice,
     PacketType::Reset,
     PacketType::Connect,
     PacketType::Cookie,

@@ -7,8 +7,8 @@ use raft::eraftpb::{ConfState, Entry, Message, MessageType, Snapshot};
 use trine_protocol::message::{
     AdminReply, AdminRequest, AppendFrame, BATCH_ITEMS_MAX, BackupReply, BackupRequest, BatchItems,
     BootstrapReply, BootstrapRequest, ChunkAck, ClientReply, ClientRequest, ClusterId, DecodeError,
-    Encode, GroupId, JoinReply, JoinRequest, PeerHeader, RaftFrame, SnapshotChunk, StateReport,
-    StatusReply, StatusRequest, WatchReply, WatchRequest, kind, stream_position,
+    Encode, GroupId, JoinReply, JoinRequest, LeaderSecret, PeerHeader, RaftFrame, SnapshotChunk,
+    StateReport, StatusReply, StatusRequest, WatchReply, WatchRequest, kind, stream_position,
 };
 use trine_replica_harness::{World, small};
 use trine_transport::time::Duration;
@@ -48,6 +48,7 @@ pub fn messages(bytes: &[u8]) {
         ClientRequest,
         JoinReply,
         JoinRequest,
+        LeaderSecret,
         RaftFrame,
         SnapshotChunk,
         StateReport,

@@ -72,7 +72,8 @@ pub struct ServeArguments {
     /// Join the group as a new replica, instead of ending, when this one was removed or its state differs from the
     /// others'. With --log disk this also holds at the start, for a directory that has lost something that it may have
     /// promised. Its files are then set aside.
-    #[arg(long)]
+    // The order that it would have without it is that of an option of all commands.
+    #[arg(long, display_order = 27)]
     pub rejoin: bool,
     /// Whether and where Redis clients are served.
     #[command(flatten)]

@@ -35,8 +35,14 @@ impl std::fmt::Debug for RunSecret {
     }
 }
 
+impl PartialEq for RunSecret {
+    fn eq(&self, other: &Self) -> bool {
+        self.is(other)
+    }
+}
+
 /// The secret of a leader's run, for a member that follows it. The answer is empty once the member has it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LeaderSecret {
     /// Who says it, to whom.
     pub header: PeerHeader,

@@ -180,7 +180,7 @@ impl<D: Device> OneSided<D> {
                 self.outgoing.on_end(&item.route, session);
                 self.incoming.on_end(&item.route, session);
             }
-            T::RequestForResponse | T::Reset | T::Cookie | T::Refuse => {}
+            T::RequestForResponse | T::Notice | T::Reset | T::Cookie | T::Refuse => {}
         }
         Sending::Datagram
     }
