@@ -270,17 +270,10 @@ impl<P: Program> World<P> {
         count
     }
 
-    /// Sends a datagram of a host whose machine need not run, in a while.
+    /// A datagram that no machine of this world has sent arrives in a while, beside the order and the faults of its link.
     pub(crate) fn post(&mut self, from: Host, to: Host, bytes: Vec<u8>, after: Duration) {
-        let at = self.now + after;
         self.trace.packet(self.now, "post", from, to, &bytes);
-        let mut arrivals = std::mem::take(&mut self.arrivals);
-        self.network
-            .send(at, from, to, bytes, &mut arrivals, &mut self.trace);
-        for Arrival { at, bytes, .. } in arrivals.drain(..) {
-            self.plan(at, Parcel { from, to, bytes });
-        }
-        self.arrivals = arrivals;
+        self.plan(self.now + after, Parcel { from, to, bytes });
     }
 
     /// No sealed packet was opened twice.

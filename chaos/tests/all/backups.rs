@@ -36,7 +36,7 @@ fn a_run_with_backups_replays_byte_for_byte() {
 #[cfg(debug_assertions)]
 #[track_caller]
 fn finds(bug: &'static str, words: &str) {
-    short::finds(bug, words, 1..40, simulate);
+    short::finds(bug, words, 1..120, simulate);
 }
 
 #[test]
