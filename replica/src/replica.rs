@@ -172,11 +172,10 @@ impl Replica {
     }
 
     /// The secret of this run, for the voters. Somebody tells it to all of them once this process has ended, and never
-    /// before: a leader that is said to have ended is replaced whatever it does. A replica is given no secret if nobody
-    /// would tell it.
+    /// before: a leader that is said to have ended is replaced whatever it does. None if nobody would tell it.
     #[must_use]
-    pub fn with_secret(mut self, secret: RunSecret) -> Self {
-        self.secret = Some(secret);
+    pub fn with_secret(mut self, secret: Option<RunSecret>) -> Self {
+        self.secret = secret;
         if let Some(group) = self.life.group_mut() {
             group.lend_secret(self.secret);
         }

@@ -99,17 +99,16 @@ pub fn run<N: Network>(
     watch.resp = resp.as_ref().map(resp::Resp::stats);
     placement::apply(&arguments.placement)?;
     let injector = injector(arguments, own, &peers)?;
-    let may_accept = match network.is_ip() {
-        true => require_loopback(own, arguments),
-        false => Ok(()),
-    };
+    let is_ip = network.is_ip();
+    let checked = is_ip.then(|| require_loopback(own, arguments));
+    let may_accept = checked.unwrap_or(Ok(()));
     let settings_file = arguments.file.config.clone();
     let front = resp.as_ref().map(resp::Resp::teller);
     let settings = network.settings();
     let keys = KeyChanges::start(settings, settings_file, from_file, front, may_accept)?;
     let mut startup = Startup {
         own,
-        is_ip: network.is_ip(),
+        is_ip,
         ask_peers: cluster_check::asker(network, own, &addresses),
         peers,
         bootstrap: arguments.bootstrap,
@@ -485,26 +484,23 @@ fn assemble<B: Backend>(
     let data = data::open(arguments, fresh, startup.lost_memory.as_deref(), announcer)?;
     let incarnation = data.as_ref().map_or(fresh, |data| data.incarnation);
     let pool = backend.pool().clone();
-    let node_id = NodeId(arguments.id);
     let now = MonotonicClock.now();
     let mut replica = Replica::new(
         config,
         incarnation,
-        node_id,
+        NodeId(arguments.id),
         startup.own,
         startup.peers.clone(),
         pool,
         seed,
         now,
     )
-    .map_err(|error| Failure::usage(error.to_string(), ""))?;
+    .map_err(|error| Failure::usage(error.to_string(), ""))?
+    .with_secret(secret);
     if arguments.listen.is_some() {
         replica = replica.with_peers_anywhere();
     }
     replica.lend_stopwatch(|| MonotonicClock.now());
-    if let Some(secret) = secret {
-        replica = replica.with_secret(secret);
-    }
     let node = match data {
         None => {
             let replica = begun_from_backup(replica, startup, arguments, announcer)?;

@@ -8,7 +8,6 @@ mod watched;
 
 use self::backed_up::BackedUp;
 use self::deaths::Companions;
-pub(super) use self::deaths::{DeathCounts, Ledger as DeathLedger};
 pub(crate) use self::restored::OldLife;
 use self::restored::{Beginning, Begun};
 use self::sealed::Trust;
@@ -230,7 +229,7 @@ impl Cluster {
             now,
         );
         let replica = replica.expect("the simulated settings are sound");
-        let mut replica = replica.with_secret(self.companions.begin(host));
+        let mut replica = replica.with_secret(Some(self.companions.begin(host)));
         if self.watched.is_some() || self.backed_up.is_some() {
             replica.keep_applied();
         }

@@ -3,7 +3,7 @@
 
 use super::backups::{BackingUp, Ledger as BackupLedger};
 use super::callers::Callers;
-use super::cluster::DeathLedger;
+use super::deaths::DeathLedger;
 use super::disk::SimQueue;
 use super::keeper::Keeper;
 use super::trust::Ledger;

@@ -14,6 +14,7 @@ mod cluster;
 mod config;
 mod counted;
 mod counts;
+mod deaths;
 mod disk;
 mod forger;
 mod keeper;

@@ -1,9 +1,10 @@
 //! The result of a simulation.
 
 use super::backups::BackupCounts;
-use super::cluster::{Cluster, DeathCounts};
+use super::cluster::Cluster;
 use super::config::{EXPIRY_LATE, OPERATION, RECOVERY, SimConfig};
 use super::counted::counted;
+use super::deaths::DeathCounts;
 use super::plan::Plan;
 use super::run::Report;
 use super::watchers::WatchCounts;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::SimReport;
-use super::cluster::DeathCounts;
 use super::counted::counted;
+use super::deaths::DeathCounts;
 use crate::fault::Fault;
 
 /// Sums over the reports of many seeds.

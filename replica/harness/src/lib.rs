@@ -243,7 +243,7 @@ impl World {
             self.now,
         )
         .unwrap();
-        let replica = replica.with_secret(secret_of(incarnation));
+        let replica = replica.with_secret(Some(secret_of(incarnation)));
         let machine = self.machines.get_mut(&number).unwrap();
         assert!(machine.replica.is_none());
         machine.replica = Some(replica);

@@ -1,7 +1,5 @@
 //! The bodies of control packets (PROTOCOL.md section 3).
 
-use super::checksum::Seed;
-use super::header::{Header, NO_SESSION, PacketType};
 use super::layout::{CONTROL_BYTES_MAX, HEADER_BYTES};
 
 /// Features of the protocol. Both sides must have one to use it: the intersection is used.
@@ -318,16 +316,6 @@ impl Probe {
         };
         Some((probe, key))
     }
-}
-
-/// The bytes of a datagram with one notice, for a sender without an endpoint.
-#[must_use]
-pub fn notice(kind: u8, body: &[u8]) -> Vec<u8> {
-    let header = Header {
-        kind,
-        ..Header::new(PacketType::Notice, NO_SESSION)
-    };
-    [&header.write(Seed::NONE, None, body)[..], body].concat()
 }
 
 /// The payload of a handshake's first message: the incarnation of the server that is meant, or 0.

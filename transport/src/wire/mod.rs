@@ -5,14 +5,13 @@ mod control;
 mod crc;
 mod header;
 mod layout;
+mod notice;
 mod sealed;
 mod server_time;
 mod single;
 
 pub use checksum::Seed;
-pub use control::{
-    Accept, BadTerm, Body, Connect, Cookie, Features, Probe, Refuse, RefuseReason, notice,
-};
+pub use control::{Accept, BadTerm, Body, Connect, Cookie, Features, Probe, Refuse, RefuseReason};
 pub(crate) use control::{intended_bytes, intended_of};
 pub use header::{
     Flags, Header, NO_SESSION, Outline, Packet, PacketType, RequestNumber, VERSION, WireError,
@@ -21,6 +20,7 @@ pub use header::{
 pub use layout::{
     CONTROL_BYTES_MAX, EXTENSION_BYTES, HEADER_BYTES, PACKET_OVERHEAD, TRAILER_BYTES,
 };
+pub use notice::notice;
 pub(crate) use sealed::{Opened, RunSealer, SealedRun, names_session, seal_control, seal_mark};
 pub use server_time::ServerTime;
 pub(crate) use single::{SinglePacket, peek};

@@ -4,11 +4,12 @@
 use super::Cluster;
 use crate::checker::Verdict;
 use crate::sim::Host;
+use crate::sim::deaths::{DeathCounts, DeathLedger};
 use crate::sim::member::Member;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use trine_protocol::message::{DEATH_NOTICE, Incarnation, RunSecret};
+use trine_protocol::message::{DEATH_NOTICE, RunSecret};
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::time::Duration;
 use trine_transport::wire::notice;
@@ -24,48 +25,9 @@ const LATE_NS: u64 = 40_000_000;
 /// For so long the stranger waits.
 const AGAIN_NS: (u64, u64) = (50_000_000, 8_000_000_000);
 
-/// What has become of the notices.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct DeathCounts {
-    /// Notices that were sent for the first time.
-    pub told: u64,
-    /// Notices of strangers who knew no secret.
-    pub forged: u64,
-    /// Elections that began with one.
-    pub elections: u64,
-}
-
-/// Who leads, and whether a leader was replaced that had not ended.
-#[derive(Default)]
-pub(crate) struct Ledger {
-    /// The terms of the incarnations that lead, as they see it themselves.
-    leading: BTreeMap<Incarnation, u64>,
-    finding: Option<String>,
-}
-
-impl Ledger {
-    /// A replica begins or ceases to lead.
-    pub(crate) fn note_role(&mut self, replica: Incarnation, leads_in: Option<u64>) {
-        match leads_in {
-            Some(term) => self.leading.insert(replica, term),
-            None => self.leading.remove(&replica),
-        };
-    }
-
-    /// A replica campaigns, because it takes the leader of this term for ended.
-    pub(crate) fn note_death(&mut self, by: Incarnation, leader: Incarnation, term: u64) {
-        if self.leading.get(&leader) == Some(&term) {
-            let (by, leader) = (by.0, leader.0);
-            self.finding = Some(format!(
-                "death notice: replica {by:x} took {leader:x} for ended, which runs and leads term {term}"
-            ));
-        }
-    }
-}
-
 /// The secrets of the runs under way.
 pub(super) struct Companions {
-    pub(super) ledger: Rc<RefCell<Ledger>>,
+    pub(super) ledger: Rc<RefCell<DeathLedger>>,
     /// Apart from all others.
     prng: Prng,
     secrets: BTreeMap<Host, RunSecret>,
