@@ -1,8 +1,8 @@
 //! What when the leader's process has ended? Its members are told, and need not wait for an election timeout.
 //!
 //! A leader gives each voter the secret of its run. When its process has ended, another process on its machine tells
-//! the secret to everybody, in a notice. A follower that hears it campaigns at once, as if the leader had transferred
-//! leadership to it: voters need not keep the silence that they have promised to a leader that is gone.
+//! the secret to the other voters, in a notice. A follower that hears it campaigns at once, as if the leader had
+//! transferred leadership to it. Voters need not keep the silence that they have promised to a leader that is gone.
 //!
 //! This is safe although a leader may answer reads under a lease:
 //! - The secret is told only when no thread of that process runs any more. It answers nobody.
@@ -10,7 +10,7 @@
 //!   has one leader, so the one that has ended is the one whose promise is broken. Another run of the same replica has
 //!   another secret, and leads in later terms only.
 //! - A notice that comes late, or again, finds a later term, and changes nothing. So an election that fails is not begun
-//!   again for the same death: somebody may lead by then.
+//!   again for the same death: another replica may lead by then.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -30,11 +30,11 @@ use crate::state_machine::StateMachine;
 /// The secrets of runs, as one member knows them.
 #[derive(Default)]
 pub(super) struct Deaths {
-    /// The secret of this run; nothing if nobody would tell it.
+    /// The secret of this run; none if no process would tell it.
     own: Option<RunSecret>,
     /// The voters that have it, and those that are being told it (false), in the term that this replica leads.
     told: BTreeMap<Incarnation, bool>,
-    /// What leaders have said, the latest first. The one before is kept to know its notice, when that comes late.
+    /// The secrets of leaders, the latest first. The one before is kept to know its notice, when that comes late.
     of_leaders: [Option<LeaderSecret>; 2],
     /// The leader, and its term, for whose end this replica has campaigned last.
     ended: Option<(Incarnation, u64)>,
@@ -134,7 +134,7 @@ impl Deaths {
     }
 }
 
-/// What a notice of a death is to a replica.
+/// The meaning of a notice for a replica.
 enum Notice {
     /// The leader that it follows, in this term, has ended.
     OfLeader(Incarnation, u64),
@@ -208,7 +208,7 @@ impl Group {
         self.deaths.on_unreachable(voter);
     }
 
-    /// Somebody says that the run with this secret has ended.
+    /// A notice says that the run with this secret has ended.
     pub(crate) fn on_death_notice(&mut self, now: Instant, secret: &RunSecret, out: &mut Outbox) {
         if self.life.is_halted() {
             return;

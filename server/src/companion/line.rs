@@ -1,4 +1,4 @@
-//! What goes through the pipe: lines of text.
+//! The lines of text that go through the pipe.
 
 use std::fmt;
 use std::net::SocketAddr;

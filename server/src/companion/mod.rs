@@ -3,7 +3,7 @@
 //! It reads from a pipe whose other end only the replica's process has. The kernel closes that end when the last thread
 //! of the process has ended, by a signal, for want of memory or by itself: nothing of it runs any more. Falcon calls such
 //! a process a spy (Leners et al., "Detecting failures in distributed systems with the Falcon spy network", SOSP 2011).
-//! What the notice means to a replica is in `replica/src/group/deaths.rs`.
+//! `replica/src/group/deaths.rs` says what the notice means to a replica.
 
 mod line;
 mod teller;
@@ -76,7 +76,7 @@ impl Companion {
         })
     }
 
-    /// What it will tell.
+    /// The secret of this run, which the process will tell.
     pub fn secret(&self) -> RunSecret {
         self.secret
     }
@@ -153,7 +153,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Whether it has, or nobody knows.
+    /// Whether it has, or the system does not say.
     fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
@@ -164,8 +164,7 @@ impl Drop for Process {
         if self.has_ended() {
             return;
         }
-        // It ends by itself, in a while, and somebody has to take note then. The end of the pipe is known to it already, or
-        // it has been told.
+        // It ends by itself, in a while, and its parent has to take note then.
         let pid = self.child.id();
         let reaper = thread::Builder::new().name("companion".into());
         let _ = reaper.spawn(move || reap(pid));
@@ -176,7 +175,7 @@ impl Drop for Process {
 fn reap(pid: u32) {
     use rustix::process::{Pid, WaitOptions, waitpid};
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    // If there is nobody to wait for, nothing is lost.
+    // Without such a child there is nothing to wait for.
     let _ = waitpid(pid, WaitOptions::empty());
 }
 

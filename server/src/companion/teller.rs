@@ -25,7 +25,7 @@ const TIMES: [Duration; 3] = [
     Duration::from_millis(4),
 ];
 
-/// What the replica's process has said.
+/// The last words of the replica's process.
 struct Will {
     secret: RunSecret,
     stagger: Duration,

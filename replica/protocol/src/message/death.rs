@@ -9,7 +9,7 @@ use super::peer::{PEER_HEADER_SIZE, PeerHeader};
 /// The kind of the transport's notice which says that a process has ended. Its body is the secret of that run.
 pub const DEATH_NOTICE: u8 = 1;
 
-/// What proves that a run of a process has ended: 16 random bytes, which no one tells while it lasts.
+/// The proof that a run of a process has ended: 16 random bytes, which no process tells while that run lasts.
 #[derive(Clone, Copy)]
 pub struct RunSecret(pub [u8; 16]);
 
