@@ -37,7 +37,7 @@ use raft::eraftpb::{Entry, EntryType, Message, MessageType};
 use trine_canary as canary;
 use trine_protocol::message::{
     AdminRequest, BackupReply, BackupRequest, ClientRequest, ClusterId, JoinReply, JoinRequest,
-    Member, MemberRole, ReplyToken, WatchReply, WatchRequest,
+    Member, ReplyToken, WatchReply, WatchRequest,
 };
 use trine_transport::Holder;
 use trine_transport::time::Instant;
@@ -677,9 +677,7 @@ impl Group {
         let Some(state) = &self.state else {
             return false;
         };
-        let mut members = state.members().all().iter();
-        !members.any(|member| {
-            member.role == MemberRole::Voter && member.incarnation != self.local.own.incarnation
-        })
+        let own = self.local.own.incarnation;
+        state.members().voters_but(own).next().is_none()
     }
 }

@@ -59,6 +59,13 @@ impl MemberTable {
         members.filter(move |member| member.node_id == node_id)
     }
 
+    /// The voters other than `except`.
+    pub(crate) fn voters_but(&self, except: Incarnation) -> impl Iterator<Item = &Member> {
+        let members = self.members.iter();
+        members
+            .filter(move |member| member.role == MemberRole::Voter && member.incarnation != except)
+    }
+
     /// The voter with this node id, other than `except`.
     #[must_use]
     pub(crate) fn voter_at(&self, node_id: NodeId, except: Incarnation) -> Option<&Member> {

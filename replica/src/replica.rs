@@ -52,7 +52,7 @@ pub struct Replica {
     prng: Prng,
     out: Outbox,
     stopwatch: Option<Stopwatch>,
-    /// What somebody tells the voters when this process has ended.
+    /// The secret that tells the voters of this run's end.
     secret: Option<RunSecret>,
     stopping: bool,
     /// Disk mode: promises go through `Replica::poll_write` first.
@@ -141,8 +141,7 @@ impl Replica {
                 "a replica goes on as who it was"
             );
             let mut group = Group::restored(self.config, self.own, restored, self.seed, now);
-            group.lend_stopwatch(self.stopwatch);
-            group.lend_secret(self.secret);
+            self.lend(&mut group);
             self.life = Life::Attached(Box::new(group));
         }
         self
@@ -165,14 +164,13 @@ impl Replica {
             "the state was prepared for this replica"
         );
         let mut group = Group::begun_from_backup(self.config, self.own, restored, self.seed, now);
-        group.lend_stopwatch(self.stopwatch);
-        group.lend_secret(self.secret);
+        self.lend(&mut group);
         self.life = Life::Attached(Box::new(group));
         self
     }
 
-    /// The secret of this run, for the voters. Somebody tells it to all of them once this process has ended, and never
-    /// before: a leader that is said to have ended is replaced whatever it does. None if nobody would tell it.
+    /// The secret of this run, for the voters. Another process tells it to them once this one has ended, and never
+    /// before: a leader that is said to have ended is replaced whatever it does. None if no process would tell it.
     #[must_use]
     pub fn with_secret(mut self, secret: Option<RunSecret>) -> Self {
         self.secret = secret;
@@ -326,8 +324,8 @@ impl Replica {
         self.out.reply_unreadable(token);
     }
 
-    /// A request of kind APPEND, RAFT, SNAPSHOT, BOOTSTRAP, JOIN, AGREE or LEADER_SECRET from a peer, or ADMIN. It is answered through
-    /// [`Output::Reply`], exactly once. `comes_from` says of an address whether the request was sent from there.
+    /// A request of kind APPEND, RAFT, SNAPSHOT, BOOTSTRAP, JOIN, AGREE or LEADER_SECRET from a peer, or ADMIN. It is
+    /// answered through [`Output::Reply`], exactly once. `comes_from` says of an address whether the request was sent from there.
     pub fn on_peer(
         &mut self,
         now: Instant,
@@ -423,7 +421,7 @@ impl Replica {
         }
     }
 
-    /// Somebody says that the run with this secret has ended. It may be anybody: only who knows the secret is believed.
+    /// A notice says that the run with this secret has ended. Any program can send one: only the secret proves it.
     pub fn on_death_notice(&mut self, now: Instant, secret: &RunSecret) {
         if let Some(group) = self.life.group_mut() {
             group.on_death_notice(now, secret, &mut self.out);
@@ -508,9 +506,14 @@ impl Replica {
         self.life = Life::Voter(self.prepare(group));
     }
 
-    fn prepare(&mut self, mut group: Group) -> Box<Group> {
+    /// Gives a group what this replica was lent.
+    fn lend(&self, group: &mut Group) {
         group.lend_stopwatch(self.stopwatch);
         group.lend_secret(self.secret);
+    }
+
+    fn prepare(&mut self, mut group: Group) -> Box<Group> {
+        self.lend(&mut group);
         if self.durable {
             group.keep_on_disk(&mut self.out);
         }

@@ -321,7 +321,7 @@ fn serve<B: Backend>(
     watch.publish(&mut event_loop, true);
     stop(&mut event_loop)?;
     if let Some(companion) = &mut companion {
-        // Whoever has handed over is not missed: an election would only disturb.
+        // A replica that has handed over is not missed: an election would only disturb.
         let now = event_loop.clock().now();
         companion.attend(event_loop.app().replica().successors(now));
     }
@@ -629,11 +629,11 @@ impl Told {
         if std::mem::replace(&mut self.deaths, deaths) == deaths {
             return;
         }
-        tracing::info!(target: ROLE, "campaigned at once: the leader's process has ended");
+        let text = "campaigned at once: the leader's process has ended";
+        tracing::info!(target: ROLE, "{text}");
         self.announcer
             .json_line(&json!({ "leader_has_ended": true }));
-        self.announcer
-            .line("campaigned at once: the leader's process has ended");
+        self.announcer.line(text);
     }
 
     fn tell_waiting(&mut self, replica: &Replica, now: Instant) {

@@ -1,9 +1,11 @@
-//! What was seen of ends of processes: notices, and who led meanwhile.
+//! Observations of ends of processes: notices, and who led meanwhile.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::AddAssign;
 use trine_protocol::message::Incarnation;
 
-/// What has become of the notices.
+/// The notices, and their effects.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeathCounts {
     /// Notices that were sent for the first time.
@@ -12,6 +14,35 @@ pub struct DeathCounts {
     pub forged: u64,
     /// Elections that began with one.
     pub elections: u64,
+}
+
+impl DeathCounts {
+    /// Whether there was any notice.
+    pub(crate) fn are_any(&self) -> bool {
+        self.told + self.forged > 0
+    }
+}
+
+impl AddAssign for DeathCounts {
+    fn add_assign(&mut self, more: Self) {
+        self.told += more.told;
+        self.forged += more.forged;
+        self.elections += more.elections;
+    }
+}
+
+impl fmt::Display for DeathCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            told,
+            forged,
+            elections,
+        } = self;
+        write!(
+            f,
+            "death notices: {told} sent, {forged} forged, {elections} elections begun by them"
+        )
+    }
 }
 
 /// Who leads, and whether a leader was replaced that had not ended.

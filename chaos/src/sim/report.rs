@@ -368,16 +368,8 @@ impl fmt::Display for SimReport {
                 "watches: {streams} streams, {events} events, {moves} moves, {compacted} ends for want of history"
             )?;
         }
-        let DeathCounts {
-            told,
-            forged,
-            elections,
-        } = self.deaths;
-        if told + forged > 0 {
-            writeln!(
-                f,
-                "death notices: {told} sent, {forged} forged, {elections} elections begun by them"
-            )?;
+        if self.deaths.are_any() {
+            writeln!(f, "{}", self.deaths)?;
         }
         self.write_backups(f)?;
         write!(f, "{}", self.verdict)?;

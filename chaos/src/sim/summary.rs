@@ -33,9 +33,7 @@ impl Summary {
         self.operations += report.tally.called;
         self.unknown += report.tally.unknown;
         self.failovers += report.failovers;
-        self.deaths.told += report.deaths.told;
-        self.deaths.forged += report.deaths.forged;
-        self.deaths.elections += report.deaths.elections;
+        self.deaths += report.deaths;
         self.packets += report.packets;
         self.states_compared += report.states_compared;
         for (fault, fired) in &report.faults {
@@ -89,16 +87,8 @@ impl fmt::Display for Summary {
             self.states_compared,
             self.undecided_by_positions
         )?;
-        let DeathCounts {
-            told,
-            forged,
-            elections,
-        } = self.deaths;
-        if told + forged > 0 {
-            writeln!(
-                f,
-                "{told} death notices, {forged} forged ones, {elections} elections begun by them"
-            )?;
+        if self.deaths.are_any() {
+            writeln!(f, "{}", self.deaths)?;
         }
         if self.backups > 0 {
             let (backups, restored) = (self.backups, self.restored);

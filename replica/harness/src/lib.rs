@@ -872,7 +872,6 @@ impl World {
     }
 }
 
-/// Quick timers, small limits: events that otherwise take a day happen in a second.
 /// The secret of a run.
 fn secret_of(incarnation: Incarnation) -> RunSecret {
     let mut secret = [0; 16];
@@ -880,6 +879,7 @@ fn secret_of(incarnation: Incarnation) -> RunSecret {
     RunSecret(secret)
 }
 
+/// Quick timers, small limits: events that otherwise take a day happen in a second.
 pub fn small() -> ReplicaConfig {
     ReplicaConfig {
         log_entries_max: 200,

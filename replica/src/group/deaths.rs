@@ -12,12 +12,12 @@
 //! - A notice that comes late, or again, finds a later term, and changes nothing. So an election that fails is not begun
 //!   again for the same death: another replica may lead by then.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use raft::eraftpb::{Message, MessageType};
 use trine_canary as canary;
-use trine_protocol::message::{Incarnation, LeaderSecret, MemberRole, ReplyToken, RunSecret, kind};
+use trine_protocol::message::{Incarnation, LeaderSecret, ReplyToken, RunSecret, kind};
 use trine_transport::time::Instant;
 
 use super::Group;
@@ -32,8 +32,8 @@ use crate::state_machine::StateMachine;
 pub(super) struct Deaths {
     /// The secret of this run; none if no process would tell it.
     own: Option<RunSecret>,
-    /// The voters that have it, and those that are being told it (false), in the term that this replica leads.
-    told: BTreeMap<Incarnation, bool>,
+    /// The voters that have it, or are being told it, in the term that this replica leads.
+    told: BTreeSet<Incarnation>,
     /// The secrets of leaders, the latest first. The one before is kept to know its notice, when that comes late.
     of_leaders: [Option<LeaderSecret>; 2],
     /// The leader, and its term, for whose end this replica has campaigned last.
@@ -57,10 +57,10 @@ impl Deaths {
         let (Some(secret), Some(state)) = (self.own, state) else {
             return;
         };
-        let (own, term) = (local.own.incarnation, consensus.raft().term());
-        for member in state.members().all() {
+        let term = consensus.raft().term();
+        for member in state.members().voters_but(local.own.incarnation) {
             let to = member.incarnation;
-            if to == own || member.role != MemberRole::Voter || self.told.contains_key(&to) {
+            if self.told.contains(&to) {
                 continue;
             }
             let peer_request = PeerRequest {
@@ -78,21 +78,13 @@ impl Deaths {
                 secret,
             };
             if out.send(peer_request, &message) {
-                self.told.insert(to, false);
+                self.told.insert(to);
             }
         }
     }
 
-    /// A voter has answered; nothing if it has not. An earlier release answers as one that has the secret.
-    fn on_answer(&mut self, to: Incarnation, answer: Option<&[u8]>) {
-        match answer {
-            Some([]) => self.told.insert(to, true),
-            _ => self.told.remove(&to),
-        };
-    }
-
-    /// The process of a voter may have ended, and with it what it was told.
-    fn on_unreachable(&mut self, voter: Incarnation) {
+    /// A voter does not have it: it has not answered, or its process may have ended. It is told again.
+    pub(super) fn forget(&mut self, voter: Incarnation) {
         self.told.remove(&voter);
     }
 
@@ -120,17 +112,15 @@ impl Deaths {
             let raft = consensus.raft();
             return Notice::OfLeader(Incarnation(raft.leader()), raft.term());
         }
-        // All are compared, whatever comes out.
-        let mut judged = Notice::Unknown;
-        for said in self.of_leaders.iter().flatten() {
-            if said.secret.is(secret) {
-                judged = match is_followed(said, consensus) {
-                    true => return Notice::OfLeader(said.header.from, said.term),
-                    false => Notice::Late,
-                };
-            }
+        let said = self.of_leaders.iter().flatten();
+        let mut known = said.filter(|said| said.secret == *secret).peekable();
+        if known.peek().is_none() {
+            return Notice::Unknown;
         }
-        judged
+        match known.find(|said| is_followed(said, consensus)) {
+            Some(said) => Notice::OfLeader(said.header.from, said.term),
+            None => Notice::Late,
+        }
     }
 }
 
@@ -187,9 +177,9 @@ impl Group {
     /// The end of the request that told a voter the secret.
     pub(crate) fn on_secret_answer(&mut self, to: Incarnation, term: u64, answer: Option<&[u8]>) {
         let raft = self.consensus.raft();
-        // An answer of an earlier term says nothing about this one.
-        if raft.is_leader() && raft.term() == term {
-            self.deaths.on_answer(to, answer);
+        // An answer of an earlier term says nothing about this one. An earlier release answers as one that has the secret.
+        if raft.is_leader() && raft.term() == term && answer != Some(&[]) {
+            self.deaths.forget(to);
         }
     }
 
@@ -201,11 +191,6 @@ impl Group {
         let (members, raft) = (state.members(), self.consensus.raft());
         let members = self.membership.successors(now, &self.local, members, raft);
         members.into_iter().map(|member| member.address).collect()
-    }
-
-    /// The session to a voter has ended.
-    pub(super) fn forget_told(&mut self, voter: Incarnation) {
-        self.deaths.on_unreachable(voter);
     }
 
     /// A notice says that the run with this secret has ended.

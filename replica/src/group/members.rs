@@ -200,11 +200,22 @@ impl Membership {
     }
 
     fn has_caught_up(&self, learner: Incarnation, cx: &Cx<'_>) -> bool {
-        let raft = cx.raft();
-        let close = |matched: u64| matched + PROMOTION_LAG_MAX >= raft.last_index() && matched > 0;
-        let progress = raft.progress(learner.0);
+        self.is_close(learner, PROMOTION_LAG_MAX, cx.now, cx.local, cx.raft())
+    }
+
+    /// Whether a member is alive and lacks no more entries than `lag_max`, as far as this leader knows.
+    fn is_close(
+        &self,
+        member: Incarnation,
+        lag_max: u64,
+        now: Instant,
+        local: &Local,
+        raft: &RaftGroup<MemoryLog>,
+    ) -> bool {
+        let close = |matched: u64| matched + lag_max >= raft.last_index() && matched > 0;
+        let progress = raft.progress(member.0);
         // Raft may be probing it: while nothing is written it stays at that after a snapshot.
-        self.is_alive(learner, cx.now, cx.local)
+        self.is_alive(member, now, local)
             && progress.is_some_and(|p| !p.in_snapshot && close(p.matched))
     }
 
@@ -220,12 +231,9 @@ impl Membership {
 
     /// The voter with the longest log among those that are alive.
     fn best_successor(&self, cx: &Cx<'_>) -> Option<Incarnation> {
-        let members = cx.members()?.all().iter();
-        let candidates = members.filter(|member| {
-            member.role == MemberRole::Voter
-                && member.incarnation != cx.local.own.incarnation
-                && self.is_alive(member.incarnation, cx.now, cx.local)
-        });
+        let others = cx.members()?.voters_but(cx.local.own.incarnation);
+        let candidates =
+            others.filter(|member| self.is_alive(member.incarnation, cx.now, cx.local));
         let matched = |member: &&Member| {
             let progress = cx.raft().progress(member.incarnation.0);
             progress.map(|progress| progress.matched)
@@ -245,16 +253,9 @@ impl Membership {
         raft: &RaftGroup<MemoryLog>,
     ) -> Vec<&'a Member> {
         let is_ready = |member: &&Member| {
-            let progress = raft.progress(member.incarnation.0);
-            let is_close = progress.is_some_and(|progress| {
-                !progress.in_snapshot && progress.matched + SUCCESSION_LAG_MAX >= raft.last_index()
-            });
-            is_close && self.is_alive(member.incarnation, now, local)
+            self.is_close(member.incarnation, SUCCESSION_LAG_MAX, now, local, raft)
         };
-        let others = members.all().iter().filter(|member| {
-            member.role == MemberRole::Voter && member.incarnation != local.own.incarnation
-        });
-        let mut others: Vec<_> = others.collect();
+        let mut others: Vec<_> = members.voters_but(local.own.incarnation).collect();
         others.sort_by_key(|member| !is_ready(member));
         others
     }

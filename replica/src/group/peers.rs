@@ -57,11 +57,9 @@ impl Group {
     pub(crate) fn on_unreachable(&mut self, address: SocketAddr) {
         let Some(state) = &self.state else { return };
         let members = state.members().all().iter();
-        let there = members.filter(|member| member.address == address);
-        let there: Vec<_> = there.map(|member| member.incarnation).collect();
-        for member in there {
-            self.consensus.report_unreachable(member);
-            self.forget_told(member);
+        for member in members.filter(|member| member.address == address) {
+            self.consensus.report_unreachable(member.incarnation);
+            self.deaths.forget(member.incarnation);
         }
     }
 

@@ -88,6 +88,15 @@ pub(crate) fn race(
     (old_answer, written.expect("a new leader writes"))
 }
 
+/// The last old answer of a race was asked for before the first new write was acknowledged.
+#[track_caller]
+pub(crate) fn assert_fresh(seed: u64, (old_answer, written): (Instant, Instant)) {
+    assert!(
+        old_answer < written,
+        "seed {seed}: read {old_answer:?}, written {written:?}"
+    );
+}
+
 #[test]
 fn a_leader_that_was_cut_off_stops_before_another_one_begins() {
     for seed in 0..10 {
@@ -99,10 +108,7 @@ fn a_leader_that_was_cut_off_stops_before_another_one_begins() {
         let began = world.now;
         world.isolate(old);
         let (old_answer, written) = race(&mut world, old, writer, reader);
-        assert!(
-            old_answer < written,
-            "seed {seed}: read {old_answer:?}, written {written:?}"
-        );
+        assert_fresh(seed, (old_answer, written));
         let lasted = old_answer.saturating_since(began);
         assert!(
             lasted > Duration::from_millis(50),
@@ -166,11 +172,7 @@ fn a_follower_that_slept_keeps_its_promise() {
         world.ask_at(reader, old, Wish::Get("k".into()));
         world.run_for(Duration::from_millis(1));
         world.resume(others[1]);
-        let (old_answer, written) = race(&mut world, old, writer, reader);
-        assert!(
-            old_answer < written,
-            "seed {seed}: read {old_answer:?}, written {written:?}"
-        );
+        assert_fresh(seed, race(&mut world, old, writer, reader));
     }
 }
 
@@ -195,11 +197,7 @@ fn ticks_of_a_pause_do_not_shorten_a_promise_made_at_its_end() {
         world.resume(sleeper);
         world.run_for(Duration::from_millis(1));
         world.isolate(old);
-        let (old_answer, written) = race(&mut world, old, writer, reader);
-        assert!(
-            old_answer < written,
-            "seed {seed}: read {old_answer:?}, written {written:?}"
-        );
+        assert_fresh(seed, race(&mut world, old, writer, reader));
     }
 }
 
@@ -251,11 +249,7 @@ fn transferring_leadership_ends_the_lease_at_once() {
         // From here on the old leader hears nothing: neither of the new term nor of its own end.
         world.isolate(old);
         assert_eq!(world.status(old).lease.unwrap().left_ns, None);
-        let (old_answer, written) = race(&mut world, old, writer, reader);
-        assert!(
-            old_answer < written,
-            "seed {seed}: read {old_answer:?}, written {written:?}"
-        );
+        assert_fresh(seed, race(&mut world, old, writer, reader));
     }
 }
 
@@ -286,11 +280,7 @@ fn late_transfer(seed: u64) -> (Instant, Instant) {
 #[test]
 fn a_transfer_that_comes_too_late_finds_no_lease() {
     for seed in 0..10 {
-        let (old_answer, written) = late_transfer(seed);
-        assert!(
-            old_answer < written,
-            "seed {seed}: read {old_answer:?}, written {written:?}"
-        );
+        assert_fresh(seed, late_transfer(seed));
     }
 }
 

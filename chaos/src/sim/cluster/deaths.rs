@@ -46,18 +46,23 @@ impl Companions {
 
     /// The secret of a run that begins.
     pub(super) fn begin(&mut self, host: Host) -> RunSecret {
+        let secret = self.draw();
+        self.secrets.insert(host, secret);
+        secret
+    }
+
+    fn draw(&mut self) -> RunSecret {
         let mut secret = RunSecret([0; 16]);
         self.prng.fill(&mut secret.0);
-        self.secrets.insert(host, secret);
         secret
     }
 }
 
 impl Cluster {
-    /// Ends the program on a replica's machine immediately. Returns whether there was one.
-    pub(crate) fn kill(&mut self, host: Host) -> bool {
+    /// Ends the program on a machine immediately. If it is a replica, the others may be told.
+    pub(crate) fn kill(&mut self, host: Host) {
         let Some(program) = self.world.kill(host) else {
-            return false;
+            return;
         };
         self.companions.counts.elections += elections_of(&program);
         if let Some(node) = program.replica() {
@@ -67,13 +72,12 @@ impl Cluster {
                 .borrow_mut()
                 .note_role(incarnation, None);
         }
-        let Some(secret) = self.companions.secrets.remove(&host) else {
-            return true;
-        };
-        if self.companions.prng.chance(TOLD) {
+        let secret = self.companions.secrets.remove(&host);
+        if let Some(secret) = secret
+            && self.companions.prng.chance(TOLD)
+        {
             self.tell_death(host, secret);
         }
-        true
     }
 
     fn tell_death(&mut self, host: Host, secret: RunSecret) {
@@ -98,13 +102,11 @@ impl Cluster {
             .collect();
         let neighbours = others.iter().cycle().skip(1);
         for (&to, &from) in others.iter().zip(neighbours) {
-            let prng = &mut self.companions.prng;
-            if !prng.chance(FALSE) {
+            if !self.companions.prng.chance(FALSE) {
                 continue;
             }
-            let mut secret = RunSecret([0; 16]);
-            prng.fill(&mut secret.0);
-            let late = Duration::from_nanos(prng.below(LATE_NS));
+            let secret = self.companions.draw();
+            let late = Duration::from_nanos(self.companions.prng.below(LATE_NS));
             self.companions.counts.forged += 1;
             let bytes = notice(DEATH_NOTICE, &secret.0);
             self.world.post(from, to, bytes, late);

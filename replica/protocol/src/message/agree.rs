@@ -44,33 +44,3 @@ impl Encode for StateReport {
         out.u64(self.hash[1]);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::message::{ClusterId, GroupId, Incarnation};
-
-    #[test]
-    fn the_layout_is_pinned() {
-        let header = PeerHeader {
-            state_version: 0,
-            cluster: ClusterId(1),
-            group: GroupId(2),
-            from: Incarnation(3),
-            to: Incarnation(4),
-        };
-        let report = StateReport {
-            header,
-            index: 5,
-            hash: [6, 7],
-        };
-        let bytes = report.encode_to_vec();
-        let mut expected = vec![1, 0, 0, 0, 2, 0, 0, 0];
-        for word in [1_u64, 3, 4, 5, 6, 7] {
-            expected.extend(word.to_le_bytes());
-        }
-        assert_eq!(bytes, expected);
-        assert_eq!(StateReport::decode(&bytes), Ok(report));
-        assert!(StateReport::decode(&bytes[..55]).is_err());
-    }
-}

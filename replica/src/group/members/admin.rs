@@ -226,10 +226,8 @@ impl Membership {
         since: Instant,
         leaving: Incarnation,
     ) -> Result<(), String> {
-        let members = cx.members().map_or(&[][..], |members| members.all());
-        let left = members
-            .iter()
-            .filter(|member| member.role == MemberRole::Voter && member.incarnation != leaving);
+        let members = cx.members().into_iter();
+        let left = members.flat_map(|members| members.voters_but(leaving));
         let (alive, all) = left.fold((0, 0), |(alive, all), member| {
             let lives = member.incarnation == cx.local.own.incarnation
                 || self.liveness.was_heard_since(member.incarnation, since);

@@ -416,3 +416,35 @@ fn batch() {
         })
     );
 }
+
+#[test]
+fn state_report() {
+    let report = StateReport {
+        header: header(),
+        index: 5,
+        hash: [6, 7],
+    };
+    let bytes = framed(&[
+        5, 0, 0, 0, 0, 0, 0, 0, // index
+        6, 0, 0, 0, 0, 0, 0, 0, // hash, high half
+        7, 0, 0, 0, 0, 0, 0, 0, // low half
+    ]);
+    assert_eq!(report.encode_to_vec(), bytes);
+    assert_eq!(StateReport::decode(&bytes), Ok(report));
+    assert!(StateReport::decode(&bytes[..55]).is_err());
+}
+
+#[test]
+fn leader_secret() {
+    let said = LeaderSecret {
+        header: header(),
+        term: 5,
+        secret: RunSecret(*b"0123456789abcdef"),
+    };
+    let bytes = [&framed(&[5, 0, 0, 0, 0, 0, 0, 0])[..], b"0123456789abcdef"].concat();
+    assert_eq!(said.encode_to_vec(), bytes);
+    assert_eq!(LeaderSecret::decode(&bytes), Ok(said));
+    for short in 0..bytes.len() {
+        assert!(LeaderSecret::decode(&bytes[..short]).is_err());
+    }
+}
