@@ -114,14 +114,19 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// When the leader's silence becomes suspicious.
+    /// When the leader's silence becomes suspicious. A replica may have been named that ended before this client knew it, so
+    /// silence counts while a connection is being made, too.
     pub(super) fn silence_ends_at(&self) -> Option<Instant> {
         let peer = self.peers.get(self.leader.target?);
+        let is_awaited = match peer.link {
+            Link::Connecting(_) => self.has_ready_for_leader(),
+            Link::Up(_) | Link::Down { .. } => peer.outstanding > 0,
+        };
         let others = self
             .peers
             .iter()
             .any(|(index, other)| Some(index) != self.leader.target && other.session().is_some());
-        if peer.outstanding == 0 || !others {
+        if !is_awaited || !others {
             return None;
         }
         let patience = peer.patience(self.config.suspect_after);

@@ -34,7 +34,7 @@ pub(super) struct Peer {
     pub(super) failures: u32,
     /// Attempts under way there, questions about the leader not counted.
     pub(super) outstanding: usize,
-    /// The last answer, or the moment when the first of the outstanding attempts was sent.
+    /// The last answer, or the moment when the first of the outstanding attempts was sent, or a connection was begun.
     pub(super) heard_at: Instant,
     /// The longest wait for an answer lately.
     pub(super) gap: Duration,
@@ -195,7 +195,10 @@ impl<R: Route> Peers<R> {
                 continue;
             };
             match cx.connect(route, self.params) {
-                Ok(session) => self.list[index].link = Link::Connecting(session),
+                Ok(session) => {
+                    let peer = &mut self.list[index];
+                    (peer.link, peer.heard_at) = (Link::Connecting(session), now);
+                }
                 Err(_) => self.on_failed(index, now, Obstacle::NoConnection, rng),
             }
         }

@@ -59,6 +59,27 @@ fn while_a_hint_is_connected_to_there_is_nothing_to_do() {
     assert!(world.finished[0].result.is_ok());
 }
 
+/// A new client after `kill -9` of a leader: the others named the dead one until they had elected another. The client waited
+/// for a connection to the dead one, for a whole second, and asked nobody meanwhile.
+#[test]
+fn a_hint_to_a_replica_that_has_ended_is_given_up_once_another_leads() {
+    let mut world = World::new(vec![follower(2), follower(2), leader()]);
+    world.alive[2] = false;
+    let client = world.open();
+    world.put(client, 1);
+    world.run_for(Duration::from_millis(5));
+    assert_eq!(world.client.app().leader(), Some(address(2)));
+    world.replica(0).script = leader();
+    world.knows_leader(0, 0, 2);
+    world.knows_leader(1, 0, 2);
+    let waited = world.run_until_finished(1);
+    assert!(world.finished[0].result.is_ok());
+    assert!(
+        waited < Duration::from_millis(50),
+        "the dead one was given up after {waited:?}"
+    );
+}
+
 #[test]
 fn hints_in_a_circle_are_followed_with_pauses_until_somebody_leads() {
     let mut world = World::new(vec![follower(1), follower(0)]);
