@@ -16,6 +16,7 @@
 
 mod expiry;
 mod search;
+mod shown;
 mod witness;
 mod zones;
 

@@ -4,7 +4,9 @@
 //! the model and against real time. If it fails there, nothing is proved either way, because
 //! another order may exist.
 
-use crate::checker::model::{Kind, State, Step};
+use super::shown::shown_contents;
+use crate::checker::model::{Content, Kind, State, Step};
+use rustc_hash::FxHashSet;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
 /// Where the order of the positions fails, in terms of steps. This proves no violation.
@@ -50,7 +52,10 @@ type Claim = (Vec<usize>, Vec<usize>, BTreeMap<u32, usize>);
 fn claimed_order(steps: &[Step]) -> Result<Claim, Doubt> {
     let mut unplaced = Vec::new();
     let mut placed = Vec::with_capacity(steps.len());
-    let mut floating = Floating::default();
+    let mut floating = Floating {
+        shown: shown_contents(steps),
+        ..Floating::default()
+    };
     for (index, step) in steps.iter().enumerate() {
         if let Kind::Expiry { of } = step.kind {
             floating.expiries.insert(of, index);
@@ -194,7 +199,8 @@ const COMBINATIONS_MAX: usize = 4_000;
 
 /// Operations of unknown outcome that no answer has shown to have taken effect, by call. Some are put into the order
 /// when nothing else explains an answer, as late as possible: real time only demands that they come after their call.
-/// Of several that do the same, the one called first is always the best choice.
+/// Of several that do the same, the one called first is always the best choice. Writes whose values no answer shows come
+/// first: a later answer may need the others.
 ///
 /// The same holds for expiries, which have no position either. The expiry of the present item comes at the latest
 /// before an operation that was called after its last moment.
@@ -203,6 +209,7 @@ struct Floating {
     unused: Vec<usize>,
     /// By the step whose item they end.
     expiries: BTreeMap<u32, usize>,
+    shown: FxHashSet<Content>,
 }
 
 impl Floating {
@@ -265,8 +272,17 @@ impl Floating {
             .filter(|index| !taken.contains(index));
         let first = free.filter(|&helper| kinds.insert(steps[helper].kind));
         let choices = self.expiry_of(state).into_iter().chain(first);
-        choices
+        let mut choices: Vec<usize> = choices
             .filter(|&helper| steps[helper].call_ns <= until_ns)
-            .collect()
+            .collect();
+        choices.sort_by_key(|&helper| self.is_shown(&steps[helper]));
+        choices
+    }
+
+    fn is_shown(&self, step: &Step) -> bool {
+        match step.kind {
+            Kind::Put { content, .. } | Kind::Cas { content, .. } => self.shown.contains(&content),
+            _ => false,
+        }
     }
 }
