@@ -21,6 +21,8 @@ pub const CREDITS_MIN: u16 = 1;
 /// A session of which a slot has had so many requests ends: the request number has 42 bits for them. The rest is for
 /// those that come before the next scan, with the keepalive: in a day no slot has as many.
 pub const SEQUENCES_MAX: u64 = crate::wire::RequestNumber::SEQUENCE_MAX - (1 << 40);
+/// Among more sessions none is sought that shows that another one's peer lives.
+pub const SIBLINGS_SOUGHT_MAX: usize = 64;
 /// Idle sessions of an endpoint together send no more keepalives a second: with many sessions each
 /// waits longer. A session with a request in flight is watched by that request's timer.
 pub const KEEPALIVES_PER_SECOND: u64 = 2_000;

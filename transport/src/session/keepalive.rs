@@ -2,7 +2,8 @@
 //!
 //! A session is down when a PING and its repetitions stayed unanswered, and no request moved on, for
 //! the failure timeout. Any other packet may be the replay of a dead peer's. Slow answers never count. A process
-//! that was paused asks again first.
+//! that was paused asks again first. Replicas have sessions in both directions, and use mostly one: the others are not asked
+//! as often, so that they wake nobody up.
 
 use super::half_open::send_reset;
 use super::{DownReason, Ended, Input, Output, Probing, Received, Role, Session, Sessions, State};
@@ -11,6 +12,10 @@ use crate::config::KEEPALIVES_PER_SECOND;
 use crate::stats::EndpointStats;
 use crate::time::{Duration, Instant};
 use crate::wire::{Header, Packet, PacketType, Probe, RequestNumber, Seed};
+
+/// So many times longer is a session silent before a PING if another one shows that the peer lives. It cannot show that the
+/// peer knows this one still.
+const PATIENCE_WITH_SIBLINGS: u64 = 4;
 
 impl<R: Route> Sessions<R> {
     /// Sends a PING, the first of a silence or a repetition.
@@ -65,8 +70,19 @@ impl<R: Route> Sessions<R> {
             Some(probe) => (probe.sent_at + self.ping_interval())
                 .min(probe.since + self.settings.failure_timeout)
                 .min(self.end_of_doubt(session)),
-            None => session.heard_at + self.patience(index, stats),
+            None => self.ping_due(index, stats),
         }
+    }
+
+    /// When the first PING of a silence is due. While another session shows that the peer lives, this one is asked less often.
+    fn ping_due(&self, index: u16, stats: &EndpointStats) -> Instant {
+        let session = &self.table[index];
+        let patience = self.patience(index, stats);
+        let due = session.heard_at + patience;
+        let sibling_heard_at = self.table.siblings_of(index).map(|s| s.heard_at).max();
+        sibling_heard_at.map_or(due, |heard_at| {
+            (heard_at + patience).clamp(due, session.heard_at + patience * PATIENCE_WITH_SIBLINGS)
+        })
     }
 
     /// Checks the silence. The session that is handed back is down.
@@ -92,7 +108,7 @@ impl<R: Route> Sessions<R> {
             Some(probe) if probe.sent_at + self.ping_interval() <= now => {
                 self.ping(now, index, out);
             }
-            None if session.heard_at + self.patience(index, out.stats) <= now => {
+            None if self.ping_due(index, out.stats) <= now => {
                 self.ping(now, index, out);
             }
             _ => {}

@@ -6,7 +6,9 @@ use super::seal::Seal;
 use super::state::{Input, State};
 use super::{Identity, Peer, PeerInfo, RtoLimits, SessionId, Terms};
 use crate::backend::Route;
-use crate::config::{ENDED_NONCES_MAX, HALF_OPEN_MAX, SESSIONS_CACHED, SESSIONS_MAX};
+use crate::config::{
+    ENDED_NONCES_MAX, HALF_OPEN_MAX, SESSIONS_CACHED, SESSIONS_MAX, SIBLINGS_SOUGHT_MAX,
+};
 use crate::prefetch::prefetch;
 use crate::rpc::{ClientEnd, ServerEnd};
 use crate::time::Instant;
@@ -429,6 +431,21 @@ impl<R: Route> SessionTable<R> {
     #[cfg(test)]
     pub(super) fn half_open(&self) -> usize {
         self.half_open
+    }
+
+    /// The other established sessions with the same process at the same address, sealed as this one or not. None are sought
+    /// among many.
+    pub(super) fn siblings_of(&self, index: u16) -> impl Iterator<Item = &Session<R>> {
+        let session = &self[index];
+        let is_sought = self.sessions.len() <= SIBLINGS_SOUGHT_MAX;
+        let sessions = if is_sought { &self.sessions[..] } else { &[] };
+        sessions.iter().filter(move |other| {
+            other.is_open()
+                && other.nonce != session.nonce
+                // A process may have joined its group between the two.
+                && (other.route, other.peer.incarnation) == (session.route, session.peer.incarnation)
+                && other.is_sealed() == session.is_sealed()
+        })
     }
 
     #[cfg(test)]

@@ -273,6 +273,46 @@ fn a_sleep_ends_for_a_reason() {
     assert!(!node.turn_unchecked(due).is_empty(), "woken for nothing");
 }
 
+/// Replicas have sessions in both directions, of which one has the heartbeats. The PINGs in the other one, from both ends, were
+/// as many wake-ups as the heartbeats' answers.
+#[test]
+fn a_session_is_seldom_asked_while_another_shows_that_the_peer_lives() {
+    let mut net = Net::new(6, 2, &Config::default());
+    let busy = net.connected(0, 1);
+    net.connected(1, 0);
+    net.run_for(SECOND);
+    let sent = |net: &Net| -> u64 {
+        let sent = net
+            .nodes
+            .iter()
+            .map(|node| node.endpoint.stats().packets_sent);
+        sent.sum()
+    };
+    let before = sent(&net);
+    for round in 1..=250 {
+        net.request(0, busy, round, 64);
+        assert!(net.run_until(SECOND, |net| completed(net, 0, round as usize)));
+        net.run_for(Duration::from_millis(32));
+    }
+    // Eight seconds, in which one end asks every second and the other every two: 12 PINGs, where 48 came before.
+    let pings = (sent(&net) - before - 2 * 250) / 2;
+    assert!((4..=14).contains(&pings), "{pings} times asked");
+    // The peer is back under the same identity, as from its disk, and does not know the sessions. A new one does not keep the
+    // old ones for long.
+    net.restart(1, &Config::default());
+    net.nodes[1].endpoint.set_identity(Identity {
+        cluster: 0,
+        incarnation: 2,
+    });
+    let busy = net.connected(0, 1);
+    for round in 251..=251 + 3_000 / 32 {
+        net.request(0, busy, round, 64);
+        net.run_for(Duration::from_millis(32));
+    }
+    let stats = net.nodes[0].endpoint.stats();
+    assert_eq!((stats.sessions_client, stats.sessions_server), (1, 0));
+}
+
 #[test]
 fn a_restarted_peer_resets_the_session_at_once() {
     let config = Config::default();
