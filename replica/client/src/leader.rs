@@ -125,7 +125,7 @@ impl<R: Route> Clients<R> {
         let others = self
             .peers
             .iter()
-            .any(|(index, other)| Some(index) != self.leader.target && other.session().is_some());
+            .any(|(index, other)| Some(index) != self.leader.target && other.may_know_leader());
         if !is_awaited || !others {
             return None;
         }
@@ -155,7 +155,8 @@ impl<R: Route> Clients<R> {
         self.leader.ask_at = now + self.ask_interval();
         self.leader.asks = self.leader.asks.saturating_add(1);
         for index in 0..self.peers.len() {
-            if self.leader.target != Some(index) && !self.peers.get(index).asked {
+            let peer = self.peers.get(index);
+            if self.leader.target != Some(index) && peer.may_know_leader() && !peer.asked {
                 self.ask(cx, index);
             }
         }

@@ -66,6 +66,11 @@ impl Peer {
         }
     }
 
+    /// Whether it can be asked for the leader.
+    pub(super) const fn may_know_leader(&self) -> bool {
+        self.session().is_some() && !self.is_foreign()
+    }
+
     /// Whether it belongs to another cluster, speaks another version or takes no such session: it cannot serve this
     /// client.
     pub(super) const fn is_foreign(&self) -> bool {
@@ -169,7 +174,7 @@ impl<R: Route> Peers<R> {
             .map(|step| (after + step) % count)
             .find(|&index| {
                 let peer = &self.list[index];
-                peer.session().is_some() && !peer.is_foreign()
+                peer.may_know_leader()
             })
     }
 

@@ -47,13 +47,22 @@ fn a_hint_to_a_replica_that_was_not_named_is_followed() {
 #[test]
 fn while_a_hint_is_connected_to_there_is_nothing_to_do() {
     let mut world = World::new(vec![follower(1), leader()]);
+    world.knows_leader(0, 1, 1);
     world.alive[1] = false;
     let client = world.open();
     world.put(client, 1);
-    world.run_for(Duration::from_millis(5));
-    assert_eq!(world.client.app().leader(), Some(address(1)));
-    let due = world.client.app().next_timeout().expect("a deadline");
-    assert!(due > world.client.now(), "it would spin");
+    // The other one is asked for the leader after 15 ms.
+    for _ in 0..100 {
+        world.run_for(Duration::from_millis(5));
+        assert_eq!(world.client.app().leader(), Some(address(1)));
+        let due = world.client.app().next_timeout().expect("a deadline");
+        assert!(due > world.client.now(), "it would spin");
+    }
+    let questions = world.replica(0).questions;
+    assert!(
+        (1..=40).contains(&questions),
+        "{questions} in half a second"
+    );
     world.alive[1] = true;
     world.run_until_finished(1);
     assert!(world.finished[0].result.is_ok());
@@ -77,6 +86,32 @@ fn a_hint_to_a_replica_that_has_ended_is_given_up_once_another_leads() {
     assert!(
         waited < Duration::from_millis(50),
         "the dead one was given up after {waited:?}"
+    );
+}
+
+/// A client that names no cluster may be told of a leader by a replica of another one, in a higher term than any of its own.
+/// It believed no leader of its own cluster after that.
+#[test]
+fn the_term_of_another_cluster_is_forgotten() {
+    let mut world = World::new(vec![leader(), follower(0), always(|| Act::Silent)]);
+    world.knows_leader(2, 0, 500);
+    world.replica(0).script = always(|| Act::Silent);
+    let client = world.open();
+    world.put(client, 1);
+    world.run_for(Duration::from_millis(100));
+    assert!(world.replica(2).questions > 0);
+    world.replica(0).script = leader();
+    world.run_until_finished(1);
+    // Its own cluster's leader changes now.
+    world.alive[0] = false;
+    world.replica(1).script = leader();
+    world.knows_leader(1, 1, 3);
+    world.knows_leader(2, 1, 3);
+    world.put(client, 2);
+    let waited = world.run_until_finished(2);
+    assert!(
+        waited < Duration::from_millis(100),
+        "found after {waited:?}"
     );
 }
 
