@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Where the time of a PUT goes: three replicas and a client as separate processes on loopback.
 
-    cargo build --release -p trine && cli/bench/put_cost.py [--for 3s] [--clients 1,64,512]
+    cargo build --release -p trine && cli/bench/put_cost.py [--for 3s] [--clients 1,64,512] [--key FILE]
 
 For each number of clients there are two tables. The first has processor time per PUT, in the kernel and outside of it, of the
 leader, of a follower (the mean of both) and of the client, from /proc/PID/stat. The second has the system calls per PUT by name,
@@ -24,6 +24,7 @@ from common import TRINE, WORKSPACE, Group, environment_without_settings, fail, 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--for", dest="duration", default="3s", metavar="TIME", help="length of one run")
 parser.add_argument("--clients", default="1,64,512", help="numbers of clients with one PUT under way each")
+parser.add_argument("--key", metavar="FILE", help="seal all packets with this cluster key file")
 parser.add_argument("--no-strace", action="store_true", help="the first table alone")
 arguments = parser.parse_args()
 seconds(arguments.duration)
@@ -38,7 +39,7 @@ def times_us(pid):
 
 def put_command(clients):
     return [str(TRINE), "bench", "--clients", str(clients), "--read-ratio", "0%", "--for", arguments.duration, "--warmup", "0s",
-            "--keys", str(KEYS), "--value-size", "64", "--json"]
+            "--keys", str(KEYS), "--value-size", "64", "--json", *(["--key", arguments.key] if arguments.key else [])]
 
 
 def run_client(group, clients, prefix=()):
@@ -123,7 +124,7 @@ def main():
         wants_strace = False
     found = {}
     # A leader under strace is slow, and stays the leader.
-    with Group(["--election-timeout", "2s"]) as group:
+    with Group(["--election-timeout", "2s"], key=arguments.key) as group:
         run_client(group, 1)  # Every key is there, and the sessions stand.
         for clients in map(int, arguments.clients.split(",")):
             leader, _ = group.status()

@@ -1,19 +1,23 @@
 //! Does the program work as documented, with real processes? Every test has its own group on free ports, and waits for
 //! conditions, never for time.
 
-use std::io::{BufRead, BufReader};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
 use std::process::Stdio;
 
 use crate::common::up::Up;
-use crate::common::{Cluster, children_of, command, finish, is_alive, signal, trine, wait_for};
+use crate::common::{
+    Cluster, LIMIT, children_of, command, finish, is_alive, signal, trine, wait_for,
+};
 use trine_base::ports::free_addresses;
 use trine_client::{BlockingClient, ClientConfig};
 use trine_client::{Report, leader_of, voters_in_step};
 use trine_protocol::endpoint_config;
+use trine_protocol::message::DEATH_NOTICE;
 use trine_protocol::status::Status;
 use trine_transport::backend::{MonotonicClock, UdpBackend, UdpConfig};
-use trine_transport::wire::Seed;
+use trine_transport::wire::{Seed, notice};
 
 #[test]
 fn values_come_back_as_they_went_in() {
@@ -122,9 +126,29 @@ fn acknowledged_writes_survive_leader_after_leader() {
     }
 }
 
-/// With this election timeout nothing but a notice of the leader's end makes another one lead within the test's time.
 #[test]
 fn a_leader_that_is_killed_is_replaced_without_an_election_timeout() {
+    kill_leader_with(|_| None);
+}
+
+/// The kernel closes a dead process's pipes after it has freed the memory, which took half a second for a large store. The
+/// companion has to know before. Here the pipe never closes, because another process has it open.
+#[test]
+fn a_leader_that_is_killed_is_replaced_before_its_pipes_are_closed() {
+    kill_leader_with(|pid| {
+        let children = children_of(pid);
+        let [companion] = children[..] else {
+            panic!("not one child: {children:?}");
+        };
+        let pipe = File::options()
+            .write(true)
+            .open(format!("/proc/{companion}/fd/0"));
+        Some(pipe.expect("its input is a pipe"))
+    });
+}
+
+/// With this election timeout nothing but a notice of the leader's end makes another one lead within the test's time.
+fn kill_leader_with(prepare: impl FnOnce(u32) -> Option<File>) {
     let mut cluster = Cluster::start(&["--election-timeout", "60s"]);
     cluster.ok(&["put", "key", "value"]);
     let counts = |cluster: &Cluster, field: fn(&Status) -> u64| -> u64 {
@@ -139,10 +163,34 @@ fn a_leader_that_is_killed_is_replaced_without_an_election_timeout() {
         (counts(&cluster, |status| u64::from(status.awaits_death_notice)) == 2).then_some(())
     });
     let leader = cluster.leader();
+    let pid = cluster.group.process(leader).expect("running").pid();
+    let pipe = prepare(pid);
     cluster.group.kill(leader).expect("kill");
     assert_ne!(cluster.leader(), leader);
+    drop(pipe);
     assert_eq!(cluster.ok(&["get", "key"]), b"value");
     assert_eq!(counts(&cluster, |status| status.counters.leader_deaths), 1);
+}
+
+/// Where the system gives no memory for the mutex, or its thread does not start.
+#[test]
+fn a_companion_without_a_mutex_tells_at_the_end_of_its_pipe() {
+    let replica = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    replica.set_read_timeout(Some(LIMIT)).expect("a limit");
+    let address = replica.local_addr().expect("an address");
+    let mut companion = command(&["tell-death"], "")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("starts");
+    let mut pipe = companion.stdin.take().expect("a pipe");
+    write!(pipe, "begin {:032x} 24000\nto {address}\n", 7).expect("it reads");
+    drop(pipe);
+    let mut bytes = [0; 100];
+    let (length, _) = replica.recv_from(&mut bytes).expect("a notice");
+    let told = notice(DEATH_NOTICE, &7_u128.to_be_bytes());
+    assert_eq!(bytes[..length], told);
+    assert!(companion.wait().expect("it ends").success());
 }
 
 #[test]
@@ -152,10 +200,7 @@ fn a_leader_that_is_asked_to_end_hands_over_and_ends_well() {
     let leader = cluster.leader();
     let process = cluster.group.process(leader).expect("running");
     process.ask_to_stop().expect("SIGTERM");
-    let status = process
-        .wait_at_most(crate::common::LIMIT)
-        .expect("wait")
-        .expect("it ends");
+    let status = process.wait_at_most(LIMIT).expect("wait").expect("it ends");
     assert!(status.success(), "{status}");
     cluster.group.restart(leader).expect("restart");
     cluster.wait_for_voters(3);
@@ -402,9 +447,7 @@ fn another_version_or_cluster_is_named_with_its_hint() {
 /// A peer that answers the first CONNECT with a REFUSE, in the formats of the transport's PROTOCOL.md.
 fn refusing_peer(reason: u8, theirs: u64) -> (String, std::thread::JoinHandle<()>) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    socket
-        .set_read_timeout(Some(crate::common::LIMIT))
-        .expect("a timeout");
+    socket.set_read_timeout(Some(LIMIT)).expect("a timeout");
     let address = socket.local_addr().expect("bound").to_string();
     let answer_one = move || {
         let mut connect = [0; 2_048];

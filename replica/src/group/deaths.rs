@@ -5,7 +5,8 @@
 //! transferred leadership to it. Voters need not keep the silence that they have promised to a leader that is gone.
 //!
 //! This is safe although a leader may answer reads under a lease:
-//! - The secret is told only when no thread of that process runs any more. It answers nobody.
+//! - The secret is told only when the thread that runs the replica has ended. No other thread of that process answers
+//!   clients out of the replica's state or on its lease. A front that still forwards an answer has it from before.
 //! - A secret is one of a replica and a term. The notice counts only while that replica is followed in that term. A term
 //!   has one leader, so the one that has ended is the one whose promise is broken. Another run of the same replica has
 //!   another secret, and leads in later terms only.

@@ -1,10 +1,13 @@
 //! The process beside a replica's, which tells the other replicas that this one has ended, however it has.
 //!
-//! It reads from a pipe whose other end only the replica's process has. The kernel closes that end when the last thread
-//! of the process has ended, by a signal, for want of memory or by itself: nothing of it runs any more. Falcon calls such
-//! a process a spy (Leners et al., "Detecting failures in distributed systems with the Falcon spy network", SOSP 2011).
+//! The replica's thread holds a mutex that the companion waits for. The kernel marks the mutex when that thread has ended,
+//! by a signal, for want of memory or by itself: it answers nothing any more. The companion also reads from a pipe whose
+//! other end only the replica's process has. By the pipe it learns whom to tell, and the end of a process whose mutex it
+//! could not wait for. Other threads of the replica's process may run a moment longer, so none of them may answer clients out
+//! of the replica's state or on its lease. Falcon calls such a process a spy (Leners et al., "Detecting failures in distributed systems with the Falcon spy network", SOSP 2011).
 //! `replica/src/group/deaths.rs` says what the notice means to a replica.
 
+mod held;
 mod line;
 mod teller;
 
@@ -19,13 +22,14 @@ use std::sync::{Mutex, Once, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use rustix::io::ioctl_fionbio;
+use rustix::io::{Errno, ioctl_fionbio};
 use trine_base::endpoint::random_seed;
 use trine_base::failure::Failure;
 use trine_protocol::message::RunSecret;
 
 pub use self::teller::run;
 
+use self::held::Held;
 use self::line::Line;
 
 /// The first argument of such a process; it is no command for users.
@@ -41,6 +45,8 @@ static PANIC: Mutex<Option<(ThreadId, File)>> = Mutex::new(None);
 pub struct Companion {
     secret: RunSecret,
     stagger: Duration,
+    /// Held by the replica's thread, so this stays on it. Without it the end is known once the process's memory is freed.
+    held: Option<Held>,
     process: Process,
     told: Vec<SocketAddr>,
     restarts: u32,
@@ -63,13 +69,16 @@ impl Companion {
         secret[..8].copy_from_slice(&random_seed()?.to_le_bytes());
         secret[8..].copy_from_slice(&random_seed()?.to_le_bytes());
         let secret = RunSecret(secret);
-        let process = Process::start(secret, stagger).map_err(|error| {
+        let warn = |error: &io::Error| tracing::warn!(%error, "this process's end will be told once its memory is freed");
+        let held = Held::new().inspect_err(warn).ok();
+        let process = Process::start(secret, stagger, held.as_ref()).map_err(|error| {
             let text = format!("cannot start the process that tells of this one's end: {error}");
             Failure::usage(text, "")
         })?;
         Ok(Self {
             secret,
             stagger,
+            held,
             process,
             told: Vec::new(),
             restarts: 0,
@@ -102,7 +111,7 @@ impl Companion {
         }
         self.restarts += 1;
         let attempt = self.restarts;
-        match Process::start(self.secret, self.stagger) {
+        match Process::start(self.secret, self.stagger, self.held.as_ref()) {
             Ok(process) => {
                 tracing::warn!(
                     attempt,
@@ -128,7 +137,8 @@ impl Drop for Companion {
 }
 
 impl Process {
-    fn start(secret: RunSecret, stagger: Duration) -> io::Result<Self> {
+    fn start(secret: RunSecret, stagger: Duration, held: Option<&Held>) -> io::Result<Self> {
+        let memory = held.map(Held::descriptor).transpose()?;
         // The same program also where its file was replaced or removed since. It holds neither a terminal nor a directory.
         let mut child = Command::new("/proc/self/exe")
             .arg0("trine")
@@ -137,7 +147,7 @@ impl Process {
             .env_clear()
             .current_dir("/")
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(memory.map_or_else(Stdio::null, Stdio::from))
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()?;
@@ -153,9 +163,13 @@ impl Process {
         Ok(process)
     }
 
-    /// Whether it has, or the system does not say.
+    /// Whether it has. One that is taken for ended loses its pipe, and takes that for the replica's end.
     fn has_ended(&mut self) -> bool {
-        !matches!(self.child.try_wait(), Ok(None))
+        match self.child.try_wait() {
+            Ok(status) => status.is_some(),
+            // Another thread has waited for it.
+            Err(error) => error.raw_os_error() == Some(Errno::CHILD.raw_os_error()),
+        }
     }
 }
 

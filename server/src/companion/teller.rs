@@ -1,14 +1,18 @@
 //! The companion process itself: it waits for the end of the replica's process, tells it, and ends.
 
 use std::cell::LazyCell;
-use std::fs;
-use std::io::{self, BufRead};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::{ioctl_fionbio, retry_on_intr};
+use rustix::stdio::dup2_stdout;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
@@ -16,6 +20,7 @@ use signal_hook::flag;
 use trine_protocol::message::{DEATH_NOTICE, RunSecret};
 use trine_transport::wire::notice;
 
+use super::held::has_ended;
 use super::line::Line;
 
 /// A replica is told several times, for a datagram can be lost: at once, and so long after it.
@@ -32,7 +37,7 @@ struct Will {
     others: Vec<SocketAddr>,
 }
 
-/// Runs such a process. Its standard input is the pipe.
+/// Runs such a process. Its standard input is the pipe, its standard output the memory of the mutex.
 #[must_use]
 pub fn run() -> ExitCode {
     // Started as /proc/self/exe, it would be called exe. No more than 15 bytes are taken.
@@ -42,13 +47,64 @@ pub fn run() -> ExitCode {
         let _ = flag::register(signal, Arc::default());
     }
     run_anywhere();
-    match read(&mut io::stdin().lock()) {
-        Some(will) => {
+    let will = io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .and_then(|pipe| hear(&File::from(pipe), await_end().as_ref()));
+    match will {
+        Ok(Some(will)) => {
             tell(&will);
             ExitCode::SUCCESS
         }
-        None => ExitCode::from(2),
+        Ok(None) | Err(_) => ExitCode::from(2),
     }
+}
+
+/// Lets a thread wait for the end of the replica's thread, and raise an event then. The memory of their mutex lies at
+/// standard output. Without an event the end of the pipe tells.
+fn await_end() -> Option<OwnedFd> {
+    let memory = File::from(io::stdout().as_fd().try_clone_to_owned().ok()?);
+    // A line printed there would destroy the mutex.
+    let null = File::options().write(true).open("/dev/null").ok()?;
+    dup2_stdout(null).ok()?;
+    let event = eventfd(0, EventfdFlags::CLOEXEC).ok()?;
+    let raised = File::from(event.try_clone().ok()?);
+    let wait = move || {
+        // If it has let go, or this fails, the pipe says how it went on.
+        if let Ok(true) = has_ended(&memory) {
+            let _ = (&raised).write_all(&1_u64.to_ne_bytes());
+        }
+    };
+    thread::Builder::new().spawn(wait).ok()?;
+    Some(event)
+}
+
+/// Reads the pipe until its end, or until `ended` is raised and the pipe is empty. Returns the words to tell then, or
+/// nothing if the lines make no sense.
+fn hear(mut pipe: &File, ended: Option<&OwnedFd>) -> io::Result<Option<Will>> {
+    let mut hearing = Hearing::default();
+    let mut bytes = [0; 4096];
+    let mut has_ended = false;
+    while hearing.goes_on {
+        if !has_ended && let Some(ended) = ended {
+            let mut fds = [
+                PollFd::new(&pipe, PollFlags::IN),
+                PollFd::new(ended, PollFlags::IN),
+            ];
+            retry_on_intr(|| poll(&mut fds, None))?;
+            has_ended = !fds[1].revents().is_empty();
+            // The replica wrote its last lines before its end, so they lie in the pipe.
+            ioctl_fionbio(pipe, has_ended)?;
+        }
+        match pipe.read(&mut bytes) {
+            Ok(0) => hearing.goes_on = false,
+            Ok(length) => hearing.take(&bytes[..length]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if has_ended && error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(hearing.will)
 }
 
 /// The replica may be bound to one processor, where its own end would come first.
@@ -58,28 +114,53 @@ fn run_anywhere() {
     let _ = sched_setaffinity(None, &all);
 }
 
-/// Reads until the replica's process has ended. Nothing if the lines make no sense: nothing is told then.
-fn read(pipe: &mut impl BufRead) -> Option<Will> {
-    let mut text = String::new();
-    pipe.read_line(&mut text).ok()?;
-    let Line::Begin { secret, stagger } = Line::read(&text)? else {
-        return None;
-    };
-    let mut will = Will {
-        secret,
-        stagger,
-        others: Vec::new(),
-    };
-    loop {
-        text.clear();
-        let length = pipe.read_line(&mut text).ok()?;
-        match Line::read(&text) {
-            Some(Line::To(others)) => will.others = others,
-            Some(Line::Gone) => return Some(will),
-            Some(Line::Begin { .. }) => return None,
-            // It is gone: at the end of a line, or within one.
-            None if length == 0 || !text.ends_with('\n') => return Some(will),
-            None => return None,
+/// The lines so far.
+struct Hearing {
+    /// The beginning of a line. It counts for nothing until its end.
+    rest: Vec<u8>,
+    will: Option<Will>,
+    goes_on: bool,
+}
+
+impl Default for Hearing {
+    fn default() -> Self {
+        Self {
+            rest: Vec::new(),
+            will: None,
+            goes_on: true,
+        }
+    }
+}
+
+impl Hearing {
+    fn take(&mut self, bytes: &[u8]) {
+        self.rest.extend_from_slice(bytes);
+        while self.goes_on
+            && let Some(end) = self.rest.iter().position(|&byte| byte == b'\n')
+        {
+            let line: Vec<u8> = self.rest.drain(..=end).collect();
+            let line = str::from_utf8(&line).ok().and_then(Line::read);
+            self.take_line(line);
+        }
+    }
+
+    /// One line; none if it makes no sense. Then nothing is told.
+    fn take_line(&mut self, line: Option<Line>) {
+        match (line, &mut self.will) {
+            (Some(Line::Begin { secret, stagger }), None) => {
+                let others = Vec::new();
+                self.will = Some(Will {
+                    secret,
+                    stagger,
+                    others,
+                });
+            }
+            (Some(Line::To(others)), Some(will)) => will.others = others,
+            (Some(Line::Gone), Some(_)) => self.goes_on = false,
+            _ => {
+                self.goes_on = false;
+                self.will = None;
+            }
         }
     }
 }
@@ -115,8 +196,26 @@ fn tell(will: &Will) {
 mod tests {
     use super::*;
 
+    /// The words that are told if a process writes this and ends.
     fn will_of(text: &str) -> Option<Will> {
-        read(&mut text.as_bytes())
+        let (pipe, mut writer) = io::pipe().expect("a pipe");
+        writer.write_all(text.as_bytes()).expect("room in the pipe");
+        drop(writer);
+        hear(&File::from(OwnedFd::from(pipe)), None).expect("it can be read")
+    }
+
+    /// A wake-up by the mutex must not overtake what was written before.
+    #[test]
+    fn what_was_written_before_the_end_counts_though_the_pipe_stays_open() {
+        let (pipe, mut writer) = io::pipe().expect("a pipe");
+        let pipe = File::from(OwnedFd::from(pipe));
+        let raised = eventfd(1, EventfdFlags::CLOEXEC).expect("an event");
+        let text = "begin ff 24000\nto 127.0.0.1:1 127.0.0.1:2\nto 127.0";
+        writer.write_all(text.as_bytes()).expect("room in the pipe");
+        let will = hear(&pipe, Some(&raised)).expect("it can be read");
+        assert_eq!(will.expect("it is told").others.len(), 2);
+        let nothing = hear(&pipe, Some(&raised)).expect("it can be read");
+        assert!(nothing.is_none(), "nobody said whom to tell");
     }
 
     #[test]
