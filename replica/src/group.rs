@@ -408,8 +408,7 @@ impl Group {
         }
         out.note_applied(entry.index, &entry.data);
         if self.consensus.begins_leadership(entry) {
-            // Everything that earlier leaders have stamped is applied now.
-            self.clock.anchor(now, Some(state));
+            self.clock.begin(now, state);
         }
     }
 
