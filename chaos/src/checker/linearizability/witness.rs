@@ -131,11 +131,12 @@ fn with_read(
             break;
         }
         if soonest_ns[place] >= step.call_ns {
-            if step.apply(state).is_some() {
+            let expiry = state.mortal().and_then(|of| expiries.get(&of)).copied();
+            let is_overdue = expiry.is_some_and(|expiry| steps[expiry].precedes(step));
+            if !is_overdue && step.apply(state).is_some() {
                 return Some([&order[..place], &[read], &order[place..]].concat());
             }
-            let expiry = state.mortal().and_then(|of| expiries.get(&of));
-            ended.extend(expiry.map(|&expiry| (place, expiry)));
+            ended.extend(expiry.map(|expiry| (place, expiry)));
         }
         let Some(&next) = order.get(place) else { break };
         state = steps[next].apply(state)?;
@@ -272,16 +273,20 @@ impl Floating {
             .filter(|index| !taken.contains(index));
         let first = free.filter(|&helper| kinds.insert(steps[helper].kind));
         let choices = self.expiry_of(state).into_iter().chain(first);
+        let is_overdue = |helper| {
+            let overdue = self.overdue(steps, helper, state);
+            overdue.is_some_and(|expiry| expiry != helper)
+        };
         let mut choices: Vec<usize> = choices
-            .filter(|&helper| steps[helper].call_ns <= until_ns)
+            .filter(|&helper| steps[helper].call_ns <= until_ns && !is_overdue(helper))
             .collect();
-        choices.sort_by_key(|&helper| self.is_shown(&steps[helper]));
+        choices.sort_by_key(|&helper| !self.is_never_shown(&steps[helper]));
         choices
     }
 
-    fn is_shown(&self, step: &Step) -> bool {
+    fn is_never_shown(&self, step: &Step) -> bool {
         match step.kind {
-            Kind::Put { content, .. } | Kind::Cas { content, .. } => self.shown.contains(&content),
+            Kind::Put { content, .. } | Kind::Cas { content, .. } => !self.shown.contains(&content),
             _ => false,
         }
     }

@@ -310,3 +310,26 @@ fn a_write_that_a_later_answer_shows_does_not_explain_an_absence() {
     assert!(report.verdict.is_pass(), "{}", report.verdict);
     assert_eq!(report.keys_by_witness, 1);
 }
+
+/// Found by reading: the order of positions let an INCR of unknown outcome change an item that had to be gone before the INCR
+/// was called, and let a read without a position find one.
+#[test]
+fn neither_a_lost_write_nor_a_read_without_a_position_finds_an_item_after_its_time() {
+    let at = |operation: Operation, position| Operation {
+        position: Some(position),
+        ..operation
+    };
+    let lost = operation(7, 2_200, None, Action::Incr { by: 1 }, Answer::Refused);
+    bad_timed(
+        LATE,
+        vec![
+            at(put_for(2_010, 2_020, "5"), 10),
+            lost,
+            at(get(2_100, 2_300, "6"), 12),
+        ],
+    );
+    bad_timed(
+        LATE,
+        vec![at(put_for(2_010, 2_020, "a"), 10), get(2_200, 2_210, "a")],
+    );
+}
