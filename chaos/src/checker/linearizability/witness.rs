@@ -40,13 +40,13 @@ impl Doubt {
 
 /// Verifies that the order of the positions is a linearization.
 pub(super) fn check(steps: &[Step]) -> Result<(), Doubt> {
-    let (order, unplaced, expiries) = claimed_order(steps)?;
-    let order = with_unplaced(steps, order, unplaced, &expiries)?;
+    let (order, unplaced, mut floating) = claimed_order(steps)?;
+    let order = with_unplaced(steps, order, unplaced, &mut floating)?;
     late_step(steps, &order).map_or(Ok(()), |index| Err(Doubt::RealTime(index)))
 }
 
-/// The order claimed, reads that claim no position, and expiries by the steps that wrote the items.
-type Claim = (Vec<usize>, Vec<usize>, BTreeMap<u32, usize>);
+/// The order claimed, reads that claim no position, and what no answer has needed.
+type Claim = (Vec<usize>, Vec<usize>, Floating);
 
 /// Indexes of steps in the order claimed, replayed against the model.
 fn claimed_order(steps: &[Step]) -> Result<Claim, Doubt> {
@@ -95,7 +95,7 @@ fn claimed_order(steps: &[Step]) -> Result<Claim, Doubt> {
         };
         order.push(index);
     }
-    Ok((order, unplaced, floating.expiries))
+    Ok((order, unplaced, floating))
 }
 
 /// The order with the reads of no position where they fit. The first one to be called comes first.
@@ -103,40 +103,42 @@ fn with_unplaced(
     steps: &[Step],
     mut order: Vec<usize>,
     mut unplaced: Vec<usize>,
-    expiries: &BTreeMap<u32, usize>,
+    floating: &mut Floating,
 ) -> Result<Vec<usize>, Doubt> {
     unplaced.sort_by_key(|&index| steps[index].call_ns);
     for index in unplaced {
-        order = with_read(steps, &order, index, expiries).ok_or(Doubt::NoPosition(index))?;
+        order = with_read(steps, &order, index, floating).ok_or(Doubt::NoPosition(index))?;
     }
     Ok(order)
 }
 
 /// The order with one more read: behind all that had returned before it was called, before all that was called after it
 /// returned, and where the state is what it found. If there is no such place, the time of the item that is there may just have
-/// ended.
+/// ended, or a delete of unknown outcome has removed it.
 fn with_read(
     steps: &[Step],
     order: &[usize],
     read: usize,
-    expiries: &BTreeMap<u32, usize>,
+    floating: &mut Floating,
 ) -> Option<Vec<usize>> {
     let step = &steps[read];
     let mut soonest_ns = soonest_returns(steps, order);
     soonest_ns.push(u64::MAX);
     let (mut state, mut latest_call_ns) = (State::Absent, 0);
-    let mut ended = Vec::new();
+    let (mut ended, mut deleted) = (Vec::new(), Vec::new());
     for place in 0..=order.len() {
         if latest_call_ns > step.return_ns {
             break;
         }
         if soonest_ns[place] >= step.call_ns {
-            let expiry = state.mortal().and_then(|of| expiries.get(&of)).copied();
+            let expiry = floating.expiry_of(state);
             let is_overdue = expiry.is_some_and(|expiry| steps[expiry].precedes(step));
             if !is_overdue && step.apply(state).is_some() {
                 return Some([&order[..place], &[read], &order[place..]].concat());
             }
             ended.extend(expiry.map(|expiry| (place, expiry)));
+            let delete = floating.first_delete(steps, soonest_ns[place]);
+            deleted.extend(delete.map(|delete| (place, delete)));
         }
         let Some(&next) = order.get(place) else { break };
         state = steps[next].apply(state)?;
@@ -149,11 +151,16 @@ fn with_read(
             .filter(move |&step| step != expiry)
             .collect()
     };
-    ended.into_iter().find_map(|(place, expiry)| {
-        let behind: Vec<usize> = without(&order[place..], expiry);
-        let order = [&order[..place], &[expiry, read], &behind[..]].concat();
-        is_order(steps, &order).then_some(order)
-    })
+    let (order, helper) = ended
+        .into_iter()
+        .chain(deleted)
+        .find_map(|(place, helper)| {
+            let behind: Vec<usize> = without(&order[place..], helper);
+            let order = [&order[..place], &[helper, read], &behind[..]].concat();
+            is_order(steps, &order).then_some((order, helper))
+        })?;
+    floating.unused.retain(|&unused| unused != helper);
+    Some(order)
 }
 
 /// Whether each step may answer as it did, and real time holds.
@@ -226,6 +233,13 @@ impl Floating {
 
     fn expiry_of(&self, state: State) -> Option<usize> {
         self.expiries.get(&state.mortal()?).copied()
+    }
+
+    /// The delete that was called first, if it was called by `until_ns`.
+    fn first_delete(&self, steps: &[Step], until_ns: u64) -> Option<usize> {
+        let is_delete = |index: &usize| matches!(steps[*index].kind, Kind::Delete { .. });
+        let first = self.unused.iter().copied().find(is_delete);
+        first.filter(|&delete| steps[delete].call_ns <= until_ns)
     }
 
     /// Operations after which step `index` may answer as it did, as few as possible, and the state
