@@ -39,14 +39,14 @@ def times_us(pid):
 
 def put_command(clients):
     return [str(TRINE), "bench", "--clients", str(clients), "--read-ratio", "0%", "--for", arguments.duration, "--warmup", "0s",
-            "--keys", str(KEYS), "--value-size", "64", "--json", *(["--key", arguments.key] if arguments.key else [])]
+            "--keys", str(KEYS), "--value-size", "64", "--json"]
 
 
 def run_client(group, clients, prefix=()):
     """PUTs, the client's own times in microseconds, and its report. The keys lie there from an earlier run."""
     environment = {**environment_without_settings(), "TRINE_PEERS": group.peers}
     with tempfile.TemporaryFile() as out:
-        process = subprocess.Popen([*prefix, *put_command(clients)], env=environment, stdout=out)
+        process = subprocess.Popen([*prefix, *put_command(clients), *group.key_args], env=environment, stdout=out)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if status:

@@ -172,10 +172,7 @@ impl<R: Route> Peers<R> {
         let count = self.list.len();
         (1..=count)
             .map(|step| (after + step) % count)
-            .find(|&index| {
-                let peer = &self.list[index];
-                peer.may_know_leader()
-            })
+            .find(|&index| self.list[index].may_know_leader())
     }
 
     /// The established sessions.

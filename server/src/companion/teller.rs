@@ -85,7 +85,7 @@ fn hear(mut pipe: &File, ended: Option<&OwnedFd>) -> io::Result<Option<Will>> {
     let mut hearing = Hearing::default();
     let mut bytes = [0; 4096];
     let mut has_ended = false;
-    while hearing.goes_on {
+    while !hearing.is_over {
         if !has_ended && let Some(ended) = ended {
             let mut fds = [
                 PollFd::new(&pipe, PollFlags::IN),
@@ -93,11 +93,13 @@ fn hear(mut pipe: &File, ended: Option<&OwnedFd>) -> io::Result<Option<Will>> {
             ];
             retry_on_intr(|| poll(&mut fds, None))?;
             has_ended = !fds[1].revents().is_empty();
-            // The replica wrote its last lines before its end, so they lie in the pipe.
-            ioctl_fionbio(pipe, has_ended)?;
+            if has_ended {
+                // The replica wrote its last lines before its end, so they lie in the pipe.
+                ioctl_fionbio(pipe, true)?;
+            }
         }
         match pipe.read(&mut bytes) {
-            Ok(0) => hearing.goes_on = false,
+            Ok(0) => hearing.is_over = true,
             Ok(length) => hearing.take(&bytes[..length]),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if has_ended && error.kind() == ErrorKind::WouldBlock => break,
@@ -115,27 +117,18 @@ fn run_anywhere() {
 }
 
 /// The lines so far.
+#[derive(Default)]
 struct Hearing {
     /// The beginning of a line. It counts for nothing until its end.
     rest: Vec<u8>,
     will: Option<Will>,
-    goes_on: bool,
-}
-
-impl Default for Hearing {
-    fn default() -> Self {
-        Self {
-            rest: Vec::new(),
-            will: None,
-            goes_on: true,
-        }
-    }
+    is_over: bool,
 }
 
 impl Hearing {
     fn take(&mut self, bytes: &[u8]) {
         self.rest.extend_from_slice(bytes);
-        while self.goes_on
+        while !self.is_over
             && let Some(end) = self.rest.iter().position(|&byte| byte == b'\n')
         {
             let line: Vec<u8> = self.rest.drain(..=end).collect();
@@ -156,9 +149,9 @@ impl Hearing {
                 });
             }
             (Some(Line::To(others)), Some(will)) => will.others = others,
-            (Some(Line::Gone), Some(_)) => self.goes_on = false,
+            (Some(Line::Gone), Some(_)) => self.is_over = true,
             _ => {
-                self.goes_on = false;
+                self.is_over = true;
                 self.will = None;
             }
         }

@@ -433,7 +433,7 @@ impl<R: Route> SessionTable<R> {
         self.half_open
     }
 
-    /// The other established sessions with the same process at the same address, sealed as this one or not. None are sought
+    /// The other established sessions with the same incarnation at the same address, sealed as this one or not. None are sought
     /// among many.
     pub(super) fn siblings_of(&self, index: u16) -> impl Iterator<Item = &Session<R>> {
         let session = &self[index];

@@ -131,11 +131,11 @@ fn with_read(
             break;
         }
         if soonest_ns[place] >= step.call_ns {
-            let expiry = floating.expiry_of(state);
-            let is_overdue = expiry.is_some_and(|expiry| steps[expiry].precedes(step));
+            let is_overdue = floating.overdue(steps, read, state).is_some();
             if !is_overdue && step.apply(state).is_some() {
                 return Some([&order[..place], &[read], &order[place..]].concat());
             }
+            let expiry = floating.expiry_of(state);
             ended.extend(expiry.map(|expiry| (place, expiry)));
             let delete = floating.first_delete(steps, soonest_ns[place]);
             deleted.extend(delete.map(|delete| (place, delete)));
@@ -145,10 +145,10 @@ fn with_read(
         latest_call_ns = latest_call_ns.max(steps[next].call_ns);
     }
     // It may stand further behind already.
-    let without = |part: &[usize], expiry| {
+    let without = |part: &[usize], helper| {
         part.iter()
             .copied()
-            .filter(move |&step| step != expiry)
+            .filter(move |&step| step != helper)
             .collect()
     };
     let (order, helper) = ended

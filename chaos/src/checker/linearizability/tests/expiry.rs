@@ -294,10 +294,6 @@ fn consistent_positions_do_not_hide_a_key_that_outlives_its_time() {
 /// The order of positions took the first of them, which a later answer needed. The search did not find the way out.
 #[test]
 fn a_write_that_a_later_answer_shows_does_not_explain_an_absence() {
-    let at = |operation: Operation, position| Operation {
-        position: Some(position),
-        ..operation
-    };
     let operations = vec![
         at(put(1, 5, "7"), 1),
         put_for_unknown(10, "1000"),
@@ -315,10 +311,6 @@ fn a_write_that_a_later_answer_shows_does_not_explain_an_absence() {
 /// was called, and let a read without a position find one.
 #[test]
 fn neither_a_lost_write_nor_a_read_without_a_position_finds_an_item_after_its_time() {
-    let at = |operation: Operation, position| Operation {
-        position: Some(position),
-        ..operation
-    };
     let lost = operation(7, 2_200, None, Action::Incr { by: 1 }, Answer::Refused);
     bad_timed(
         LATE,
