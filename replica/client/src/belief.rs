@@ -1,5 +1,6 @@
 //! The client's belief about the leader.
 
+use trine_protocol::message::ClusterId;
 use trine_transport::time::Instant;
 
 /// Marks the tag of a question about the leader; the rest is the peer's index.
@@ -10,8 +11,9 @@ pub(super) const QUESTION_BIT: u64 = 1 << 63;
 pub(super) struct Leader {
     /// The peer that is taken for the leader.
     pub(super) target: Option<usize>,
-    /// The highest term in which a replica has named a leader.
-    pub(super) term: u64,
+    /// The cluster of which a replica has last named a leader, and the highest term in which one of that cluster has. Terms of
+    /// two clusters do not compare.
+    pub(super) named_in: (ClusterId, u64),
     /// Failed attempts in a row since the last real answer.
     pub(super) streak: u32,
     /// Nothing is sent to the leader before this moment.
@@ -29,7 +31,7 @@ impl Leader {
     pub(super) const fn new() -> Self {
         Self {
             target: None,
-            term: 0,
+            named_in: (ClusterId::NONE, 0),
             streak: 0,
             resume_at: Instant::ZERO,
             ask_at: Instant::ZERO,

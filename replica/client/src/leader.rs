@@ -219,10 +219,11 @@ impl<R: Route> Clients<R> {
         let Some(leader) = discovery.leader.and_then(|address| self.peers.add(address)) else {
             return;
         };
-        if discovery.term < self.leader.term {
+        let named = (discovery.cluster, discovery.term);
+        if named.0 == self.leader.named_in.0 && named.1 < self.leader.named_in.1 {
             return;
         }
-        self.leader.term = discovery.term;
+        self.leader.named_in = named;
         if let Some(old) = self.leader.target.filter(|&old| old != leader) {
             self.take_back(cx, old);
         }

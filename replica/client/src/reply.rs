@@ -145,8 +145,6 @@ impl<R: Route> Clients<R> {
         // A refusal does not count: a leaderless replica of another group in the list could answer first.
         if self.cluster.is_none() && header.status == ClientStatus::Ok {
             self.cluster = header.cluster;
-            // Replicas of another one may have told of a leader in a higher term.
-            self.leader.term = 0;
         }
         self.peers.get_mut(peer).hear(now);
         self.on_status(now, key, peer, &header, reply);

@@ -94,7 +94,7 @@ fn a_hint_to_a_replica_that_has_ended_is_given_up_once_another_leads() {
 #[test]
 fn the_term_of_another_cluster_is_forgotten() {
     let mut world = World::new(vec![leader(), follower(0), always(|| Act::Silent)]);
-    world.knows_leader(2, 0, 500);
+    world.knows_foreign_leader(2, 0, 500);
     world.replica(0).script = always(|| Act::Silent);
     let client = world.open();
     world.put(client, 1);
@@ -113,6 +113,26 @@ fn the_term_of_another_cluster_is_forgotten() {
         waited < Duration::from_millis(100),
         "found after {waited:?}"
     );
+}
+
+/// The same client had no answer yet. Its own leader's term was lower than the foreign one, so it went to no leader at all.
+#[test]
+fn the_term_of_another_cluster_hides_no_leader_before_the_first_answer() {
+    let mut world = World::new(vec![
+        always(|| Act::Silent),
+        always(|| Act::Silent),
+        always(|| Act::Silent),
+    ]);
+    world.knows_foreign_leader(2, 2, 500);
+    let client = world.open();
+    world.put(client, 1);
+    world.run_for(Duration::from_millis(300));
+    assert!(world.replica(2).questions > 0);
+    assert_eq!(world.client.app().leader(), Some(address(2)));
+    world.knows_leader(0, 1, 3);
+    world.replica(2).discovery = None;
+    world.run_for(Duration::from_secs(3));
+    assert_eq!(world.client.app().leader(), Some(address(1)));
 }
 
 #[test]

@@ -283,6 +283,13 @@ impl World {
         });
     }
 
+    /// As `knows_leader`, for a replica of another cluster.
+    pub(crate) fn knows_foreign_leader(&mut self, index: usize, leader: u16, term: u64) {
+        self.knows_leader(index, leader, term);
+        let known = self.replica(index).discovery.as_mut();
+        known.expect("just set").cluster = ClusterId(CLUSTER.0 + 1);
+    }
+
     /// Answers everything that replica `index` has held back.
     pub(crate) fn answer_held(&mut self, index: usize, mut act: impl FnMut(&Seen) -> Act) {
         let replica = &mut self.replicas[index];
