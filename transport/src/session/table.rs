@@ -441,9 +441,9 @@ impl<R: Route> SessionTable<R> {
         let sessions = if is_sought { &self.sessions[..] } else { &[] };
         sessions.iter().filter(move |other| {
             other.is_open()
-                && other.nonce != session.nonce
                 // A process may have joined its group between the two.
                 && (other.route, other.peer.incarnation) == (session.route, session.peer.incarnation)
+                && other.nonce != session.nonce
                 && other.is_sealed() == session.is_sealed()
         })
     }

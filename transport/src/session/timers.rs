@@ -94,16 +94,14 @@ impl<R: Route> Sessions<R> {
         Timer::Done
     }
 
-    /// Sets the timer of a session that is not over to the true time.
+    /// Sets the timer of a session that is not over to the true time. What the application did meanwhile may be due at once; it
+    /// waits for the next call of `on_timeout`, which it could keep for ever.
     pub(crate) fn set_timer(&mut self, now: Instant, id: SessionId, stats: &EndpointStats) {
         if self.get(id).is_none() {
             return;
         }
-        self.rearm(id.index, stats);
-        debug_assert!(
-            self.timers.at(u32::from(id.index)) > now,
-            "a timer that is due again at once would keep `on_timeout` for ever"
-        );
+        let due = self.due(id.index, stats).max(now + Duration::from_nanos(1));
+        self.timers.set(u32::from(id.index), due);
     }
 
     /// Sets the wheel's entry to the true time.

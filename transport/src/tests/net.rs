@@ -144,6 +144,8 @@ pub(crate) struct TestApp {
     pub(crate) deadlines: Vec<Option<Instant>>,
     /// Whom sessions from a node are counted for.
     pub(crate) holder: fn(u32) -> Holder,
+    /// This session is ended when a request completes.
+    pub(crate) ends: Option<SessionId>,
 }
 
 impl App<u32> for TestApp {
@@ -174,7 +176,10 @@ impl App<u32> for TestApp {
         (self.holder)(*node)
     }
 
-    fn on_completion(&mut self, _cx: &mut Cx<'_, u32>, tag: u64, completion: Completion) {
+    fn on_completion(&mut self, cx: &mut Cx<'_, u32>, tag: u64, completion: Completion) {
+        if let Some(session) = self.ends.take() {
+            cx.disconnect(session);
+        }
         self.completions.push(Done {
             tag,
             result: completion.result,
@@ -524,6 +529,7 @@ impl Node {
             events: Vec::new(),
             deadlines: Vec::new(),
             holder: |_| Holder::Shared,
+            ends: None,
         };
         let endpoint = Endpoint::new(config.clone(), &caps, pool, identity, seed)
             .expect("a good configuration");

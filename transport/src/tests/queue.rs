@@ -1,5 +1,6 @@
 //! Requests that wait for a slot.
 
+use super::net::{Manner, Net};
 use super::script::Script;
 use crate::Config;
 use crate::time::{Duration, Instant};
@@ -66,4 +67,35 @@ fn requests_that_ended_in_the_queue_leave_it() {
     assert_eq!(s.node.endpoint.stats().requests_pending, 1);
     assert!(s.node.endpoint.cancel(last));
     assert_eq!(s.node.endpoint.stats().requests_pending, 0);
+}
+
+/// A session that is asked seldom, because another one shows that the peer lives, is due at once when an application ends that
+/// other one. It did so while the session's own timer ran, for a request whose time was over: debug builds stopped.
+#[test]
+fn a_session_may_be_ended_while_the_timer_of_one_that_relies_on_it_runs() {
+    let mut ended_when_due = 0;
+    for offset in (0..600).step_by(10) {
+        let mut net = Net::new(7, 2, &limited());
+        net.nodes[1].app.manner = Manner::Later;
+        let (quiet, busy) = (net.connected(0, 1), net.connected(0, 1));
+        // The peer holds it, and is asked about it twice a second.
+        net.request(0, quiet, 1, 10);
+        net.run_for(Duration::from_millis(3_000 + offset));
+        net.request(0, busy, 2, 10);
+        net.run_for(Duration::from_millis(1));
+        let asked = net.nodes[0].endpoint.stats().packets_sent;
+        let deadline = net.now + Duration::from_millis(1);
+        net.request_for(0, quiet, 3, 10, 10, Some(deadline));
+        net.nodes[0].app.ends = Some(busy);
+        net.run_for(Duration::from_millis(4));
+        assert_eq!(
+            net.nodes[0].app.completions.len(),
+            2,
+            "the late one and the ended one"
+        );
+        // PING in one session, DISCONNECT in the other.
+        let sent = net.nodes[0].endpoint.stats().packets_sent - asked;
+        ended_when_due += usize::from(sent == 2);
+    }
+    assert!(ended_when_due > 0, "it was never due at once");
 }
