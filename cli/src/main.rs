@@ -11,6 +11,7 @@ mod observe;
 mod settings;
 
 use std::ffi::OsString;
+use std::io::{IsTerminal, stdin};
 use std::process::ExitCode;
 
 use crate::args::{Arguments, Command, command_line};
@@ -34,7 +35,8 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let line: Vec<OsString> = std::env::args_os().collect();
-    if line.get(1).is_some_and(|first| first == companion::COMMAND) {
+    // A replica starts it with a pipe. Typed at a terminal, it is no command.
+    if line.get(1).is_some_and(|first| first == companion::COMMAND) && !stdin().is_terminal() {
         return companion::run();
     }
     let json = wants_json(&line);
