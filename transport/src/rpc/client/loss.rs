@@ -5,6 +5,7 @@
 //! a gap in the answers to this round is a loss in this round, found before the timer fires.
 
 use super::request::NO_REQUEST;
+use super::send_state::Transmission;
 use super::{ClientEnd, Ended, Requests};
 use crate::backend::Route;
 use crate::exchange::RpcError;
@@ -124,11 +125,17 @@ impl ClientEnd {
         requests: &Requests,
     ) {
         match requests.table[index].send.answered_transmission(round) {
-            Some((sent_at, true)) => {
+            Some(Transmission::First(sent_at)) => {
+                self.rtt.on_waited(now, now.saturating_since(sent_at));
+            }
+            Some(Transmission::Again(sent_at)) => {
+                self.rtt.on_loss(now);
+                self.rtt.on_waited(now, now.saturating_since(sent_at));
+            }
+            Some(Transmission::TakenForLost(sent_at)) => {
                 self.rtt
                     .on_spurious_timeout(now, now.saturating_since(sent_at));
             }
-            Some((sent_at, false)) => self.rtt.on_waited(now, now.saturating_since(sent_at)),
             None => {}
         }
     }

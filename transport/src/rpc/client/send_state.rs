@@ -241,17 +241,17 @@ impl SendState {
         self.is_this_round(round).then_some(self.sent_at)
     }
 
-    /// Which transmission does a response of this round answer, and was that one taken for lost? `None` if that cannot be
-    /// told. BUSY has said that a request was there when it came again: its response answers the earlier one, whatever
-    /// its round.
-    pub(super) fn answered_transmission(&self, round: u8) -> Option<(Instant, bool)> {
+    /// Which transmission does a response of this round answer? `None` if that cannot be told. BUSY has said that a
+    /// request was there when it came again: its response answers the earlier one, whatever its round.
+    pub(super) fn answered_transmission(&self, round: u8) -> Option<Transmission> {
         if self.taken_for_lost == Instant::ZERO {
-            return self.is_this_round(round).then_some((self.sent_at, false));
+            let is_known = self.is_this_round(round);
+            return is_known.then_some(Transmission::First(self.sent_at));
         }
         if self.is_this_round(round) && !self.is_busy {
-            return Some((self.sent_at, false));
+            return Some(Transmission::Again(self.sent_at));
         }
-        Some((self.taken_for_lost, true))
+        Some(Transmission::TakenForLost(self.taken_for_lost))
     }
 
     /// Packets below `answered` are answered. The timer moves to `due` while others are under way. Returns
@@ -321,6 +321,16 @@ impl SendState {
     pub(super) fn probe_at(&mut self, due: Instant) {
         self.due = due;
     }
+}
+
+/// A transmission of a request's packet, and when it was.
+pub(super) enum Transmission {
+    /// No timeout came before the response.
+    First(Instant),
+    /// The one before it got lost, or its response.
+    Again(Instant),
+    /// It was taken for lost, and was not.
+    TakenForLost(Instant),
 }
 
 /// A packet of the exchange that is sent next.
