@@ -349,47 +349,56 @@ impl Replica {
         request: &[u8],
         comes_from: impl Fn(SocketAddr) -> bool,
     ) {
-        let result = match kind {
-            kind::APPEND => AppendFrame::decode(request).map(|frame| {
-                self.on_raft(
-                    now,
-                    token,
-                    RaftFrame {
-                        header: frame.header,
-                        message: frame.message,
-                    },
-                )
-            }),
-            kind::RAFT => RaftFrame::decode(request).map(|frame| self.on_raft(now, token, frame)),
-            kind::SNAPSHOT => {
-                SnapshotChunk::decode(request).map(|chunk| self.on_chunk(now, token, &chunk))
-            }
-            kind::BOOTSTRAP => BootstrapRequest::decode(request)
-                .map(|request| self.on_bootstrap(now, token, request)),
-            kind::JOIN => JoinRequest::decode(request)
-                .map(|request| self.on_join(now, token, &request, comes_from)),
-            kind::AGREE => {
-                StateReport::decode(request).map(|report| self.on_state_report(now, token, &report))
-            }
-            kind::LEADER_SECRET => {
-                LeaderSecret::decode(request).map(|said| self.on_leader_secret(now, token, &said))
-            }
-            kind::ADMIN => AdminRequest::decode(request)
-                .map(|request| self.on_admin_command(now, token, Caller::default(), &request)),
-            _ => Err(DecodeError::Field { field: "kind" }),
-        };
+        let result =
+            match kind {
+                kind::APPEND => AppendFrame::decode(request).map(|frame| {
+                    let AppendFrame {
+                        header, message, ..
+                    } = frame;
+                    self.on_raft(now, Some(token), RaftFrame { header, message })
+                }),
+                kind::RAFT => {
+                    RaftFrame::decode(request).map(|frame| self.on_raft(now, Some(token), frame))
+                }
+                kind::SNAPSHOT => {
+                    SnapshotChunk::decode(request).map(|chunk| self.on_chunk(now, token, &chunk))
+                }
+                kind::BOOTSTRAP => BootstrapRequest::decode(request)
+                    .map(|request| self.on_bootstrap(now, token, request)),
+                kind::JOIN => JoinRequest::decode(request)
+                    .map(|request| self.on_join(now, token, &request, comes_from)),
+                kind::AGREE => StateReport::decode(request)
+                    .map(|report| self.on_state_report(now, token, &report)),
+                kind::LEADER_SECRET => LeaderSecret::decode(request)
+                    .map(|said| self.on_leader_secret(now, token, &said)),
+                kind::ADMIN => AdminRequest::decode(request)
+                    .map(|request| self.on_admin_command(now, token, Caller::default(), &request)),
+                _ => Err(DecodeError::Field { field: "kind" }),
+            };
         if result.is_err() {
             self.out.counters.messages_refused += 1;
             self.out.reply_empty(token);
         }
     }
 
-    fn on_raft(&mut self, now: Instant, token: ReplyToken, frame: RaftFrame<'_>) {
-        match self.life.group_mut() {
-            Some(group) => {
+    /// An append of a member whose request was answered when it came, ahead of one that was missing. Raft's answer goes out
+    /// on its own.
+    pub(crate) fn on_early_append(&mut self, now: Instant, frame: &[u8]) {
+        match AppendFrame::decode(frame) {
+            Ok(AppendFrame {
+                header, message, ..
+            }) => self.on_raft(now, None, RaftFrame { header, message }),
+            Err(_) => self.out.counters.messages_refused += 1,
+        }
+    }
+
+    fn on_raft(&mut self, now: Instant, token: Option<ReplyToken>, frame: RaftFrame<'_>) {
+        match (self.life.group_mut(), token) {
+            (Some(group), _) => {
                 group.on_raft_request(now, token, &frame.header, frame.message, &mut self.out)
             }
-            None => self.drop_foreign(token),
+            (None, Some(token)) => self.drop_foreign(token),
+            (None, None) => self.out.counters.messages_foreign += 1,
         }
     }
 

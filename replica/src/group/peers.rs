@@ -14,19 +14,21 @@ use crate::outbox::Outbox;
 use crate::raft_group::Refusal;
 
 impl Group {
-    /// A raft message that came as a request: the answer that raft makes rides in the response.
+    /// A raft message that came as a request: the answer that raft makes rides in the response, if that is not out yet.
     pub(crate) fn on_raft_request(
         &mut self,
         now: Instant,
-        token: ReplyToken,
+        token: Option<ReplyToken>,
         header: &PeerHeader,
         message: &[u8],
         out: &mut Outbox,
     ) {
         let message = self.take_message(now, header, message, out);
         let answers =
-            message.is_some_and(|message| self.step(now, header.from, message, Some(token), out));
-        if !answers {
+            message.is_some_and(|message| self.step(now, header.from, message, token, out));
+        if let Some(token) = token
+            && !answers
+        {
             out.reply_empty(token);
         }
     }

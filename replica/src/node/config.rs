@@ -10,13 +10,13 @@ pub(super) const REQUESTS_MAX: usize = 16_384;
 pub(super) const LINKS_MAX: usize = 128;
 /// Messages to one peer that wait until its session is established.
 pub(super) const LINK_QUEUE_MAX: usize = 256;
-/// Appends that arrived ahead of a missing one and wait for it, for each session. More than a session has slots
-/// cannot be under way.
-pub(super) const EARLY_APPENDS_MAX: usize = 64;
+/// Appends that arrived ahead of a missing one and wait for it, for each session. Raft has at most 64 with entries under
+/// way to a follower, and empty ones beside them.
+pub(super) const EARLY_APPENDS_MAX: usize = 256;
 /// Bytes of such appends, for each session; a gap that costs more is given up, which raft repairs.
 pub(super) const EARLY_BYTES_MAX: usize = 16 << 20;
-/// The same over all sessions. A follower hears from one leader at a time, and a peer that claims to be another takes
-/// neither the room for other requests nor the memory.
+/// The same over all sessions. A follower hears from one leader at a time, and a peer that claims to be another does not
+/// take the memory.
 pub(super) const EARLY_APPENDS_ALL_MAX: usize = 4096;
 /// Bytes of appends that wait, over all sessions.
 pub(super) const EARLY_BYTES_ALL_MAX: usize = 64 << 20;
@@ -41,6 +41,5 @@ pub(super) const USERS_SHOWN_MAX: usize = 16;
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
 const _: () = assert!(EARLY_APPENDS_MAX >= RAFT_SLOTS as usize);
-const _: () = assert!(EARLY_APPENDS_ALL_MAX <= WAITING_REQUESTS_MAX / 16);
 const _: () = assert!(EARLY_APPENDS_MAX <= EARLY_APPENDS_ALL_MAX);
 const _: () = assert!(EARLY_BYTES_MAX <= EARLY_BYTES_ALL_MAX);

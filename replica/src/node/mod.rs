@@ -39,7 +39,7 @@ pub use keys::UnsealedMember;
 use self::batch::Batch;
 use self::config::REQUESTS_MAX;
 use self::links::Links;
-use self::reorder::{Early, Load, Reorder, Verdict};
+use self::reorder::{Load, Reorder, Verdict};
 use self::rights::caller_in;
 use self::send::Sent;
 use crate::disk::WriteQueue;
@@ -155,6 +155,12 @@ impl<R: Route> Node<R> {
         }
     }
 
+    /// Appends that wait for an earlier one, over all sessions.
+    #[must_use]
+    pub const fn appends_waiting(&self) -> usize {
+        self.early.appends()
+    }
+
     /// Counters since the start.
     #[must_use]
     pub const fn stats(&self) -> NodeStats {
@@ -179,32 +185,31 @@ impl<R: Route> Node<R> {
         let comes_from = |address| is_same_address(origin, address);
         let reorder = self.streams.entry(session).or_default();
         let (replica, early) = (&self.replica, self.early);
-        // Waiting requests take room that votes and heartbeats need too: only members may wait, and they may not use
-        // all of it.
+        // What waits takes memory: only members' appends may.
         let may_wait = || {
             early.leaves_room_for(frame)
                 && AppendFrame::decode(frame)
                     .is_ok_and(|append| replica.is_from_member(&append.header))
         };
         let before = reorder.load();
-        match reorder.on_append(stream, sequence, token, frame, may_wait) {
+        match reorder.on_append(stream, sequence, frame, may_wait) {
             Verdict::InOrder => {
                 self.replica
                     .on_trusted_peer(now, token, kind::APPEND, frame, comes_from);
                 while let Some(early) = reorder.next_ready() {
-                    let Early { token, frame, .. } = early;
-                    self.replica
-                        .on_trusted_peer(now, token, kind::APPEND, &frame, comes_from);
+                    self.replica.on_early_append(now, &early.frame);
                 }
             }
-            Verdict::Kept => self.stats.appends_early += 1,
+            Verdict::Kept => {
+                self.stats.appends_early += 1;
+                self.answer_nothing(cx, token);
+            }
             Verdict::Old => {
                 self.stats.appends_old += 1;
                 self.answer_nothing(cx, token);
             }
         }
         self.note_load(session, before);
-        self.answer_orphans(cx, session);
     }
 
     fn on_peer(
@@ -252,17 +257,6 @@ impl<R: Route> Node<R> {
     fn note_load(&mut self, session: SessionId, before: Load) {
         let after = self.streams.get(&session).map(Reorder::load);
         self.early = self.early.changed(before, after.unwrap_or_default());
-    }
-
-    /// Ends the requests of a stream that is over.
-    fn answer_orphans(&mut self, cx: &mut Cx<'_, R>, session: SessionId) {
-        while let Some(token) = self
-            .streams
-            .get_mut(&session)
-            .and_then(Reorder::next_orphan)
-        {
-            self.answer_nothing(cx, token);
-        }
     }
 
     fn answer_nothing(&mut self, cx: &mut Cx<'_, R>, token: ReplyToken) {
@@ -492,12 +486,8 @@ impl<R: Route> Node<R> {
 
     fn on_session_down(&mut self, cx: &mut Cx<'_, R>, session: SessionId) {
         self.origins.remove(&session);
-        if let Some(mut reorder) = self.streams.remove(&session) {
+        if let Some(reorder) = self.streams.remove(&session) {
             self.note_load(session, reorder.load());
-            reorder.end();
-            while let Some(token) = reorder.next_orphan() {
-                self.answer_nothing(cx, token);
-            }
         }
         if let Some(index) = self.links.of_session(session) {
             self.links.on_down(index, cx.now());

@@ -4,8 +4,9 @@
 //! rejection and a retransmission of entries. So the sender numbers its appends in streams, and this buffer hands those
 //! of one stream out in their order. A lost append ends its stream at the sender, and the first append of the next
 //! stream ends it here. Appends that still wait then are of no use any more.
-
-use trine_protocol::message::ReplyToken;
+//!
+//! The request of an append that waits is answered at once. It would count as one that takes its server so long as the
+//! missing one takes to be sent again, and the transport's timeouts would grow with each loss.
 
 use super::config::{
     EARLY_APPENDS_ALL_MAX, EARLY_APPENDS_MAX, EARLY_BYTES_ALL_MAX, EARLY_BYTES_MAX,
@@ -15,7 +16,6 @@ use super::config::{
 #[derive(Debug)]
 pub(super) struct Early {
     sequence: u64,
-    pub(super) token: ReplyToken,
     pub(super) frame: Vec<u8>,
 }
 
@@ -38,6 +38,10 @@ pub(super) struct Load {
 }
 
 impl Load {
+    pub(super) const fn appends(self) -> usize {
+        self.appends
+    }
+
     /// Whether one more append may wait, with so much in all sessions.
     pub(super) fn leaves_room_for(self, frame: &[u8]) -> bool {
         self.appends < EARLY_APPENDS_ALL_MAX && self.bytes + frame.len() <= EARLY_BYTES_ALL_MAX
@@ -61,8 +65,6 @@ pub(super) struct Reorder {
     next: u64,
     /// Ahead of `next`, in no particular order, at most [`EARLY_APPENDS_MAX`].
     early: Vec<Early>,
-    /// Tokens of a stream that is over; the caller answers them with nothing.
-    orphans: Vec<ReplyToken>,
 }
 
 impl Reorder {
@@ -71,7 +73,6 @@ impl Reorder {
         &mut self,
         stream: u32,
         sequence: u64,
-        token: ReplyToken,
         frame: &[u8],
         may_wait: impl FnOnce() -> bool,
     ) -> Verdict {
@@ -84,7 +85,6 @@ impl Reorder {
         if sequence > self.next && self.has_room(frame) && may_wait() {
             self.early.push(Early {
                 sequence,
-                token,
                 frame: frame.to_vec(),
             });
             return Verdict::Kept;
@@ -119,19 +119,8 @@ impl Reorder {
         Some(early)
     }
 
-    /// A request that will not be handed out any more and still has to be answered.
-    pub(super) fn next_orphan(&mut self) -> Option<ReplyToken> {
-        self.orphans.pop()
-    }
-
-    /// The session is over: everything that waits is an orphan.
-    pub(super) fn end(&mut self) {
-        self.orphans
-            .extend(self.early.drain(..).map(|early| early.token));
-    }
-
     fn begin(&mut self, stream: u32) {
-        self.end();
+        self.early.clear();
         self.stream = stream;
         self.next = 0;
     }
@@ -150,9 +139,8 @@ mod tests {
     fn feed(reorder: &mut Reorder, stream: u32, sequences: &[u64]) -> Vec<u64> {
         let mut out = Vec::new();
         for &sequence in sequences {
-            let token = ReplyToken(u64::from(stream) * 1000 + sequence);
             let frame = sequence.to_le_bytes();
-            if reorder.on_append(stream, sequence, token, &frame, || true) == Verdict::InOrder {
+            if reorder.on_append(stream, sequence, &frame, || true) == Verdict::InOrder {
                 out.push(sequence);
                 while let Some(early) = reorder.next_ready() {
                     assert_eq!(early.frame, early.sequence.to_le_bytes());
@@ -168,29 +156,24 @@ mod tests {
         let mut reorder = Reorder::default();
         assert_eq!(feed(&mut reorder, 0, &[1, 3, 2]), Vec::<u64>::new());
         assert_eq!(feed(&mut reorder, 0, &[0, 5, 4, 6]), [0, 1, 2, 3, 4, 5, 6]);
-        assert_eq!(reorder.next_orphan(), None);
+        assert_eq!(reorder.load(), Load::default());
     }
 
     #[test]
     fn what_was_handed_out_is_old() {
         let mut reorder = Reorder::default();
         feed(&mut reorder, 0, &[0, 1]);
-        assert_eq!(
-            reorder.on_append(0, 1, ReplyToken(7), b"", || true),
-            Verdict::Old
-        );
+        assert_eq!(reorder.on_append(0, 1, b"", || true), Verdict::Old);
     }
 
     #[test]
-    fn a_new_stream_orphans_what_waited_and_starts_from_zero() {
+    fn a_new_stream_drops_what_waited_and_starts_from_zero() {
         let mut reorder = Reorder::default();
         feed(&mut reorder, 0, &[0, 2, 3]);
         assert_eq!(feed(&mut reorder, 1, &[1, 0]), [0, 1]);
-        let orphans: Vec<_> = std::iter::from_fn(|| reorder.next_orphan()).collect();
-        assert_eq!(orphans.len(), 2);
-        assert!(orphans.contains(&ReplyToken(2)) && orphans.contains(&ReplyToken(3)));
+        assert_eq!(reorder.load(), Load::default());
         assert_eq!(
-            reorder.on_append(0, 1, ReplyToken(1), b"", || true),
+            reorder.on_append(0, 1, b"", || true),
             Verdict::Old,
             "of the stream that is over"
         );
@@ -204,10 +187,7 @@ mod tests {
         };
         assert_eq!(feed(&mut reorder, u32::MAX, &[0]), [0]);
         assert_eq!(feed(&mut reorder, 0, &[0]), [0]);
-        assert_eq!(
-            reorder.on_append(u32::MAX, 1, ReplyToken(1), b"", || true),
-            Verdict::Old
-        );
+        assert_eq!(reorder.on_append(u32::MAX, 1, b"", || true), Verdict::Old);
     }
 
     #[test]
@@ -238,7 +218,7 @@ mod tests {
         let mut reorder = Reorder::default();
         let large = vec![0; EARLY_BYTES_MAX / 4];
         let verdicts: Vec<_> = (1..=5)
-            .map(|sequence| reorder.on_append(0, sequence, ReplyToken(sequence), &large, || true))
+            .map(|sequence| reorder.on_append(0, sequence, &large, || true))
             .collect();
         assert_eq!(verdicts[..4], [Verdict::Kept; 4]);
         assert_eq!(verdicts[4], Verdict::InOrder);
@@ -248,8 +228,7 @@ mod tests {
     #[test]
     fn what_may_not_wait_is_handed_out_as_it_comes() {
         let mut reorder = Reorder::default();
-        let verdicts = [3, 1, 4]
-            .map(|sequence| reorder.on_append(0, sequence, ReplyToken(sequence), b"", || false));
+        let verdicts = [3, 1, 4].map(|sequence| reorder.on_append(0, sequence, b"", || false));
         assert_eq!(verdicts, [Verdict::InOrder, Verdict::Old, Verdict::InOrder]);
         assert_eq!(reorder.load(), Load::default());
     }

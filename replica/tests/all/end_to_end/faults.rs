@@ -93,6 +93,29 @@ fn reordered_appends_are_put_back_into_order() {
     check_exactly_once(&mut world, 600);
 }
 
+/// Appends behind a lost one were answered when it had come again. The leader took them for requests that their server is
+/// slow to answer, and waited longer before it sent a lost one again: for ever longer, since that made the next ones wait. At 5 %
+/// loss a group of processes had 680 operations a second instead of 24,000.
+#[test]
+fn losses_do_not_make_the_leader_wait_longer() {
+    let mut world = World::new(15);
+    let leader = world.run_until_led();
+    world.set_faults("loss=5%");
+    append_all(&mut world, 500);
+    let links = world.status(leader).links;
+    let timeouts: Vec<_> = links
+        .iter()
+        .filter(|link| link.class == "raft" && link.retransmissions > Some(0))
+        .map(|link| link.rto_ns)
+        .collect();
+    assert_eq!(timeouts.len(), 2);
+    assert!(
+        timeouts.iter().all(|&timeout| timeout <= Some(2_000_000)),
+        "{timeouts:?} ns before an append is sent again"
+    );
+    check_exactly_once(&mut world, 1_500);
+}
+
 #[test]
 fn sessions_that_break_under_load_lose_nothing() {
     let mut world = World::new(14);
