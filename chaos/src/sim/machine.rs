@@ -76,8 +76,13 @@ impl<P: Program> Machine<P> {
         // The program may read the clock again within the turn.
         self.program
             .before_turn(self.clock.local(simulated), simulated);
-        let now = self.clock.local(self.begun.take().unwrap_or(simulated));
-        let taken = self.take_in(now, spare);
+        let begun = self.begun.take();
+        let now = self.clock.local(begun.unwrap_or(simulated));
+        let mut taken = self.take_in(now, spare);
+        // One receive call takes in trains of packets: all that came during the pause, requests and what was sent again.
+        while begun.is_some() && !self.inbox.is_empty() {
+            taken += self.take_in(now, spare);
+        }
         self.endpoint.on_timeout(now, &mut self.program);
         while let Some(event) = self.endpoint.poll_event() {
             self.program

@@ -240,7 +240,11 @@ impl Servers {
 
     fn server(&mut self) -> Server {
         let clock = LastReading::default();
-        let block = self.prng.in_range(1..=300);
+        // Small ones are used up often. Of a large one enough is left for whoever asks while the server pauses.
+        let block = match self.prng.below(3) {
+            0 => self.prng.in_range(300..=30_000),
+            _ => self.prng.in_range(1..=300),
+        };
         let (low, source) = match self.keeping {
             Keeping::File => (EPOCH_LOW, Source::File(None)),
             Keeping::Strict | Keeping::Loose => {
@@ -304,8 +308,8 @@ impl Stage for Servers {
             Event::Pause { span, .. } | Event::PauseApart { span } => {
                 let victim = self.any_server();
                 let within_a_turn = self.prng.chance(Ratio::percent(50));
-                // Long enough for another server to take over.
-                let lease = Duration::from_nanos(2 * self.lease.as_nanos());
+                // Long enough for clients to give this server up, and for another one to take over.
+                let lease = Duration::from_nanos(4 * self.lease.as_nanos());
                 let span = match self.prng.chance(Ratio::percent(50)) {
                     true => span.max(&lease),
                     false => span,
