@@ -35,9 +35,9 @@ pub(crate) struct Rtt {
 #[derive(Copy, Clone, Default, Debug)]
 struct Timeouts {
     /// Responses that came later than such a timeout. The packet was not lost.
-    early: u16,
+    early: u32,
     /// Packets that were sent again and had been lost.
-    right: u16,
+    right: u32,
 }
 
 /// Bounds of the retransmission timeout.
@@ -60,7 +60,7 @@ const fn with_a_quarter(ns: u32) -> u32 {
 /// The longest wait counts for one to two of these.
 const WAIT_WINDOW: Duration = Duration::from_secs(1);
 /// So many packets may be sent again in vain for each one that was lost.
-const EARLY_FOR_A_RIGHT: u16 = 4;
+const EARLY_FOR_A_RIGHT: u32 = 4;
 
 impl Rtt {
     pub(crate) fn new(limits: RtoLimits) -> Self {
@@ -149,7 +149,8 @@ impl Rtt {
     /// wait for its answer, and so gives a sample of a round trip that has become this long.
     pub(crate) fn on_spurious_timeout(&mut self, now: Instant, waited: Duration) {
         self.on_waited(now, waited);
-        if waited <= self.rto_without_doubling() {
+        // Without a sample the timeout is the initial one, which covers no wait.
+        if self.samples > 0 && waited <= self.rto_without_doubling() {
             self.backoff = 0;
         }
     }
@@ -265,6 +266,25 @@ mod tests {
         }
         rtt.on_waited(at(12_000), usual);
         assert_eq!(rtt.rto(0), Duration::from_millis(1), "it is forgotten");
+    }
+
+    /// Found by review: the first request of a session whose handshake gave no sample went out after 10 ms again, like the
+    /// next one, for the life of the session.
+    #[test]
+    fn a_path_of_which_nothing_is_known_is_learnt() {
+        let mut rtt = rtt();
+        let path = Duration::from_millis(30);
+        let mut now = at(1_000);
+        for _request in 0..4 {
+            let rto = rtt.rto(0);
+            if rto >= path {
+                return;
+            }
+            rtt.on_timeout(now + rto, now);
+            now += path;
+            rtt.on_spurious_timeout(now, path);
+        }
+        panic!("{:?} after four requests", rtt.rto(0));
     }
 
     /// A review found that a round trip beyond 50 ms that came suddenly was never learnt: each request was sent twice, for
