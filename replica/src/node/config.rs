@@ -20,6 +20,9 @@ pub(super) const EARLY_BYTES_MAX: usize = 16 << 20;
 pub(super) const EARLY_APPENDS_ALL_MAX: usize = 4096;
 /// Bytes of appends that wait, over all sessions.
 pub(super) const EARLY_BYTES_ALL_MAX: usize = 64 << 20;
+/// How long an append waits for the missing one at most. Its sender gives that one up then and begins a new stream, unless an
+/// answer told it that it had arrived.
+pub(super) const EARLY_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Times in one turn that the replica's outputs are drained, because failing one of them may bring up others.
 pub(super) const DRAINS_MAX: usize = 4;
 /// Slots of a session for consensus.

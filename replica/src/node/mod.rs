@@ -192,7 +192,7 @@ impl<R: Route> Node<R> {
                     .is_ok_and(|append| replica.is_from_member(&append.header))
         };
         let before = reorder.load();
-        match reorder.on_append(stream, sequence, frame, may_wait) {
+        match reorder.on_append(now, stream, sequence, frame, may_wait) {
             Verdict::InOrder => {
                 self.replica
                     .on_trusted_peer(now, token, kind::APPEND, frame, comes_from);

@@ -8,14 +8,17 @@
 //! The request of an append that waits is answered at once. It would count as one that takes its server so long as the
 //! missing one takes to be sent again, and the transport's timeouts would grow with each loss.
 
+use trine_transport::time::Instant;
+
 use super::config::{
-    EARLY_APPENDS_ALL_MAX, EARLY_APPENDS_MAX, EARLY_BYTES_ALL_MAX, EARLY_BYTES_MAX,
+    EARLY_APPENDS_ALL_MAX, EARLY_APPENDS_MAX, EARLY_BYTES_ALL_MAX, EARLY_BYTES_MAX, EARLY_WAIT_MAX,
 };
 
 /// An append that waits, copied: the received bytes are gone when its turn comes.
 #[derive(Debug)]
 pub(super) struct Early {
     sequence: u64,
+    arrived_at: Instant,
     pub(super) frame: Vec<u8>,
 }
 
@@ -71,6 +74,7 @@ impl Reorder {
     /// Takes note of an append; it is copied only if it has to wait, and `may_wait` is asked only then.
     pub(super) fn on_append(
         &mut self,
+        now: Instant,
         stream: u32,
         sequence: u64,
         frame: &[u8],
@@ -82,15 +86,16 @@ impl Reorder {
         if stream != self.stream || sequence < self.next {
             return Verdict::Old;
         }
-        if sequence > self.next && self.has_room(frame) && may_wait() {
+        if sequence > self.next && self.has_room(frame) && !self.waits_for_long(now) && may_wait() {
             self.early.push(Early {
                 sequence,
+                arrived_at: now,
                 frame: frame.to_vec(),
             });
             return Verdict::Kept;
         }
-        // In order; or so many wait that the missing ones will not come, or it may not wait: raft copes with a gap, not
-        // with silence.
+        // In order; or so many wait, or for so long, that the missing ones will not come, or it may not wait: raft copes with
+        // a gap, not with silence.
         self.next = sequence.saturating_add(1);
         Verdict::InOrder
     }
@@ -98,6 +103,14 @@ impl Reorder {
     fn has_room(&self, frame: &[u8]) -> bool {
         let Load { appends, bytes } = self.load();
         appends < EARLY_APPENDS_MAX && bytes + frame.len() <= EARLY_BYTES_MAX
+    }
+
+    /// Whether the missing append is none that its sender sends again: it was answered, but did not get here.
+    fn waits_for_long(&self, now: Instant) -> bool {
+        let waited = |early: &Early| now.saturating_since(early.arrived_at);
+        self.early
+            .iter()
+            .any(|early| waited(early) >= EARLY_WAIT_MAX)
     }
 
     /// What waits here.
@@ -133,6 +146,8 @@ fn is_newer(a: u32, b: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use trine_transport::time::Duration;
+
     use super::*;
 
     /// Feeds appends and returns the sequences that are handed out.
@@ -140,7 +155,9 @@ mod tests {
         let mut out = Vec::new();
         for &sequence in sequences {
             let frame = sequence.to_le_bytes();
-            if reorder.on_append(stream, sequence, &frame, || true) == Verdict::InOrder {
+            if reorder.on_append(Instant::ZERO, stream, sequence, &frame, || true)
+                == Verdict::InOrder
+            {
                 out.push(sequence);
                 while let Some(early) = reorder.next_ready() {
                     assert_eq!(early.frame, early.sequence.to_le_bytes());
@@ -163,7 +180,10 @@ mod tests {
     fn what_was_handed_out_is_old() {
         let mut reorder = Reorder::default();
         feed(&mut reorder, 0, &[0, 1]);
-        assert_eq!(reorder.on_append(0, 1, b"", || true), Verdict::Old);
+        assert_eq!(
+            reorder.on_append(Instant::ZERO, 0, 1, b"", || true),
+            Verdict::Old
+        );
     }
 
     #[test]
@@ -173,7 +193,7 @@ mod tests {
         assert_eq!(feed(&mut reorder, 1, &[1, 0]), [0, 1]);
         assert_eq!(reorder.load(), Load::default());
         assert_eq!(
-            reorder.on_append(0, 1, b"", || true),
+            reorder.on_append(Instant::ZERO, 0, 1, b"", || true),
             Verdict::Old,
             "of the stream that is over"
         );
@@ -187,7 +207,28 @@ mod tests {
         };
         assert_eq!(feed(&mut reorder, u32::MAX, &[0]), [0]);
         assert_eq!(feed(&mut reorder, 0, &[0]), [0]);
-        assert_eq!(reorder.on_append(u32::MAX, 1, b"", || true), Verdict::Old);
+        assert_eq!(
+            reorder.on_append(Instant::ZERO, u32::MAX, 1, b"", || true),
+            Verdict::Old
+        );
+    }
+
+    /// Found by review: a receiver without room answers an append and does not take it in. Its sender goes on, as if it had
+    /// arrived, and the follower took in nothing until 256 appends waited. An idle leader sends 31 a second.
+    #[test]
+    fn a_gap_that_lasts_is_given_up() {
+        let mut reorder = Reorder::default();
+        let at = |millis| Instant::ZERO + Duration::from_millis(millis);
+        let mut append =
+            |millis, sequence| reorder.on_append(at(millis), 0, sequence, b"", || true);
+        assert_eq!(append(0, 1), Verdict::Kept);
+        assert_eq!(append(999, 2), Verdict::Kept);
+        assert_eq!(append(1_000, 3), Verdict::InOrder);
+        assert_eq!(std::iter::from_fn(|| reorder.next_ready()).count(), 2);
+        assert_eq!(
+            reorder.on_append(at(1_001), 0, 4, b"", || true),
+            Verdict::InOrder
+        );
     }
 
     #[test]
@@ -218,7 +259,7 @@ mod tests {
         let mut reorder = Reorder::default();
         let large = vec![0; EARLY_BYTES_MAX / 4];
         let verdicts: Vec<_> = (1..=5)
-            .map(|sequence| reorder.on_append(0, sequence, &large, || true))
+            .map(|sequence| reorder.on_append(Instant::ZERO, 0, sequence, &large, || true))
             .collect();
         assert_eq!(verdicts[..4], [Verdict::Kept; 4]);
         assert_eq!(verdicts[4], Verdict::InOrder);
@@ -228,7 +269,8 @@ mod tests {
     #[test]
     fn what_may_not_wait_is_handed_out_as_it_comes() {
         let mut reorder = Reorder::default();
-        let verdicts = [3, 1, 4].map(|sequence| reorder.on_append(0, sequence, b"", || false));
+        let verdicts =
+            [3, 1, 4].map(|sequence| reorder.on_append(Instant::ZERO, 0, sequence, b"", || false));
         assert_eq!(verdicts, [Verdict::InOrder, Verdict::Old, Verdict::InOrder]);
         assert_eq!(reorder.load(), Load::default());
     }
