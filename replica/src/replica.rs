@@ -351,12 +351,8 @@ impl Replica {
     ) {
         let result =
             match kind {
-                kind::APPEND => AppendFrame::decode(request).map(|frame| {
-                    let AppendFrame {
-                        header, message, ..
-                    } = frame;
-                    self.on_raft(now, Some(token), RaftFrame { header, message })
-                }),
+                kind::APPEND => AppendFrame::decode(request)
+                    .map(|frame| self.on_raft(now, Some(token), raft_frame(&frame))),
                 kind::RAFT => {
                     RaftFrame::decode(request).map(|frame| self.on_raft(now, Some(token), frame))
                 }
@@ -385,9 +381,7 @@ impl Replica {
     /// on its own.
     pub(crate) fn on_early_append(&mut self, now: Instant, frame: &[u8]) {
         match AppendFrame::decode(frame) {
-            Ok(AppendFrame {
-                header, message, ..
-            }) => self.on_raft(now, None, RaftFrame { header, message }),
+            Ok(frame) => self.on_raft(now, None, raft_frame(&frame)),
             Err(_) => self.out.counters.messages_refused += 1,
         }
     }
@@ -897,4 +891,12 @@ fn check_peers(
         return Err(error);
     }
     Ok(())
+}
+
+/// An append whose turn has come.
+fn raft_frame<'a>(append: &AppendFrame<'a>) -> RaftFrame<'a> {
+    RaftFrame {
+        header: append.header,
+        message: append.message,
+    }
 }

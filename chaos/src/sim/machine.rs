@@ -79,7 +79,7 @@ impl<P: Program> Machine<P> {
         let begun = self.begun.take();
         let now = self.clock.local(begun.unwrap_or(simulated));
         let mut taken = self.take_in(now, spare);
-        // One receive call takes in trains of packets: all that came during the pause, requests and what was sent again.
+        // One receive call takes in trains of packets: all that came during the pause, requests and retransmissions.
         while begun.is_some() && !self.inbox.is_empty() {
             taken += self.take_in(now, spare);
         }

@@ -240,7 +240,7 @@ impl Servers {
 
     fn server(&mut self) -> Server {
         let clock = LastReading::default();
-        // Small ones are used up often. Of a large one enough is left for whoever asks while the server pauses.
+        // Small ones are used up often. Of a large one enough is left for clients that ask while the server pauses.
         let block = match self.prng.below(3) {
             0 => self.prng.in_range(300..=30_000),
             _ => self.prng.in_range(1..=300),

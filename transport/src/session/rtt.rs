@@ -18,12 +18,8 @@ pub(crate) struct Rtt {
     backoff: u8,
     /// When it was last doubled.
     backed_off_at: Instant,
-    /// The longest wait for a response, server time included, in this window and in the one before; no more than counts.
-    waited_ns: u32,
-    waited_before_ns: u32,
-    /// The timeouts of this window and of the one before.
-    timeouts: Timeouts,
-    timeouts_before: Timeouts,
+    window: Window,
+    window_before: Window,
     /// When this window ends.
     window_end: Instant,
     /// What the timeout covers for the sake of waits; 0 where losses forbid it.
@@ -31,12 +27,14 @@ pub(crate) struct Rtt {
     limits: RtoLimits,
 }
 
-/// What timeouts made of the samples alone are good for.
+/// What a second has shown of timeouts that are made of the samples alone.
 #[derive(Copy, Clone, Default, Debug)]
-struct Timeouts {
+struct Window {
+    /// The longest wait for a response, server time included; no more than counts.
+    waited_ns: u32,
     /// Responses that came later than such a timeout. The packet was not lost.
     early: u32,
-    /// Packets that were sent again and had been lost.
+    /// Packets that were retransmitted and had been lost.
     right: u32,
 }
 
@@ -59,7 +57,7 @@ const fn with_a_quarter(ns: u32) -> u32 {
 
 /// The longest wait counts for one to two of these.
 const WAIT_WINDOW: Duration = Duration::from_secs(1);
-/// So many packets may be sent again in vain for each one that was lost.
+/// Packets that may be retransmitted in vain for each one that was lost.
 const EARLY_FOR_A_RIGHT: u32 = 4;
 
 impl Rtt {
@@ -72,10 +70,8 @@ impl Rtt {
             samples: 0,
             backoff: 0,
             backed_off_at: Instant::ZERO,
-            waited_ns: 0,
-            waited_before_ns: 0,
-            timeouts: Timeouts::default(),
-            timeouts_before: Timeouts::default(),
+            window: Window::default(),
+            window_before: Window::default(),
             window_end: Instant::ZERO,
             covered_ns: 0,
             limits,
@@ -137,10 +133,9 @@ impl Rtt {
             return;
         }
         let waited = waited.min(self.limits.wait_max).as_nanos();
-        self.waited_ns = self
-            .waited_ns
-            .max(u32::try_from(waited).unwrap_or(u32::MAX));
-        self.timeouts.early = self.timeouts.early.saturating_add(1);
+        let waited_ns = u32::try_from(waited).unwrap_or(u32::MAX);
+        self.window.waited_ns = self.window.waited_ns.max(waited_ns);
+        self.window.early = self.window.early.saturating_add(1);
         self.weigh();
     }
 
@@ -160,19 +155,15 @@ impl Rtt {
         if now >= self.window_end {
             self.turn_window(now);
         }
-        self.timeouts.right = self.timeouts.right.saturating_add(1);
+        self.window.right = self.window.right.saturating_add(1);
         self.weigh();
     }
 
     #[cold]
     fn turn_window(&mut self, now: Instant) {
         let is_next = now < self.window_end.saturating_add(WAIT_WINDOW);
-        (self.waited_before_ns, self.timeouts_before) = if is_next {
-            (self.waited_ns, self.timeouts)
-        } else {
-            (0, Timeouts::default())
-        };
-        (self.waited_ns, self.timeouts) = (0, Timeouts::default());
+        let ended = std::mem::take(&mut self.window);
+        self.window_before = if is_next { ended } else { Window::default() };
         self.window_end = now.saturating_add(WAIT_WINDOW);
         self.weigh();
     }
@@ -180,15 +171,10 @@ impl Rtt {
     /// Decides what the timeout covers: the longest wait of late and a quarter of it, but no more than the handlers' share
     /// allows, and nothing if too many packets were lost.
     fn weigh(&mut self) {
-        let early = self
-            .timeouts
-            .early
-            .saturating_add(self.timeouts_before.early);
-        let right = self
-            .timeouts
-            .right
-            .saturating_add(self.timeouts_before.right);
-        let longest = self.waited_ns.max(self.waited_before_ns);
+        let (window, before) = (self.window, self.window_before);
+        let early = window.early.saturating_add(before.early);
+        let right = window.right.saturating_add(before.right);
+        let longest = window.waited_ns.max(before.waited_ns);
         let covers = early > right.saturating_mul(EARLY_FOR_A_RIGHT);
         self.covered_ns = if covers { with_a_quarter(longest) } else { 0 };
     }
