@@ -352,7 +352,7 @@ impl Replica {
         let result =
             match kind {
                 kind::APPEND => AppendFrame::decode(request)
-                    .map(|frame| self.on_raft(now, Some(token), raft_frame(&frame))),
+                    .map(|frame| self.on_raft(now, Some(token), frame.raft_frame())),
                 kind::RAFT => {
                     RaftFrame::decode(request).map(|frame| self.on_raft(now, Some(token), frame))
                 }
@@ -381,7 +381,7 @@ impl Replica {
     /// on its own.
     pub(crate) fn on_early_append(&mut self, now: Instant, frame: &[u8]) {
         match AppendFrame::decode(frame) {
-            Ok(frame) => self.on_raft(now, None, raft_frame(&frame)),
+            Ok(frame) => self.on_raft(now, None, frame.raft_frame()),
             Err(_) => self.out.counters.messages_refused += 1,
         }
     }
@@ -891,12 +891,4 @@ fn check_peers(
         return Err(error);
     }
     Ok(())
-}
-
-/// An append whose turn has come.
-fn raft_frame<'a>(append: &AppendFrame<'a>) -> RaftFrame<'a> {
-    RaftFrame {
-        header: append.header,
-        message: append.message,
-    }
 }

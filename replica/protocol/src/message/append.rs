@@ -1,7 +1,7 @@
 //! Log entries for one peer, numbered so that the receiver can put them back into order.
 
 use super::codec::{DecodeError, Encode, Writer};
-use super::peer::{PEER_HEADER_SIZE, PeerHeader};
+use super::peer::{PEER_HEADER_SIZE, PeerHeader, RaftFrame};
 
 /// Bytes in front of the raft message of an [`AppendFrame`].
 pub const APPEND_HEADER_SIZE: usize = PEER_HEADER_SIZE + 16;
@@ -25,6 +25,15 @@ pub struct AppendFrame<'a> {
 }
 
 impl<'a> AppendFrame<'a> {
+    /// The raft message without its place in the stream.
+    #[must_use]
+    pub const fn raft_frame(&self) -> RaftFrame<'a> {
+        RaftFrame {
+            header: self.header,
+            message: self.message,
+        }
+    }
+
     /// Reads a frame; the raft message itself stays undecoded.
     ///
     /// # Errors
