@@ -181,6 +181,9 @@ pub enum Obstacle {
     TooLarge,
     /// The caller has no right to a client session here.
     Denied,
+    /// A write was sent again, because an attempt had no answer, and the leader refused it without looking whether that
+    /// attempt was applied: the caller has no right to it any more, or the leader does not take such commands yet.
+    RepeatRefused,
     /// The replica could not read the command: it runs another release.
     Malformed,
     /// The reply could not be read: the replica runs another release.
@@ -242,6 +245,10 @@ impl fmt::Display for Obstacle {
             Self::TooLarge => f.write_str("the command is larger than the group takes"),
             Self::Denied => f.write_str(
                 "the replica denies it: the caller has no key that counts in this group",
+            ),
+            Self::RepeatRefused => f.write_str(
+                "an attempt had no answer, and the next one was refused: the user was changed or removed, or the new leader \
+                 does not take this command yet",
             ),
             Self::Malformed => f.write_str(
                 "the replica could not read the command; run the same release on both sides",

@@ -1,6 +1,6 @@
 //! Each status of a reply, and each way in which an attempt ends without one.
 
-use trine_kvstore::{Position, Response};
+use trine_kvstore::{Position, Response, StoreError};
 use trine_protocol::message::{ClientReply, ClientStatus, ClusterId, LeaderTiming, Operation};
 use trine_transport::app::{Completion, Cx, RpcError};
 use trine_transport::backend::Route;
@@ -48,6 +48,14 @@ impl Incoming<'_> {
             Self::InBatch(reply) => Answer::of_response(position, ClientReply::response_of(reply)),
         }
     }
+}
+
+/// Whether a replica gave this answer without looking for earlier attempts of the same write: they may be in the log.
+fn is_refused_before_the_log(answer: &Answer) -> bool {
+    matches!(
+        answer.response(),
+        Ok(Response::Denied { .. } | Response::Error(StoreError::VersionNotActive { .. }))
+    )
 }
 
 impl<R: Route> Clients<R> {
@@ -239,6 +247,10 @@ impl<R: Route> Clients<R> {
                 .timing
                 .and_then(|leader| self.timing_of(now, key, leader));
             let answer = reply.into_answer(Position::from_u64(header.position));
+            let may_be_applied = self.operations.get(key).is_some_and(|p| p.may_be_applied);
+            if may_be_applied && is_refused_before_the_log(&answer) {
+                return self.refuse(now, key, Obstacle::RepeatRefused);
+            }
             self.finish(now, key, Ok(answer.timed(timing)));
         } else {
             self.note_unreadable();

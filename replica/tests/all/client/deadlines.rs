@@ -1,7 +1,7 @@
 //! A client's error when it has no answer: it is certain exactly when it can be.
 
 use trine_client::{Error, Mode, Obstacle};
-use trine_kvstore::Command;
+use trine_kvstore::{Command, Position, Response, StoreError};
 use trine_protocol::message::{ClientStatus, ClusterId};
 use trine_transport::time::Duration;
 
@@ -23,6 +23,17 @@ fn error_of_next_write(world: &mut World, client: trine_client::ClientId) -> Err
     world.put(client, 2);
     world.run_until_finished(2);
     *world.finished[1].result.as_ref().expect_err("no answer")
+}
+
+/// Answers with `refusal`, or only from the second attempt on.
+fn refuses(refusal: &Response<'_>, loses_the_first: bool) -> Script {
+    let mut bytes = Vec::new();
+    refusal.encode(&mut bytes);
+    let mut loses = loses_the_first;
+    Box::new(move |_| match std::mem::take(&mut loses) {
+        true => Act::LeadershipLost(None),
+        false => Act::Ok(Position::ZERO, bytes.clone()),
+    })
 }
 
 #[test]
@@ -222,6 +233,37 @@ fn a_reply_that_cannot_be_read_leaves_a_write_unknown() {
         ),
         "{error:?}"
     );
+}
+
+/// The first attempt may be in the log. A replica that refuses the next one, because the user was removed meanwhile, does not
+/// look for it: the caller heard that nothing had been done.
+#[test]
+fn a_repeat_that_is_refused_leaves_a_write_unknown() {
+    let reason = "user number 3 does not exist any more";
+    let (required, active) = (6, 5);
+    for refusal in [
+        Response::Denied { reason },
+        Response::Error(StoreError::VersionNotActive { required, active }),
+    ] {
+        let (mut world, client) = after_one_write(refuses(&refusal, true));
+        let error = error_of_next_write(&mut world, client);
+        assert!(
+            matches!(
+                error,
+                Error::OutcomeUnknown {
+                    obstacle: Obstacle::RepeatRefused,
+                    ..
+                }
+            ),
+            "{error:?}"
+        );
+        // The first attempt says what it says.
+        let (mut world, client) = after_one_write(refuses(&refusal, false));
+        world.put(client, 2);
+        world.run_until_finished(2);
+        let answer = world.finished[1].result.as_ref().expect("an answer");
+        assert_eq!(answer.response(), Ok(refusal));
+    }
 }
 
 #[test]
