@@ -24,8 +24,13 @@ pub(crate) const QUEUED_PART_CHARGE_BYTES: usize = 48;
 /// Bytes that a watched key counts beside its own: its entry and its allocation.
 pub(crate) const WATCHED_KEY_CHARGE_BYTES: usize = 64;
 
-/// Bytes of a pattern of keys: it is compared with every key of a walk.
+/// Bytes of a pattern: that of keys is compared with every key of a walk, others with the names of commands, settings and
+/// channels.
 pub(crate) const PATTERN_BYTES_MAX: usize = 512;
+/// Patterns of one CONFIG GET.
+pub(crate) const SETTING_PATTERNS_MAX: usize = 256;
+/// Bytes of the reply to COMMAND. Its words can name the same command again and again.
+pub(crate) const DESCRIBED_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes of the reply to KEYS.
 pub(crate) const KEYS_BYTES_MAX: usize = 8 << 20;

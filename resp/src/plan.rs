@@ -51,6 +51,18 @@ pub(crate) struct Item {
     pub(crate) operations: usize,
 }
 
+impl Item {
+    /// Bytes of memory that it holds while the store's answer is awaited.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let reply = match &self.shape {
+            Shape::Known(reply) => reply.capacity(),
+            Shape::ErrorIfPresent(text) => text.capacity(),
+            _ => 0,
+        };
+        size_of::<Self>() + reply
+    }
+}
+
 /// One operation; the pairs of an MSET are stored separately.
 #[derive(Clone, Debug)]
 enum Step<'a> {
@@ -213,10 +225,11 @@ impl<'a> Plan<'a> {
         self.one(shape, command)
     }
 
-    /// Writes the part behind the key and returns what was there.
+    /// Writes a value and returns what was there.
     fn exchange_with(
         &mut self,
-        asked: &Asked<'_, 'a>,
+        key: &'a [u8],
+        value: &'a [u8],
         condition: SetCondition,
         expiry: SetExpiry,
     ) -> Planned {
@@ -225,7 +238,6 @@ impl<'a> Plan<'a> {
             expiry,
             return_previous: true,
         };
-        let (key, value) = (asked.key(), asked.part(2));
         self.one(
             Shape::Previous,
             Command::Set {
@@ -238,7 +250,8 @@ impl<'a> Plan<'a> {
 
     /// GETSET.
     pub(crate) fn exchange(&mut self, asked: &Asked<'_, 'a>) -> Planned {
-        self.exchange_with(asked, SetCondition::Always, SetExpiry::Never)
+        let (key, value) = (asked.key(), asked.part(2));
+        self.exchange_with(key, value, SetCondition::Always, SetExpiry::Never)
     }
 
     /// SET.
@@ -253,14 +266,20 @@ impl<'a> Plan<'a> {
             None => SetExpiry::Never,
             Some(after_ns) => SetExpiry::After(after_ns.unwrap_or(1)),
         };
-        match words.get {
-            true => self.exchange_with(asked, words.condition, expiry)?,
-            false => self.set_with(Shape::OkOrNull, asked, words.condition, expiry)?,
-        }
         // The moment is over. With NX it is not known yet whether this value would be deleted, so the key goes at the
         // next step of group time.
-        if after == Some(None) && words.condition != SetCondition::Absent {
-            self.and_delete(asked.key());
+        let deletes = after == Some(None) && words.condition != SetCondition::Absent;
+        // The value that is deleted at once has no bytes: a full store would refuse a longer one, and still delete the key.
+        let (key, value) = match deletes {
+            true => (asked.key(), &b""[..]),
+            false => (asked.key(), asked.part(2)),
+        };
+        match words.get {
+            true => self.exchange_with(key, value, words.condition, expiry)?,
+            false => self.write(Shape::OkOrNull, key, value, words.condition, expiry)?,
+        }
+        if deletes {
+            self.and_delete(key);
         }
         Ok(())
     }

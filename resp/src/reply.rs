@@ -31,6 +31,11 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Bytes that the output has so far, with those before these replies.
+    pub(crate) fn len(&self) -> usize {
+        self.out.len()
+    }
+
     /// A reply that was encoded before.
     pub(crate) fn encoded(&mut self, reply: &[u8]) {
         if reply.first() == Some(&b'-') {

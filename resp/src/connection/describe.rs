@@ -5,9 +5,12 @@ use trine_kvstore::integer;
 use super::broker::{Broker, Classes};
 use super::{Connection, Environment};
 use crate::arguments;
-use crate::errors::{SYNTAX, wrong_arity};
+use crate::errors::{Refusal, SYNTAX, wrong_arity};
 use crate::glob::{self, Case};
-use crate::limits::{NAME_BYTES_MAX, PUSHED_BYTES_MAX, REPEATED_BYTES_MAX};
+use crate::limits::{
+    DESCRIBED_BYTES_MAX, NAME_BYTES_MAX, PATTERN_BYTES_MAX, PUSHED_BYTES_MAX, REPEATED_BYTES_MAX,
+    SETTING_PATTERNS_MAX,
+};
 use crate::reply::Writer;
 use crate::table::{self, Spec};
 
@@ -40,10 +43,18 @@ impl Connection {
                 let line = self.describe(environment.unix_ms);
                 self.writer().text(&line);
             }
-            (b"list", _) => {
-                let lines = self.describe(environment.unix_ms) + &environment.host.others();
-                self.writer().text(&lines);
-            }
+            (b"list", filter) => match Filter::read(filter) {
+                Ok(filter) => {
+                    let own = match filter.fits(self) {
+                        true => self.describe(environment.unix_ms),
+                        false => String::new(),
+                    };
+                    let fits = |other: &Connection| filter.fits(other);
+                    let lines = own + &environment.host.others(&fits);
+                    self.writer().text(&lines);
+                }
+                Err(text) => self.writer().error(&text),
+            },
             (b"tracking", [_, ..]) => self.client_tracking(&words[1..], environment),
             (b"caching", [word]) => self.client_caching(word),
             (b"getredir", []) => {
@@ -123,6 +134,19 @@ impl Connection {
     }
 
     pub(super) fn describe_commands(&mut self, words: &[&[u8]]) {
+        let before = self.output.len();
+        let end = before + DESCRIBED_BYTES_MAX;
+        self.write_commands(words, end);
+        // The same command can be named often.
+        if self.output.len() > end {
+            self.output.truncate(before);
+            let text = "ERR the answer would be too large: ask for fewer commands";
+            self.writer().error(text);
+        }
+    }
+
+    /// Writes the answer, but not on behind `end`.
+    fn write_commands(&mut self, words: &[&[u8]], end: usize) {
         let subcommand = words.first().map(|word| word.to_ascii_lowercase());
         let named = words.get(1..).unwrap_or_default();
         let all = table::all();
@@ -134,11 +158,11 @@ impl Connection {
             }
             Some(b"count") => writer.integer(all.len() as i64),
             Some(b"list") => match listed(named) {
-                Some(names) => {
+                Ok(names) => {
                     writer.array(names.len());
                     names.iter().for_each(|name| writer.bulk(name.as_bytes()));
                 }
-                None => writer.error(SYNTAX),
+                Err(text) => writer.error(&text),
             },
             Some(b"info") if named.is_empty() => {
                 writer.array(all.len());
@@ -147,6 +171,9 @@ impl Connection {
             Some(b"info") => {
                 writer.array(named.len());
                 for name in named {
+                    if writer.len() > end {
+                        break;
+                    }
                     match table::find(name) {
                         Some(spec) => write_spec(spec, &mut writer),
                         None => writer.null(),
@@ -159,7 +186,12 @@ impl Connection {
                     false => named.iter().filter_map(|name| table::find(name)).collect(),
                 };
                 writer.map(known.len());
-                known.iter().for_each(|spec| write_docs(spec, &mut writer));
+                for spec in known {
+                    if writer.len() > end {
+                        break;
+                    }
+                    write_docs(spec, &mut writer);
+                }
             }
             Some(b"help") => self.help("COMMAND", &COMMAND_HELP),
             Some(_) => writer.error(SYNTAX),
@@ -173,9 +205,17 @@ impl Connection {
         if words[0].eq_ignore_ascii_case(b"set") {
             return self.configure(&words[1..], environment);
         }
+        let patterns = &words[1..];
+        if patterns.len() > SETTING_PATTERNS_MAX {
+            let text = format!("ERR at most {SETTING_PATTERNS_MAX} patterns in one command");
+            return self.writer().error(&text);
+        }
+        if let Err(text) = patterns.iter().try_for_each(|pattern| is_short(pattern)) {
+            return self.writer().error(&text);
+        }
         let asked = |name: &str| {
             let fits = |pattern: &&[u8]| glob::fits(pattern, name.as_bytes(), Case::Ignored);
-            words[1..].iter().any(fits)
+            patterns.iter().any(fits)
         };
         let mut settings = environment.host.settings();
         settings.extend(broker_settings(&environment.broker.borrow()));
@@ -269,7 +309,7 @@ const CLIENT_HELP: [&str; 20] = [
     "    Return the ID of the current connection.",
     "INFO",
     "    Return information about the current client connection.",
-    "LIST",
+    "LIST [TYPE (NORMAL|PUBSUB|MASTER|REPLICA)|ID <id> [<id> ...]]",
     "    Return information about client connections.",
     "SETINFO <option> <value>",
     "    Set client meta attr: LIB-NAME or LIB-VER.",
@@ -329,9 +369,12 @@ fn write_spec(spec: &Spec, writer: &mut Writer<'_>) {
     (0..3).for_each(|_| writer.set(0));
 }
 
-/// The names for COMMAND LIST; nothing if its words are wrong.
-fn listed(words: &[&[u8]]) -> Option<Vec<&'static str>> {
+/// The names for COMMAND LIST.
+fn listed(words: &[&[u8]]) -> Result<Vec<&'static str>, Refusal> {
     let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+    if let [_, _, pattern] = words {
+        is_short(pattern)?;
+    }
     let fits: &dyn Fn(&Spec) -> bool = match words {
         [] => &|_| true,
         [filter, kind, _] if is(filter, "filterby") && is(kind, "module") => &|_| false,
@@ -341,14 +384,71 @@ fn listed(words: &[&[u8]]) -> Option<Vec<&'static str>> {
         [filter, kind, pattern] if is(filter, "filterby") && is(kind, "pattern") => {
             &|spec| glob::fits(pattern, spec.name.as_bytes(), Case::Ignored)
         }
-        _ => return None,
+        _ => return Err(SYNTAX.to_owned()),
     };
-    let all = table::all().into_iter();
-    Some(
-        all.filter(|spec| fits(spec))
-            .map(|spec| spec.name)
-            .collect(),
-    )
+    let all = table::all().into_iter().filter(|spec| fits(spec));
+    Ok(all.map(|spec| spec.name).collect())
+}
+
+/// Refuses a pattern that takes too long to be compared.
+fn is_short(pattern: &[u8]) -> Result<(), Refusal> {
+    match pattern.len() > PATTERN_BYTES_MAX {
+        true => Err(format!(
+            "ERR the pattern is longer than {PATTERN_BYTES_MAX} bytes"
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Which connections CLIENT LIST tells of.
+enum Filter {
+    All,
+    Ids(Vec<u64>),
+    /// Those of clients that subscribe, or the others. No connection is one of a replica.
+    Type {
+        subscribes: Option<bool>,
+    },
+}
+
+impl Filter {
+    fn read(words: &[&[u8]]) -> Result<Self, Refusal> {
+        let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+        match words {
+            [] => Ok(Self::All),
+            [filter, kind] if is(filter, "type") => {
+                let subscribes = match kind.to_ascii_lowercase().as_slice() {
+                    b"normal" => Some(false),
+                    b"pubsub" => Some(true),
+                    b"master" | b"replica" | b"slave" => None,
+                    _ => {
+                        let shown = &kind[..kind.len().min(REPEATED_BYTES_MAX)];
+                        let shown = String::from_utf8_lossy(shown);
+                        return Err(format!("ERR Unknown client type '{shown}'"));
+                    }
+                };
+                Ok(Self::Type { subscribes })
+            }
+            [filter, ids @ ..] if is(filter, "id") && !ids.is_empty() => {
+                let read = |id: &&[u8]| integer(id).and_then(|id| u64::try_from(id).ok());
+                let mut ids = ids
+                    .iter()
+                    .map(read)
+                    .collect::<Option<Vec<u64>>>()
+                    .ok_or("ERR Invalid client ID")?;
+                ids.sort_unstable();
+                Ok(Self::Ids(ids))
+            }
+            _ => Err(SYNTAX.to_owned()),
+        }
+    }
+
+    fn fits(&self, connection: &Connection) -> bool {
+        match self {
+            Self::All => true,
+            Self::Ids(ids) => ids.binary_search(&connection.id).is_ok(),
+            Self::Type { subscribes } => *subscribes == Some(connection.subscriptions.count() > 0),
+        }
+    }
 }
 
 fn write_docs(spec: &Spec, writer: &mut Writer<'_>) {

@@ -41,6 +41,16 @@ pub(super) struct Walk {
     page_bytes: usize,
 }
 
+impl Walk {
+    /// Bytes of memory that it holds.
+    pub(super) fn held_bytes(&self) -> usize {
+        match &self.aim {
+            Aim::Keys { reply, .. } => reply.capacity(),
+            Aim::Scan { .. } | Aim::Any { .. } => 0,
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Aim {
     /// One page. `hides`: only keys of a type that none has are asked for.
@@ -273,18 +283,6 @@ impl Connection {
         let expected = bytes + bytes / 4 + SPARE_BYTES;
         walk.page_bytes = expected.min(2 * WALK_BYTES_MAX);
         self.walk = Some(walk);
-    }
-
-    /// Bytes that an unfinished walk holds.
-    pub(super) fn walk_bytes(&self) -> usize {
-        let waiting = match &self.waiting {
-            Some((Waiting::Walk(walk), _)) => Some(walk),
-            _ => None,
-        };
-        match self.walk.as_ref().or(waiting).map(|walk| &walk.aim) {
-            Some(Aim::Keys { reply, .. }) => reply.capacity(),
-            _ => 0,
-        }
     }
 }
 

@@ -117,8 +117,8 @@ pub struct Environment<'a> {
 pub trait Told {
     /// The text of INFO: of these sections, or the usual ones if none is named.
     fn info(&self, sections: &[&[u8]]) -> String;
-    /// A line for each of the other connections.
-    fn others(&self) -> String;
+    /// A line for each of the other connections that are asked for.
+    fn others(&self, is_asked_for: &dyn Fn(&Connection) -> bool) -> String;
     /// Whether there is another connection with this number, which acts as this user.
     fn is_there(&self, id: u64, user: &str) -> bool;
     /// The parameters that CONFIG GET knows.
@@ -145,6 +145,26 @@ enum Waiting {
     Walk(Box<Walk>),
     /// The stream of changes.
     Stream(OnStream),
+}
+
+impl Waiting {
+    /// Bytes of memory that it holds: replies that are known already, and names.
+    fn held_bytes(&self) -> usize {
+        let of_names = |names: &[Vec<u8>]| -> usize {
+            let of_name = |name: &Vec<u8>| size_of::<Vec<u8>>() + name.capacity();
+            names.iter().map(of_name).sum()
+        };
+        match self {
+            Self::Run(items) | Self::Transaction { items, .. } => {
+                items.iter().map(Item::held_bytes).sum()
+            }
+            Self::Watch(keys) => of_names(keys),
+            Self::Stream(OnStream::Subscribe { names, .. }) => of_names(names),
+            Self::Walk(walk) => walk.held_bytes(),
+            Self::Stream(OnStream::Track(options)) => of_names(options.prefixes()),
+            Self::Auth(_) | Self::Users(_) => 0,
+        }
+    }
 }
 
 /// What follows once the stream of changes is there.
@@ -314,14 +334,17 @@ impl Connection {
     /// Bytes of memory that this connection holds.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
+        let waiting = self.waiting.as_ref();
+        let waiting = waiting.map_or(0, |(waiting, _)| waiting.held_bytes());
+        let walk = self.walk.as_ref().map_or(0, |walk| walk.held_bytes());
         let queued = self.transaction.as_ref().map_or(0, Transaction::bytes);
         let of_key = |key: &Vec<u8>| key.len() + WATCHED_KEY_CHARGE_BYTES;
         let watched: usize = self.watched.keys().map(of_key).sum();
         let tracking = self.tracking.as_ref();
         let told =
             tracking.map_or(0, |tracking| tracking.held_bytes()) + self.subscriptions.held_bytes();
-        let buffers = self.input.capacity() + self.output.capacity() + self.walk_bytes();
-        size_of::<Self>() + buffers + self.parser.held_bytes() + queued + watched + told
+        let buffers = self.input.capacity() + self.output.capacity() + self.parser.held_bytes();
+        size_of::<Self>() + buffers + waiting + walk + queued + watched + told
     }
 
     /// Bytes of memory that its replies take.

@@ -63,6 +63,16 @@ pub(super) enum Standing {
     User(Box<Identity>),
 }
 
+impl Standing {
+    /// What all keys begin with that the client may know of.
+    pub(super) fn key_prefix(&self) -> &[u8] {
+        match self {
+            Self::User(identity) => &identity.prefix,
+            Self::Stranger | Self::Default => &[],
+        }
+    }
+}
+
 /// What follows once the client is known.
 #[derive(Debug)]
 pub(super) enum Then {
@@ -131,10 +141,7 @@ impl Connection {
 
     /// What all keys begin with that the client may know of.
     pub(super) fn key_prefix(&self) -> &[u8] {
-        match &self.standing {
-            Standing::User(identity) => &identity.prefix,
-            Standing::Stranger | Standing::Default => &[],
-        }
+        self.standing.key_prefix()
     }
 
     /// The name of the user as whom the client acts.

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 
 use super::broker::{Broker, can_have_messages, has_messages};
 use super::{Connection, Environment, OnStream};
-use crate::glob::{self, Case};
 use crate::limits::{SUBSCRIPTION_CHARGE_BYTES, SUBSCRIPTIONS_MAX};
 use crate::pattern::Pattern;
 use crate::table::{Spec, Verb};
@@ -39,6 +38,17 @@ impl Subscriptions {
 
     pub(super) fn held_bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// How many of these names are not among the subscriptions yet, and the bytes that they would be charged with.
+    fn without(&mut self, names: &[&[u8]], patterns: bool) -> (usize, usize) {
+        let known = self.of(patterns);
+        let new: BTreeSet<&[u8]> = names
+            .iter()
+            .copied()
+            .filter(|&name| !known.contains(name))
+            .collect();
+        (new.len(), new.iter().map(|name| charge(name)).sum())
     }
 
     fn add(&mut self, name: Vec<u8>, patterns: bool) {
@@ -149,9 +159,9 @@ impl Connection {
                 return Err(format!("ERR '{shown}' {NO_MESSAGES}"));
             }
         }
-        let new: usize = names.iter().map(|name| 2 * name.len()).sum();
-        if self.subscriptions.count() + names.len() > SUBSCRIPTIONS_MAX
-            || self.subscriptions.held_bytes() + new > environment.limits.query_bytes
+        let (count, bytes) = self.subscriptions.without(names, patterns);
+        if self.subscriptions.count() + count > SUBSCRIPTIONS_MAX
+            || self.subscriptions.held_bytes() + bytes > environment.limits.query_bytes
         {
             return Err(format!(
                 "ERR too many subscriptions: at most {SUBSCRIPTIONS_MAX} of a client"
@@ -254,11 +264,12 @@ impl Connection {
         let subcommand = words[0].to_ascii_lowercase();
         match (subcommand.as_slice(), &words[1..]) {
             (b"channels", patterns @ ([] | [_])) => {
-                let fits = |name: &[u8]| {
-                    let mut patterns = patterns.iter();
-                    patterns.all(|pattern| glob::fits(pattern, name, Case::Counts))
+                let pattern = match patterns.first().map(|text| Pattern::new(text)).transpose() {
+                    Ok(pattern) => pattern,
+                    Err(why) => return self.writer().error(&format!("ERR {why}")),
                 };
-                let found: Vec<&[u8]> = broker.channels().filter(|name| fits(name)).collect();
+                let fits = |name: &&[u8]| pattern.as_ref().is_none_or(|pattern| pattern.fits(name));
+                let found: Vec<&[u8]> = broker.channels().filter(fits).collect();
                 let mut writer = self.writer();
                 writer.array(found.len());
                 found.iter().for_each(|name| writer.bulk(name));

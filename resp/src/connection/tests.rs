@@ -18,7 +18,7 @@ impl Told for Host {
     fn info(&self, _sections: &[&[u8]]) -> String {
         "# Server\r\n".to_owned()
     }
-    fn others(&self) -> String {
+    fn others(&self, _: &dyn Fn(&Connection) -> bool) -> String {
         String::new()
     }
     fn is_there(&self, id: u64, user: &str) -> bool {
@@ -66,6 +66,7 @@ struct Bench {
     limits: Limits,
     password: Option<&'static [u8]>,
     requires_auth: bool,
+    unix_ms: i64,
     /// For whom the last call was.
     for_user: Option<OnBehalf>,
     /// Calls that the store was given.
@@ -86,6 +87,7 @@ impl Bench {
             limits,
             password,
             requires_auth: password.is_some(),
+            unix_ms: 0,
             for_user: None,
             calls: 0,
         }
@@ -97,7 +99,7 @@ impl Bench {
             limits: &self.limits,
             password: self.password,
             requires_auth: self.requires_auth,
-            unix_ms: 0,
+            unix_ms: self.unix_ms,
             host: &Host,
             broker: &self.broker,
         };
@@ -838,7 +840,7 @@ fn names_are_short() {
 fn help_names_the_subcommands_that_there_are() {
     let mut bench = Bench::new();
     for (command, count, known) in [
-        ("CLIENT", 23, &["SETNAME <name>", "LIST", "ID"][..]),
+        ("CLIENT", 23, &["SETNAME <name>", "GETNAME", "ID"][..]),
         ("COMMAND", 13, &["COUNT", "DOCS [<command-name> ...]"]),
         ("CONFIG", 7, &["GET <pattern> [<pattern> ...]"]),
     ] {

@@ -60,6 +60,11 @@ impl Tracking {
 }
 
 impl Options {
+    /// The prefixes that are tracked.
+    pub(super) fn prefixes(&self) -> &[Vec<u8>] {
+        &self.prefixes
+    }
+
     /// Reads the words behind ON or OFF. `finds` says whether a connection is there that may be told.
     fn read(words: &[&[u8]], finds: &dyn Fn(u64) -> bool) -> Result<Self, Refusal> {
         let (mut options, mut opt_in, mut opt_out) = (Self::default(), false, false);
@@ -278,6 +283,8 @@ impl Connection {
     /// Notes the keys that a command reads, before it is sent.
     pub(super) fn note_reads(&mut self, spec: &Spec, parts: &[&[u8]], broker: &mut Broker) {
         let id = self.id;
+        // The user is told of no other key, and the read will be denied.
+        let prefix = self.standing.key_prefix();
         let Some(tracking) = &mut self.tracking else {
             return;
         };
@@ -295,6 +302,9 @@ impl Connection {
             return;
         }
         for key in spec.keys_of(parts) {
+            if !key.starts_with(prefix) {
+                continue;
+            }
             broker.register(key, id);
             tracking.meanwhile.reads(key);
         }

@@ -185,13 +185,14 @@ impl Connection {
         } else {
             // A command that needs no store writes its reply, which waits among the others.
             let (before, resp3) = (std::mem::take(&mut self.output), self.resp3);
-            let errors = self.errors;
+            let (errors, settings) = (self.errors, self.settings());
             self.answer_here(spec, parts, environment, submit);
             // It counts when it is said.
             self.errors = errors;
             if self.resp3 != resp3 {
                 // The list would begin in one protocol and end in the other: no client could read it.
                 self.resp3 = resp3;
+                self.restore(*settings);
                 self.output = self.error_bytes(PROTOCOL_STAYS);
             }
             std::mem::replace(&mut self.output, before)

@@ -87,7 +87,19 @@ fn the_words_behind_a_set() {
     );
     becomes(
         &["set", "k", "v", "pxat", "1"],
-        &[set(Always, After(1), false), Command::Delete { key: b"k" }],
+        // What is deleted at once takes no room.
+        &[
+            Command::Set {
+                key: b"k",
+                options: SetOptions {
+                    condition: Always,
+                    expiry: After(1),
+                    return_previous: false,
+                },
+                value: b"",
+            },
+            Command::Delete { key: b"k" },
+        ],
     );
     becomes(
         &["set", "k", "v", "pxat", "1", "nx"],

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::server::KEEPALIVE_IDLE;
 use trine_protocol::message::ClusterId;
 use trine_protocol::status::StoreStatus;
 use trine_resp::{BrokerCounts, Connection, Limits, Told};
@@ -309,25 +310,24 @@ impl Told for View<'_> {
             "cluster",
             "keyspace",
         ];
-        let is_all = |section: &&[u8]| {
-            [b"all".as_slice(), b"default", b"everything"]
-                .iter()
-                .any(|name| section.eq_ignore_ascii_case(name))
+        let is_named = |name: &&str| {
+            let mut sections = sections.iter();
+            sections.any(|section| section.eq_ignore_ascii_case(name.as_bytes()))
         };
-        let asked: Vec<String> = match sections.is_empty() || sections.iter().any(is_all) {
-            true => ALL.map(str::to_owned).into(),
-            false => sections
-                .iter()
-                .map(|name| String::from_utf8_lossy(name).to_lowercase())
-                .collect(),
-        };
-        let texts: Vec<String> = asked.iter().filter_map(|name| self.section(name)).collect();
+        let all = sections.is_empty() || ["all", "default", "everything"].iter().any(is_named);
+        // As in Redis, each section is told once, however often it is named.
+        let asked = ALL.iter().filter(|name| all || is_named(name));
+        let texts: Vec<String> = asked.filter_map(|name| self.section(name)).collect();
         texts.join("\r\n")
     }
 
-    fn others(&self) -> String {
+    fn others(&self, is_asked_for: &dyn Fn(&Connection) -> bool) -> String {
         let mut lines = String::new();
-        (self.clients)(&mut |connection| lines.push_str(&connection.describe(self.unix_ms)));
+        (self.clients)(&mut |connection| {
+            if is_asked_for(connection) {
+                lines.push_str(&connection.describe(self.unix_ms));
+            }
+        });
         lines
     }
 
@@ -350,6 +350,7 @@ impl Told for View<'_> {
             ("proto-max-bulk-len", limits.part_bytes.to_string()),
             ("client-query-buffer-limit", limits.query_bytes.to_string()),
             ("timeout", "0".to_owned()),
+            ("tcp-keepalive", KEEPALIVE_IDLE.as_secs().to_string()),
         ]
     }
 }

@@ -57,13 +57,18 @@ const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 const HANDSHAKES_PER_TURN: usize = 4;
 /// Room for some hundred users; a longer list is asked for again.
 const USERS_BYTES: usize = 16 * 1024;
+/// The time without a byte from a client after which the system asks it for a sign of life, as Redis has it by default.
+pub(super) const KEEPALIVE_IDLE: std::time::Duration = std::time::Duration::from_secs(300);
+/// How many such questions stay unanswered before the connection ends. They take as long as the time before them.
+const KEEPALIVE_PROBES: u32 = 3;
 /// The least time between two lines of the log about the same: each attempt of an attacker would make one.
 const REPORT_PAUSE: Duration = Duration::from_secs(60);
 /// A tag holds the slot's generation in the bits above its index.
 const GENERATION_SHIFT: u32 = 32;
 /// The bit of a tag whose call asks for the group's users, because a client has named one. No index is as large.
 const ASKS_USERS: u64 = 1 << 31;
-/// The tag of a call that asks for the group's users, because some of them are told of keys. No slot has it.
+/// The tag of a call that asks for the group's users, because this server tells some of them what the group does not check.
+/// No slot has it.
 const CHECKS_USERS: u64 = u64::MAX;
 
 /// The server's options.
@@ -272,7 +277,7 @@ impl Server {
                 client.blocked_since.is_some()
                     || client.drain.is_some()
                     || client.handshake_until.is_some()
-                    || listeners::is_user(client)
+                    || listeners::is_checked(client)
             })
         };
         let needed = self.accept_again || self.slots.iter().any(waits);
@@ -374,6 +379,8 @@ impl Server {
         });
         // Replies leave at once. If the system does not support that, they leave a little later.
         let _ = stream.set_nodelay(true);
+        // Without it, a client whose machine has gone would be noticed late, or never.
+        let _ = keep_alive(&stream);
         let both = Interest::READABLE | Interest::WRITABLE;
         let registered = self
             .poll
@@ -520,6 +527,10 @@ impl Server {
                     self.make_dirty(index);
                 }
             }
+            // Not only at the end of the turn: the replies of many clients in one turn would be far beyond the limit.
+            if self.held > self.options.memory {
+                self.relieve(now);
+            }
         }
         self.spare = dirty;
         self.checker = checker;
@@ -530,6 +541,7 @@ impl Server {
     fn end_turn(&mut self, now: Instant) {
         self.trim();
         if self.held > self.options.memory {
+            // What clients were told without asking has grown.
             self.relieve(now);
         }
         self.stats.held = self.held;
@@ -843,6 +855,15 @@ fn write(client: &mut Client, now: Instant, stats: &mut Stats) -> io::Result<()>
         client.blocked_since.get_or_insert(now);
     }
     Ok(())
+}
+
+/// Lets the system ask idle clients for a sign of life, and end the connections of those that give none.
+fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    use rustix::net::sockopt;
+    sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(stream, KEEPALIVE_IDLE / KEEPALIVE_PROBES)?;
+    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
+    Ok(sockopt::set_socket_keepalive(stream, true)?)
 }
 
 /// Raises the limit of descriptors as far as the system allows, because each connection takes one.

@@ -9,7 +9,8 @@ use proptest::prelude::*;
 use trine_kvstore::{Command, Limits as StoreLimits, Store};
 
 use super::*;
-use crate::connection::{Call, Environment, Failure, NotKnown, Submit, Told};
+use crate::connection::standing::Standing;
+use crate::connection::{Call, Environment, Failure, Identity, NotKnown, OnBehalf, Submit, Told};
 use crate::limits::Limits;
 
 struct Host;
@@ -18,7 +19,7 @@ impl Told for Host {
     fn info(&self, _sections: &[&[u8]]) -> String {
         String::new()
     }
-    fn others(&self) -> String {
+    fn others(&self, _: &dyn Fn(&Connection) -> bool) -> String {
         String::new()
     }
     fn is_there(&self, id: u64, _user: &str) -> bool {
@@ -327,6 +328,41 @@ fn an_invalidation_before_the_answer_is_repeated_behind_it() {
         let heard = world.hears(1);
         assert_eq!(heard, [Heard::text("1"), invalid(&["k"])], "{options}");
     }
+}
+
+/// A denied read has seen nothing, so each change while it was under way counted as newer. A user with a prefix was told when
+/// others wrote a key outside of it.
+#[test]
+fn a_read_that_is_denied_tells_nothing_of_its_key() {
+    let mut world = World::new();
+    (1..=2).for_each(|id| world.join(id));
+    let alice = Identity {
+        name: "alice".to_owned(),
+        on_behalf: OnBehalf {
+            number: 1,
+            generation: 1,
+        },
+        prefix: b"a/".to_vec(),
+        administers: false,
+    };
+    let party = |world: &mut World, act: &mut dyn FnMut(&mut Party)| {
+        act(world.parties.0.get_mut(&1).expect("it is there"));
+    };
+    party(&mut world, &mut |party| {
+        party.connection.standing = Standing::User(Box::new(alice.clone()));
+    });
+    assert_eq!(world.asks(1, "CLIENT TRACKING ON"), ok());
+    world.says(1, "GET b/secret");
+    party(&mut world, &mut |party| {
+        let mut answer = Vec::new();
+        trine_kvstore::Response::Denied { reason: "no" }.encode(&mut answer);
+        party.way = Way::Done(answer, Position::ZERO);
+    });
+    assert_eq!(world.asks(2, "SET b/secret 1"), ok());
+    world.tell(9);
+    world.answer(1);
+    assert_eq!(world.hears(1), [Heard::text("-NOPERM no")]);
+    assert_eq!(world.broker.borrow().counts().tracked_keys, 0);
 }
 
 /// Values of the first commands are from before the last one.

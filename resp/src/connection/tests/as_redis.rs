@@ -199,3 +199,58 @@ fn a_command_that_is_too_new_for_the_group_fails_alone() {
     assert_eq!((lines[0], &lines[2..]), ("+OK", &["$1", "1", ""][..]));
     assert!(lines[1].starts_with("-ERR"), "{replies}");
 }
+
+/// The old value went, although the new one had been refused.
+#[test]
+fn the_answer_to_a_set_until_a_moment_in_the_past_is_true_in_a_full_store() {
+    let limits = StoreLimits {
+        memory_bytes: 4_096,
+        ..StoreLimits::default()
+    };
+    for words in ["PXAT 1", "EXAT 1", "GET PXAT 1"] {
+        let mut bench = Bench::new();
+        bench.store = RefCell::new(Store::new(limits, [1, 2]));
+        bench.unix_ms = 5_000;
+        bench.says("SET k precious", "+OK\r\n");
+        let long = "v".repeat(8_000);
+        let full = bench.send(format!("SET k {long}\r\n").as_bytes());
+        assert!(full.starts_with("-OOM"), "{full}");
+        // Redis sets the key and deletes it. What counts is that the answer and the key agree.
+        let said = bench.send(format!("SET k {long} {words}\r\n").as_bytes());
+        assert!(!said.starts_with('-'), "{said}");
+        bench.says("GET k", "$-1\r\n");
+    }
+}
+
+#[test]
+fn client_list_tells_of_those_that_are_asked_for() {
+    let mut bench = Bench::new();
+    for asked in ["", " TYPE normal", " type NORMAL", " ID 3 7", " ID 7 7"] {
+        let said = bench.send(format!("CLIENT LIST{asked}\r\n").as_bytes());
+        assert!(said.contains("id=7 addr="), "{asked}: {said}");
+    }
+    for asked in ["TYPE pubsub", "TYPE replica", "TYPE master", "ID 8"] {
+        bench.says(&format!("CLIENT LIST {asked}"), "$0\r\n\r\n");
+    }
+    for (asked, error) in [
+        ("bogus", "-ERR syntax error\r\n"),
+        ("ID", "-ERR syntax error\r\n"),
+        ("TYPE normal x", "-ERR syntax error\r\n"),
+        ("TYPE x", "-ERR Unknown client type 'x'\r\n"),
+        ("ID x", "-ERR Invalid client ID\r\n"),
+        ("ID -1", "-ERR Invalid client ID\r\n"),
+    ] {
+        bench.says(&format!("CLIENT LIST {asked}"), error);
+    }
+}
+
+/// The error said that HELLO had done nothing, and the name had changed.
+#[test]
+fn a_hello_that_a_transaction_refuses_changes_nothing() {
+    let mut bench = Bench::new();
+    bench.says("MULTI", "+OK\r\n");
+    bench.says("HELLO 3 SETNAME bob", "+QUEUED\r\n");
+    let said = bench.send(b"EXEC\r\n");
+    assert!(said.contains("cannot change the protocol"), "{said}");
+    bench.says("CLIENT GETNAME", "$-1\r\n");
+}

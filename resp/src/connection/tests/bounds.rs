@@ -1,6 +1,7 @@
 //! What a connection holds, and what it refuses: memory, other protocols, commands that are too large.
 
 use super::*;
+use crate::limits::{PATTERN_BYTES_MAX, SETTING_PATTERNS_MAX};
 
 /// Written bytes were dropped only when nothing was left to write. A client that read, but never all of it, made the
 /// connection keep all replies since its beginning: 268 MiB with a documented limit of 1 MiB.
@@ -109,4 +110,67 @@ fn more_keys_than_the_store_takes_are_refused_alone() {
     let why = "too many operations in one command: at most 16384";
     let aborted = format!("-EXECABORT Transaction discarded because of: {why}\r\n");
     bench.says("EXEC", &aborted);
+}
+
+/// 33 bytes of a request make 21 kB of a reply, which waits for the store among others. Nobody counted them: 60 clients made
+/// a front hold 580 MB with a limit of 64 MiB.
+#[test]
+fn replies_that_wait_for_the_store_are_counted() {
+    let mut bench = Bench::new();
+    let docs = bench.send(b"COMMAND DOCS client\r\n").len();
+    bench.says("MULTI", "+OK\r\n");
+    bench.says("SET k v", "+QUEUED\r\n");
+    for _ in 0..100 {
+        bench.says("COMMAND DOCS client", "+QUEUED\r\n");
+    }
+    let before = bench.connection.held_bytes();
+    bench.connection.on_bytes(b"EXEC\r\n");
+    let calls = bench.advance();
+    assert!(bench.connection.is_waiting());
+    let held = bench.connection.held_bytes();
+    assert!(held > before + 90 * docs, "{held} after {before}");
+    bench.answer(&calls[0]);
+    assert!(bench.take_output().len() > 100 * docs);
+    bench.connection.release();
+    assert!(bench.connection.held_bytes() < before);
+}
+
+/// 0.8 MB of names made a reply of 200 MB.
+#[test]
+fn a_command_that_is_named_again_and_again_is_not_described_without_end() {
+    for subcommand in ["DOCS", "INFO"] {
+        let mut bench = Bench::new();
+        let once = bench.send(format!("COMMAND {subcommand} client\r\n").as_bytes());
+        assert!(!once.starts_with('-'), "{once}");
+        let names = "$6\r\nclient\r\n".repeat(60_000);
+        let request = format!("*60002\r\n$7\r\nCOMMAND\r\n$4\r\n{subcommand}\r\n{names}");
+        let said = bench.send(request.as_bytes());
+        let refused = "-ERR the answer would be too large: ask for fewer commands\r\n";
+        assert_eq!(said, refused);
+        bench.says("PING", "+PONG\r\n");
+    }
+}
+
+/// A class of a megabyte is looked through for each byte of a name: a request took seconds, in which no client was served.
+#[test]
+fn patterns_of_names_are_short() {
+    let long = "a".repeat(PATTERN_BYTES_MAX - 1);
+    for command in [
+        "COMMAND LIST FILTERBY PATTERN",
+        "CONFIG GET",
+        "PUBSUB CHANNELS",
+    ] {
+        let mut bench = Bench::new();
+        bench.says(&format!("{command} [{long}"), "*0\r\n");
+        let refused = format!("-ERR the pattern is longer than {PATTERN_BYTES_MAX} bytes\r\n");
+        bench.says(&format!("{command} [{long}a"), &refused);
+    }
+    let mut bench = Bench::new();
+    let many = " s*".repeat(SETTING_PATTERNS_MAX);
+    bench.says(
+        &format!("CONFIG GET{many}"),
+        "*2\r\n$4\r\nsave\r\n$0\r\n\r\n",
+    );
+    let refused = format!("-ERR at most {SETTING_PATTERNS_MAX} patterns in one command\r\n");
+    bench.says(&format!("CONFIG GET{many} x"), &refused);
 }

@@ -43,9 +43,11 @@ impl Clients for Present<'_> {
     }
 }
 
-/// Whether a client is a user of the group who is told of keys.
-pub(super) fn is_user(client: &Client) -> bool {
-    client.connection.identity().is_some() && client.connection.is_listening()
+/// Whether a client is a user of the group to whom this server tells something on its own account: it is told of keys, or
+/// sees what other clients do.
+pub(super) fn is_checked(client: &Client) -> bool {
+    let identity = client.connection.identity();
+    identity.is_some_and(|identity| identity.administers || client.connection.is_listening())
 }
 
 impl Server {
@@ -87,10 +89,10 @@ impl Server {
         }
     }
 
-    /// Users who are told of keys may have been removed meanwhile: the group is asked.
+    /// Users whom the group does not check may have been removed meanwhile: the group is asked.
     pub(super) fn ask_for_users(&mut self, begin: &mut Begin<'_>) {
         let clients = self.slots.iter().filter_map(|slot| slot.client.as_ref());
-        if self.checks_users || !clients.into_iter().any(is_user) {
+        if self.checks_users || !clients.into_iter().any(is_checked) {
             return;
         }
         let call = Call {
@@ -102,14 +104,14 @@ impl Server {
         self.checks_users = begin(CHECKS_USERS, &call).is_ok();
     }
 
-    /// Who is not the user any more as whom it listens is disconnected. Without an answer nothing is known.
+    /// Who is not the user any more as whom it came is disconnected. Without an answer nothing is known.
     pub(super) fn on_users(&mut self, result: Result<Response<'_>, CallFailure>) {
         self.checks_users = false;
         let Ok(Response::Users(users)) = result else {
             return;
         };
         let is_gone = |client: &mut Client| {
-            let identity = client.connection.identity().filter(|_| is_user(client));
+            let identity = client.connection.identity().filter(|_| is_checked(client));
             identity.is_some_and(|identity| {
                 !users.iter().any(|user| {
                     user.number == identity.on_behalf.number
@@ -122,7 +124,7 @@ impl Server {
         if disconnected > 0 {
             tracing::info!(
                 disconnected,
-                "Redis clients were told of keys as users who were changed or removed"
+                "Redis clients were told of keys, or of other clients, as users who were changed or removed"
             );
         }
     }

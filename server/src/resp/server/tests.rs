@@ -288,3 +288,37 @@ fn each_connection_has_one_call_under_way() {
     modest.read_exact(&mut reply).expect("a reply");
     assert_eq!(&reply, b"$-1\r\n");
 }
+
+/// The limit counted at the end of a turn alone, and the replies of all connections in one turn were far beyond it.
+#[test]
+fn the_limit_of_memory_counts_within_a_turn() {
+    const LIMIT: usize = 16 << 20;
+    let (_, certificate) = tls("memory");
+    let mut front = Front::with(None, certificate);
+    front.server.options.memory = LIMIT;
+    let mut greedy: Vec<Socket> = (0..12).map(|_| front.connect()).collect();
+    let mut asker = front.connect();
+    front.takes(13);
+    front.turn();
+    // Replies of some megabytes, more of them than the kernel takes.
+    let request = format!("COMMAND DOCS{}\r\n", " client".repeat(1_300)).repeat(6);
+    for client in &mut greedy {
+        client.write_all(request.as_bytes()).expect("written");
+    }
+    // Its turn comes behind theirs.
+    asker.write_all(b"CLIENT LIST\r\n").expect("written");
+    front.turn();
+    let mut reply = [0; 8_192];
+    asker.set_read_timeout(Some(PATIENCE)).expect("set");
+    let count = asker.read(&mut reply).expect("a reply");
+    let text = String::from_utf8_lossy(&reply[..count]);
+    let held = |line: &str| {
+        let (_, behind) = line.split_once(" tot-mem=")?;
+        behind.split(' ').next()?.parse::<usize>().ok()
+    };
+    let all: usize = text.lines().filter_map(held).sum();
+    assert!(all > 1 << 20, "they hold something: {text}");
+    // One of them may be beyond it for a moment, with a reply and room for it to grow.
+    assert!(all < LIMIT + (8 << 20), "{all} bytes: {text}");
+    assert!(front.server.stats.evicted > 0);
+}
