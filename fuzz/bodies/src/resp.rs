@@ -74,7 +74,7 @@ impl Told for Host {
     fn info(&self, _sections: &[&[u8]]) -> String {
         "# Server\r\n".to_owned()
     }
-    fn others(&self) -> String {
+    fn others(&self, _: &dyn Fn(&Connection) -> bool) -> String {
         String::new()
     }
     fn is_there(&self, id: u64, _user: &str) -> bool {

@@ -51,6 +51,17 @@ fn set(condition: SetCondition, expiry: SetExpiry, return_previous: bool) -> Com
     }
 }
 
+fn with_value(value: &'static [u8], command: Command<'static>) -> Command<'static> {
+    match command {
+        Command::Set { key, options, .. } => Command::Set {
+            key,
+            options,
+            value,
+        },
+        other => other,
+    }
+}
+
 #[test]
 fn the_words_behind_a_set() {
     use SetCondition::{Absent, Always, Present};
@@ -89,15 +100,7 @@ fn the_words_behind_a_set() {
         &["set", "k", "v", "pxat", "1"],
         // What is deleted at once takes no room.
         &[
-            Command::Set {
-                key: b"k",
-                options: SetOptions {
-                    condition: Always,
-                    expiry: After(1),
-                    return_previous: false,
-                },
-                value: b"",
-            },
+            with_value(b"", set(Always, After(1), false)),
             Command::Delete { key: b"k" },
         ],
     );

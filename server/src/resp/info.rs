@@ -5,8 +5,8 @@ mod process;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use super::server::KEEPALIVE_IDLE;
 use trine_protocol::message::ClusterId;
 use trine_protocol::status::StoreStatus;
 use trine_resp::{BrokerCounts, Connection, Limits, Told};
@@ -139,6 +139,9 @@ pub(super) struct View<'a> {
     pub(super) clients_memory: usize,
     pub(super) unix_ms: i64,
 }
+
+/// The time without a byte from a client after which the system asks it for a sign of life, as Redis has it by default.
+pub(super) const KEEPALIVE_IDLE: Duration = Duration::from_secs(300);
 
 /// The Redis release whose commands and replies this server implements, for clients that ask.
 const REDIS_VERSION: &str = "7.0.15";

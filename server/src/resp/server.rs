@@ -29,7 +29,7 @@ use trine_transport::time::{Duration, Instant};
 use self::tagged::{Begin, Tagged};
 use super::auth::Claim;
 use super::checker::{Checked, Checker};
-use super::info::{SharedStats, Stats, View};
+use super::info::{KEEPALIVE_IDLE, SharedStats, Stats, View};
 use super::passwords::Passwords;
 use super::stream::Stream;
 use crate::tls::Tls;
@@ -57,9 +57,7 @@ const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 const HANDSHAKES_PER_TURN: usize = 4;
 /// Room for some hundred users; a longer list is asked for again.
 const USERS_BYTES: usize = 16 * 1024;
-/// The time without a byte from a client after which the system asks it for a sign of life, as Redis has it by default.
-pub(super) const KEEPALIVE_IDLE: std::time::Duration = std::time::Duration::from_secs(300);
-/// How many such questions stay unanswered before the connection ends. They take as long as the time before them.
+/// How many questions for a sign of life stay unanswered before a connection ends. They take as long as the time before them.
 const KEEPALIVE_PROBES: u32 = 3;
 /// The least time between two lines of the log about the same: each attempt of an attacker would make one.
 const REPORT_PAUSE: Duration = Duration::from_secs(60);
