@@ -11,7 +11,7 @@ pub fn response_of(answer: &Answer) -> Result<Response<'_>, Failure> {
         Ok(Response::Error(error)) => Err(store_failure(error)),
         Ok(Response::Denied { reason }) => Err(Failure::negative(
             format!("denied: {reason}; nothing was changed"),
-            "`trine user list` shows the users and their rights",
+            "`trine user list` shows an administrator the users and their rights",
         )),
         Ok(response) => Ok(response),
         Err(error) => Err(Failure::usage(

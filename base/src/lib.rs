@@ -24,6 +24,7 @@ pub mod lines;
 pub mod load;
 pub mod local_key;
 pub mod network;
+pub mod new_file;
 pub mod output;
 pub mod peers;
 pub mod placement;

@@ -95,7 +95,7 @@ impl Output {
         let document = json!({ "error": failure });
         match self.json && !document::is_printed() {
             true if announce::is_server() => announce::announce(to_document(&document)),
-            true => self.document(&document),
+            true => print_failure(&to_document(&document), failure),
             false => note(failure),
         }
     }
@@ -103,7 +103,7 @@ impl Output {
     /// Prints the failure of one command among several, on its own line.
     pub fn complain(self, failure: &Failure) {
         match self.json {
-            true => self.json_line(&json!({ "error": failure })),
+            true => print_failure(&format!("{}\n", json!({ "error": failure })), failure),
             false => note(failure),
         }
     }
@@ -113,8 +113,7 @@ impl Output {
 /// any other tool. Any other write error is a failure, because the user would otherwise believe that a value was saved
 /// in a file.
 pub fn print_all(bytes: &[u8]) {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+    match write_all(bytes) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
         Err(error) => {
@@ -124,6 +123,25 @@ pub fn print_all(bytes: &[u8]) {
             std::process::exit(failure.exit_status().into());
         }
     }
+}
+
+/// Prints the document of a failure. Whatever becomes of it, the failure is no success: where nobody reads it, the process
+/// ends with the failure's own status.
+fn print_failure(document: &str, failure: &Failure) {
+    let Err(error) = write_all(document.as_bytes()) else {
+        return;
+    };
+    // A reader that went away wanted no more. Any other one has to learn it elsewhere.
+    if error.kind() != io::ErrorKind::BrokenPipe {
+        note(failure);
+    }
+    std::process::exit(failure.exit_status().into());
+}
+
+fn write_all(bytes: &[u8]) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(bytes)?;
+    stdout.flush()
 }
 
 /// Inserts bytes into a JSON object: as `name` when they are text, as `name_base64` otherwise.

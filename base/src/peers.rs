@@ -14,7 +14,7 @@ pub fn resolve(list: &str) -> Result<Vec<SocketAddr>, Failure> {
     let found = items
         .iter()
         .copied()
-        .map(lookup_peer)
+        .map(|item| lookup_peer(item, HINT))
         .collect::<Result<Vec<_>, _>>()?;
     let addresses = of_one_family(&items, &found)?;
     for (index, address) in addresses.iter().enumerate() {
@@ -66,13 +66,18 @@ const SERVER_HINT: &str = "write host:port, for example 127.0.0.1:7481";
 
 /// The address of one server.
 pub fn resolve_server(item: &str) -> Result<SocketAddr, Failure> {
-    resolve_one(item.trim(), SERVER_HINT)
+    Ok(preferred(&lookup(item.trim(), SERVER_HINT)?))
+}
+
+/// The address of one replica, as the other replicas and the clients will reach it.
+pub fn resolve_replica(item: &str) -> Result<SocketAddr, Failure> {
+    Ok(preferred(&lookup_peer(item.trim(), SERVER_HINT)?))
 }
 
 /// Returns the address of another replica of a group whose replicas are at `group`. It has to be of the same family,
 /// because one socket sends to all.
 pub fn resolve_beside(item: &str, group: &[SocketAddr]) -> Result<SocketAddr, Failure> {
-    let found = lookup(item.trim(), SERVER_HINT)?;
+    let found = lookup_peer(item.trim(), SERVER_HINT)?;
     let is_v4 = group.iter().all(SocketAddr::is_ipv4);
     let fits = found.iter().find(|address| address.is_ipv4() == is_v4);
     fits.copied().ok_or_else(|| {
@@ -89,10 +94,10 @@ pub fn check_server(item: &str) -> Result<(), Failure> {
     well_formed(item.trim(), SERVER_HINT)
 }
 
-fn resolve_one(item: &str, hint: &str) -> Result<SocketAddr, Failure> {
-    let found = lookup(item, hint)?;
+/// One of the addresses that an item stands for.
+fn preferred(found: &[SocketAddr]) -> SocketAddr {
     let v4 = found.iter().find(|address| address.is_ipv4());
-    Ok(*v4.unwrap_or(&found[0]))
+    *v4.unwrap_or(&found[0])
 }
 
 /// Returns one address for each item, all IPv4 or all IPv6, because one socket sends to all of them.
@@ -121,13 +126,11 @@ fn of_one_family(items: &[&str], found: &[Vec<SocketAddr>]) -> Result<Vec<Socket
 }
 
 /// Works like [`lookup`], for an address that others have to send to.
-fn lookup_peer(item: &str) -> Result<Vec<SocketAddr>, Failure> {
-    let found = lookup(item, HINT)?;
+fn lookup_peer(item: &str, hint: &str) -> Result<Vec<SocketAddr>, Failure> {
+    let found = lookup(item, hint)?;
     if found.iter().any(|address| address.ip().is_unspecified()) {
-        let message = format!(
-            "{item:?} is not a usable address: it means every address of this machine, and none that others could use"
-        );
-        return Err(Failure::usage(message, HINT));
+        let why = "it means every address of this machine, and none that others could use";
+        return Err(unusable(item, why, hint));
     }
     Ok(found)
 }
@@ -139,6 +142,9 @@ fn unusable(item: &str, why: &str, hint: &str) -> Failure {
 /// Whether `item` is a host and a port.
 fn well_formed(item: &str, hint: &str) -> Result<(), Failure> {
     let wrong = |why: &str| unusable(item, why, hint);
+    if item.contains(',') {
+        return Err(wrong("it is a list, and one address is needed"));
+    }
     let Some((host, port)) = item.rsplit_once(':') else {
         return Err(wrong("it has no port"));
     };
@@ -193,6 +199,33 @@ mod tests {
         let found = resolve("[::1]:7471,[2001:db8::2]:7472").expect("resolves");
         assert!(found.iter().all(SocketAddr::is_ipv6));
         assert_eq!(found[1].port(), 7472);
+    }
+
+    /// A restored group had a member at 0.0.0.0, which nobody could administrate. A recovered one took the first address of
+    /// a list, and said nothing about the others.
+    #[test]
+    fn a_replica_has_one_address_and_others_reach_it() {
+        let own = "127.0.0.1:7471".parse().expect("an address");
+        for (item, part) in [
+            ("0.0.0.0:7471", "every address"),
+            ("[::]:7471", "every address"),
+            ("127.0.0.1:7471,127.0.0.1:7472", "it is a list"),
+            ("127.0.0.1", "no port"),
+            ("", "no port"),
+        ] {
+            for failure in [
+                resolve_replica(item).expect_err(item),
+                resolve_beside(item, &[own]).expect_err(item),
+            ] {
+                assert_eq!(failure.exit_status(), 2);
+                let text = failure.to_string();
+                assert!(text.contains(part) && text.contains("host:port"), "{text}");
+            }
+        }
+        assert_eq!(resolve_replica(" 127.0.0.1:7471 "), Ok(own));
+        // A server may listen on every address.
+        resolve_server("0.0.0.0:7471").expect("an address");
+        resolve_server("127.0.0.1:1,127.0.0.1:2").expect_err("a list");
     }
 
     #[test]

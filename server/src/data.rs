@@ -16,6 +16,7 @@ use crate::options::LogArguments;
 use crate::serve::ServeArguments;
 use trine_base::announce::Announcer;
 use trine_base::aside::Aside;
+use trine_base::document::path_text;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::progress::Progress;
@@ -187,7 +188,7 @@ pub fn failure(path: &Path, error: &OpenError) -> Failure {
 fn tell(opened: &Opened<Directory>, path: &Path, bootstrap: bool, announcer: Announcer) {
     let shown = path.display();
     if let Some(lost) = &opened.lost {
-        announcer.json_line(&json!({ "lost": lost.to_string(), "directory": path }));
+        announcer.json_line(&json!({ "lost": lost.to_string(), "directory": path_text(path) }));
         announcer.line(format_args!(
             "does not go on with its files: {shown}/{lost}; they were set aside as {shown}/lost-*, and this replica joins its group as a new one"
         ));
@@ -195,7 +196,7 @@ fn tell(opened: &Opened<Directory>, path: &Path, bootstrap: bool, announcer: Ann
     if let Some(restored) = &opened.restored {
         let (cluster, last) = (restored.cluster(), restored.last_index());
         announcer.json_line(&json!({
-            "restored": path, "cluster": cluster.to_string(), "last_index": last,
+            "restored": path_text(path), "cluster": cluster.to_string(), "last_index": last,
         }));
         announcer.line(format_args!(
             "goes on in cluster {cluster} with the log up to entry {last} from {shown}"

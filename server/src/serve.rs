@@ -40,6 +40,7 @@ use crate::resp;
 use crate::tls::Tls;
 use trine_base::aside::Aside;
 use trine_base::capture::{self, CaptureFile};
+use trine_base::document::path_text;
 use trine_base::endpoint::{backend_failure, random_seed};
 use trine_base::failure::Failure;
 use trine_base::interrupt;
@@ -554,7 +555,7 @@ fn begun_from_backup(
     let (begun, restored) = restore_in_memory(content, cluster, member, ttl)
         .map_err(|error| backup_file::failure(file, &error))?;
     announcer.json_line(&json!({
-        "begun_from": file, "cluster": cluster.to_string(), "old_cluster": begun.old.to_string(),
+        "begun_from": path_text(file), "cluster": cluster.to_string(), "old_cluster": begun.old.to_string(),
         "old_index": begun.old_index, "index": begun.index, "items": begun.items,
     }));
     announcer.line(format_args!(

@@ -23,6 +23,7 @@ use crate::event_loop::event_loop;
 use crate::rights::Rights;
 use crate::threads::{ServerThread, addresses_from, run_all};
 use trine_base::announce::Announcer;
+use trine_base::document::path_text;
 use trine_base::endpoint::{backend_failure, random_seed};
 use trine_base::failure::Failure;
 use trine_base::interrupt;
@@ -298,7 +299,7 @@ fn tell(
     announcer.json_line(&json!({
         "listening": addresses,
         "threads": arguments.threads,
-        "state": arguments.state,
+        "state": arguments.state.as_deref().map(path_text),
         "group": arguments.group,
         "strict": strict,
         "speculative": arguments.speculative,

@@ -236,6 +236,20 @@ pub trait OnNetwork {
     fn run<N: Network>(self, network: &N) -> Result<(), Failure>;
 }
 
+/// Refuses options of a backend that was not chosen, which would be ignored.
+///
+/// # Errors
+/// Which options these are.
+pub fn check_unused(arguments: &NetworkArguments) -> Result<(), Failure> {
+    if arguments.transport != TransportKind::Verbs {
+        arguments.verbs.check_unused()?;
+    }
+    if arguments.transport != TransportKind::Dpdk {
+        arguments.dpdk.check_unused()?;
+    }
+    Ok(())
+}
+
 /// Runs `task` on the network that `arguments` choose. `stage` says which callers a replica takes.
 ///
 /// # Errors
@@ -245,15 +259,9 @@ pub fn on_chosen(
     stage: Option<KeyStage>,
     task: impl OnNetwork,
 ) -> Result<(), Failure> {
-    let chosen = arguments.transport;
+    check_unused(arguments)?;
     let settings = arguments.settings(stage);
-    if chosen != TransportKind::Verbs {
-        arguments.verbs.check_unused()?;
-    }
-    if chosen != TransportKind::Dpdk {
-        arguments.dpdk.check_unused()?;
-    }
-    match chosen {
+    match arguments.transport {
         TransportKind::Udp => task.run(&Udp { settings }),
         TransportKind::Verbs => arguments.verbs.run(settings, task),
         TransportKind::Dpdk => arguments.dpdk.run(settings, task),

@@ -12,8 +12,9 @@ use crate::settings::{
     ConfigurableCommand, Configured, FilesCommand, Key, Mistake, Secrets, SettingsFile, Stop,
     arguments_of_file, default_file, document, keys, reason_of, reference, resolve_for_show,
 };
+use trine_base::document::path_text;
 use trine_base::failure::Failure;
-use trine_base::network::TransportKind;
+use trine_base::network::{self, TransportKind};
 use trine_base::output::Output;
 use trine_server::serve;
 
@@ -46,16 +47,29 @@ pub(crate) fn run(command: &FilesCommand, output: Output) -> Result<(), Failure>
 }
 
 fn check(path: &Path, keys: &[Key], output: Output) -> Result<(), Failure> {
+    require_file(path)?;
     let (file, mut mistakes) = SettingsFile::read_with_mistakes(path, keys)?;
     let together = together(&file, keys, mistakes.is_empty());
     mistakes.extend(together);
     let count = file.without(mistakes)?.entries.len();
-    output.document(&json!({ "file": path, "settings": count, "ok": true }));
+    output.document(&json!({ "file": path_text(path), "settings": count, "ok": true }));
     output.line(format_args!(
         "{}: {count} settings, no mistakes",
         path.display()
     ));
     Ok(())
+}
+
+/// A pipe could be waited for without end, and what a check has read of it would be lost to whom it is for.
+fn require_file(path: &Path) -> Result<(), Failure> {
+    match std::fs::metadata(path) {
+        Ok(about) if !about.is_file() => Err(Failure::usage(
+            format!("{} is no regular file", path.display()),
+            "name a settings file; what another program prints has to be in a file first",
+        )),
+        // That there is none, or that it cannot be read, is told by the reader.
+        _ => Ok(()),
+    }
 }
 
 /// Returns the errors that the commands themselves would report for the combined settings, before they check anything
@@ -70,6 +84,9 @@ fn together(file: &SettingsFile, keys: &[Key], each_is_right: bool) -> Vec<Mista
                 continue;
             }
         };
+        if let Err(failure) = network::check_unused(&arguments.global.network) {
+            mistakes.push(file.mistake("transport", failure.in_one_line()));
+        }
         let found = match &arguments.command {
             ConfigurableCommand::Serve(serve) => {
                 let network = &arguments.global.network;

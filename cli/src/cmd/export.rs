@@ -4,10 +4,9 @@
 //! state of its own. Then a key that is there all the time is written once, and what is changed meanwhile may be written as
 //! it was before or after.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+mod sink;
+
+use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
 use clap::Args;
@@ -20,13 +19,14 @@ use trine_base::client::{Session, open};
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
-use trine_base::output::{Output, print_all};
+use trine_base::output::Output;
 use trine_base::progress::Progress;
 use trine_base::units::plural;
 use trine_base::values::key_bytes;
 use trine_client::{Answer, Mode, WholeWalk};
 use trine_kvstore::{Command, Cursor, Found, Position, Prefix, Response, WalkContent};
 
+use self::sink::Sink;
 use super::record::line;
 use super::stream::{Reading, overlapped, response_at_pin, step};
 
@@ -36,7 +36,7 @@ use super::stream::{Reading, overlapped, response_at_pin, step};
 /// the state of a moment of its own.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArguments {
-    /// The new file; standard output if absent.
+    /// The new file; standard output if absent. Its name is FILE.partial until it is whole.
     file: Option<PathBuf>,
     /// Only keys that begin with this. A user with a prefix has to name it.
     #[arg(long, value_name = "PREFIX", default_value = "")]
@@ -53,7 +53,7 @@ pub(crate) fn run<N: Network>(
     arguments: &ExportArguments,
     output: Output,
 ) -> Result<(), Failure> {
-    interrupt::start()?;
+    interrupt::start_writer()?;
     let prefix = key_bytes(&arguments.prefix)?;
     let mut sink = match &arguments.file {
         None => Sink::Standard,
@@ -64,21 +64,21 @@ pub(crate) fn run<N: Network>(
         true => by_page(&mut session, prefix, &mut sink),
         false => at_once(&mut session, prefix, &mut sink),
     };
-    match exported.and_then(|exported| sink.finish().map(|()| exported)) {
-        Err(failure) => Err(sink.undo(failure)),
-        Ok(Exported { keys, position }) => {
-            // Where standard output has the lines, it has nothing else.
-            match arguments.file {
-                Some(_) => {
-                    let position = position.map(Position::as_u64);
-                    output.document(&json!({ "keys": keys, "position": position }));
-                    output.line(format_args!("wrote {}", plural(keys, "key")));
-                }
-                None => note(format_args!("wrote {}", plural(keys, "key"))),
-            }
-            Ok(())
+    let Exported { keys, position } = match exported {
+        Ok(exported) => exported,
+        Err(failure) => return Err(sink.undo(failure)),
+    };
+    sink.finish()?;
+    // Where standard output has the lines, it has nothing else.
+    match arguments.file {
+        Some(_) => {
+            let position = position.map(Position::as_u64);
+            output.document(&json!({ "keys": keys, "position": position }));
+            output.line(format_args!("wrote {}", plural(keys, "key")));
         }
+        None => note(format_args!("wrote {}", plural(keys, "key"))),
     }
+    Ok(())
 }
 
 /// The result of an export, with its position if it has one.
@@ -172,67 +172,4 @@ fn write((answer, now): Piece, sink: &mut Sink<'_>) -> Result<(), Failure> {
         lines.push('\n');
     }
     sink.write(lines.as_bytes())
-}
-
-/// Where the lines go.
-enum Sink<'p> {
-    Standard,
-    File {
-        path: &'p Path,
-        file: BufWriter<File>,
-    },
-}
-
-impl<'p> Sink<'p> {
-    /// A new file. One that is there may be the only copy of something.
-    fn create(path: &'p Path) -> Result<Self, Failure> {
-        let opened = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            // Keys and values are for the user's eyes alone, as in a backup.
-            .mode(0o600)
-            .open(path);
-        let file = opened.map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => Failure::usage(
-                format!("{} is there already; nothing was written", path.display()),
-                "name another file, or remove that one",
-            ),
-            _ => cannot_write(path, &error),
-        })?;
-        let file = BufWriter::new(file);
-        Ok(Self::File { path, file })
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        match self {
-            Self::Standard => print_all(bytes),
-            Self::File { path, file } => file
-                .write_all(bytes)
-                .map_err(|error| cannot_write(path, &error))?,
-        }
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), Failure> {
-        if let Self::File { path, file } = self {
-            let synced = file.flush().and_then(|()| file.get_ref().sync_all());
-            synced.map_err(|error| cannot_write(path, &error))?;
-        }
-        Ok(())
-    }
-
-    /// Half an export looks like a whole one, so it does not stay.
-    fn undo(self, failure: Failure) -> Failure {
-        match self {
-            Self::Standard => failure.while_doing("not all keys were written"),
-            Self::File { path, .. } => match std::fs::remove_file(path) {
-                Ok(()) => failure.while_doing("the export was given up and its file removed"),
-                Err(_) => failure.while_doing("not all keys were written"),
-            },
-        }
-    }
-}
-
-fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    Failure::usage(format!("cannot write {}: {error}", path.display()), "")
 }

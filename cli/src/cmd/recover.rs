@@ -13,6 +13,7 @@ use trine_replica::disk::{
 
 use clap::Args;
 use std::path::PathBuf;
+use trine_base::document::path_text;
 use trine_base::endpoint::random_seed;
 use trine_base::failure::Failure;
 use trine_base::output::Output;
@@ -72,10 +73,7 @@ pub(crate) fn run(arguments: &RecoverArguments, output: Output) -> Result<(), Fa
         ));
     }
     require_directory(path)?;
-    let address = peers::resolve(address)?
-        .first()
-        .copied()
-        .ok_or_else(|| Failure::usage("--address names no address", "give one host:port"))?;
+    let address = peers::resolve_replica(address)?;
     interrupt::start()?;
     let directory = data::lock(path)?;
     let incarnation = Incarnation(random_seed()?.max(1));
@@ -129,7 +127,7 @@ fn lift(path: &Path, output: Output) -> Result<(), Failure> {
             "start its replica; what it prints says what is wrong, if anything is",
         ));
     };
-    output.document(&json!({ "directory": path, "quarantined": why }));
+    output.document(&json!({ "directory": path_text(path), "quarantined": why }));
     output.line(format_args!(
         "{shown} is no longer in quarantine; it was because {why}"
     ));
@@ -149,7 +147,7 @@ fn remove_lost(path: &Path, output: Output) -> Result<(), Failure> {
     })?;
     let bytes = removed.iter().map(|file| file.bytes).sum();
     let names: Vec<&str> = removed.iter().map(|file| file.name.as_str()).collect();
-    output.document(&json!({ "directory": path, "removed": names, "bytes": bytes }));
+    output.document(&json!({ "directory": path_text(path), "removed": names, "bytes": bytes }));
     output.line(format_args!(
         "removed {} from {} ({})",
         plural(removed.len() as u64, "file"),

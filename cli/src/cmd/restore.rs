@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
+use trine_base::document::path_text;
 use trine_base::endpoint::random_seed;
 use trine_base::failure::Failure;
 use trine_base::output::Output;
@@ -39,7 +40,7 @@ pub(crate) struct RestoreArguments {
 
 pub(crate) fn run(arguments: &RestoreArguments, output: Output) -> Result<(), Failure> {
     let directory = &arguments.data_dir;
-    let address = peers::resolve_server(&arguments.address)?;
+    let address = peers::resolve_replica(&arguments.address)?;
     interrupt::start_writer()?;
     // Before a large file is read.
     require_free(directory)?;
@@ -144,7 +145,7 @@ fn tell(
     } = *begun;
     output.document(&json!({
         "cluster": cluster.to_string(), "old_cluster": old.to_string(), "old_index": old_index, "index": index,
-        "items": items, "made_at_ms": made_at_ms, "ttl_passed_ns": passed_ns, "directory": arguments.data_dir,
+        "items": items, "made_at_ms": made_at_ms, "ttl_passed_ns": passed_ns, "directory": path_text(&arguments.data_dir),
     }));
     output.line(format_args!(
         "cluster {cluster} begins with replica {} alone, and with {} of cluster {old} as of entry {old_index}",

@@ -401,6 +401,14 @@ fn a_group_on_disk_is_backed_up_and_restored_on_disk() {
         &directory,
     ];
     trine(&again, "", b"").expect_error(2, &["holds a group", "nothing was changed"]);
+    // Elsewhere, or with more replicas, it waited for a minute: nobody of a restored group has begun it with the others.
+    let other = free_addresses(3).expect("free ports")[0].port().to_string();
+    let hint = format!("trine up --replicas 3 --base-port {base} --log disk");
+    for (replicas, base) in [("3", &other), ("5", &base)] {
+        let up = ["up", "--replicas", replicas, "--base-port", base];
+        let ran = trine(&[&up[..], &disk].concat(), "", b"");
+        ran.expect_error(2, &["holds a group of 3 replicas at", &hint]);
+    }
     let up = Up::start_at(&addresses, &[&["--insecure"], &disk[..]].concat());
     assert_eq!(read_all(&up.peers), model(KEYS));
     up.stop();
@@ -460,6 +468,40 @@ fn restore_of<'a>(file: &'a str, directory: &'a str, address: &'a str) -> [&'a s
         "--address",
         address,
     ]
+}
+
+/// `trine restore` made a group that nobody could administrate, and took no notice of a list of addresses, as `trine recover`
+/// did.
+#[test]
+fn the_first_replica_of_a_group_has_one_address_that_others_reach() {
+    let golden = golden();
+    let place = Scratch::new("address");
+    let (none, some) = (place.path("none"), place.path("some"));
+    std::fs::create_dir_all(&some).expect("made");
+    for (address, part) in [
+        ("0.0.0.0:7471", "means every address"),
+        ("[::]:7471", "means every address"),
+        ("127.0.0.1:7471,127.0.0.1:7472", "it is a list"),
+    ] {
+        let parts = [part, "write host:port"];
+        trine(&restore_of(&golden, &none, address), "", b"").expect_error(2, &parts);
+        assert!(!Path::new(&none).exists());
+        let recover = ["recover", "--id", "1", "--i-accept-data-loss"];
+        let places = ["--data-dir", &some, "--address", address];
+        trine(&[recover, places].concat(), "", b"").expect_error(2, &parts);
+        let left: Vec<_> = std::fs::read_dir(&some).expect("read").collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+/// They became files with the name `-`.
+#[test]
+fn a_dash_is_not_taken_for_a_file() {
+    let nowhere = "127.0.0.1:1";
+    let backup = trine(&["backup", "-"], nowhere, b"");
+    backup.expect_error(2, &["and not standard output", "give the name of a file"]);
+    let export = trine(&["export", "-"], nowhere, b"");
+    export.expect_error(2, &["and not standard output", "leave FILE out"]);
 }
 
 /// Every later release restores it.

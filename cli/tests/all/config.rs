@@ -4,6 +4,7 @@ use std::net::UdpSocket;
 use std::path::Path;
 
 use crate::common::{Cluster, Ran, TempFile, command, finish, trine};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use trine_base::network::Udp;
 use trine_base::survey::ask;
 use trine_client::voters_in_step;
@@ -169,6 +170,12 @@ fn what_the_commands_would_refuse_is_found_beforehand() {
         "id = 1\nlisten = \"127.0.0.1:1\"\nbootstrap = true\n",
         &["cannot be used with"],
     );
+    // `trine up` refused it, because only verbs has such a path.
+    check(
+        "path-of-udp",
+        "replicas = 3\npath = \"ud\"\n",
+        &[":1: transport: ", "belong to verbs", "--transport verbs"],
+    );
     check(
         "of-up",
         "replicas = 5\nresp = \"65534\"\n",
@@ -183,6 +190,18 @@ fn what_the_commands_would_refuse_is_found_beforehand() {
     let fine = TempFile::holding("by-itself", "log = \"disk\"\ndata-dir = \"/x\"\n");
     let line = ["config", "check", fine.path()];
     with_env(&line, &[("TRINE_LOG", "memory"), ("TRINE_ID", "0")]).expect_status(0);
+}
+
+/// The check of a pipe waited for whoever would write to it.
+#[test]
+fn what_is_no_regular_file_is_not_checked() {
+    let pipe = TempFile::new("pipe");
+    let mode = Mode::RUSR | Mode::WUSR;
+    mknodat(CWD, &pipe.0, FileType::Fifo, mode, 0).expect("a named pipe");
+    for path in [pipe.path(), "/dev/zero", "/"] {
+        let ran = trine(&["config", "check", path], "", b"");
+        ran.expect_error(1, &[path, "is no regular file", "name a settings file"]);
+    }
 }
 
 /// A password was silently accepted where no protocol asks for one. The user would believe that it protects something.

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::common::terminal::terminal;
 use crate::common::{
-    Cluster, children_of, command, is_alive, program, signal, state, trine, wait_for,
+    Cluster, TempFile, children_of, command, is_alive, program, signal, state, trine, wait_for,
 };
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use trine_base::ports::free_addresses;
@@ -346,6 +346,41 @@ fn a_command_without_standard_error_ends_with_the_status_that_says_why() {
     let mut get = command(&["get", "key"], &peers);
     let ended = get.stdout(closed_pipe()).output().expect("it runs");
     assert!(ended.status.success() && ended.stderr.is_empty());
+}
+
+/// `trine --json get key | head -c0` ended with 0 when it had failed.
+#[test]
+fn a_failure_whose_document_nobody_reads_is_no_success() {
+    let get = ["--json", "get", "key", "--timeout", "100ms"];
+    let cases: [(&[&str], i32); 3] = [
+        (&["--json", "config", "check", "/does/not/exist"], 1),
+        (&["--json", "get", "--nothing"], 2),
+        (&get, 3),
+    ];
+    for (words, status) in cases {
+        let mut command = command(words, "127.0.0.1:1");
+        let ended = command.stdout(closed_pipe()).output().expect("it runs");
+        assert_eq!(ended.status.code(), Some(status), "{words:?}: {ended:?}");
+    }
+    // A disk that is full does not change the failure. Standard error is the place that is left for it.
+    let full = OpenOptions::new().write(true).open("/dev/full");
+    let mut command = command(&get, "127.0.0.1:1");
+    command.stdout(full.expect("every Linux has it"));
+    let ended = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(3), "{said}");
+    assert!(said.contains("not reachable"), "{said}");
+}
+
+/// A line of a script that failed, likewise.
+#[test]
+fn a_failed_script_whose_complaint_nobody_reads_is_no_success() {
+    let script = TempFile::holding("script", "get key\n");
+    let words = ["--json", "shell", "--timeout", "100ms"];
+    let mut command = command(&words, "127.0.0.1:1");
+    command.stdin(File::open(&script.0).expect("opened"));
+    let ended = command.stdout(closed_pipe()).output().expect("it runs");
+    assert_eq!(ended.status.code(), Some(3), "{ended:?}");
 }
 
 /// The lines of replicas, and their streams.

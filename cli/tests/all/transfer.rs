@@ -1,8 +1,10 @@
 //! `trine export`, `trine import` and `trine flush`.
 
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
-use crate::common::{Cluster, TempFile, trine};
+use crate::common::{Cluster, TempFile, finish, program, trine};
 
 fn lines(bytes: &[u8]) -> BTreeSet<String> {
     let text = String::from_utf8(bytes.to_vec()).expect("text");
@@ -55,6 +57,7 @@ fn an_export_comes_back_by_an_import() {
         &["is there already; nothing was written", "remove that one"],
     );
     assert_eq!(std::fs::read(&file.0).expect("it is still there"), users);
+    an_export_that_finds_no_room_leaves_nothing(&cluster);
 
     // The whole one, through a pipe.
     cluster
@@ -72,6 +75,24 @@ fn an_export_comes_back_by_an_import() {
         .expect_status(0);
     assert_eq!(told.json()["written"], 3_000);
     assert_eq!(lines(&cluster.ok(&["export"])), before);
+}
+
+/// A limit to the size of files ended the process, and half an export stayed under the name of a whole one.
+fn an_export_that_finds_no_room_leaves_nothing(cluster: &Cluster) {
+    let file = TempFile::new("limited");
+    let (program, path) = (program(), file.path());
+    let line = format!("ulimit -f 200; exec {} export {path}", program.display());
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", &line])
+        .env("TRINE_PEERS", cluster.group.peers())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let ran = finish(shell.spawn().expect("starts"));
+    ran.expect_error(2, &["its file removed", "File too large", "make room"]);
+    assert!(!file.0.exists());
+    assert!(!Path::new(&format!("{path}.partial")).exists());
 }
 
 /// Two keys are always written together. An export of several pages has both as of one moment. It needs no ordered index.

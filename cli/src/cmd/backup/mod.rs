@@ -17,6 +17,7 @@ use trine_base::client::{Session, open};
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
+use trine_base::new_file;
 use trine_base::output::Output;
 use trine_base::survey::ask_everybody;
 use trine_base::units::{parse_bytes, parse_positive_duration, plural, show_bytes};
@@ -92,6 +93,7 @@ pub(crate) fn run<N: Network>(
     interrupt::start_writer()?;
     let began = Instant::now();
     // Before anything is asked.
+    new_file::require_name(file, "give the name of a file, or ./- for one of that name")?;
     partial::require_free(file)?;
     let at_least = position(network, arguments)?;
     interrupt::check()?;

@@ -1,34 +1,13 @@
 //! The file of a backup while it is not whole: FILE.partial, which another run can go on with.
 
-use std::ffi::OsString;
-use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
-use rustix::process::geteuid;
 use trine_base::failure::Failure;
+use trine_base::new_file::{self, not_made};
 use trine_replica::backup::{Decoder, Encoder, Header, Part};
 use trine_server::backup_file::PORTION;
-
-/// Only the user reads keys, values and users.
-const MODE: u32 = 0o600;
-
-/// Somebody else may have put a file of theirs, or a second name of one, where all keys will be written.
-fn require_own(file: &File, path: &Path) -> Result<(), Failure> {
-    let about = file.metadata().map_err(|error| not_made(path, &error))?;
-    let is_own = about.is_file() && about.nlink() == 1 && about.uid() == geteuid().as_raw();
-    if !is_own {
-        return Err(Failure::usage(
-            format!("{} is not a file of this user alone", path.display()),
-            "move it away, or give another file, in a directory that others cannot write",
-        ));
-    }
-    let mode = Permissions::from_mode(MODE);
-    file.set_permissions(mode)
-        .map_err(|error| not_made(path, &error))
-}
 
 /// A backup that is being written. One that was not begun goes with the value.
 pub(super) struct Partial {
@@ -44,30 +23,8 @@ impl Partial {
     /// Opens what an earlier run has left, or makes it.
     pub(super) fn open(target: &Path) -> Result<Self, Failure> {
         require_free(target)?;
-        let mut name = OsString::from(target);
-        name.push(".partial");
-        let path = PathBuf::from(name);
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(MODE)
-            // A link could lead elsewhere, and a pipe would wait for a reader.
-            .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
-            .open(&path)
-            .map_err(|error| not_made(&path, &error))?;
-        require_own(&file, &path)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(Failure::usage(
-                    format!("another backup writes {}", path.display()),
-                    "wait for it, or give another file",
-                ));
-            }
-            Err(TryLockError::Error(error)) => return Err(not_made(&path, &error)),
-        }
+        let path = new_file::partial_name(target);
+        let mut file = new_file::open(&path, "backup")?;
         let begun = match look(&mut file).map_err(|error| not_made(&path, &error))? {
             Found::Nothing => None,
             Found::Part(begun) => Some(*begun),
@@ -87,6 +44,7 @@ impl Partial {
                 ));
             }
         };
+        new_file::make_private(&file, &path)?;
         Ok(Self {
             path,
             file: BufWriter::with_capacity(PORTION, file),
@@ -155,7 +113,8 @@ impl Partial {
 
     /// Ends it, and gives it its name. Returns its bytes.
     pub(super) fn finish(mut self, target: &Path) -> Result<u64, Failure> {
-        let Some((_, encoder)) = self.begun.take() else {
+        // It stays begun: an error tells how far the file has come.
+        let Some((_, encoder)) = self.begun else {
             unreachable!("a file is begun before it ends");
         };
         let end = encoder.end();
@@ -165,25 +124,7 @@ impl Partial {
             file.flush()?;
             file.get_mut().sync_all()
         })?;
-        let named = rename(&self.path, target).and_then(|()| sync_directory(target));
-        named.map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => Failure::usage(
-                format!(
-                    "{} exists by now; the backup is whole in {}",
-                    target.display(),
-                    self.shown()
-                ),
-                "give it another name: mv does",
-            ),
-            _ => Failure::usage(
-                format!(
-                    "cannot rename {} to {}: {error}",
-                    self.shown(),
-                    target.display()
-                ),
-                "the backup is whole; rename it",
-            ),
-        })?;
+        new_file::give_name(&self.path, target, "backup")?;
         Ok(bytes)
     }
 
@@ -195,7 +136,9 @@ impl Partial {
         let Err(error) = act(&mut self.file) else {
             return Ok(());
         };
-        let bytes = self.bytes();
+        // What the encoder counts may not have reached the file.
+        let about = self.file.get_ref().metadata();
+        let bytes = about.map_or_else(|_| self.bytes(), |about| about.len());
         self.remove();
         let hint = match error.kind() {
             io::ErrorKind::StorageFull
@@ -272,24 +215,6 @@ fn look(file: &mut File) -> io::Result<Found> {
     }
 }
 
-/// A name that exists is refused, also if it came to exist a moment ago.
-fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        Ok(()) => Ok(()),
-        // Some file systems do not know it.
-        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
-            std::fs::hard_link(from, to)?;
-            std::fs::remove_file(from)
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn sync_directory(target: &Path) -> io::Result<()> {
-    let parent = target.parent().filter(|path| !path.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
-}
-
 /// Refuses a file that exists.
 pub(super) fn require_free(target: &Path) -> Result<(), Failure> {
     match std::fs::symlink_metadata(target) {
@@ -304,17 +229,11 @@ pub(super) fn require_free(target: &Path) -> Result<(), Failure> {
     }
 }
 
-fn not_made(path: &Path, error: &io::Error) -> Failure {
-    Failure::usage(
-        format!("cannot write {}: {error}", path.display()),
-        "give a file in a directory in which this user may write",
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt;
+    use std::fs::OpenOptions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use trine_protocol::message::{BackupHead, ClusterId, Incarnation};
 
     struct Scratch(PathBuf);
@@ -383,7 +302,10 @@ mod tests {
         on.finish(&two).expect("named");
         let read = |path| std::fs::read(path).expect("there");
         assert_eq!(read(&one), read(&two));
-        assert_eq!(std::fs::metadata(&two).expect("there").mode() & 0o777, MODE);
+        assert_eq!(
+            std::fs::metadata(&two).expect("there").mode() & 0o777,
+            0o600
+        );
         assert!(!path.exists());
     }
 
@@ -393,12 +315,16 @@ mod tests {
         let place = Scratch::new("other");
         let (file, path) = (place.0.join("file"), place.0.join("file.partial"));
         std::fs::write(&path, "dear diary").expect("written");
+        let open_to_all = std::fs::Permissions::from_mode(0o644);
+        std::fs::set_permissions(&path, open_to_all).expect("changed");
         let refused = Partial::open(&file).err().expect("refused");
         assert!(
             refused.to_string().contains("is no part of a backup"),
             "{refused}"
         );
         assert_eq!(std::fs::read(&path).expect("there"), b"dear diary");
+        let mode = std::fs::metadata(&path).expect("there").mode();
+        assert_eq!(mode & 0o777, 0o644, "it is as it was");
         std::fs::remove_file(&path).expect("removed");
         std::os::unix::fs::symlink(place.0.join("elsewhere"), &path).expect("made");
         assert!(Partial::open(&file).is_err(), "a link leads elsewhere");
@@ -436,5 +362,26 @@ mod tests {
         assert_eq!(std::fs::read(&file).expect("there"), b"mine");
         let third = Partial::open(&file).err().expect("refused");
         assert!(third.to_string().contains("overwrites nothing"), "{third}");
+    }
+
+    /// The error said "beyond 0 bytes" when the last bytes could not be written.
+    #[test]
+    fn an_end_that_cannot_be_written_is_told_with_the_bytes_that_are_there() {
+        let place = Scratch::new("end");
+        let target = place.0.join("file");
+        let mut partial = Partial::open(&target).expect("made");
+        partial.begin(&header()).expect("written");
+        partial.append(b"first").expect("written");
+        let bytes = partial.keep().expect("kept");
+        let path = partial.path.clone();
+        // A file that was opened for reading takes nothing.
+        partial.file = BufWriter::new(File::open(&path).expect("opened"));
+        let failure = partial.finish(&target).expect_err("not written");
+        let says = format!("beyond {bytes} bytes: ");
+        assert!(
+            bytes > 0 && failure.to_string().contains(&says),
+            "{failure}"
+        );
+        assert!(!path.exists() && !target.exists());
     }
 }

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use trine_base::document::path_text;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::output::Output;
@@ -33,7 +34,8 @@ pub(crate) fn run(file: &Path, output: Output) -> Result<(), Failure> {
 pub(super) fn document(file: &Path, header: &Header, bytes: u64) -> Value {
     let head = &header.head;
     json!({
-        "file": file, "bytes": bytes, "cluster": head.cluster.to_string(), "index": head.index, "term": head.term,
+        "file": path_text(file), "bytes": bytes, "cluster": head.cluster.to_string(), "index": head.index,
+        "term": head.term,
         "items": head.items, "logical_bytes": head.logical_bytes, "users": head.users,
         "state_version": head.state_version, "group_time_ns": head.group_time_ns, "made_at_ms": header.made_at_ms,
     })

@@ -12,6 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 
+use trine_base::document::path_text;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
@@ -78,7 +79,7 @@ fn tell(path: &std::path::Path, parts: &[Part], output: Output) {
         })
     };
     output.document(&json!({
-        "bundle": path,
+        "bundle": path_text(path),
         "parts": parts.iter().map(of_one).collect::<Vec<_>>(),
     }));
     output.line(contents(parts).trim_end());

@@ -282,7 +282,7 @@ where
 
 /// What the runs are called that were made.
 fn of_seeds(ended: &Ended, arguments: &SimArguments) -> String {
-    let runs = ["", ", each run twice,"][usize::from(arguments.twice)];
+    let runs = ["", ", each run twice"][usize::from(arguments.twice)];
     format!("{} seeds from {}{runs}", ended.seeds, arguments.from)
 }
 

@@ -1,0 +1,145 @@
+//! Files that get their name once they are whole. Until then they are `FILE.partial`, which only their owner reads.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
+use rustix::process::geteuid;
+
+use crate::failure::Failure;
+
+/// Only the user reads keys, values and users.
+const MODE: u32 = 0o600;
+
+/// The name of a file while it is not whole.
+pub fn partial_name(target: &Path) -> PathBuf {
+    let mut name = OsString::from(target);
+    name.push(".partial");
+    PathBuf::from(name)
+}
+
+/// Refuses `-`, by which other programs mean standard output: it would become a file of this name.
+///
+/// # Errors
+/// It is `-`.
+pub fn require_name(target: &Path, hint: &str) -> Result<(), Failure> {
+    match target.as_os_str() == "-" {
+        true => Err(Failure::usage(
+            "- would be a file of this name, and not standard output; nothing was written",
+            hint,
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Opens a partial file, or makes it, and locks it for this process. `what` it is a part of is a word for people. What it
+/// holds is for the caller to judge. Before it writes there, it calls [`make_private`].
+///
+/// # Errors
+/// The file cannot be made, somebody else may have put it there, or another process writes it.
+pub fn open(partial: &Path, what: &str) -> Result<File, Failure> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(MODE)
+        // A link could lead elsewhere, and a pipe would wait for a reader.
+        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
+        .open(partial)
+        .map_err(|error| not_made(partial, &error))?;
+    require_own(&file, partial)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Failure::usage(
+            format!("another {what} writes {}", partial.display()),
+            "wait for it, or give another file",
+        )),
+        Err(TryLockError::Error(error)) => Err(not_made(partial, &error)),
+    }
+}
+
+/// Somebody else may have put a file of theirs, or a second name of one, where all keys will be written.
+fn require_own(file: &File, path: &Path) -> Result<(), Failure> {
+    let about = file.metadata().map_err(|error| not_made(path, &error))?;
+    match about.is_file() && about.nlink() == 1 && about.uid() == geteuid().as_raw() {
+        true => Ok(()),
+        false => Err(Failure::usage(
+            format!("{} is not a file of this user alone", path.display()),
+            "move it away, or give another file, in a directory that others cannot write",
+        )),
+    }
+}
+
+/// From now on only the owner reads the file, whatever was allowed before.
+///
+/// # Errors
+/// The operating system refuses.
+pub fn make_private(file: &File, path: &Path) -> Result<(), Failure> {
+    file.set_permissions(Permissions::from_mode(MODE))
+        .map_err(|error| not_made(path, &error))
+}
+
+/// Gives a whole and synced file its name. A name that is taken is refused, also if it was taken a moment ago.
+///
+/// # Errors
+/// It keeps the name that it has. `what` is a word for people.
+pub fn give_name(partial: &Path, target: &Path, what: &str) -> Result<(), Failure> {
+    let named = rename(partial, target).and_then(|()| sync_directory(target));
+    named.map_err(|error| {
+        let (partial, target) = (partial.display(), target.display());
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => Failure::usage(
+                format!("{target} exists by now; the {what} is whole in {partial}"),
+                "give it another name: mv does",
+            ),
+            _ => Failure::usage(
+                format!("cannot rename {partial} to {target}: {error}"),
+                format!("the {what} is whole; rename it"),
+            ),
+        }
+    })
+}
+
+fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(()),
+        // Some file systems do not know it.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
+            std::fs::hard_link(from, to)?;
+            std::fs::remove_file(from)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn sync_directory(target: &Path) -> io::Result<()> {
+    let parent = target.parent().filter(|path| !path.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// A file that cannot be made.
+pub fn not_made(path: &Path, error: &io::Error) -> Failure {
+    Failure::usage(
+        format!("cannot write {}: {error}", path.display()),
+        "give a file in a directory in which this user may write",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dash_is_refused_and_a_file_of_that_name_is_not() {
+        let refused = require_name(Path::new("-"), "a hint").expect_err("refused");
+        assert_eq!(refused.exit_status(), 2);
+        assert!(refused.to_string().contains("a hint"), "{refused}");
+        for name in ["./-", "-x", "x-"] {
+            require_name(Path::new(name), "").expect(name);
+        }
+    }
+}
