@@ -18,5 +18,11 @@ pub const KEY_ID_BYTES_MAX: usize = 48;
 /// The longest key file, in bytes. A file that a program writes has less than 600.
 pub const FILE_BYTES_MAX: usize = 4_096;
 
+/// How often a key file is opened again that was replaced just before it was locked.
+pub const LOCK_TRIES_MAX: u32 = 16;
+
+/// Names that are tried for the file that takes a key file's place. Those that are taken were left by interrupted commands.
+pub const BESIDE_TRIES_MAX: u32 = 1_000;
+
 /// Random bytes of a new cluster key: group id, member root, user root.
 pub const CLUSTER_KEY_RANDOM_BYTES: usize = GROUP_ID_BYTES + 2 * KEY_BYTES;

@@ -1,14 +1,15 @@
 //! Key files on disk: only their owner reads them, and none is overwritten by accident.
 
-use std::fs::{self, File, OpenOptions};
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
 use crate::cluster::{ClusterKey, ClusterKeyError};
-use crate::config::FILE_BYTES_MAX;
+use crate::config::{BESIDE_TRIES_MAX, FILE_BYTES_MAX, LOCK_TRIES_MAX};
 use crate::presented::{Presented, PresentedError};
 use crate::user::{UserKey, UserKeyError};
 
@@ -17,7 +18,8 @@ use crate::user::{UserKey, UserKeyError};
 pub enum Existing {
     /// It stays, and writing fails.
     Keep,
-    /// The new one takes its place in one step.
+    /// The new one takes its place in one step, and gets its owner. At the end of a link that is the file that the link
+    /// leads to. Without a file there, a new one is made.
     Replace,
 }
 
@@ -27,7 +29,7 @@ pub enum FileError {
     /// The operating system refuses.
     #[error("cannot {what} the key file {}: {error}", path.display())]
     Io {
-        /// `read` or `write`.
+        /// `read`, `lock`, `write`, or what else was to be done to it.
         what: &'static str,
         /// The file.
         path: PathBuf,
@@ -63,6 +65,32 @@ pub enum FileError {
         /// The file.
         path: PathBuf,
     },
+    /// Another command has locked it.
+    #[error(
+        "another command changes the key file {} at this moment, and it was left alone: wait for that one, and look at \
+         what it has made of the file (`trine key show {}`)",
+        path.display(), quoted(path)
+    )]
+    Busy {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The one that would take its place cannot be given to its owner, who could not read it then.
+    #[error(
+        "the key file {} was left alone: it belongs to user {owner} and group {group}, and a new file cannot be given to \
+         them ({error}): run the command as root, or as that user",
+        path.display()
+    )]
+    Owner {
+        /// The file.
+        path: PathBuf,
+        /// The number of its user.
+        owner: u32,
+        /// The number of its group.
+        group: u32,
+        /// The reason of the operating system.
+        error: io::Error,
+    },
     /// A cluster key file was expected.
     #[error("{}: {error}", path.display())]
     Cluster {
@@ -96,10 +124,7 @@ impl ClusterKey {
     ///
     /// If others may read the file, or if it is none.
     pub fn read(path: &Path) -> Result<Self, FileError> {
-        Self::parse(&read(path)?).map_err(|error| FileError::Cluster {
-            path: path.to_owned(),
-            error,
-        })
+        parse_cluster(&read(path)?, path)
     }
 
     /// Writes a cluster key file that only its owner may read (mode 0600).
@@ -149,19 +174,189 @@ impl Presented {
     }
 }
 
-fn read(path: &Path) -> Result<Zeroizing<String>, FileError> {
-    let failed = |error| FileError::Io {
-        what: "read",
+/// A cluster key file under a lock: whoever else wants to change it is refused, from before it was read until it is
+/// replaced, or until this value goes.
+#[derive(Debug)]
+pub struct LockedKeyFile {
+    /// As the caller calls it.
+    path: PathBuf,
+    /// Where it is, behind all links.
+    target: PathBuf,
+    key: ClusterKey,
+    _locked: File,
+}
+
+impl LockedKeyFile {
+    /// Locks a cluster key file and reads it. Waits for nobody.
+    ///
+    /// # Errors
+    ///
+    /// If another command has locked it, if others may read it, or if it is none.
+    pub fn lock(path: &Path) -> Result<Self, FileError> {
+        let failed = |error| not_done("read", path, error);
+        for _ in 0..LOCK_TRIES_MAX {
+            let target = target_of(path).map_err(failed)?;
+            require_file(path)?;
+            // Over NFS only who may write a file may lock it.
+            let file = OpenOptions::new().read(true).write(true).open(path);
+            let file = file.or_else(|_| File::open(path)).map_err(failed)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => break,
+                Err(TryLockError::Error(error)) => return Err(not_done("lock", path, error)),
+            }
+            // Another command may have replaced it since it was opened. Then this lock keeps nobody out.
+            if is_at(&file, &target).map_err(failed)? {
+                let key = parse_cluster(&text_of(&file, path)?, path)?;
+                return Ok(Self {
+                    path: path.to_owned(),
+                    target,
+                    key,
+                    _locked: file,
+                });
+            }
+        }
+        Err(FileError::Busy {
+            path: path.to_owned(),
+        })
+    }
+
+    /// The key that is in it.
+    #[must_use]
+    pub fn key(&self) -> &ClusterKey {
+        &self.key
+    }
+
+    /// Puts a file with this key in its place, in one step. Links to it and its owner stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// If the new file cannot be given to the owner of the old one, or if the operating system refuses. The old file is
+    /// there then, unless the error says that only its directory was not synced.
+    pub fn replace(self, key: &ClusterKey) -> Result<(), FileError> {
+        replace(&self.path, &self.target, &key.to_text())
+    }
+}
+
+/// A new key file, which has no key yet. It is removed together with this value, unless a key was written. So it is known
+/// that a key can be written before that key is made.
+#[derive(Debug)]
+pub struct NewKeyFile {
+    path: PathBuf,
+    file: File,
+    is_kept: bool,
+}
+
+impl NewKeyFile {
+    /// Makes the file, which only its owner may read (mode 0600).
+    ///
+    /// # Errors
+    ///
+    /// If there is one already, or if the operating system refuses.
+    pub fn create(path: &Path) -> Result<Self, FileError> {
+        Self::create_at(path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => FileError::Exists {
+                path: path.to_owned(),
+            },
+            _ => not_done("write", path, error),
+        })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes a user's key into it.
+    ///
+    /// # Errors
+    ///
+    /// If the operating system refuses. The file is removed then.
+    pub fn write(self, key: &UserKey) -> Result<(), FileError> {
+        self.finish(&key.to_file_text())
+    }
+
+    fn create_at(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            is_kept: false,
+        })
+    }
+
+    fn finish(mut self, text: &str) -> Result<(), FileError> {
+        self.put(text)
+            .and_then(|()| sync_directory(&self.path))
+            .map_err(|error| not_done("write", &self.path, error))?;
+        self.is_kept = true;
+        Ok(())
+    }
+
+    fn put(&mut self, text: &str) -> io::Result<()> {
+        self.file.write_all(text.as_bytes())?;
+        self.file.sync_all()
+    }
+
+    /// Gives it to these, unless it is theirs.
+    fn give_to(&self, owner: u32, group: u32) -> io::Result<()> {
+        let metadata = self.file.metadata()?;
+        if (metadata.uid(), metadata.gid()) == (owner, group) {
+            return Ok(());
+        }
+        fchown(&self.file, Some(owner), Some(group))
+    }
+}
+
+impl Drop for NewKeyFile {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            // Half a key file helps nobody, and would be in the way of the next try. Its own failure adds nothing.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn not_done(what: &'static str, path: &Path, error: io::Error) -> FileError {
+    FileError::Io {
+        what,
         path: path.to_owned(),
         error,
-    };
-    // Before it is opened: that of a pipe would wait for a writer.
-    if !fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(FileError::NotAFile {
-            path: path.to_owned(),
-        });
     }
-    let file = File::open(path).map_err(failed)?;
+}
+
+fn parse_cluster(text: &str, path: &Path) -> Result<ClusterKey, FileError> {
+    ClusterKey::parse(text).map_err(|error| FileError::Cluster {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+fn read(path: &Path) -> Result<Zeroizing<String>, FileError> {
+    require_file(path)?;
+    let file = File::open(path).map_err(|error| not_done("read", path, error))?;
+    text_of(&file, path)
+}
+
+/// To be asked before it is opened: that of a pipe would wait for a writer.
+fn require_file(path: &Path) -> Result<(), FileError> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => Ok(()),
+        Ok(_) => Err(FileError::NotAFile {
+            path: path.to_owned(),
+        }),
+        Err(error) => Err(not_done("read", path, error)),
+    }
+}
+
+/// The text of the open file that the caller calls `path`.
+fn text_of(file: &File, path: &Path) -> Result<Zeroizing<String>, FileError> {
+    let failed = |error| not_done("read", path, error);
     let metadata = file.metadata().map_err(failed)?;
     let mode = metadata.permissions().mode() & 0o7777;
     if is_open(mode, metadata.uid(), metadata.gid()) {
@@ -194,50 +389,83 @@ fn is_open(mode: u32, owner: u32, group: u32) -> bool {
 }
 
 fn write(path: &Path, text: &str, existing: Existing) -> Result<(), FileError> {
-    let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::AlreadyExists => FileError::Exists {
-            path: path.to_owned(),
-        },
-        _ => FileError::Io {
-            what: "write",
-            path: path.to_owned(),
-            error,
-        },
-    };
     match existing {
-        Existing::Keep => write_new(path, text).map_err(failed),
+        Existing::Keep => NewKeyFile::create(path)?.finish(text),
         Existing::Replace => {
-            let mut beside = path.as_os_str().to_owned();
-            beside.push(".new");
-            let beside = PathBuf::from(beside);
-            // What an interrupted call left.
-            match fs::remove_file(&beside) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-                _ => {}
-            }
-            write_new(&beside, text)
-                .and_then(|()| fs::rename(&beside, path))
-                .and_then(|()| sync_directory(path))
-                .map_err(failed)
+            let target = target_of(path).map_err(|error| not_done("write", path, error))?;
+            replace(path, &target, text)
         }
     }
 }
 
-fn write_new(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
-    let written = file
-        .write_all(text.as_bytes())
-        .and_then(|()| file.sync_all())
-        .and_then(|()| sync_directory(path));
-    if written.is_err() {
-        // Half a key file helps nobody, and would be in the way of the next try. Its own failure adds nothing.
-        let _ = fs::remove_file(path);
+/// Where a file is that the caller calls `path`, behind all links. A link that leads to nothing is an error; where there
+/// is not even a link, that is where a file can be made.
+fn target_of(path: &Path) -> io::Result<PathBuf> {
+    match fs::canonicalize(path) {
+        Err(error)
+            if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_err() =>
+        {
+            Ok(path.to_owned())
+        }
+        target => target,
     }
-    written
+}
+
+/// Whether the open file is the one that has this name now.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let (open, named) = (file.metadata()?, fs::metadata(path)?);
+    Ok((open.dev(), open.ino()) == (named.dev(), named.ino()))
+}
+
+/// Puts a file with this text in the place of the one at `target`, which the caller calls `path`.
+fn replace(path: &Path, target: &Path, text: &str) -> Result<(), FileError> {
+    let failed = |error| not_done("write", path, error);
+    let old = match fs::metadata(target) {
+        Ok(metadata) if !metadata.is_file() => {
+            return Err(FileError::NotAFile {
+                path: path.to_owned(),
+            });
+        }
+        Ok(metadata) => Some((metadata.uid(), metadata.gid())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(failed(error)),
+    };
+    let mut beside = create_beside(target).map_err(failed)?;
+    if let Some((owner, group)) = old {
+        // Who could read the old one would not be able to read the new one.
+        beside
+            .give_to(owner, group)
+            .map_err(|error| FileError::Owner {
+                path: path.to_owned(),
+                owner,
+                group,
+                error,
+            })?;
+    }
+    beside
+        .put(text)
+        .and_then(|()| fs::rename(&beside.path, target))
+        .map_err(failed)?;
+    // It has another name now.
+    beside.is_kept = true;
+    sync_directory(target).map_err(|error| not_done("sync the directory of", path, error))
+}
+
+/// Makes a file beside another one. No file that is there is touched, not even one that an interrupted command has left:
+/// it may be anybody's.
+fn create_beside(target: &Path) -> io::Result<NewKeyFile> {
+    for number in 0..BESIDE_TRIES_MAX {
+        let mut name = OsString::from(".");
+        name.push(target.file_name().unwrap_or_default());
+        name.push(format!(".{}.{number}.tmp", std::process::id()));
+        match NewKeyFile::create_at(&target.with_file_name(name)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            created => return created,
+        }
+    }
+    Err(io::Error::other(
+        "interrupted commands have left too many files beside it: remove those that are called .NAME.NUMBER.NUMBER.tmp",
+    ))
 }
 
 /// A new name is kept by its directory.

@@ -32,7 +32,7 @@ mod user;
 pub use cluster::{ClusterKey, ClusterKeyError, NotNext, OutOfOrder, Rotation};
 pub use credential::Credential;
 pub use draw::DrawError;
-pub use file::{Existing, FileError};
+pub use file::{Existing, FileError, LockedKeyFile, NewKeyFile};
 pub use fingerprint::{Fingerprint, GroupId, Issuer};
 pub use key_id::{KeyId, KeyIdError};
 pub use name::{NameError, UserName};

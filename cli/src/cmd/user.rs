@@ -3,19 +3,21 @@
 
 mod password;
 
-use std::path::{Path, PathBuf};
+use std::io::{self, ErrorKind, Write};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
 use trine_base::answers::{response_of, unexpected};
 use trine_base::arguments::ClientArguments;
 use trine_base::client::call;
+use trine_base::document::to_document;
 use trine_base::failure::Failure;
 use trine_base::network::Network;
 use trine_base::output::{Output, Table, insert_bytes};
 use trine_base::peers;
 use trine_client::{Answer, Mode};
-use trine_keys::{ClusterKey, Existing, Role, UserKey, UserName};
+use trine_keys::{ClusterKey, NewKeyFile, Role, UserName};
 use trine_kvstore::config::USER_PREFIX_BYTES_MAX;
 use trine_kvstore::{Command, Response, Rights, User};
 
@@ -147,10 +149,10 @@ fn add<N: Network>(network: &N, arguments: &AddArguments, output: Output) -> Res
             "leave --prefix out, or give the role write or read",
         ));
     }
-    let cluster = arguments.key.cluster(network, &arguments.client)?;
+    let prepared = arguments.key.prepare(network, &arguments.client)?;
     let name = arguments.name;
     let command = Command::AddUser {
-        issuer: cluster.issuer(),
+        issuer: prepared.cluster.issuer(),
         name,
         rights: Rights {
             role,
@@ -165,7 +167,7 @@ fn add<N: Network>(network: &N, arguments: &AddArguments, output: Output) -> Res
         &command,
         output,
     )?;
-    hand_out(of_user(name, &answer)?, &cluster, &arguments.key, output)
+    prepared.hand_out(Change::Added, of_user(name, &answer)?, output)
 }
 
 fn rotate<N: Network>(
@@ -173,10 +175,10 @@ fn rotate<N: Network>(
     arguments: &RotateArguments,
     output: Output,
 ) -> Result<(), Failure> {
-    let cluster = arguments.key.cluster(network, &arguments.client)?;
+    let prepared = arguments.key.prepare(network, &arguments.client)?;
     let name = arguments.name;
     let command = Command::RotateUser {
-        issuer: cluster.issuer(),
+        issuer: prepared.cluster.issuer(),
         name,
     };
     let answer = call(
@@ -186,12 +188,7 @@ fn rotate<N: Network>(
         &command,
         output,
     )?;
-    hand_out(of_user(name, &answer)?, &cluster, &arguments.key, output)?;
-    output.line(format_args!(
-        "the old key is void, and so is a password that stood in for it, unless it was made with --generation any: \
-         `trine user password {name}` makes the line of another"
-    ));
-    Ok(())
+    prepared.hand_out(Change::Rotated, of_user(name, &answer)?, output)
 }
 
 fn remove<N: Network>(
@@ -256,22 +253,21 @@ fn of_user(name: UserName, answer: &Answer) -> Result<Response<'_>, Failure> {
     response_of(answer).map_err(|failure| failure.while_doing(&format!("user {name}")))
 }
 
+/// What there has to be before the group changes anything.
+struct Prepared {
+    cluster: ClusterKey,
+    /// The file for the user's key. It goes if the group refuses. Without one the key is printed.
+    out: Option<NewKeyFile>,
+}
+
 impl KeyArguments {
-    /// The cluster key. What would stop the user's key from being written is found before the group changes anything.
-    fn cluster<N: Network>(
+    /// Reads the cluster key and makes the file for the user's key, so that a file that cannot be made stops the command
+    /// before the group changes anything.
+    fn prepare<N: Network>(
         &self,
         network: &N,
         client: &ClientArguments,
-    ) -> Result<ClusterKey, Failure> {
-        if let Some(out) = self
-            .out
-            .as_deref()
-            .filter(|out| out.symlink_metadata().is_ok())
-        {
-            let path = out.to_owned();
-            let failure = file_failure(trine_keys::FileError::Exists { path });
-            return Err(failure.because("nothing was changed"));
-        }
+    ) -> Result<Prepared, Failure> {
         let used = match &self.cluster_key {
             Some(path) => Some(path.clone()),
             None => network.key_file(&peers::resolve(&client.group.peers)?),
@@ -282,57 +278,108 @@ impl KeyArguments {
                 "name it with --cluster-key PATH, or with --key PATH if the group uses it; `trine key new` makes one",
             ));
         };
-        ClusterKey::read(&path).map_err(file_failure)
+        let cluster = ClusterKey::read(&path).map_err(file_failure)?;
+        let out = self.out.as_deref().map(NewKeyFile::create).transpose();
+        let out = out.map_err(|error| file_failure(error).because("nothing was changed"))?;
+        Ok(Prepared { cluster, out })
     }
 }
 
-/// Makes the key of a user that the group has just added or rotated, and prints or writes it.
-fn hand_out(
-    response: Response<'_>,
-    cluster: &ClusterKey,
-    arguments: &KeyArguments,
-    output: Output,
-) -> Result<(), Failure> {
-    let user = match response {
-        Response::User(user) => user,
-        other => return Err(unexpected(&other)),
-    };
-    let key = cluster.user_key(user.name, user.generation);
-    let mut shown = document(&user);
-    match &arguments.out {
-        Some(path) => {
-            write(&key, path, &user)?;
-            shown["path"] = path.display().to_string().into();
-        }
-        None => shown["key"] = key.to_text().as_str().into(),
-    }
-    output.document(&shown);
-    output.line(format_args!(
-        "user {}: number {}, generation {}, {}, {}",
-        user.name,
-        user.number,
-        user.generation,
-        role_of(&user),
-        keys_of(&user)
-    ));
-    match &arguments.out {
-        Some(path) => output.line(format_args!("wrote the key to {}", path.display())),
-        None => {
-            output.line("the key, which is not shown again:");
-            output.line(key.to_text().as_str());
-        }
-    }
-    Ok(())
+/// What the group has done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Added,
+    Rotated,
 }
 
-/// The group has changed already, so a failure says how to get a key nevertheless.
-fn write(key: &UserKey, path: &Path, user: &User<'_>) -> Result<(), Failure> {
-    key.write(path, Existing::Keep).map_err(|error| {
-        Failure::usage(
-            format!("the group has user {}, but {error}", user.name),
-            format!("`trine user rotate {}` makes another key", user.name),
+impl Change {
+    /// What is true from now on, also if the user's key gets lost.
+    fn done(self, name: UserName) -> String {
+        match self {
+            Self::Added => format!("the group has user {name} now"),
+            Self::Rotated => format!("the old key of user {name} is void now"),
+        }
+    }
+
+    /// The new key is lost. The group has changed all the same, so this is neither a mistake in the command line nor an
+    /// outcome that nobody knows.
+    fn without_key(self, name: UserName, why: &str) -> Failure {
+        Failure::negative(
+            format!("{}, but the new key is lost: {why}", self.done(name)),
+            format!("`trine user rotate {name}` makes another"),
         )
-    })
+    }
+}
+
+impl Prepared {
+    /// Makes the key of a user that the group has just added or rotated, and prints or writes it.
+    fn hand_out(
+        self,
+        change: Change,
+        response: Response<'_>,
+        output: Output,
+    ) -> Result<(), Failure> {
+        let user = match response {
+            Response::User(user) => user,
+            other => return Err(unexpected(&other)),
+        };
+        let name = user.name;
+        let key = self.cluster.user_key(name, user.generation);
+        let mut shown = document(&user);
+        let mut text = format!(
+            "user {name}: number {}, generation {}, {}, {}\n",
+            user.number,
+            user.generation,
+            role_of(&user),
+            keys_of(&user)
+        );
+        let written = match self.out {
+            Some(file) => {
+                let path = file.path().display().to_string();
+                file.write(&key)
+                    .map_err(|error| change.without_key(name, &error.to_string()))?;
+                text += &format!("wrote the key to {path}\n");
+                shown["path"] = path.as_str().into();
+                Some(path)
+            }
+            None => {
+                let key = key.to_text();
+                text += &format!("the key, which is not shown again:\n{}\n", key.as_str());
+                shown["key"] = key.as_str().into();
+                None
+            }
+        };
+        if change == Change::Rotated {
+            text += &format!(
+                "the old key is void, and so is a password that stood in for it, unless it was made with --generation \
+                 any: `trine user password {name}` makes the line of another\n"
+            );
+        }
+        let printed = print(&shown, &text, output);
+        printed.or_else(|error| match written {
+            None => Err(change.without_key(name, &format!("it could not be printed: {error}"))),
+            // As for any command, a reader that went away is no failure. The file has the key.
+            Some(_) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            Some(path) => Err(Failure::negative(
+                format!(
+                    "{}, and the new key is in {path}, but this could not be printed: {error}",
+                    change.done(name)
+                ),
+                "there is nothing more to do",
+            )),
+        })
+    }
+}
+
+/// Prints the document for programs, or the text for people. Unlike all other output, a key that cannot be printed is the
+/// caller's to report: it says what has become of the user.
+fn print(document: &Value, text: &str, output: Output) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    match output.json {
+        true => stdout.write_all(to_document(document).as_bytes())?,
+        false => stdout.write_all(text.as_bytes())?,
+    }
+    stdout.flush()
 }
 
 fn role_of(user: &User<'_>) -> String {

@@ -3,8 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use crate::common::{Cluster, Ran, trine};
+use crate::common::{Cluster, Ran, command, finish, trine};
 
 /// A directory that is removed with the value.
 struct Directory(PathBuf);
@@ -194,4 +195,133 @@ fn mistakes_about_users_are_named() {
         .expect_status(0)
         .json();
     assert_eq!(listed["users"].as_array().map(Vec::len), Some(1));
+}
+
+/// A change of `group.key` removed `group.key.new`, the key of another group, and put a file in the place of a link.
+#[test]
+fn a_change_of_a_key_file_touches_no_other_file() {
+    let directory = Directory::new("rotate");
+    let path = new_key(&directory, "group.key");
+    let other = new_key(&directory, "group.key.new");
+    let before = fs::read(&other).expect("read");
+    let link = directory.path("link.key");
+    std::os::unix::fs::symlink("group.key", &link).expect("linked");
+    for (named, stands) in [(&path, "begun"), (&link, "switched")] {
+        alone(&["key", "rotate", "--force", named]).expect_status(0);
+        let shown = alone(&["key", "show", &path, "--json"]).expect_status(0);
+        assert_eq!(shown.json()["rotation"], stands, "{named}");
+    }
+    assert_eq!(fs::read(&other).expect("still there"), before);
+    assert!(fs::read_link(&link).is_ok(), "it is still a link");
+    assert_eq!(mode(&path), 0o600);
+    assert_eq!(fs::read_dir(&directory.0).expect("listed").count(), 3);
+}
+
+/// Of six at once one reported a root, and the file held another one that nobody had reported.
+#[test]
+fn of_changes_of_a_key_file_at_once_one_is_done() {
+    let directory = Directory::new("rotate-at-once");
+    let path = new_key(&directory, "group.key");
+    let rotate = ["key", "rotate", "--begin", "--force", "--json", &path];
+    let start = |_: u32| {
+        command(&rotate, "")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts")
+    };
+    let running: Vec<_> = (0..6).map(start).collect();
+    let ran: Vec<Ran> = running.into_iter().map(finish).collect();
+    let done: Vec<&Ran> = ran.iter().filter(|ran| ran.status == Some(0)).collect();
+    let refused = ran.iter().filter(|ran| ran.status == Some(2)).count();
+    assert_eq!((done.len(), refused), (1, 5), "{ran:?}");
+    let shown = alone(&["key", "show", &path, "--json"]).expect_status(0);
+    let accepted = &shown.json()["accepted_member"];
+    assert!(accepted.is_string(), "{accepted}");
+    assert_eq!(&done[0].json()["accepted_member"], accepted);
+}
+
+/// A command that can write no file, as on a full disk.
+fn without_room(command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\""]);
+    shell.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell
+}
+
+/// `trine user rotate --out` made the old key void before it noticed that it could not write the new one. And a key that a
+/// full disk had swallowed was not said to be lost.
+#[test]
+fn a_key_that_cannot_be_written_is_noticed_in_time_or_said_to_be_lost() {
+    let directory = Directory::new("lost");
+    let file = new_key(&directory, "cluster.key");
+    let cluster = Cluster::start(&[]);
+    let line = |arguments: &[&str]| {
+        let line = [arguments, &["--cluster-key", &file]].concat();
+        command(&line, &cluster.group.peers())
+    };
+    let run = |arguments: &[&str]| -> Ran {
+        let mut command = line(arguments);
+        let done = command.stdin(Stdio::null()).output();
+        done.expect("the program runs").into()
+    };
+    let generations = || {
+        let listed = cluster.run(&["user", "list", "--json"]).expect_status(0);
+        let users = listed.json()["users"].as_array().expect("a list").clone();
+        let generation = |user: &serde_json::Value| {
+            let name = user["name"].as_str().expect("a name").to_owned();
+            (name, user["generation"].as_u64().expect("a number"))
+        };
+        users.iter().map(generation).collect::<Vec<_>>()
+    };
+    let of = |name: &str, generation: u64| (name.to_owned(), generation);
+    run(&["user", "add", "carl", "--role", "read"]).expect_status(0);
+
+    // What can be known before is known before.
+    for out in ["/proc/key", &directory.path("absent/key")] {
+        let parts = ["cannot write the key file", out, "nothing was changed"];
+        run(&["user", "add", "bob", "--role", "read", "--out", out]).expect_error(2, &parts);
+        run(&["user", "rotate", "carl", "--out", out]).expect_error(2, &parts);
+    }
+    assert_eq!(generations(), [of("carl", 1)]);
+    let out = directory.path("out.key");
+    run(&["user", "rotate", "bob", "--out", &out])
+        .expect_error(1, &["there is no user with this name"]);
+    assert!(!Path::new(&out).exists(), "the group has refused");
+
+    // What can not be known before is said.
+    let on_full_disk = |arguments: &[&str]| -> Ran {
+        let full = fs::File::options().write(true).open("/dev/full");
+        let mut command = line(arguments);
+        command.stdin(Stdio::null()).stdout(full.expect("there"));
+        command.output().expect("the program runs").into()
+    };
+    let lost = ["the new key is lost: it could not be printed", "No space"];
+    let added = on_full_disk(&["user", "add", "dora", "--role", "read"]).expect_error(1, &lost);
+    let rotated = on_full_disk(&["user", "rotate", "carl", "--json"]).expect_error(1, &lost);
+    let mut unwritten = without_room(&line(&["user", "rotate", "carl", "--out", &out]));
+    let unwritten = unwritten.stdin(Stdio::null()).output();
+    let unwritten = Ran::from(unwritten.expect("the program runs"));
+    let unwritten = unwritten.expect_error(1, &["the new key is lost: cannot write the key file"]);
+    for (ran, user, fact) in [
+        (added, "dora", "the group has user dora now"),
+        (rotated, "carl", "the old key of user carl is void now"),
+        (unwritten, "carl", "the old key of user carl is void now"),
+    ] {
+        let advice = format!("`trine user rotate {user}` makes another");
+        ran.expect_error(1, &[fact, &advice]);
+    }
+    assert!(!Path::new(&out).exists(), "half a key is of no use");
+    // The group counts the keys of all users.
+    assert_eq!(generations(), [of("carl", 4), of("dora", 2)]);
+    run(&["user", "rotate", "carl", "--out", &out]).expect_status(0);
+    let shown = alone(&["key", "show", &out, "--json"]).expect_status(0);
+    assert_eq!(shown.json()["generation"], 5);
 }

@@ -16,6 +16,16 @@ impl Directory {
     fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).expect("listed");
+        let name = |entry: io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
+        let mut names: Vec<String> = entries
+            .map(|entry| name(entry).to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
 }
 
 impl Drop for Directory {
@@ -89,11 +99,160 @@ fn nothing_is_overwritten_unless_it_is_said() {
         )
     );
     assert_eq!(ClusterKey::read(&path).expect("read"), cluster());
-    fs::write(directory.path("cluster.key.new"), "half").expect("left behind");
     other.write(&path, Existing::Replace).expect("replaced");
     assert_eq!(ClusterKey::read(&path).expect("read"), other);
     assert_eq!(mode(&path), 0o600);
-    assert_eq!(fs::read_dir(&directory.0).expect("listed").count(), 1);
+    assert_eq!(directory.names(), ["cluster.key"]);
+}
+
+/// A change of `group.key` removed `group.key.new`, which was the key of another group.
+#[test]
+fn a_file_that_is_replaced_leaves_its_neighbours_alone() {
+    let directory = Directory::new("neighbours");
+    let path = directory.path("cluster.key");
+    cluster().write(&path, Existing::Keep).expect("written");
+    let stale = format!(".cluster.key.{}.0.tmp", std::process::id());
+    let neighbours = [stale.as_str(), "cluster.key.new", "cluster.key.tmp"];
+    for name in neighbours {
+        fs::write(directory.path(name), name).expect("written");
+    }
+    let other = cluster().accepting([3; 32]).expect("settled");
+    other.write(&path, Existing::Replace).expect("replaced");
+    let file = LockedKeyFile::lock(&path).expect("locked");
+    assert_eq!(file.key(), &other);
+    let last = other.clone().switched().expect("begun");
+    file.replace(&last).expect("replaced");
+    assert_eq!(ClusterKey::read(&path).expect("read"), last);
+    for name in neighbours {
+        let kept = fs::read_to_string(directory.path(name));
+        assert_eq!(kept.expect("there"), name);
+    }
+    assert_eq!(directory.names().len(), 4, "{:?}", directory.names());
+}
+
+/// A change of a link put a file in the link's place, and the file that was meant stayed as it was.
+#[test]
+fn a_link_stays_and_the_file_that_it_leads_to_is_replaced() {
+    let (directory, elsewhere) = (Directory::new("link"), Directory::new("link-target"));
+    let (link, path) = (directory.path("link.key"), elsewhere.path("real.key"));
+    cluster().write(&path, Existing::Keep).expect("written");
+    std::os::unix::fs::symlink(&path, &link).expect("linked");
+    let begun = cluster().accepting([3; 32]).expect("settled");
+    let file = LockedKeyFile::lock(&link).expect("locked");
+    file.replace(&begun).expect("replaced");
+    let switched = begun.clone().switched().expect("begun");
+    for key in [begun, switched.clone()] {
+        key.write(&link, Existing::Replace).expect("replaced");
+        assert_eq!(fs::read_link(&link).expect("a link"), path);
+        assert_eq!(ClusterKey::read(&path).expect("read"), key);
+    }
+    assert_eq!(directory.names(), ["link.key"]);
+    assert_eq!(elsewhere.names(), ["real.key"]);
+    fs::remove_file(&path).expect("removed");
+    switched
+        .write(&link, Existing::Replace)
+        .expect_err("the link leads to nothing");
+    assert!(fs::read_link(&link).is_ok(), "it stays nevertheless");
+}
+
+/// Root changed the file of a replica that runs as another user, which could not read it any more.
+#[test]
+fn a_file_that_is_replaced_keeps_its_owner() {
+    let directory = Directory::new("owner");
+    let path = directory.path("cluster.key");
+    cluster().write(&path, Existing::Keep).expect("written");
+    let is_root = std::os::unix::fs::chown(&path, Some(12_345), Some(12_346)).is_ok();
+    let before = fs::metadata(&path).expect("there");
+    let begun = cluster().accepting([3; 32]).expect("settled");
+    let file = LockedKeyFile::lock(&path).expect("locked");
+    file.replace(&begun).expect("replaced");
+    let after = fs::metadata(&path).expect("there");
+    assert_ne!(after.ino(), before.ino(), "another file");
+    assert_eq!((after.uid(), after.gid()), (before.uid(), before.gid()));
+    assert_eq!(mode(&path), 0o600);
+    assert_eq!(ClusterKey::read(&path).expect("read"), begun);
+
+    // A user that is not root can give nothing away.
+    let given = NewKeyFile::create(&directory.path("new.key"))
+        .expect("made")
+        .give_to(12_347, 12_348);
+    assert_eq!(given.is_ok(), is_root);
+    let refused = FileError::Owner {
+        path: "/etc/trine/group.key".into(),
+        owner: 12_345,
+        group: 12_346,
+        error: io::ErrorKind::PermissionDenied.into(),
+    };
+    let said = refused.to_string();
+    for part in ["was left alone", "user 12345 and group 12346", "as root"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+/// Of six changes at once one reported success, and the file held a root that another one had made.
+#[test]
+fn of_changes_at_once_one_succeeds_and_the_others_are_refused() {
+    let directory = Directory::new("at-once");
+    let path = directory.path("cluster.key");
+    cluster().write(&path, Existing::Keep).expect("written");
+    let begin = |root: u8| {
+        let file = match LockedKeyFile::lock(&path) {
+            Ok(file) => file,
+            Err(FileError::Busy { .. }) => return None,
+            Err(error) => panic!("{error}"),
+        };
+        let begun = file.key().clone().accepting([root; 32]).ok()?;
+        file.replace(&begun).expect("replaced");
+        Some(begun)
+    };
+    let begun: Vec<ClusterKey> = std::thread::scope(|scope| {
+        let begin = &begin;
+        let threads = [3, 4, 5, 6, 7, 8].map(|root| scope.spawn(move || begin(root)));
+        let ended = threads.map(|thread| thread.join().expect("no panic"));
+        ended.into_iter().flatten().collect()
+    });
+    assert_eq!(begun.len(), 1);
+    assert_eq!(ClusterKey::read(&path).expect("read"), begun[0]);
+    assert_eq!(directory.names(), ["cluster.key"]);
+}
+
+#[test]
+fn a_locked_file_is_nobody_elses_until_it_is_replaced_or_let_go() {
+    let directory = Directory::new("locked");
+    let path = directory.path("cluster.key");
+    cluster().write(&path, Existing::Keep).expect("written");
+    let first = LockedKeyFile::lock(&path).expect("locked");
+    let said = LockedKeyFile::lock(&path).expect_err("locked").to_string();
+    for part in ["another command changes", "trine key show"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(ClusterKey::read(&path).is_ok(), "readers do not wait");
+    drop(first);
+    let first = LockedKeyFile::lock(&path).expect("let go");
+    let begun = first.key().clone().accepting([3; 32]).expect("settled");
+    first.replace(&begun).expect("replaced");
+    assert_eq!(LockedKeyFile::lock(&path).expect("free").key(), &begun);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("changed");
+    let open = LockedKeyFile::lock(&path).expect_err("others can read it");
+    assert!(matches!(open, FileError::Open { .. }), "{open}");
+}
+
+#[test]
+fn a_new_file_without_a_key_is_removed() {
+    let directory = Directory::new("new");
+    let path = directory.path("alice.key");
+    let file = NewKeyFile::create(&path).expect("made");
+    assert_eq!((mode(&path), file.path()), (0o600, path.as_path()));
+    let taken = NewKeyFile::create(&path).expect_err("it is there");
+    assert!(matches!(taken, FileError::Exists { .. }), "{taken}");
+    drop(file);
+    assert!(!path.exists());
+    let nowhere = NewKeyFile::create(&directory.path("absent/alice.key"));
+    assert!(matches!(nowhere, Err(FileError::Io { .. })));
+    let key = cluster().user_key("alice".parse().expect("a name"), 1);
+    let file = NewKeyFile::create(&path).expect("made");
+    file.write(&key).expect("written");
+    assert_eq!(UserKey::read(&path).expect("read"), key);
 }
 
 #[test]

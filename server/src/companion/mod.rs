@@ -50,6 +50,8 @@ pub struct Companion {
     process: Process,
     told: Vec<SocketAddr>,
     restarts: u32,
+    /// It has ended once more after the last restart, and the log says so.
+    is_given_up: bool,
 }
 
 /// The process, and the pipe to it.
@@ -82,6 +84,7 @@ impl Companion {
             process,
             told: Vec::new(),
             restarts: 0,
+            is_given_up: false,
         })
     }
 
@@ -107,6 +110,7 @@ impl Companion {
     /// Whether there is a new process.
     fn restart(&mut self) -> bool {
         if self.restarts >= RESTARTS_MAX {
+            self.give_up();
             return false;
         }
         self.restarts += 1;
@@ -125,6 +129,20 @@ impl Companion {
                 false
             }
         }
+    }
+
+    /// Says once what it means that there is no such process any more.
+    fn give_up(&mut self) {
+        if self.is_given_up {
+            return;
+        }
+        self.is_given_up = true;
+        tracing::warn!(
+            restarts = RESTARTS_MAX,
+            "the process that tells of this one's end has ended again, and gets no successor: if this replica dies while it \
+             leads, the others elect another leader only after an election timeout. Find out what ends it (a signal, want \
+             of memory), and start this replica again"
+        );
     }
 }
 
@@ -214,4 +232,37 @@ fn tell_at_panic(replica: ThreadId, pipe: File) {
             usual(info);
         }));
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After the last restart the replica went on without a companion, and no line of the log said so.
+    #[test]
+    fn a_companion_that_ends_again_and_again_is_given_up() {
+        // The companions of a test are its own program, which ends at once: it does not know their arguments.
+        let mut child = Command::new("true").stdin(Stdio::piped()).spawn().unwrap();
+        let pipe = File::from(OwnedFd::from(child.stdin.take().unwrap()));
+        let mut companion = Companion {
+            secret: RunSecret([7; 16]),
+            stagger: Duration::ZERO,
+            held: None,
+            process: Process { child, pipe },
+            told: Vec::new(),
+            restarts: 0,
+            is_given_up: false,
+        };
+        for restarts in 1..=RESTARTS_MAX {
+            companion.process.child.wait().unwrap();
+            companion.attend(Vec::new());
+            assert_eq!(companion.restarts, restarts);
+            assert!(!companion.is_given_up, "there may be one more");
+        }
+        companion.process.child.wait().unwrap();
+        companion.attend(Vec::new());
+        assert!(companion.is_given_up);
+        companion.attend(Vec::new());
+        assert_eq!(companion.restarts, RESTARTS_MAX);
+    }
 }

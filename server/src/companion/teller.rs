@@ -14,7 +14,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::{ioctl_fionbio, retry_on_intr};
 use rustix::stdio::dup2_stdout;
 use rustix::thread::{CpuSet, sched_setaffinity};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::flag;
 
 use trine_protocol::message::{DEATH_NOTICE, RunSecret};
@@ -42,8 +42,9 @@ struct Will {
 pub fn run() -> ExitCode {
     // Started as /proc/self/exe, it would be called exe. No more than 15 bytes are taken.
     let _ = fs::write("/proc/self/comm", "trine-companion");
-    // Who ends the replica often ends all processes of its service, or of its terminal. This one ends by itself.
-    for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT] {
+    // Who ends the replica, or asks it to read its files again, often signals all processes of its service, or of its
+    // terminal. This one ends by itself, and has no files.
+    for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2] {
         let _ = flag::register(signal, Arc::default());
     }
     run_anywhere();

@@ -11,7 +11,7 @@ use trine_base::output::Output;
 use trine_base::peers;
 use trine_base::survey::{SURVEY_TIMEOUT, ask_everybody, informant};
 use trine_client::Report;
-use trine_keys::{ClusterKey, Existing, Rotation};
+use trine_keys::{ClusterKey, LockedKeyFile, Rotation};
 
 use super::{file_failure, ids_of};
 use crate::cmd::status::nobody;
@@ -70,7 +70,9 @@ pub(crate) fn run<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     let path = &arguments.path;
-    let present = ClusterKey::read(path).map_err(file_failure)?;
+    // Under the lock, so that two changes at once do not both begin with this file.
+    let file = LockedKeyFile::lock(path).map_err(file_failure)?;
+    let present = file.key().clone();
     let step = arguments.step.at(present.rotation());
     let changed = taken(step, present.clone())?;
     if !arguments.force {
@@ -78,9 +80,7 @@ pub(crate) fn run<N: Network>(
         let limit = arguments.group.timeout.min(SURVEY_TIMEOUT).into();
         require_all(&ask_everybody(network, &addresses, limit)?, &present)?;
     }
-    changed
-        .write(path, Existing::Replace)
-        .map_err(file_failure)?;
+    file.replace(&changed).map_err(file_failure)?;
     let mut document = ids_of(&changed);
     document["path"] = path.display().to_string().into();
     document["replaced_step"] = present.rotation().to_string().into();
@@ -143,8 +143,8 @@ fn require_all(reports: &[Report], present: &ClusterKey) -> Result<(), Failure> 
             present.rotation(),
             behind.join("\n  ")
         ),
-        "copy the file to their hosts and send SIGHUP to these replicas (their logs say what they made of it), then try \
-         again; --force asks nobody",
+        "copy the file to their hosts and send SIGHUP to these replicas (their logs say what they made of it), or under \
+         trine@.service restart them, then try again; --force asks nobody",
     ))
 }
 
@@ -197,6 +197,10 @@ fn tell(step: Step, key: &ClusterKey, path: &Path, output: Output) {
     output.line("next:");
     output.line("  1. copy the file to each replica's host, as its owner's alone (mode 0600)");
     output.line("  2. send SIGHUP to each replica, one after the other: kill -HUP PID");
+    output.line(
+        "     under the unit trine@.service, which reads the file only when it starts: systemctl restart trine@N, and \
+         wait each time until `trine status` tolerates 1 more failure",
+    );
     match next.is_empty() {
         false => output.line(format_args!("  3. {next}")),
         true => {
