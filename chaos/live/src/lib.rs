@@ -8,6 +8,7 @@ mod args;
 mod check;
 mod clients;
 mod config;
+mod data_dir;
 mod faults;
 mod html;
 mod links;
@@ -99,6 +100,9 @@ fn refuse_contradictions<N: Network>(
             format!("{fault} needs replicas that keep their logs on disk"),
             "add --log disk --data-dir DIR, where DIR is new",
         ));
+    }
+    if let Some(directory) = arguments.log.directory() {
+        data_dir::require_new(directory)?;
     }
     if arguments.netns && !network.is_ip() {
         return Err(Failure::usage(

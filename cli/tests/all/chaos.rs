@@ -114,6 +114,36 @@ fn schedules_that_cannot_be_are_refused_before_anything_is_started() {
     }
 }
 
+/// The run opened the directories of the group that was there, killed its replicas, and wrote over its keys.
+#[test]
+fn a_directory_that_holds_a_group_is_refused_before_anything_is_started() {
+    let directory = std::env::temp_dir().join(format!("trine-chaos-kept-{}", std::process::id()));
+    let file = directory.join("replica-1/identity");
+    std::fs::create_dir_all(file.parent().expect("a directory")).expect("made");
+    std::fs::write(&file, "of a replica").expect("written");
+    let data = directory.to_str().expect("text");
+    let chaos = [
+        "chaos",
+        "--log",
+        "disk",
+        "--fsync",
+        "none",
+        "--data-dir",
+        data,
+    ];
+    let parts = [
+        "holds a group",
+        "replica-1",
+        "nothing was started",
+        "that is new",
+    ];
+    let ran = trine(&chaos, "", b"").expect_error(2, &parts);
+    assert!(ran.stdout.is_empty(), "{ran:?}");
+    assert_eq!(std::fs::read(&file).expect("it is there"), b"of a replica");
+    assert!(!directory.join("replica-2").exists());
+    std::fs::remove_dir_all(&directory).expect("the files");
+}
+
 /// A replica that ends by itself is the worst finding of a live run. It used to end the run without a verdict, and
 /// history and report were not written.
 #[test]

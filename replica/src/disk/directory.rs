@@ -4,7 +4,7 @@ use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use trine_protocol::message::Member;
+use trine_protocol::message::{ClusterId, Member};
 
 use super::identity::{self, Identity};
 use super::names::LOCK;
@@ -78,10 +78,17 @@ impl Directory {
     /// not there, belongs to no group, or cannot be read; opening the directory reports which. Needs no lock.
     #[must_use]
     pub fn first_members(path: &Path) -> Option<Vec<Member>> {
-        let bytes = std::fs::read(path.join(identity::FILE)).ok()?;
-        let mut members = Identity::decode(&bytes).ok()?.origin?.members.0;
+        let mut members = identity_at(path)?.origin?.members.0;
         members.sort_unstable_by_key(|member| member.node_id);
         Some(members)
+    }
+
+    /// The group of the replica in the directory at `path`. Nothing if it belongs to none, or the directory cannot be read;
+    /// opening it reports which. Needs no lock.
+    #[must_use]
+    pub fn cluster(path: &Path) -> Option<ClusterId> {
+        let cluster = identity_at(path)?.cluster;
+        (!cluster.is_none()).then_some(cluster)
     }
 
     /// From now on `watch` hears how far long work has come, out of how much, and ends it by saying no.
@@ -135,6 +142,11 @@ impl Directory {
         self.open.push((name.to_owned(), file));
         &self.open[self.open.len() - 1].1
     }
+}
+
+fn identity_at(path: &Path) -> Option<Identity> {
+    let bytes = std::fs::read(path.join(identity::FILE)).ok()?;
+    Identity::decode(&bytes).ok()
 }
 
 fn used(file: String) -> DiskError {
@@ -261,7 +273,7 @@ mod tests {
     use super::super::tests::{options, recoverable};
     use super::super::{OpenError, RecoverError, Recovered, open, recover};
     use super::*;
-    use trine_protocol::message::{ClusterId, MemberRole, NodeId};
+    use trine_protocol::message::{MemberRole, NodeId};
 
     struct Scratch(PathBuf);
 
@@ -311,6 +323,16 @@ mod tests {
             recover(directory, options(), ClusterId(8), member),
             steps_seen,
         )
+    }
+
+    #[test]
+    fn the_group_of_a_directory_is_known_without_its_lock() {
+        let scratch = Scratch::new("cluster");
+        let _locked = Directory::lock(&scratch.0).unwrap();
+        assert_eq!(Directory::cluster(&scratch.0), Some(ClusterId(7)));
+        std::fs::write(scratch.0.join(identity::FILE), "damaged").unwrap();
+        assert_eq!(Directory::cluster(&scratch.0), None);
+        assert_eq!(Directory::cluster(&scratch.0.join("none")), None);
     }
 
     #[test]

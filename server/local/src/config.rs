@@ -1,4 +1,4 @@
-//! Limits of starting a group.
+//! Limits of starting and of ending a group.
 
 use std::time::Duration;
 
@@ -6,3 +6,7 @@ use std::time::Duration;
 pub const START_LIMIT: Duration = Duration::from_secs(20);
 /// How long a group may take to elect a new leader, or to take a replica in again.
 pub const RECOVERY_LIMIT: Duration = Duration::from_secs(60);
+/// How long replicas may take to end after the request, before they are killed. Their memory goes with them anyway.
+pub(crate) const STOP_LIMIT_IN_MEMORY: Duration = Duration::from_secs(3);
+/// The same with logs on disk. The last sync may have a lot to write, and a kill could lose all of it.
+pub(crate) const STOP_LIMIT_ON_DISK: Duration = Duration::from_secs(60);

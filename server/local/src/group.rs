@@ -8,13 +8,15 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
+use trine_base::announce::note;
+
+use crate::arguments;
+use crate::config::{STOP_LIMIT_IN_MEMORY, STOP_LIMIT_ON_DISK};
 use crate::output::LineSink;
 use crate::process::Process;
 
 /// How often an awaited condition is checked.
 const POLL: Duration = Duration::from_millis(10);
-/// How long a replica may take to end after the request, before it is killed.
-const KIND_STOP_LIMIT: Duration = Duration::from_secs(3);
 
 /// What to run.
 #[derive(Clone)]
@@ -23,7 +25,8 @@ pub struct GroupConfig {
     pub program: PathBuf,
     /// One address a replica; node `n` (from 1) has `addresses[n - 1]`.
     pub addresses: Vec<SocketAddr>,
-    /// Further arguments for each `trine serve`; `{node_id}` in them is replaced by the replica's node id.
+    /// Further arguments for each `trine serve`. `{node_id}` is replaced by the replica's node id in the values of
+    /// `--metrics` and `--eal`; in that of `--data-dir` only where it stands last.
     pub serve_args: Vec<OsString>,
     /// Sees every line that a replica prints.
     pub sink: Option<LineSink>,
@@ -77,6 +80,16 @@ pub enum LiveError {
         /// The last lines of all replicas.
         tail: Vec<String>,
     },
+    /// Replicas with files did not end in time after the request, and were killed.
+    #[error("{}", killed(node_ids, *limit))]
+    Killed {
+        /// Which, from 1.
+        node_ids: Vec<usize>,
+        /// The time they had.
+        limit: Duration,
+        /// Whether their files only count after an orderly end.
+        unsynced: bool,
+    },
     /// The operating system refused to signal or reap a process.
     #[error("cannot control a replica's process: {0}")]
     Control(#[from] io::Error),
@@ -87,12 +100,41 @@ fn lines(tail: &[String]) -> String {
     tail.iter().map(|line| format!("\n    {line}")).collect()
 }
 
-/// Replica processes of one group. Dropping it kills all of them. If this process ends without dropping anything, the
-/// kernel kills them (see [`die_with_parent`](super::die_with_parent)).
+/// The error of [`LiveError::Killed`].
+fn killed(node_ids: &[usize], limit: Duration) -> String {
+    let list: Vec<String> = node_ids.iter().map(usize::to_string).collect();
+    let (replicas, were) = match list.len() {
+        1 => ("replica", "was"),
+        _ => ("replicas", "were"),
+    };
+    let list = list.join(", ");
+    format!("{replicas} {list} did not end within {limit:?} after the request, and {were} killed")
+}
+
+/// What it means for the files of replicas that they were killed.
+pub(super) fn meaning_of_a_kill(unsynced: bool) -> &'static str {
+    match unsynced {
+        true => {
+            "with --fsync none a data directory only counts after an orderly end: at the next start each of these \
+             replicas sets its files aside and is a new one, and a group whose replicas all do so begins without data"
+        }
+        false => {
+            "nothing that was acknowledged is lost: at the next start they go on with their data directories"
+        }
+    }
+}
+
+/// Replica processes of one group.
+///
+/// Dropping it ends all of them. Replicas in memory are killed at once. Those with files end in order, because a kill
+/// may cost them what they keep: they are asked to, and killed only after a limit. If this process ends without dropping
+/// anything, the kernel kills them (see [`die_with_parent`](super::die_with_parent)).
 #[derive(Debug)]
 pub struct Group {
     config: GroupConfig,
-    /// Words before the command of each replica; `{node_id}` in them is replaced by its node id.
+    /// How long replicas may take to end after the request.
+    stop_limit: Duration,
+    /// Words before the command of each replica; every `{node_id}` in them is replaced by its node id.
     launcher: Vec<OsString>,
     /// `None` while a replica is down on purpose.
     processes: Vec<Option<Process>>,
@@ -119,8 +161,13 @@ impl Group {
         begin: Vec<OsString>,
     ) -> Result<Self, LiveError> {
         let count = config.addresses.len();
+        let stop_limit = match arguments::keep_files(&config.serve_args) {
+            true => STOP_LIMIT_ON_DISK,
+            false => STOP_LIMIT_IN_MEMORY,
+        };
         let mut group = Self {
             config,
+            stop_limit,
             launcher,
             processes: Vec::new(),
         };
@@ -230,16 +277,47 @@ impl Group {
         }
     }
 
-    /// Asks all replicas to end, waits a moment for them, and kills the rest.
+    /// Asks all replicas to end, waits for them, and kills the rest. Replicas in memory have a moment; those with files
+    /// have as long as their last sync may take.
+    ///
+    /// # Errors
+    /// A replica with files had to be killed.
     pub fn stop(mut self) -> Result<(), LiveError> {
+        self.end_all()
+    }
+
+    /// As [`stop`](Self::stop). No replica is up on return, unless the operating system refused to signal one.
+    fn end_all(&mut self) -> Result<(), LiveError> {
         for process in self.processes.iter_mut().flatten() {
             process.ask_to_stop()?;
+            // One that stands still would not hear of it.
+            process.resume()?;
         }
-        let until = Instant::now() + KIND_STOP_LIMIT;
-        for process in self.processes.iter_mut().flatten() {
-            process.wait_at_most(until.saturating_duration_since(Instant::now()))?;
+        let until = Instant::now() + self.stop_limit;
+        let mut node_ids = Vec::new();
+        for (node_id, slot) in (1..).zip(&mut self.processes) {
+            let Some(mut process) = slot.take() else {
+                continue;
+            };
+            let left = until.saturating_duration_since(Instant::now());
+            if process.wait_at_most(left)?.is_none() {
+                process.kill()?;
+                node_ids.push(node_id);
+            }
         }
-        Ok(())
+        if node_ids.is_empty() || !self.keeps_files() {
+            return Ok(());
+        }
+        Err(LiveError::Killed {
+            node_ids,
+            limit: self.stop_limit,
+            unsynced: arguments::sync_at_the_end_alone(&self.config.serve_args),
+        })
+    }
+
+    /// Whether the replicas keep their logs in files.
+    fn keeps_files(&self) -> bool {
+        arguments::keep_files(&self.config.serve_args)
     }
 
     /// The last lines of every replica that is up, each with its node id in front.
@@ -268,12 +346,7 @@ impl Group {
             self.peers().into(),
         ];
         args.extend_from_slice(begin);
-        args.extend(
-            self.config
-                .serve_args
-                .iter()
-                .map(|arg| with_node_id(arg, node_id)),
-        );
+        args.extend(arguments::of_node(&self.config.serve_args, node_id));
         let (program, args) = self.launched(args, node_id);
         let process = Process::start(&program, &args, node_id, self.config.sink.clone())
             .map_err(|source| LiveError::Start { program, source })?;
@@ -287,17 +360,31 @@ impl Group {
         let Some((launcher, words)) = self.launcher.split_first() else {
             return (own, args);
         };
-        let words = words.iter().map(|word| with_node_id(word, node_id));
+        let words = words
+            .iter()
+            .map(|word| arguments::with_node_id(word, node_id));
         let all = words.chain([own.into_os_string()]).chain(args);
         (launcher.into(), all.collect())
     }
 }
 
-/// An argument in which `{node_id}` became the node id.
-fn with_node_id(argument: &OsString, node_id: usize) -> OsString {
-    match argument.to_str() {
-        Some(text) => text.replace("{node_id}", &node_id.to_string()).into(),
-        None => argument.clone(),
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Each of the others is killed as its process is dropped.
+        if !self.keeps_files() {
+            return;
+        }
+        let Err(error) = self.end_all() else {
+            return;
+        };
+        // There is nobody to return it to.
+        match &error {
+            LiveError::Killed { unsynced, .. } => {
+                let meaning = meaning_of_a_kill(*unsynced);
+                note(format_args!("trine: {error}\n  {meaning}"));
+            }
+            _ => note(format_args!("trine: {error}")),
+        }
     }
 }
 
@@ -307,16 +394,24 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use trine_base::ports::free_addresses;
 
-    /// A group of scripts that play `trine`.
+    /// A group of scripts that play `trine`, in memory.
     fn group_of(name: &str, script: &str) -> Group {
-        let path = std::env::temp_dir().join(format!("trine-live-{}-{name}", std::process::id()));
+        group_with(name, script, &["--metrics=at+{node_id}"])
+    }
+
+    fn script_of(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("trine-live-{}-{name}", std::process::id()))
+    }
+
+    fn group_with(name: &str, script: &str, serve_args: &[&str]) -> Group {
+        let path = script_of(name);
         std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("write the script");
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("chmod");
         let addresses = free_addresses(3).expect("ports");
         let config = GroupConfig {
             program: path,
             addresses,
-            serve_args: vec!["--fault-injection={node_id}".into()],
+            serve_args: serve_args.iter().map(OsString::from).collect(),
             sink: None,
         };
         Group::start(config).expect("start")
@@ -333,11 +428,11 @@ mod tests {
         let peers = group.peers();
         assert_eq!(
             tails[0],
-            format!("1: serve --id 1 --peers {peers} --bootstrap --fault-injection=1")
+            format!("1: serve --id 1 --peers {peers} --bootstrap --metrics=at+1")
         );
         assert_eq!(
             tails[2],
-            format!("3: serve --id 3 --peers {peers} --fault-injection=3")
+            format!("3: serve --id 3 --peers {peers} --metrics=at+3")
         );
         group.restart(1).expect("restart");
         let tails = group
@@ -345,7 +440,7 @@ mod tests {
             .expect("output");
         assert_eq!(
             tails[0],
-            format!("1: serve --id 1 --peers {peers} --fault-injection=1")
+            format!("1: serve --id 1 --peers {peers} --metrics=at+1")
         );
         let pids = group.pids();
         drop(group);
@@ -388,5 +483,61 @@ mod tests {
             text.contains("ended by itself") && text.contains("port in use"),
             "{text}"
         );
+    }
+
+    /// Waits until each of the three scripts has said something.
+    fn wait_until_all_speak(group: &mut Group) {
+        let limit = Duration::from_secs(10);
+        let spoke = |group: &mut Group| (group.tails().len() >= 3).then_some(());
+        let what = "every script speaking";
+        group.wait_until(what, limit, spoke).expect("output");
+    }
+
+    /// A start that ended early dropped the group, which killed the replicas. With `--fsync none` they had then lost
+    /// everything that an earlier, orderly end had kept.
+    #[test]
+    fn replicas_with_files_end_in_order_also_when_the_group_is_dropped() {
+        let name = "in-order";
+        let ended = |node_id: usize| {
+            let path = script_of(name).into_os_string();
+            PathBuf::from(format!("{}-ended-{node_id}", path.to_string_lossy()))
+        };
+        // The third word is the node id.
+        let script =
+            "trap 'echo > \"$0-ended-$3\"; exit 0' TERM\necho ready\nwhile :; do sleep 0.01; done";
+        let mut group = group_with(name, script, &["--data-dir", "replica-{node_id}"]);
+        wait_until_all_speak(&mut group);
+        let process = group.process(2).expect("it is up");
+        process.pause().expect("it stands still");
+        drop(group);
+        for node_id in 1..=3 {
+            let path = ended(node_id);
+            assert!(path.exists(), "replica {node_id} was killed");
+            std::fs::remove_file(path).expect("removed");
+        }
+    }
+
+    /// `trine up` ended with 0 and without a word after it had killed a replica that still synced.
+    #[test]
+    fn a_replica_with_files_that_had_to_be_killed_is_a_failure() {
+        let script = "trap '' TERM\necho ready\nwhile :; do sleep 0.01; done";
+        let kept = ["--fsync", "none", "--data-dir=replica-{node_id}"];
+        let mut group = group_with("stubborn", script, &kept);
+        wait_until_all_speak(&mut group);
+        group.stop_limit = Duration::from_millis(50);
+        let error = group.stop().expect_err("they were killed");
+        assert!(
+            matches!(&error, LiveError::Killed { node_ids, unsynced: true, .. } if *node_ids == [1, 2, 3]),
+            "{error:?}"
+        );
+        let text = error.to_string();
+        let expected =
+            "replicas 1, 2, 3 did not end within 50ms after the request, and were killed";
+        assert_eq!(text, expected);
+        // Nothing is lost in memory that an orderly end would have kept.
+        let mut group = group_of("stubborn-in-memory", script);
+        wait_until_all_speak(&mut group);
+        group.stop_limit = Duration::from_millis(50);
+        group.stop().expect("all the same");
     }
 }

@@ -8,6 +8,7 @@
 // They panic where the stream cannot be written: results go through `output`, everything else through `announce`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+mod arguments;
 pub mod config;
 pub mod faults;
 mod group;

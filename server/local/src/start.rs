@@ -10,7 +10,7 @@ use trine_client::{Report, leader_of, voters_in_step};
 use trine_transport::time::Duration as Nanos;
 
 use crate::config::START_LIMIT;
-use crate::group::{Group, GroupConfig, LiveError};
+use crate::group::{Group, GroupConfig, LiveError, meaning_of_a_kill};
 use crate::output::LineSink;
 use trine_base::failure::Failure;
 use trine_base::network::Network;
@@ -47,8 +47,8 @@ pub fn start_by<N: Network>(
     let count = addresses.len();
     let begin = vec!["--bootstrap".into()];
     let mut group = launch(network, addresses, serve_args, sink, launcher, begin)?;
-    wait_for_voters(network, &mut group, count, limit)?;
-    Ok(group)
+    let voting = wait_for_voters(network, &mut group, count, limit);
+    or_stop(group, voting)
 }
 
 /// Starts `trine serve` for every address, the first one with the arguments `begin`, which have it begin a group of its
@@ -62,10 +62,25 @@ pub fn start_alone<N: Network>(
     limit: Duration,
 ) -> Result<Group, Failure> {
     let mut group = launch(network, addresses, serve_args, sink, Vec::new(), begin)?;
-    wait_for(network, &mut group, "a leader", limit, |reports| {
+    let leading = wait_for(network, &mut group, "a leader", limit, |reports| {
         leader_of(reports).is_some()
-    })?;
-    Ok(group)
+    });
+    or_stop(group, leading)
+}
+
+/// The group, if `done` is what it was started for. After a failure all replicas end first, in order. One that had to be
+/// killed then is the worse failure: it is a negative one, and names the first.
+///
+/// # Errors
+/// That of `done`, or how the group ended.
+pub fn or_stop<T>(group: Group, done: Result<T, Failure>) -> Result<Group, Failure> {
+    let Err(failure) = done else {
+        return Ok(group);
+    };
+    match group.stop() {
+        Ok(()) => Err(failure),
+        Err(error) => Err(live_failure(error).because(failure.message())),
+    }
 }
 
 fn launch<N: Network>(
@@ -180,6 +195,9 @@ pub fn live_failure(error: LiveError) -> Failure {
             }
         }
         LiveError::TimedOut { .. } => Failure::not_reachable(error.to_string(), ""),
+        LiveError::Killed { unsynced, .. } => {
+            Failure::negative(error.to_string(), meaning_of_a_kill(unsynced))
+        }
         LiveError::Start { .. } | LiveError::Control(_) => Failure::usage(error.to_string(), ""),
     }
 }

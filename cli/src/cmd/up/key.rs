@@ -12,6 +12,7 @@ use trine_base::local_key::{self, Entries};
 use trine_keys::{ClusterKey, Existing, FileError};
 
 use super::super::key::file_failure;
+use super::kept::replicas_in;
 
 /// The name of the key file in a group's directory.
 const FILE: &str = "group.key";
@@ -41,9 +42,15 @@ impl GroupKey {
     pub(super) fn kept_in(directory: &Path, addresses: &[SocketAddr]) -> Result<Self, Failure> {
         let path = absolute(&directory.join(FILE))?;
         match draw()?.write(&path, Existing::Keep) {
-            Ok(()) | Err(FileError::Exists { .. }) => Self::named(&path, addresses),
-            Err(error) => Err(file_failure(error)),
+            Ok(()) if !replicas_in(directory).is_empty() => note(format_args!(
+                "warning: the group had no key file: {} is new, and keys of users that were made with another one are void; \
+                 if there was one, end the group, put it back, and start again",
+                path.display()
+            )),
+            Ok(()) | Err(FileError::Exists { .. }) => {}
+            Err(error) => return Err(file_failure(error)),
         }
+        Self::named(&path, addresses)
     }
 
     /// A new key, for a group that ends with this process.

@@ -3,6 +3,7 @@
 mod args;
 mod kept;
 mod key;
+mod lines;
 mod restored;
 mod supervisor;
 
@@ -10,31 +11,30 @@ use std::ffi::OsString;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use trine_base::ports::addresses_from;
-use trine_client::leader_of;
-use trine_local::{Group, LineSink, Stream};
+use trine_client::{Report, leader_of};
+use trine_local::{Group, LineSink};
 
 pub(crate) use self::args::UpArguments;
+use self::kept::Before;
 use self::key::GroupKey;
 use crate::config::BASE_PORT;
 use trine_base::announce::Announcer;
 use trine_base::arguments::replica_count;
+use trine_base::document::path_text;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::{KeyChoice, KeyStage, Network};
 use trine_base::output::Output;
 use trine_base::units::show_ns;
 use trine_local::config::START_LIMIT;
-use trine_local::faults::FAULTS_LINE;
 use trine_local::start as group;
 use trine_server::data;
 use trine_server::resp::HiddenPassword;
-use trine_server::serve::{METRICS_LINE, ROLE, check_common};
+use trine_server::serve::check_common;
 
 /// The lowest expected read rate of directories, for all replicas together.
 const READ_BYTES_PER_SECOND: u64 = 8 << 20;
@@ -75,31 +75,46 @@ pub(crate) fn run<N: Network>(
     });
     let started = Instant::now();
     announcer.line(format_args!("starting {count} replicas ..."));
+    // The password is kept for as long as replicas may be started.
+    let password = HiddenPassword::of(&arguments.resp)?;
+    let serve_args = serve_args(arguments, password.as_ref())?;
+    let before = kept.map(|directory| Before::of(directory));
+    let sink = lines::sink(announcer, count);
+    let group = match start(network, arguments, &addresses, serve_args, sink, announcer) {
+        // It is no failure that the user ended it. That a replica had to be killed then is one, and is negative.
+        Err(failure) if interrupt::interrupted() && !failure.is_negative() => return Ok(()),
+        other => other?,
+    };
+    let reports = group::survey(network, &addresses)?;
+    if let (Some(directory), Some(before)) = (kept, &before) {
+        tell_kept(directory, before, &addresses, &reports, announcer);
+    }
+    welcome(
+        &addresses,
+        &reports,
+        started.elapsed(),
+        kept,
+        Sealed::new(key.as_ref(), arguments),
+        (resp, arguments.tls.tls_cert.as_deref()),
+        announcer,
+    );
+    supervisor::supervise(network, group, kept.is_some(), announcer)
+}
+
+/// The options of every replica.
+fn serve_args(
+    arguments: &UpArguments,
+    password: Option<&HiddenPassword>,
+) -> Result<Vec<OsString>, Failure> {
     let mut serve_args = arguments.limits.as_serve_args();
     serve_args.extend(arguments.reading.as_serve_args());
     serve_args.extend(arguments.timing.as_serve_args());
     serve_args.extend(arguments.watch.as_serve_args()?);
     serve_args.extend(arguments.log.as_serve_args());
-    // The password is kept for as long as replicas may be started.
-    let password = HiddenPassword::of(&arguments.resp)?;
-    serve_args.extend(arguments.resp.as_serve_args(password.as_ref()));
+    serve_args.extend(arguments.resp.as_serve_args(password));
     serve_args.extend(arguments.tls.as_serve_args());
     serve_args.push("--fault-injection".into());
-    let sink = sink(announcer, count);
-    let group = match start(network, arguments, &addresses, serve_args, sink, announcer) {
-        Err(_) if interrupt::interrupted() => return Ok(()),
-        other => other?,
-    };
-    welcome(
-        network,
-        &addresses,
-        started.elapsed(),
-        kept,
-        Sealed::new(key.as_ref(), arguments),
-        resp,
-        announcer,
-    )?;
-    supervisor::supervise(network, group, kept.is_some(), announcer)
+    Ok(serve_args)
 }
 
 /// Starts the replicas, and waits until all of them vote.
@@ -127,7 +142,7 @@ fn start<N: Network>(
             (Vec::new(), 0)
         }
         Some(file) => (
-            restored::prepare(file, kept, addresses[0], arguments.ttl, announcer)?,
+            restored::prepare(file, kept, addresses, arguments.ttl, announcer)?,
             std::fs::metadata(file).map_or(0, |about| about.len()),
         ),
     };
@@ -251,45 +266,43 @@ fn bytes_below(directory: &Path, depth: u32) -> u64 {
     entries.map(size).sum()
 }
 
-/// Announces the lines of the replicas, each with its node id in front. It never blocks, because a replica whose lines
-/// are not read would block, too. The first line of each replica is left out, because the welcome says the same of
-/// all of them. Changes of role in the log are left out too, because each is also announced.
-fn sink(announcer: Announcer, count: usize) -> LineSink {
-    let spoke: Vec<AtomicBool> = (0..count).map(|_| AtomicBool::new(false)).collect();
-    let role = format!(" INFO {ROLE}: ");
-    Arc::new(move |node_id, stream, line: &str| {
-        let first = stream == Stream::Out
-            && !line.starts_with(METRICS_LINE)
-            && !line.starts_with(FAULTS_LINE)
-            && !spoke[node_id - 1].swap(true, Ordering::Relaxed);
-        // Faults are for `trine chaos`; `trine net show` says the same here.
-        let left_out = first
-            || line.starts_with(FAULTS_LINE)
-            // The user did not give that option. `up` starts the first replica with it whether or not there is a group.
-            || line.starts_with(data::BOOTSTRAP_LINE)
-            || stream == Stream::Err && line.contains(&role)
-            // Replicas end one after the other, and each warns of those that have ended before it.
-            || interrupt::interrupted() && line.contains("WARN");
-        if !left_out {
-            announcer.event(format_args!("[{node_id}] {line}"));
-        }
-    })
+/// Warns if nothing of what the directory held goes on, and writes down where its group is from now on.
+fn tell_kept(
+    directory: &Path,
+    before: &Before,
+    addresses: &[SocketAddr],
+    reports: &[Report],
+    announcer: Announcer,
+) {
+    let mut known = reports.iter().filter_map(Report::status);
+    let now = known.find_map(|status| status.cluster.as_deref());
+    let set_aside = before.lost(directory, now);
+    if !set_aside.is_empty() {
+        announcer.event(format_args!(
+            "warning: the group begins without data: no replica goes on with its files, and a line of each says why. \
+             The old files are kept: {}",
+            set_aside.join(" ")
+        ));
+    }
+    if let Err(failure) = kept::remember(directory, addresses) {
+        announcer.event(format_args!("warning: {}", failure.in_one_line()));
+    }
 }
 
-fn welcome<N: Network>(
-    network: &N,
+fn welcome(
     addresses: &[SocketAddr],
+    reports: &[Report],
     took: Duration,
     kept: Option<&PathBuf>,
     sealed: Sealed,
-    resp: Option<SocketAddr>,
+    (resp, tls): (Option<SocketAddr>, Option<&Path>),
     announcer: Announcer,
-) -> Result<(), Failure> {
-    let reports = group::survey(network, addresses)?;
-    let leader = leader_of(&reports).map(|leader| leader.node_id);
+) {
+    let leader = leader_of(reports).map(|leader| leader.node_id);
     let list: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
     let took = show_ns(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
-    announcer.document(&json!({ "peers": list, "leader": leader, "key": sealed.key }));
+    let key = sealed.key.as_deref().map(path_text);
+    announcer.document(&json!({ "peers": list, "leader": leader, "key": key }));
     let leader = leader.map_or(String::new(), |node_id| {
         format!("; replica {node_id} leads")
     });
@@ -306,7 +319,11 @@ fn welcome<N: Network>(
     announcer.line("  trine get greeting");
     announcer.line("  trine status");
     if let Some(resp) = resp {
-        announcer.line(format_args!("  redis-cli -p {}", resp.port()));
+        let tls = match tls {
+            Some(certificate) => format!(" --tls --cacert {}", certificate.display()),
+            None => String::new(),
+        };
+        announcer.line(format_args!("  redis-cli{tls} -p {}", resp.port()));
     }
     announcer.line("");
     announcer.line(sealed);
@@ -317,7 +334,6 @@ fn welcome<N: Network>(
             directory.display()
         ),
     });
-    Ok(())
 }
 
 #[cfg(test)]

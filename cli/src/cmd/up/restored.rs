@@ -18,7 +18,7 @@ use trine_protocol::message::{AdminCommand, Incarnation, Member, MemberRole, Nod
 use trine_replica::disk::first_obstacle;
 use trine_server::backup_file::{self, Ttl};
 
-use super::kept::replicas_in;
+use super::kept::{remember, replicas_in};
 use crate::cmd::member::{Wanted, execute};
 use crate::cmd::restore::into_directory;
 
@@ -82,7 +82,7 @@ fn mark(directory: &Path) -> Result<(), Failure> {
 pub(super) fn prepare(
     file: &Path,
     kept: Option<&PathBuf>,
-    address: SocketAddr,
+    addresses: &[SocketAddr],
     ttl: Ttl,
     announcer: Announcer,
 ) -> Result<Vec<OsString>, Failure> {
@@ -96,12 +96,14 @@ pub(super) fn prepare(
         return Ok(words.into());
     };
     let content = backup_file::read(file)?;
+    // The directories of these replicas do not say it, because none of them will have begun the group with the others.
+    remember(directory, addresses)?;
     mark(directory)?;
     let member = Member {
         node_id: NodeId(1),
         role: MemberRole::Voter,
         incarnation: Incarnation(random_seed()?.max(1)),
-        address,
+        address: addresses[0],
     };
     let own = directory.join("replica-1");
     let (cluster, begun) = into_directory(content, (file, &own), member, ttl)?;
@@ -125,12 +127,28 @@ pub(super) fn start<N: Network>(
 ) -> Result<Group, Failure> {
     let (all, sink) = (addresses.to_vec(), Some(sink));
     let mut started = group::start_alone(network, all, serve_args, sink, begin, limit)?;
+    let taken_in = take_in_others(network, &mut started, limit);
+    let started = group::or_stop(started, taken_in)?;
+    if let Some(directory) = kept {
+        // A mark that stays does no harm: who is a member already is not taken in again.
+        let _ = std::fs::remove_file(directory.join(UNFINISHED));
+    }
+    Ok(started)
+}
+
+/// Has the first replica take in the others, and waits until all of them vote.
+fn take_in_others<N: Network>(
+    network: &N,
+    started: &mut Group,
+    limit: Duration,
+) -> Result<(), Failure> {
+    let count = started.addresses().len();
     let admin = AdminArguments {
         peers: started.peers(),
         timeout: limit,
         capture: CaptureArguments::default(),
     };
-    for node_id in (2..).take(addresses.len() - 1) {
+    for node_id in (2..).take(count - 1) {
         let add = Wanted {
             command: AdminCommand::Add { voter: true },
             node_id,
@@ -138,10 +156,5 @@ pub(super) fn start<N: Network>(
         };
         execute(network, &admin, add)?;
     }
-    group::wait_for_voters(network, &mut started, addresses.len(), limit)?;
-    if let Some(directory) = kept {
-        // A mark that stays does no harm: who is a member already is not taken in again.
-        let _ = std::fs::remove_file(directory.join(UNFINISHED));
-    }
-    Ok(started)
+    group::wait_for_voters(network, started, count, limit).map(drop)
 }
