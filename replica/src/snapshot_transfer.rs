@@ -8,6 +8,8 @@ mod image;
 mod incoming;
 mod outgoing;
 
+#[cfg(test)]
+pub(crate) use image::checksum;
 pub(crate) use image::{Image, ImageReader, Piece};
 pub(crate) use incoming::{Incoming, ended};
 pub(crate) use outgoing::{Outgoing, TransferState};

@@ -1,6 +1,6 @@
 //! A directory of the operating system.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, DirEntry, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -21,6 +21,29 @@ pub struct Directory {
     /// The files that were written last, open.
     open: Vec<(String, File)>,
     watch: Option<Watch>,
+}
+
+/// Makes the directory at `path`, of this user alone, because values are in it. Its name has to last as long as its files, so
+/// each directory that gets a new name in it is synced.
+fn make(path: &Path) -> io::Result<()> {
+    let is_there = |path: &&Path| path.as_os_str().is_empty() || path.exists();
+    let new: Vec<&Path> = path
+        .ancestors()
+        .take_while(|path| !is_there(path))
+        .collect();
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    for made in new.iter().rev() {
+        let parent = made
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Whether the file system itself has put it at the top of a fresh volume.
+pub(super) fn is_of_file_system(entry: &DirEntry) -> bool {
+    entry.file_name() == "lost+found" && entry.file_type().is_ok_and(|kind| kind.is_dir())
 }
 
 /// Hears how far long work has come, and says whether it goes on.
@@ -46,12 +69,7 @@ impl Directory {
             let shown = shown.clone();
             move |error: io::Error| failure(operation, shown, &error)
         };
-        // Of this user alone: values are in it.
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(path)
-            .map_err(failed("create the directory"))?;
+        make(path).map_err(failed("create the directory"))?;
         let lock = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -183,7 +201,10 @@ impl Disk for Directory {
         let list = || -> io::Result<Vec<String>> {
             let mut names = Vec::new();
             for entry in std::fs::read_dir(&self.path)? {
-                names.push(entry?.file_name().to_string_lossy().into_owned());
+                let entry = entry?;
+                if !is_of_file_system(&entry) {
+                    names.push(entry.file_name().to_string_lossy().into_owned());
+                }
             }
             names.sort();
             Ok(names)
@@ -270,6 +291,7 @@ impl Disk for Directory {
 mod tests {
     use std::sync::{Arc, Mutex};
 
+    use super::super::first_obstacle;
     use super::super::tests::{options, recoverable};
     use super::super::{OpenError, RecoverError, Recovered, open, recover};
     use super::*;
@@ -294,6 +316,25 @@ mod tests {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
         }
+    }
+
+    /// A fresh ext4 volume could not be a data directory: its `lost+found` was called a file of somebody else's.
+    #[test]
+    fn a_fresh_volume_is_an_empty_directory() {
+        let scratch = Scratch::new("volume");
+        for name in recoverable().files.keys() {
+            std::fs::remove_file(scratch.0.join(name)).unwrap();
+        }
+        let volume = scratch.0.join("deep/volume");
+        drop(Directory::lock(&volume).unwrap());
+        std::fs::create_dir(volume.join("lost+found")).unwrap();
+        assert_eq!(first_obstacle(&volume), None);
+        let mut directory = Directory::lock(&volume).unwrap();
+        assert_eq!(directory.names().unwrap(), [LOCK]);
+        // A file of this name is none of the file system's.
+        std::fs::remove_dir(volume.join("lost+found")).unwrap();
+        std::fs::write(volume.join("lost+found"), "").unwrap();
+        assert_eq!(directory.names().unwrap().len(), 2);
     }
 
     type Steps = Arc<Mutex<Vec<(Step, u64, u64)>>>;

@@ -1,5 +1,9 @@
 //! Errors of a data directory, in words that name the file and the way out.
 
+use trine_kvstore::command::STATE_VERSION;
+
+use crate::state_machine::codec::StateError;
+
 /// The device has refused an operation.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("cannot {operation} {file}: {reason}")]
@@ -95,4 +99,18 @@ pub enum OpenError {
         /// The file.
         file: String,
     },
+}
+
+impl OpenError {
+    /// The error for a file with state that cannot be read. Whatever a later release has written is not lost.
+    pub(crate) fn of_state(error: StateError, file: &str, lost: LostMemory) -> Self {
+        match error.newer {
+            Some(version) => Self::Newer {
+                file: file.to_owned(),
+                found: version.into(),
+                known: STATE_VERSION.into(),
+            },
+            None => lost.into(),
+        }
+    }
 }

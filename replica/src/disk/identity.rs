@@ -72,7 +72,7 @@ impl Identity {
                 });
             }
         }
-        Self::read(&covered[12..]).map_err(|_| damaged().into())
+        Self::read(&covered[12..]).map_err(|error| OpenError::of_state(error, FILE, damaged()))
     }
 
     fn read(bytes: &[u8]) -> Result<Self, StateError> {

@@ -419,6 +419,11 @@ pub(super) fn begin<D: Disk>(
     disk.create(SYNCED, 2 * SECTOR as u64)?;
     disk.sync(SYNCED)?;
     create_segment(&mut disk, 1, sectors, true)?;
+    // A first start without syncs may have ended before it had an identity. Its mark says nothing about this one.
+    if options.fsync != Fsync::None && disk.names()?.iter().any(|name| name == UNSYNCED) {
+        disk.remove(UNSYNCED)?;
+        disk.sync_names()?;
+    }
     note_unsynced(&mut disk, options.fsync)?;
     let identity = Identity {
         node_id: options.node_id,

@@ -122,7 +122,9 @@ pub(super) fn load(
         reading.on_read(disk, reader.offset - told)?;
         told = reader.offset;
         match next {
-            Some((PIECE, chunk)) => image.push(&chunk).map_err(|_| reader.lost())?,
+            Some((PIECE, chunk)) => image
+                .push(&chunk)
+                .map_err(|error| OpenError::of_state(error, file, reader.lost()))?,
             Some((END, body)) if body.is_empty() && reader.offset == reader.size => break,
             _ => return Err(reader.lost().into()),
         }

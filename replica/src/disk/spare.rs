@@ -103,9 +103,20 @@ pub(super) fn reserve(path: &Path, size: u64) -> io::Result<File> {
         .mode(FILE_MODE)
         .open(path)?;
     if size > 0 {
-        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, size)?;
+        take_room(&file, size)?;
     }
     Ok(file)
+}
+
+/// Takes room for `size` bytes of zeros.
+fn take_room(file: &File, size: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::io::{Errno, retry_on_intr};
+    match retry_on_intr(|| fallocate(file, FallocateFlags::empty(), 0, size)) {
+        // Some file systems only take room for what is written.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, size, |_| Ok(())),
+        taken => Ok(taken?),
+    }
 }
 
 /// A file of `size` zeros that were written; `after_step` comes after each part of them. Room is taken first, so that a
@@ -116,15 +127,24 @@ pub(super) fn written(
     mut after_step: impl FnMut(&File) -> io::Result<()>,
 ) -> io::Result<File> {
     let file = reserve(path, size)?;
+    write_zeros(&file, size, &mut after_step)?;
+    Ok(file)
+}
+
+fn write_zeros(
+    file: &File,
+    size: u64,
+    mut after_step: impl FnMut(&File) -> io::Result<()>,
+) -> io::Result<()> {
     let zeros = vec![0; STEP_BYTES.min(usize::try_from(size).unwrap_or(STEP_BYTES))];
     let mut at = 0;
     while at < size {
         let len = (size - at).min(zeros.len() as u64);
         file.write_all_at(&zeros[..len as usize], at)?;
         at += len;
-        after_step(&file)?;
+        after_step(file)?;
     }
-    Ok(file)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -324,6 +324,16 @@ fn lost_memory_is_set_aside_and_the_replica_starts_again() {
 
 /// A snapshot of the state after entry `index`, written piece by piece.
 fn write_snapshot(writer: &mut Writer<MemoryDisk>, index: u64, term: u64) {
+    write_snapshot_with(writer, index, term, <[u8]>::to_vec);
+}
+
+/// The same with other chunks.
+fn write_snapshot_with(
+    writer: &mut Writer<MemoryDisk>,
+    index: u64,
+    term: u64,
+    change: impl Fn(&[u8]) -> Vec<u8>,
+) {
     use crate::snapshot_transfer::{Image, Piece};
     use crate::state_machine::StateMachine;
     use trine_transport::time::Instant;
@@ -346,7 +356,7 @@ fn write_snapshot(writer: &mut Writer<MemoryDisk>, index: u64, term: u64) {
         match image.piece(number, state.store_mut()) {
             Piece::Chunk(chunk, last) => {
                 writer
-                    .perform([piece(middle_piece(number + 1, chunk))])
+                    .perform([piece(middle_piece(number + 1, &change(chunk)))])
                     .unwrap();
                 if last {
                     let end = Write::SnapshotEnd { stream: 1, index };
@@ -358,6 +368,63 @@ fn write_snapshot(writer: &mut Writer<MemoryDisk>, index: u64, term: u64) {
             Piece::Gone => panic!("piece {number} is gone"),
         }
     }
+}
+
+/// After a step back to an earlier release these files were called lost, and with --rejoin they were set aside, at every
+/// replica of the group.
+#[test]
+fn what_a_later_release_has_written_is_not_lost() {
+    use trine_kvstore::command::STATE_VERSION;
+    let mut newer = identity();
+    let origin = newer.origin.as_mut().unwrap();
+    let version_at = origin.genesis.encode();
+    origin.genesis.state_version = STATE_VERSION + 1;
+    let mut disk = small();
+    disk.files.insert("identity".to_owned(), newer.encode());
+
+    let newer_head = |chunk: &[u8]| {
+        let mut chunk = chunk.to_vec();
+        let at = chunk
+            .windows(version_at.len())
+            .position(|bytes| bytes == version_at);
+        if let Some(at) = at {
+            chunk[at + 1] = STATE_VERSION + 1;
+            let crc = crate::snapshot_transfer::checksum(chunk[0], &chunk[8..]);
+            chunk[4..8].copy_from_slice(&crc.to_le_bytes());
+        }
+        chunk
+    };
+    let mut opened = reopen(&small()).unwrap();
+    write_snapshot_with(&mut opened.writer, 7, 3, newer_head);
+    for disk in [&disk, opened.writer.disk_mut()] {
+        for rejoin in [false, true] {
+            let options = OpenOptions {
+                rejoin,
+                ..options()
+            };
+            let error = open(disk.clone(), options).map(|_| ()).unwrap_err();
+            let found = u16::from(STATE_VERSION) + 1;
+            assert!(
+                matches!(error, OpenError::Newer { found: other, .. } if other == found),
+                "{error}"
+            );
+        }
+    }
+}
+
+/// A first start without syncs may end before it has an identity. The mark that it left made a later start call the memory
+/// lost of a replica that had always synced.
+#[test]
+fn the_mark_of_an_unfinished_first_start_says_nothing_about_the_next_one() {
+    let mut disk = MemoryDisk::default();
+    disk.files.insert("unsynced".to_owned(), Vec::new());
+    let mut opened = open(disk, options()).unwrap();
+    let writer = &mut opened.writer;
+    writer
+        .perform([Write::Identity(identity().encode())])
+        .unwrap();
+    writer.perform([record(2..3, 2, 10)]).unwrap();
+    assert_eq!(indexes(&reopen(writer.disk_mut()).unwrap()), [2]);
 }
 
 #[test]

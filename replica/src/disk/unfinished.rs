@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use super::directory::is_of_file_system;
 use super::names::{LOCK, RECOVERING, TEMPORARY, first_file, is_own};
 use super::recovering;
 use super::{Directory, Disk, OpenError};
@@ -15,7 +16,8 @@ use super::{Directory, Disk, OpenError};
 #[must_use]
 pub fn first_obstacle(path: &Path) -> Option<String> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let files = entries.filter(|entry| !is_of_file_system(entry));
+    let names = files.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let mut names: Vec<String> = names.collect();
     names.sort();
     let is_marked = names.iter().any(|name| name == RECOVERING);

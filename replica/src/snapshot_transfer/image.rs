@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use trine_kvstore::checksum::crc32c;
 
 use trine_canary as canary;
-use trine_kvstore::{Position, SnapshotReader, SnapshotStep, Store};
+use trine_kvstore::{Position, RestoreError, SnapshotReader, SnapshotStep, Store};
 use trine_protocol::message::ClusterId;
 use trine_protocol::status::ReceivingStatus;
 use trine_transport::time::Instant;
@@ -192,7 +192,7 @@ fn seal(part: u8, content: &[u8]) -> Vec<u8> {
     chunk
 }
 
-fn checksum(part: u8, content: &[u8]) -> u32 {
+pub(crate) fn checksum(part: u8, content: &[u8]) -> u32 {
     crc32c([&[part], content])
 }
 
@@ -233,13 +233,14 @@ impl ImageReader {
             (PART_SESSIONS, Some((_, sessions))) if !self.in_store => sessions.add_piece(content),
             (PART_STORE, Some(_)) => {
                 self.in_store = true;
-                self.store
-                    .push(content)
-                    .map_err(|_| StateError { what: "the store" })
+                self.store.push(content).map_err(|error| match error {
+                    RestoreError::NewerStateVersion {
+                        version: version @ 1..,
+                    } => StateError::newer(version),
+                    _ => StateError::of("the store"),
+                })
             }
-            _ => Err(StateError {
-                what: "the order of the snapshot's parts",
-            }),
+            _ => Err(StateError::of("the order of the snapshot's parts")),
         }
     }
 
@@ -254,13 +255,10 @@ impl ImageReader {
 
     /// The state, once the last chunk was pushed.
     pub(crate) fn finish(self) -> Result<StateMachine, StateError> {
-        let (head, sessions) = self.started.ok_or(StateError {
-            what: "the snapshot's head",
-        })?;
+        let started = self.started;
+        let (head, sessions) = started.ok_or(StateError::of("the snapshot's head"))?;
         if session_count(&sessions) != head.session_count {
-            return Err(StateError {
-                what: "the number of sessions",
-            });
+            return Err(StateError::of("the number of sessions"));
         }
         let sessions = if canary::planted("snapshot without sessions") {
             ClientSessions::new(head.genesis.session_limits)
@@ -270,7 +268,7 @@ impl ImageReader {
         let store = self
             .store
             .finish()
-            .map_err(|_| StateError { what: "the store" })?;
+            .map_err(|_| StateError::of("the store"))?;
         Ok(StateMachine::from_parts(Parts {
             cluster: head.cluster,
             genesis: head.genesis,

@@ -6,6 +6,23 @@
 pub(crate) struct StateError {
     /// Which part.
     pub(crate) what: &'static str,
+    /// The state version that it names, if that is one of a later release: the bytes are sound then.
+    pub(crate) newer: Option<u8>,
+}
+
+impl StateError {
+    /// This part does not have the expected form.
+    pub(crate) const fn of(what: &'static str) -> Self {
+        Self { what, newer: None }
+    }
+
+    /// It is of a later release.
+    pub(crate) const fn newer(version: u8) -> Self {
+        Self {
+            what: "it is of a later release",
+            newer: Some(version),
+        }
+    }
 }
 
 /// Appends `value`.
@@ -46,7 +63,7 @@ impl<'a> Cursor<'a> {
 
     /// The error that names this part.
     pub(crate) fn error(&self) -> StateError {
-        StateError { what: self.what }
+        StateError::of(self.what)
     }
 
     /// The next `N` bytes.

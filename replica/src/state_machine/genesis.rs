@@ -87,6 +87,9 @@ impl Genesis {
             return Err(cursor.error());
         }
         let state_version = cursor.u8()?;
+        if state_version > STATE_VERSION {
+            return Err(StateError::newer(state_version));
+        }
         let ordered = match cursor.u8()? {
             0 => false,
             1 if state_version >= ORDERED_VERSION => true,
