@@ -107,14 +107,23 @@ fn open_file(path: &Path, at: At) -> Result<File, Failure> {
             "name a new file with --capture, or one that an earlier --capture has written",
         ));
     }
-    let begin = || {
-        file.set_permissions(Permissions::from_mode(MODE))?;
-        match at {
-            At::Start => file.set_len(0),
-            At::End => Ok(()),
-        }
-    };
-    begin().map_err(|error| cannot(path, &error))?;
+    let about = file.metadata().map_err(|error| cannot(path, &error))?;
+    if about.permissions().mode() & 0o077 != 0 {
+        // A file of another user stays as open as it is, and is not written.
+        let private = file.set_permissions(Permissions::from_mode(MODE));
+        private.map_err(|error| {
+            Failure::usage(
+                format!(
+                    "the capture file {} can be read by others, and this cannot be changed: {error}",
+                    path.display()
+                ),
+                "name a new file, or one of this user, with --capture",
+            )
+        })?;
+    }
+    if at == At::Start {
+        file.set_len(0).map_err(|error| cannot(path, &error))?;
+    }
     Ok(file)
 }
 

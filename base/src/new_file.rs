@@ -41,24 +41,30 @@ pub fn require_name(target: &Path, hint: &str) -> Result<(), Failure> {
 /// # Errors
 /// The file cannot be made, somebody else may have put it there, or another process writes it.
 pub fn open(partial: &Path, what: &str) -> Result<File, Failure> {
-    let file = OpenOptions::new()
+    let mut options = OpenOptions::new();
+    options
         .read(true)
         .write(true)
-        .create(true)
-        .truncate(false)
         .mode(MODE)
         // A link could lead elsewhere, and a pipe would wait for a reader.
-        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
-        .open(partial)
-        .map_err(|error| not_made(partial, &error))?;
-    require_own(&file, partial)?;
+        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
+    let file = match options.clone().create_new(true).open(partial) {
+        // Whom the file system names as its owner does not matter: this process has made it.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let file = options.open(partial);
+            let file = file.map_err(|error| not_made(partial, &error))?;
+            require_own(&file, partial)?;
+            file
+        }
+        made => made.map_err(|error| not_made(partial, &error))?,
+    };
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        // A file system without locks has no other protection against two at once than the name.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Failure::usage(
             format!("another {what} writes {}", partial.display()),
             "wait for it, or give another file",
         )),
-        Err(TryLockError::Error(error)) => Err(not_made(partial, &error)),
     }
 }
 
@@ -88,9 +94,10 @@ pub fn make_private(file: &File, path: &Path) -> Result<(), Failure> {
 /// # Errors
 /// It keeps the name that it has. `what` is a word for people.
 pub fn give_name(partial: &Path, target: &Path, what: &str) -> Result<(), Failure> {
-    let named = rename(partial, target).and_then(|()| sync_directory(target));
+    let named = rename(partial, target);
+    let (partial, target_shown) = (partial.display(), target.display());
     named.map_err(|error| {
-        let (partial, target) = (partial.display(), target.display());
+        let target = &target_shown;
         match error.kind() {
             io::ErrorKind::AlreadyExists => Failure::usage(
                 format!("{target} exists by now; the {what} is whole in {partial}"),
@@ -101,6 +108,14 @@ pub fn give_name(partial: &Path, target: &Path, what: &str) -> Result<(), Failur
                 format!("the {what} is whole; rename it"),
             ),
         }
+    })?;
+    sync_directory(target).map_err(|error| {
+        Failure::usage(
+            format!(
+                "the {what} is whole in {target_shown}, but its directory cannot be synced: {error}"
+            ),
+            format!("after a power failure it may be called {partial}"),
+        )
     })
 }
 
@@ -109,8 +124,13 @@ fn rename(from: &Path, to: &Path) -> io::Result<()> {
         Ok(()) => Ok(()),
         // Some file systems do not know it.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
-            std::fs::hard_link(from, to)?;
-            std::fs::remove_file(from)
+            match std::fs::hard_link(from, to) {
+                Ok(()) => std::fs::remove_file(from),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+                // Others know no second names either. There it cannot be done in one step.
+                Err(_) if std::fs::symlink_metadata(to).is_err() => std::fs::rename(from, to),
+                Err(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            }
         }
         Err(error) => Err(error.into()),
     }

@@ -203,7 +203,8 @@ impl LockedKeyFile {
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => break,
-                Err(TryLockError::Error(error)) => return Err(not_done("lock", path, error)),
+                // A file system without locks keeps nobody out, and is no reason to keep an old key.
+                Err(TryLockError::Error(_)) => {}
             }
             // Another command may have replaced it since it was opened. Then this lock keeps nobody out.
             if is_at(&file, &target).map_err(failed)? {
@@ -248,18 +249,57 @@ pub struct NewKeyFile {
 }
 
 impl NewKeyFile {
-    /// Makes the file, which only its owner may read (mode 0600).
+    /// Makes the file, which only its owner may read (mode 0600), or takes the empty one that an interrupted command of this
+    /// user has left.
     ///
     /// # Errors
     ///
-    /// If there is one already, or if the operating system refuses.
+    /// If there is another file already, or if the operating system refuses.
     pub fn create(path: &Path) -> Result<Self, FileError> {
-        Self::create_at(path).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => FileError::Exists {
-                path: path.to_owned(),
+        let exists = || FileError::Exists {
+            path: path.to_owned(),
+        };
+        match Self::create_at(path) {
+            Ok(mut made) => match made.file.try_lock() {
+                Err(TryLockError::WouldBlock) => {
+                    // Another command has taken it for one that was left.
+                    made.is_kept = true;
+                    Err(exists())
+                }
+                // A file system without locks: then no command takes what it finds.
+                Ok(()) | Err(TryLockError::Error(_)) => Ok(made),
             },
-            _ => not_done("write", path, error),
-        })
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Self::take_over(path).ok().flatten().ok_or_else(exists)
+            }
+            Err(error) => Err(not_done("write", path, error)),
+        }
+    }
+
+    /// The empty file that an interrupted command of this user has left at `path`, if that is one.
+    fn take_over(path: &Path) -> io::Result<Option<Self>> {
+        // Neither a link, which could lead elsewhere, nor a pipe, which would wait for a reader.
+        if !fs::symlink_metadata(path)?.is_file() {
+            return Ok(None);
+        }
+        let file = OpenOptions::new().write(true).open(path)?;
+        if file.try_lock().is_err() {
+            return Ok(None);
+        }
+        let about = file.metadata()?;
+        // The directory of this process belongs to the user as whom it runs.
+        let user = fs::metadata("/proc/self")?.uid();
+        let is_left = about.is_file()
+            && about.len() == 0
+            && about.nlink() == 1
+            && about.uid() == user
+            && about.permissions().mode() & 0o7777 == 0o600
+            && is_at(&file, path)?;
+        Ok(is_left.then(|| Self {
+            path: path.to_owned(),
+            file,
+            is_kept: false,
+        }))
     }
 
     /// Where it is.
@@ -303,13 +343,18 @@ impl NewKeyFile {
         self.file.sync_all()
     }
 
-    /// Gives it to these, unless it is theirs.
+    /// Gives it to these, unless it is theirs. The group may not read it anyway, so another one is no obstacle.
     fn give_to(&self, owner: u32, group: u32) -> io::Result<()> {
         let metadata = self.file.metadata()?;
         if (metadata.uid(), metadata.gid()) == (owner, group) {
             return Ok(());
         }
-        fchown(&self.file, Some(owner), Some(group))
+        fchown(&self.file, Some(owner), Some(group)).or_else(|error| {
+            match metadata.uid() == owner {
+                true => Ok(()),
+                false => Err(error),
+            }
+        })
     }
 }
 

@@ -36,9 +36,12 @@ fn is_of_a_replica(path: &Path) -> bool {
     node_id.is_some_and(|node_id| node_id.parse::<u32>().is_ok())
 }
 
-/// Small disks leave an empty directory behind, which is as good as new.
+/// Small disks leave an empty directory behind, which is as good as new. So is one with the file of a lock, or with what a
+/// fresh file system has.
 fn holds_files(path: &Path) -> bool {
-    std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some())
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let mut names = entries.map(|entry| entry.file_name());
+    names.any(|name| name != "lock" && name != "lost+found")
 }
 
 #[cfg(test)]

@@ -85,7 +85,9 @@ fn together(file: &SettingsFile, keys: &[Key], each_is_right: bool) -> Vec<Mista
             }
         };
         if let Err(failure) = network::check_unused(&arguments.global.network) {
-            mistakes.push(file.mistake("transport", failure.in_one_line()));
+            let why = failure.in_one_line();
+            let why = format!("{why} (one that the command line names is not seen here)");
+            mistakes.push(file.mistake("transport", why));
         }
         let found = match &arguments.command {
             ConfigurableCommand::Serve(serve) => {

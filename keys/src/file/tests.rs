@@ -177,6 +177,10 @@ fn a_file_that_is_replaced_keeps_its_owner() {
         .expect("made")
         .give_to(12_347, 12_348);
     assert_eq!(given.is_ok(), is_root);
+    let own = NewKeyFile::create(&directory.path("own.key")).expect("made");
+    let owner = own.file.metadata().expect("there").uid();
+    own.give_to(owner, 12_349)
+        .expect("the group is no obstacle");
     let refused = FileError::Owner {
         path: "/etc/trine/group.key".into(),
         owner: 12_345,
@@ -247,6 +251,16 @@ fn a_new_file_without_a_key_is_removed() {
     assert!(matches!(taken, FileError::Exists { .. }), "{taken}");
     drop(file);
     assert!(!path.exists());
+    // What an interrupted command has left is taken over, and nothing else.
+    for (text, mode, is_taken) in [("", 0o600, true), ("", 0o644, false), ("x", 0o600, false)] {
+        fs::write(&path, text).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("changed");
+        let taken = NewKeyFile::create(&path);
+        assert_eq!(taken.is_ok(), is_taken, "{text:?} {mode:o}");
+        drop(taken);
+        assert_eq!(path.exists(), !is_taken);
+        let _ = fs::remove_file(&path);
+    }
     let nowhere = NewKeyFile::create(&directory.path("absent/alice.key"));
     assert!(matches!(nowhere, Err(FileError::Io { .. })));
     let key = cluster().user_key("alice".parse().expect("a name"), 1);
