@@ -21,6 +21,10 @@ use trine_base::announce;
 use trine_base::failure::Failure;
 use trine_base::lines::Lines;
 
+/// The part of the log that tells who changed what. A change of the level is a warning there, because more filters let
+/// warnings pass.
+pub const AUDIT: &str = "audit";
+
 /// How the lines look.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
@@ -82,14 +86,24 @@ impl Logs {
             .clone()
     }
 
-    /// Changes the filter from now on.
-    pub fn set_level(&self, level: &str) -> Result<(), String> {
-        let targets = parse_level(level)?;
-        self.filter
-            .reload(targets)
-            .map_err(|error| error.to_string())?;
-        level.clone_into(&mut self.level.lock().unwrap_or_else(PoisonError::into_inner));
-        tracing::info!(level, "the log level was changed");
+    /// Changes the filter from now on. `from` says who wants it.
+    ///
+    /// The filter also decides whether the audit's lines are written. So a change is told twice: to the old filter, for
+    /// whoever turns the audit off, and to the new one, for whoever turns it on.
+    pub fn set_level(&self, new: &str, from: &str) -> Result<(), String> {
+        let targets = parse_level(new)?;
+        // It is held throughout, so that changes at the same time are told one after the other.
+        let mut level = self.level.lock().unwrap_or_else(PoisonError::into_inner);
+        if *level == new {
+            return Ok(());
+        }
+        let old = std::mem::replace(&mut *level, new.to_owned());
+        tracing::warn!(target: AUDIT, from, old, new, "the log level changes now");
+        if let Err(error) = self.filter.reload(targets) {
+            *level = old;
+            return Err(error.to_string());
+        }
+        tracing::warn!(target: AUDIT, from, old, new, "the log level was changed");
         Ok(())
     }
 
@@ -113,7 +127,9 @@ impl Logs {
             for _ in signals.forever() {
                 let changed = said()
                     .map_err(|failure| failure.to_string())
-                    .and_then(|level| logs.set_level(level.as_deref().unwrap_or(&first)));
+                    .and_then(|level| {
+                        logs.set_level(level.as_deref().unwrap_or(&first), "SIGUSR1")
+                    });
                 if let Err(error) = changed {
                     tracing::warn!(error, "the log level stays as it is");
                 }

@@ -15,23 +15,36 @@ pub(crate) enum Unread {
     Open(Failure),
 }
 
-/// The text of `path`, which messages call `what`. A file of root with mode 0440 counts as closed: systemd hands out
-/// credentials like that.
+/// The text of `path`, which messages call `what`. Nobody but its owner may read it.
 pub(crate) fn read(path: &Path, what: &str) -> Result<String, Unread> {
-    let mut file = File::open(path).map_err(Unread::Io)?;
+    let mut text = String::new();
+    open(path, what)?
+        .read_to_string(&mut text)
+        .map_err(Unread::Io)?;
+    Ok(text)
+}
+
+/// Opens `path`, which messages call `what`, if nobody but its owner may read it. The open file is looked at: at the path
+/// there may be another one a moment later.
+pub(crate) fn open(path: &Path, what: &str) -> Result<File, Unread> {
+    let file = File::open(path).map_err(Unread::Io)?;
     let metadata = file.metadata().map_err(Unread::Io)?;
     let mode = metadata.permissions().mode() & 0o7777;
-    let is_credential = mode == 0o440 && metadata.uid() == 0 && metadata.gid() == 0;
-    if mode & 0o077 != 0 && !is_credential {
+    if !is_closed(mode, metadata.uid(), metadata.gid()) {
         let shown = path.display();
         return Err(Unread::Open(Failure::usage(
             format!("{what} {shown} can be read by others (mode {mode:04o})"),
             format!("run `chmod 600 {shown}`"),
         )));
     }
-    let mut text = String::new();
-    file.read_to_string(&mut text).map_err(Unread::Io)?;
-    Ok(text)
+    Ok(file)
+}
+
+/// Whether others than the owner are kept out. A file of root with mode 0440 counts as closed: systemd hands out
+/// credentials like that.
+fn is_closed(mode: u32, uid: u32, gid: u32) -> bool {
+    let is_credential = mode == 0o440 && uid == 0 && gid == 0;
+    mode & 0o077 == 0 || is_credential
 }
 
 /// The password in the first line of `path`, which messages call `what`.
@@ -52,5 +65,57 @@ pub fn first_line(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
     match text.lines().next() {
         Some(line) if !line.is_empty() => Ok(line.as_bytes().to_vec()),
         _ => Err(cannot("its first line is empty".to_owned())),
+    }
+}
+
+/// Checks that a header of HTTP can carry this password of the metrics. Blanks at the ends of a header do not count, so
+/// such a password would never match.
+///
+/// # Errors
+/// It begins or ends with a blank.
+pub fn check_for_http(password: &[u8]) -> Result<(), Failure> {
+    // Passwords are lines of text. Other bytes have no blanks to lose.
+    match std::str::from_utf8(password) {
+        Ok(text) if text != text.trim() => Err(Failure::usage(
+            "the password of the metrics begins or ends with a blank, which HTTP does not carry",
+            "write it without that blank into the first line of the file of --metrics-password-file",
+        )),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The key of TLS could not be a credential of systemd, because it was checked elsewhere and by another rule.
+    #[test]
+    fn a_credential_of_systemd_is_closed() {
+        for (mode, uid, gid) in [(0o600, 7, 7), (0o400, 0, 0), (0o700, 7, 0), (0o440, 0, 0)] {
+            assert!(is_closed(mode, uid, gid), "{mode:o} {uid}:{gid}");
+        }
+        for (mode, uid, gid) in [
+            (0o440, 7, 0),
+            (0o440, 0, 7),
+            (0o444, 0, 0),
+            (0o460, 0, 0),
+            (0o640, 0, 0),
+            (0o601, 7, 7),
+        ] {
+            assert!(!is_closed(mode, uid, gid), "{mode:o} {uid}:{gid}");
+        }
+    }
+
+    /// A bearer token was trimmed, the file's line was not: every request got 401, and nothing said why.
+    #[test]
+    fn a_password_with_blanks_at_its_ends_is_refused_for_http() {
+        for wrong in [" secret", "secret ", "secret\t", "secret\u{a0}", " "] {
+            let failure = check_for_http(wrong.as_bytes()).expect_err(wrong);
+            let said = failure.to_string();
+            assert!(said.contains("begins or ends with a blank"), "{said}");
+        }
+        for right in ["secret", "two words", "geheimer Schlüssel"] {
+            assert!(check_for_http(right.as_bytes()).is_ok(), "{right}");
+        }
     }
 }

@@ -34,7 +34,7 @@ use crate::data;
 use crate::from_file::FromFile;
 use crate::injection::{self, Injector};
 use crate::key_changes::KeyChanges;
-use crate::logs::Logs;
+use crate::logs::{AUDIT, Logs};
 use crate::metrics::{self, Snapshot};
 use crate::resp;
 use crate::tls::Tls;
@@ -54,8 +54,6 @@ use trine_base::{peers, placement};
 pub const METRICS_LINE: &str = "metrics at ";
 /// The part of the log that reports changes of role.
 pub const ROLE: &str = "role";
-/// The target of lines about admin commands.
-pub const AUDIT: &str = "audit";
 /// The poll interval for changes of role, which are announced.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The pause before a new replica replaces one that cannot continue.

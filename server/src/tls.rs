@@ -3,7 +3,6 @@
 mod caller;
 
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,6 +16,8 @@ use trine_base::failure::Failure;
 use trine_base::interrupt;
 
 pub use self::caller::Caller;
+
+use crate::private::{self, Unread};
 
 /// The certificate with which Redis clients and scrapers are served, and who may connect.
 #[derive(Clone, Debug, Default, Args)]
@@ -197,22 +198,17 @@ fn certificates(what: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>,
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Failure> {
-    let shown = path.display();
     let cannot = |why: String| {
         Failure::usage(
-            format!("cannot read the TLS key {shown}: {why}"),
+            format!("cannot read the TLS key {}: {why}", path.display()),
             "it is a PEM file, which begins with -----BEGIN PRIVATE KEY-----",
         )
     };
-    let metadata = std::fs::metadata(path).map_err(|error| cannot(error.to_string()))?;
-    let mode = metadata.permissions().mode() & 0o7777;
-    if mode & 0o077 != 0 {
-        return Err(Failure::usage(
-            format!("the TLS key {shown} can be read by others (mode {mode:04o})"),
-            format!("run `chmod 600 {shown}`"),
-        ));
-    }
-    PrivateKeyDer::from_pem_file(path).map_err(|error| cannot(error.to_string()))
+    let file = private::open(path, "the TLS key").map_err(|why| match why {
+        Unread::Open(failure) => failure,
+        Unread::Io(error) => cannot(error.to_string()),
+    })?;
+    PrivateKeyDer::from_pem_reader(file).map_err(|error| cannot(error.to_string()))
 }
 
 /// No client would take an expired certificate, and the mistake would be found there.

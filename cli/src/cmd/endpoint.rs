@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use trine_base::failure::Failure;
-use trine_server::private::first_line;
+use trine_server::private::{check_for_http, first_line};
 use trine_server::tls::Caller;
 
 /// The time limit for the replica's endpoint.
@@ -53,14 +53,19 @@ impl EndpointArguments {
     /// Reads the files.
     pub(super) fn asker(&self) -> Result<Asker, Failure> {
         let file = self.metrics_password_file.as_deref();
-        let password = file.map(|path| first_line(path, "the password of the metrics"));
+        let password = file
+            .map(|path| first_line(path, "the password of the metrics"))
+            .transpose()?;
+        if let Some(password) = &password {
+            check_for_http(password)?;
+        }
         let own = self
             .metrics_cert
             .as_deref()
             .zip(self.metrics_key.as_deref());
         let ca = self.metrics_ca.as_deref();
         Ok(Asker {
-            password: password.transpose()?,
+            password,
             caller: ca.map(|ca| Caller::open(ca, own)).transpose()?,
         })
     }
@@ -84,6 +89,12 @@ impl Asker {
         let (head, body) = answer
             .split_once("\r\n\r\n")
             .unwrap_or((answer.as_str(), ""));
+        if body_length(head).is_some_and(|length| body.len() < length) {
+            return Err(Failure::not_reachable(
+                format!("the answer of the metrics endpoint at {at} was cut off"),
+                "ask again",
+            ));
+        }
         Ok(Answer {
             is_ok: head.split(' ').nth(1) == Some("200"),
             body: body.to_owned(),
@@ -108,7 +119,7 @@ impl Asker {
         match &self.caller {
             // An endpoint with TLS may end the connection before it has read the request.
             None => match exchange(socket, &request) {
-                Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(String::new()),
+                Err(error) if is_hang_up(&error) => Ok(String::new()),
                 other => other,
             },
             Some(caller) => exchange(caller.encrypt(host_of(at), socket)?, &request),
@@ -146,7 +157,8 @@ impl Asker {
                 format!(
                     "{at} ends the connection without an answer: an endpoint with TLS does that when it is asked in clear"
                 ),
-                "name the CA of its certificate with --metrics-ca FILE, or with TRINE_METRICS_CA",
+                "name the CA of its certificate with --metrics-ca FILE, or with TRINE_METRICS_CA; \
+                 if it has no TLS, too many have connected to it at once: ask again",
             ));
         }
         let is_refused = answer.split(' ').nth(1) == Some("401");
@@ -181,12 +193,34 @@ fn connect(at: &str) -> io::Result<TcpStream> {
     Err(failed)
 }
 
+/// Sends the request, and returns what came until the other end hung up. It may do that before it has read everything, and
+/// what it has said until then counts.
 fn exchange(mut stream: impl Read + Write, request: &[u8]) -> io::Result<String> {
-    stream.write_all(request)?;
-    stream.flush()?;
     let mut answer = Vec::new();
-    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
+    let sent = stream.write_all(request).and_then(|()| stream.flush());
+    let read = match &sent {
+        Err(error) if !is_hang_up(error) => Ok(0),
+        _ => stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer),
+    };
+    match sent.and(read) {
+        Err(error) if answer.is_empty() || !is_hang_up(&error) => Err(error),
+        _ => Ok(String::from_utf8_lossy(&answer).into_owned()),
+    }
+}
+
+/// Whether the other end has closed the connection without reading what was on its way to it.
+fn is_hang_up(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+    )
+}
+
+/// The length of the body, if the head of an answer says it.
+fn body_length(head: &str) -> Option<usize> {
+    let mut headers = head.lines().filter_map(|line| line.split_once(':'));
+    let (_, length) = headers.find(|(name, _)| name.eq_ignore_ascii_case("content-length"))?;
+    length.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -202,5 +236,62 @@ mod tests {
         ] {
             assert_eq!(host_of(at), host);
         }
+    }
+
+    /// The other end of a connection, which says something and then fails in one of these ways.
+    struct Other {
+        takes: Result<(), ErrorKind>,
+        says: &'static [u8],
+        ends: Result<(), ErrorKind>,
+    }
+
+    impl Read for Other {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            match self.says.is_empty() {
+                true => self.ends.map(|()| 0).map_err(io::Error::from),
+                false => self.says.read(buffer),
+            }
+        }
+    }
+
+    impl Write for Other {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.takes.map(|()| bytes.len()).map_err(io::Error::from)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// "Busy" and "too large" were lost with the reset that came behind them, and TLS was suspected.
+    #[test]
+    fn what_was_said_before_a_reset_is_kept() {
+        let reset = Err(ErrorKind::ConnectionReset);
+        let pipe = Err(ErrorKind::BrokenPipe);
+        let slow = Err(ErrorKind::WouldBlock);
+        for (takes, says, ends, expected) in [
+            (Ok(()), "said", Ok(()), Ok("said")),
+            (Ok(()), "said", reset, Ok("said")),
+            (pipe, "said", Ok(()), Ok("said")),
+            (reset, "said", reset, Ok("said")),
+            (Ok(()), "", Ok(()), Ok("")),
+            (Ok(()), "", reset, Err(ErrorKind::ConnectionReset)),
+            (pipe, "", Ok(()), Err(ErrorKind::BrokenPipe)),
+            (Ok(()), "said", slow, Err(ErrorKind::WouldBlock)),
+            (slow, "said", Ok(()), Err(ErrorKind::WouldBlock)),
+        ] {
+            let says = says.as_bytes();
+            let said = exchange(Other { takes, says, ends }, b"request");
+            let said = said.map_err(|error| error.kind());
+            assert_eq!(said, expected.map(str::to_owned));
+        }
+    }
+
+    #[test]
+    fn the_head_says_how_long_the_body_is() {
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\ncontent-length: 12";
+        assert_eq!(body_length(head), Some(12));
+        assert_eq!(body_length("HTTP/1.1 200 OK"), None);
     }
 }

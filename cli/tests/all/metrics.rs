@@ -88,6 +88,11 @@ fn a_password_is_asked_for_before_anything_is_told() {
     let chmod = format!("run `chmod 600 {file}`");
     trine(&serve, &peers, b"").expect_error(2, &["can be read by others (mode 0644)", &chmod]);
     mode(0o600);
+    // No header carries such a blank: every request was refused, and nothing said why.
+    std::fs::write(&path, "secret \n").expect("written");
+    let blank = "begins or ends with a blank";
+    trine(&serve, &peers, b"").expect_error(2, &[blank, "--metrics-password-file"]);
+    std::fs::write(&path, "secret\n").expect("written");
     let watched = Watched::start(&options, &peers);
     std::fs::remove_file(&path).expect("removed");
     for path in ["/metrics", "/livez", "/log-level", "/nothing"] {
@@ -113,6 +118,7 @@ fn a_password_is_asked_for_before_anything_is_told() {
     for (password, status, part) in [
         ("secret", 0, ""),
         ("guessed", 2, "does not take this password"),
+        ("secret ", 2, blank),
     ] {
         std::fs::write(&path, password).expect("written");
         mode(0o600);
@@ -243,8 +249,8 @@ fn a_replica_without_a_group_is_alive_and_not_ready() {
     assert_eq!(why.0, 503, "{}", why.1);
     assert_eq!(get(watched.endpoint, "/livez").0, 200);
 
-    // Each wrong request gets an answer, and an endless one blocks no other.
-    let silent: Vec<TcpStream> = (0..4)
+    // Each wrong request gets an answer, and endless ones block no other: there are more of them than slots.
+    let silent: Vec<TcpStream> = (0..20)
         .map(|_| TcpStream::connect(watched.endpoint).expect("connected"))
         .collect();
     for (request, status) in [
@@ -262,6 +268,7 @@ fn a_replica_without_a_group_is_alive_and_not_ready() {
     ] {
         assert_eq!(http(watched.endpoint, request).0, status, "{request}");
     }
+    assert_eq!(get(watched.endpoint, "/livez").0, 200);
     drop(silent);
 }
 
@@ -285,6 +292,12 @@ fn the_log_level_changes_while_the_replica_runs() {
     assert_eq!(level(&["info,raft=debug"]), "info,raft=debug\n");
     trine(&["log-level", "--at", &at, "loud"], "", b"").expect_error(2, &["loud", "no log level"]);
     assert_eq!(level(&[]), "info,raft=debug\n");
+    // The answer to a request that is not read to its end arrives.
+    let long = format!("info{}", ",raft=debug".repeat(500));
+    trine(&["log-level", "--at", &at, &long], "", b"").expect_error(2, &["the body is too long"]);
+    assert_eq!(level(&["off"]), "off\n");
+    let default = "warn,role=info,audit=info";
+    assert_eq!(level(&[default]).trim(), default);
     // The file is read again at the signal.
     std::fs::write(&file, "log-level = \"info\"\n").expect("written");
     signal(watched.child.id(), "USR1");
@@ -297,10 +310,25 @@ fn the_log_level_changes_while_the_replica_runs() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
         .collect();
-    assert!(
-        changes.iter().any(|line| line["fields"]["level"] == "info"),
-        "{said}"
-    );
+    // A change is told before and after it, as far as the level lets it: nobody turns the audit off unseen. The first level
+    // is `error`.
+    let audited = changes.iter().filter(|line| line["target"] == "audit");
+    let audited: Vec<[&str; 3]> = audited
+        .map(|line| ["old", "new", "from"].map(|key| line["fields"][key].as_str().expect("text")))
+        .collect();
+    let fine = "info,raft=debug";
+    let steps = [
+        ("error", fine, "PUT /log-level from 127.0.0.1:"),
+        (fine, "off", "PUT /log-level from 127.0.0.1:"),
+        ("off", default, "PUT /log-level from 127.0.0.1:"),
+        (default, "info", "SIGUSR1"),
+        (default, "info", "SIGUSR1"),
+    ];
+    assert_eq!(audited.len(), steps.len(), "{said}");
+    for ([old, new, from], step) in audited.into_iter().zip(steps) {
+        assert_eq!((old, new), (step.0, step.1));
+        assert!(from.starts_with(step.2), "{from}");
+    }
     assert!(
         changes
             .iter()

@@ -10,3 +10,5 @@ pub const RECOVERY_LIMIT: Duration = Duration::from_secs(60);
 pub(crate) const STOP_LIMIT_IN_MEMORY: Duration = Duration::from_secs(3);
 /// The same with logs on disk. The last sync may have a lot to write, and a kill could lose all of it.
 pub(crate) const STOP_LIMIT_ON_DISK: Duration = Duration::from_secs(60);
+/// After this time it is said for which replicas with files there is more to wait.
+pub(crate) const QUIET_LIMIT: Duration = Duration::from_secs(2);

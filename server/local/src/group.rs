@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use trine_base::announce::note;
 
 use crate::arguments;
-use crate::config::{STOP_LIMIT_IN_MEMORY, STOP_LIMIT_ON_DISK};
+use crate::config::{QUIET_LIMIT, STOP_LIMIT_IN_MEMORY, STOP_LIMIT_ON_DISK};
 use crate::output::LineSink;
 use crate::process::Process;
 
@@ -293,7 +293,11 @@ impl Group {
             // One that stands still would not hear of it.
             process.resume()?;
         }
-        let until = Instant::now() + self.stop_limit;
+        let now = Instant::now();
+        let until = now + self.stop_limit;
+        if self.keeps_files() {
+            self.wait_for_ends(now + QUIET_LIMIT)?;
+        }
         let mut node_ids = Vec::new();
         for (node_id, slot) in (1..).zip(&mut self.processes) {
             let Some(mut process) = slot.take() else {
@@ -313,6 +317,29 @@ impl Group {
             limit: self.stop_limit,
             unsynced: arguments::sync_at_the_end_alone(&self.config.serve_args),
         })
+    }
+
+    /// Waits until `until` for replicas that end, and says for whom there is more to wait.
+    fn wait_for_ends(&mut self, until: Instant) -> Result<(), LiveError> {
+        let mut late = Vec::new();
+        for (node_id, slot) in (1..).zip(&mut self.processes) {
+            let Some(process) = slot else {
+                continue;
+            };
+            let left = until.saturating_duration_since(Instant::now());
+            match process.wait_at_most(left)? {
+                Some(_) => *slot = None,
+                None => late.push(node_id.to_string()),
+            }
+        }
+        if !late.is_empty() {
+            let meaning = meaning_of_a_kill(arguments::sync_at_the_end_alone(&self.config.serve_args));
+            note(format_args!(
+                "waiting for replicas to write their files: {}; another Ctrl-C kills them: {meaning}",
+                late.join(", ")
+            ));
+        }
+        Ok(())
     }
 
     /// Whether the replicas keep their logs in files.

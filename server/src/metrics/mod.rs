@@ -6,6 +6,7 @@ mod health;
 mod http;
 mod listen;
 pub mod request;
+mod slots;
 mod snapshot;
 mod stages;
 mod text;
@@ -21,6 +22,7 @@ pub use self::snapshot::{Published, Snapshot};
 
 use crate::exposure::Exposed;
 use crate::logs::Logs;
+use crate::private;
 use crate::tls::Tls;
 use trine_base::announce::note;
 use trine_base::failure::Failure;
@@ -74,6 +76,9 @@ pub(crate) fn exposed(address: SocketAddr) -> Exposed<'static> {
 
 /// Starts the endpoint at `listen`.
 pub fn start(listen: &Listen, guard: Guard, logs: Option<Arc<Logs>>) -> Result<Endpoint, Failure> {
+    if let Some(password) = &guard.password {
+        private::check_for_http(password)?;
+    }
     let address = listen.resolve()?;
     let exposed = guard.exposed(address);
     exposed.check()?;
@@ -95,16 +100,16 @@ pub fn start(listen: &Listen, guard: Guard, logs: Option<Arc<Logs>>) -> Result<E
         logs,
     };
     let Guard { password, tls, .. } = guard;
-    let answer = move |request: &Request| match &password {
+    let answer = move |request: &Request, peer: SocketAddr| match &password {
         Some(password) if !request.gives(password) => Response::unauthorized(),
-        _ => service.answer(request),
+        _ => service.answer(request, peer),
     };
     http::serve(listener, tls, answer).map_err(cannot)?;
     Ok(Endpoint { url, published })
 }
 
 impl Service {
-    fn answer(&self, request: &Request) -> Response {
+    fn answer(&self, request: &Request, peer: SocketAddr) -> Response {
         let snapshot = self.published.latest();
         match (request.method.as_str(), request.path.as_str()) {
             ("GET" | "HEAD", "/metrics") => {
@@ -121,7 +126,7 @@ impl Service {
                 Some(logs) => Response::text(Status::Ok, format!("{}\n", logs.level())),
                 None => Response::text(Status::NotFound, "this process writes no log\n"),
             },
-            ("PUT", "/log-level") => self.set_level(request),
+            ("PUT", "/log-level") => self.set_level(request, peer),
             (_, "/metrics" | "/livez" | "/readyz" | "/log-level") => Response::text(
                 Status::MethodNotAllowed,
                 "GET and HEAD are; PUT for /log-level\n",
@@ -134,7 +139,7 @@ impl Service {
     }
 
     /// Only this machine may set the level. The right to read metrics does not include the right to change anything.
-    fn set_level(&self, request: &Request) -> Response {
+    fn set_level(&self, request: &Request, peer: SocketAddr) -> Response {
         if !request.from_this_host {
             return Response::text(Status::Forbidden, "only from this machine\n");
         }
@@ -144,7 +149,7 @@ impl Service {
                 "levels are text, such as info,raft=debug\n",
             );
         };
-        match logs.set_level(wanted.trim()) {
+        match logs.set_level(wanted.trim(), &format!("PUT /log-level from {peer}")) {
             Ok(()) => Response::text(Status::Ok, format!("{}\n", logs.level())),
             Err(why) => Response::text(Status::BadRequest, format!("{why}\n")),
         }

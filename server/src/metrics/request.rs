@@ -67,6 +67,8 @@ pub enum Status {
     MethodNotAllowed,
     /// 413.
     TooLarge,
+    /// 429.
+    TooManyRequests,
     /// 503.
     Unavailable,
 }
@@ -82,6 +84,7 @@ impl Status {
             Self::NotFound => "404 Not Found",
             Self::MethodNotAllowed => "405 Method Not Allowed",
             Self::TooLarge => "413 Content Too Large",
+            Self::TooManyRequests => "429 Too Many Requests",
             Self::Unavailable => "503 Service Unavailable",
         }
     }

@@ -1,6 +1,7 @@
 //! Which files are taken, what is said of the others, and that a bad new pair leaves the old one in use.
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use rcgen::{CertificateParams, KeyPair};
 use time::{Duration, OffsetDateTime};
@@ -79,6 +80,29 @@ fn what_cannot_be_used_is_refused_with_the_reason() {
     let open = fs::Permissions::from_mode(0o644);
     fs::set_permissions(directory.path("key"), open).expect("changed");
     directory.refuses("cert", "key", None, "can be read by others (mode 0644)");
+}
+
+/// systemd hands out credentials with mode 0440, of root. The service's own user could not use a key like that.
+#[test]
+fn a_key_may_be_a_credential_of_systemd() {
+    let directory = Directory::new("credential");
+    let path = directory.path("key");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o440)).expect("changed");
+    let owner = fs::metadata(&path).expect("there");
+    let (cert, key) = (directory.path("cert"), directory.path("key"));
+    let caller = Caller::open(&cert, Some((&cert, &key)));
+    match owner.uid() == 0 && owner.gid() == 0 {
+        true => {
+            directory.open("cert", "key", None).expect("usable");
+            caller.expect("usable");
+        }
+        false => {
+            let why = "can be read by others (mode 0440)";
+            directory.refuses("cert", "key", None, why);
+            let failure = caller.err().expect("refused");
+            assert!(failure.to_string().contains(why), "{failure}");
+        }
+    }
 }
 
 #[test]
