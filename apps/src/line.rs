@@ -11,9 +11,8 @@ use trine_transport::{
     SessionId,
 };
 
-use crate::event_loop::event_loop;
+use crate::event_loop::{event_loop, turn_until};
 use crate::rights::Denied;
-use trine_base::endpoint::backend_failure;
 use trine_base::failure::Failure;
 use trine_base::network::{Network, Opened};
 use trine_base::units::show_ns;
@@ -107,9 +106,8 @@ impl<B: Backend> Line<B> {
             return Err(self.lost(RpcError::NotSent, writes));
         }
         // Ends without a limit here, because the request has a deadline.
-        self.event_loop
-            .run_until(None, |caller| caller.completion.is_some())
-            .map_err(backend_failure)?;
+        turn_until(&mut self.event_loop, |caller| caller.completion.is_some())
+            .map_err(|failure| self.given_up(failure, writes))?;
         match self.event_loop.app_mut().completion.take() {
             Some(Completion {
                 result: Ok(()),
@@ -123,6 +121,20 @@ impl<B: Backend> Line<B> {
                 result: Err(error), ..
             }) => Err(self.lost(error, writes)),
             None => unreachable!("the loop ends with a completion"),
+        }
+    }
+
+    /// Why the answer was not waited for. A command that was sent may have been done, also after a Ctrl-C.
+    fn given_up(&self, failure: Failure, writes: bool) -> Failure {
+        match failure.is_interrupted() && writes {
+            true => Failure::interrupted_after(
+                format!(
+                    "the command was sent to {} and may have been applied",
+                    self.address
+                ),
+                self.service.see_whether,
+            ),
+            false => failure,
         }
     }
 
@@ -204,9 +216,7 @@ pub(crate) fn await_session<B: Backend, A: App<B::Route>>(
     connected: impl Fn(&A) -> Option<Result<(), ConnectError>>,
 ) -> Result<(), Failure> {
     // Ends without a limit here, because connecting has a timeout.
-    event_loop
-        .run_until(None, |app| connected(app).is_some())
-        .map_err(backend_failure)?;
+    turn_until(event_loop, |app| connected(app).is_some())?;
     match connected(event_loop.app()) {
         Some(Err(error)) => Err(connect_failure(service, address, error, limit)),
         _ => Ok(()),

@@ -7,69 +7,120 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
 use crate::failure::Failure;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// A signal has reached the process, and its thread has not come to it yet. A pipe whose writer the same Ctrl-C has ended
+/// is at its end before that.
+static ARRIVED: AtomicBool = AtomicBool::new(false);
 static TERMINATED: AtomicBool = AtomicBool::new(false);
 static HANGUPS: AtomicU64 = AtomicU64::new(0);
 static SLEEPERS: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
 static HOOK: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
 
+/// What a SIGHUP that is caught means.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Hangup {
+    /// The process is to end.
+    Ends,
+    /// It is counted, see [`hangups`].
+    Counts,
+}
+
 /// Watches for Ctrl-C and SIGTERM.
 pub fn start() -> Result<(), Failure> {
-    watch(&[SIGINT, SIGTERM])
+    watch(&[SIGINT, SIGTERM], Hangup::Counts)
+}
+
+/// The same for a screen. A terminal that goes away ends it as SIGTERM does, so that it can undo what it did.
+pub fn start_screen() -> Result<(), Failure> {
+    watch(&[SIGINT, SIGTERM, SIGHUP], Hangup::Ends)
 }
 
 /// The same for a server. Neither a terminal that goes away nor a limit to the size of the file that it logs to ends it.
 pub fn start_server() -> Result<(), Failure> {
-    watch(&[SIGINT, SIGTERM, SIGHUP, SIGXFSZ])
+    watch(&[SIGINT, SIGTERM, SIGHUP, SIGXFSZ], Hangup::Counts)
 }
 
 /// The same for a command that writes a file. A limit to the size of files is then an error like a full disk.
 pub fn start_writer() -> Result<(), Failure> {
-    watch(&[SIGINT, SIGTERM, SIGXFSZ])
+    watch(&[SIGINT, SIGTERM, SIGXFSZ], Hangup::Counts)
 }
 
-fn watch(signals: &[i32]) -> Result<(), Failure> {
-    catch(signals).map_err(|error| Failure::usage(format!("cannot watch for Ctrl-C: {error}"), ""))
+fn watch(signals: &[i32], hangup: Hangup) -> Result<(), Failure> {
+    catch(signals, hangup)
+        .map_err(|error| Failure::usage(format!("cannot watch for Ctrl-C: {error}"), ""))
 }
 
 /// From now on the first Ctrl-C or SIGTERM sets the flag, and the second one ends the process at
 /// once, whatever it is doing; its children end with it. Others that are caught do nothing.
-fn catch(signals: &[i32]) -> io::Result<()> {
+fn catch(signals: &[i32], hangup: Hangup) -> io::Result<()> {
+    let ends = |signal: i32| match signal {
+        SIGHUP => hangup == Hangup::Ends,
+        SIGXFSZ => false,
+        _ => true,
+    };
+    // The mark is set before the thread can hear of the signal, which takes the mark away.
+    for &signal in signals.iter().filter(|signal| ends(**signal)) {
+        flag::register(signal, &ARRIVED)?;
+    }
     let mut signals = Signals::new(signals)?;
+    // One that came between the two has told the thread nothing.
+    if ARRIVED.load(Ordering::SeqCst) {
+        INTERRUPTED.store(true, Ordering::SeqCst);
+        ARRIVED.store(false, Ordering::SeqCst);
+    }
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
+            let mut hung_up = false;
             for signal in signals.forever() {
                 match signal {
+                    SIGHUP if hangup == Hangup::Ends => {
+                        // A terminal that closes is told several times, and none of them is a second wish of the user.
+                        hung_up |= !interrupt();
+                    }
                     SIGHUP => {
                         HANGUPS.fetch_add(1, Ordering::SeqCst);
                         tracing::info!(
                             "SIGHUP: reads files again, and goes on also if the terminal was closed"
                         );
-                        continue;
                     }
-                    SIGXFSZ => continue,
-                    _ => {}
-                }
-                if signal == SIGTERM {
-                    TERMINATED.store(true, Ordering::SeqCst);
-                }
-                if INTERRUPTED.swap(true, Ordering::SeqCst) {
-                    say_that_it_ends();
-                    std::process::exit(i32::from(Failure::interrupted().exit_status()));
-                }
-                drop(SLEEPERS.0.lock().unwrap_or_else(PoisonError::into_inner));
-                SLEEPERS.1.notify_all();
-                if let Some(hook) = HOOK.get() {
-                    hook();
+                    SIGXFSZ => {}
+                    _ => on_wish_to_end(signal, std::mem::take(&mut hung_up)),
                 }
             }
         })?;
     Ok(())
+}
+
+/// Ctrl-C or SIGTERM. `hung_up` says that only a terminal that went away has set the flag so far.
+fn on_wish_to_end(signal: i32, hung_up: bool) {
+    if signal == SIGTERM {
+        TERMINATED.store(true, Ordering::SeqCst);
+    }
+    if interrupt() && !hung_up {
+        say_that_it_ends();
+        std::process::exit(i32::from(Failure::interrupted().exit_status()));
+    }
+}
+
+/// Sets the flag, and wakes those that sleep. True if it was set before; then nobody is woken.
+fn interrupt() -> bool {
+    let before = INTERRUPTED.swap(true, Ordering::SeqCst);
+    ARRIVED.store(false, Ordering::SeqCst);
+    if before {
+        return true;
+    }
+    drop(SLEEPERS.0.lock().unwrap_or_else(PoisonError::into_inner));
+    SLEEPERS.1.notify_all();
+    if let Some(hook) = HOOK.get() {
+        hook();
+    }
+    false
 }
 
 /// Where a bar stood, so that what follows does not stand beside half of it.
@@ -105,11 +156,16 @@ pub fn on_interrupt(hook: impl Fn() + Send + Sync + 'static) {
 
 /// Whether the user wants the process to end.
 pub fn interrupted() -> bool {
-    INTERRUPTED.load(Ordering::SeqCst)
+    // In this order: the thread of the signals sets the one before it takes the other away.
+    ARRIVED.load(Ordering::SeqCst) || INTERRUPTED.load(Ordering::SeqCst)
 }
 
 /// Whether there was a Ctrl-C since the last check; for a shell, where it ends a command and not the process.
 pub fn take() -> bool {
+    // Otherwise the thread of the signals would set the flag afterwards, and one Ctrl-C would count twice.
+    while ARRIVED.load(Ordering::SeqCst) {
+        std::thread::yield_now();
+    }
     INTERRUPTED.swap(false, Ordering::SeqCst)
 }
 

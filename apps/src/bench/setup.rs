@@ -12,7 +12,7 @@ use trine_transport::backend::{Backend, MonotonicClock, RingBackend, RingConfig,
 use trine_transport::{App, EventLoop};
 
 use super::driver::{Driver, Work};
-use crate::event_loop::event_loop;
+use crate::event_loop::{event_loop, turn_until};
 use crate::line::{Reached, await_session, connect, reach};
 
 type ClientLoop<B, W> = EventLoop<B, MonotonicClock, Driver<W>>;
@@ -62,9 +62,7 @@ impl<B: Backend, W: Work> Remote<B, W> {
 impl<B: Backend, W: Work> Setup<W> for Remote<B, W> {
     fn run(&mut self, load: W::Load) -> Result<W::Measured, Failure> {
         self.client.app_mut().begin(load);
-        self.client
-            .run_until(None, |driver| driver.is_over())
-            .map_err(backend_failure)?;
+        turn_until(&mut self.client, Driver::is_over)?;
         self.client.app_mut().finish()
     }
 }

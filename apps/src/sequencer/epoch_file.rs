@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use trine_base::failure::Failure;
+use trine_sequencer::config::EPOCH_MAX;
 use trine_sequencer::{Grant, block_of, next_epoch, read_epoch, write_epoch};
 use trine_transport::time::Instant;
 
@@ -60,16 +61,8 @@ impl EpochFile {
     /// # Errors
     /// There is none left, or the file cannot be written. Then no epoch has begun.
     pub(super) fn begin(&mut self) -> Result<Grant, Failure> {
-        let Some(epoch) = next_epoch(self.last, self.least) else {
-            let message = format!(
-                "{} names the last epoch: all numbers are taken",
-                self.path.display()
-            );
-            return Err(Failure::negative(
-                message,
-                "begin a new sequence with another --state FILE",
-            ));
-        };
+        let epoch = next_epoch(self.last, self.least).ok_or_else(|| self.none_left())?;
+        self.check_that_it_is_ours()?;
         replace(&self.path, &write_epoch(epoch))
             .and_then(|()| self.mark())
             .map_err(|error| unusable(&self.path, &error))?;
@@ -80,6 +73,49 @@ impl EpochFile {
             end: block.end,
             until: Instant::FAR_FUTURE,
         })
+    }
+
+    /// Why no epoch follows: the file has had all, or --at-least leaves none.
+    fn none_left(&self) -> Failure {
+        if next_epoch(self.last, 0).is_none() {
+            return Failure::negative(
+                format!(
+                    "{} names the last epoch: all numbers are taken",
+                    self.path.display()
+                ),
+                "begin a new sequence with another --state FILE",
+            );
+        }
+        let most = block_of(EPOCH_MAX).start;
+        Failure::usage(
+            format!(
+                "--at-least {} is above {most}, the last number that a server with a file can begin with",
+                self.least
+            ),
+            format!("take {most} at most"),
+        )
+    }
+
+    /// Somebody who removed the lock file let another server begin. Its numbers would come again from here.
+    fn check_that_it_is_ours(&self) -> Result<(), Failure> {
+        let written = match fs::read_to_string(&self.path) {
+            Ok(text) => {
+                let read = read_epoch(&text);
+                Some(read.map_err(|bad| damaged(&self.path, &bad.to_string()))?)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(unusable(&self.path, &error)),
+        };
+        if written == self.last {
+            return Ok(());
+        }
+        Err(Failure::usage(
+            format!(
+                "{} is not as this server left it; no further numbers are given out",
+                self.path.display()
+            ),
+            "end all servers with this file, and start one; remove no .lock file under a running server",
+        ))
     }
 
     /// Writes into the lock file that a state was written. An empty lock file is left by a server that never began.
@@ -317,6 +353,47 @@ mod tests {
         assert!(refused(&path).contains("could come twice"));
         fs::create_dir(&path).expect("a directory");
         assert!(refused(&path).contains("cannot be used"));
+    }
+
+    /// It said that a file which was not there named the last epoch.
+    #[test]
+    fn a_least_number_that_leaves_no_epoch_is_what_is_wrong() {
+        let directory = Directory::new("least");
+        let path = directory.0.join("state");
+        let most = block_of(EPOCH_MAX).start;
+        let mut file = EpochFile::open(&path, most + 1).expect("opened");
+        let refused = file.begin().expect_err("there is no such epoch");
+        assert_eq!(refused.exit_status(), 2);
+        let said = refused.in_one_line();
+        assert!(
+            said.contains("--at-least") && said.contains(&most.to_string()),
+            "{said}"
+        );
+        assert!(!path.exists());
+        drop(file);
+        let mut file = EpochFile::open(&path, most).expect("opened");
+        assert_eq!(file.begin().expect("the last epoch").start, most);
+        let refused = file.begin().expect_err("none is left");
+        assert!(refused.message().contains("names the last epoch"));
+        assert_eq!(refused.exit_status(), 1);
+    }
+
+    /// Each server went on from the epoch that it had in memory, so the first one gave out the second one's numbers.
+    #[test]
+    fn a_server_whose_lock_file_was_removed_begins_no_epoch_of_another() {
+        let directory = Directory::new("stolen");
+        let path = directory.0.join("state");
+        let mut first = EpochFile::open(&path, 0).expect("opened");
+        first.begin().expect("begun");
+        fs::remove_file(sibling(&path, ".lock")).expect("removed");
+        let mut second = EpochFile::open(&path, 0).expect("nobody has the new lock");
+        assert_eq!(second.begin().expect("begun").start, 1 << 40);
+        assert!(
+            matches!(first.step(1), Step::Failing(why) if why.contains("not as this server left it"))
+        );
+        assert_eq!(second.begin().expect("its own").start, 2 << 40);
+        fs::remove_file(&path).expect("removed");
+        assert!(second.begin().is_err());
     }
 
     #[test]

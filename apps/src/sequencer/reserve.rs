@@ -87,35 +87,77 @@ pub(super) fn reserve(
     wakers: &[Waker],
     announcer: Announcer,
 ) {
-    let mut failing = None;
+    let mut said = Said::default();
     while !desk.is_over() {
-        match source.step(supply.missing().unwrap_or(0)) {
+        let step = source.step(supply.missing().unwrap_or(0));
+        if let Some(line) = said.line(&step) {
+            announcer.line(line);
+        }
+        match step {
             Step::Granted(grant) => {
                 supply.add(&grant);
                 wakers.iter().for_each(Waker::wake);
-                if failing.take().is_some() {
-                    announcer.line("numbers can be reserved again");
-                }
             }
             Step::Asked => {}
             Step::Wait(until) => {
                 let wait: Duration = until.saturating_since(MonotonicClock.now()).into();
                 desk.wait(wait.min(LOOK), true);
             }
-            Step::Failing(why) => {
+            Step::Failing(_) => {
                 supply.set_failing();
                 wakers.iter().for_each(Waker::wake);
-                if failing.as_ref() != Some(&why) {
-                    announcer.line(format_args!(
-                        "no numbers could be reserved, and it is tried again: {why}"
-                    ));
-                    failing = Some(why);
-                }
                 desk.wait(RETRY, false);
             }
         }
     }
     source.give_back();
+}
+
+/// What a server has said about its source.
+#[derive(Default)]
+struct Said {
+    /// The failure that goes on.
+    failing: Option<String>,
+    /// The source has answered since.
+    answered: bool,
+    /// A failure was said, and nothing was reserved since.
+    is_open: bool,
+}
+
+impl Said {
+    /// What is to be said about a step. A failure that goes on is said once. It is over when numbers come, or when the
+    /// source has answered and there is nothing more to do, as in a server that waits for the lease of another one. An
+    /// answer alone may be one of two that a server needs, of which the other one fails each time.
+    fn line(&mut self, step: &Step) -> Option<String> {
+        match step {
+            Step::Failing(why) => {
+                self.answered = false;
+                if self.failing.as_ref() == Some(why) {
+                    return None;
+                }
+                self.failing = Some(why.clone());
+                self.is_open = true;
+                Some(format!(
+                    "no numbers could be reserved, and it is tried again: {why}"
+                ))
+            }
+            Step::Granted(_) => {
+                self.failing = None;
+                let was_open = std::mem::take(&mut self.is_open);
+                was_open.then(|| "numbers can be reserved again".to_owned())
+            }
+            Step::Asked => {
+                self.answered = true;
+                None
+            }
+            Step::Wait(_) => {
+                if self.answered {
+                    self.failing = None;
+                }
+                None
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -136,5 +178,29 @@ mod tests {
         desk.wait(LOOK, true);
         desk.wait(LOOK, false);
         assert!(desk.is_over());
+    }
+
+    /// A standby gets no numbers, so the second failure of the same kind had no line.
+    #[test]
+    fn a_failure_is_said_once_until_the_source_answers() {
+        let failing = Step::Failing("the group is silent".to_owned());
+        let granted = Step::Granted(Grant {
+            start: 0,
+            end: 10,
+            until: Instant::FAR_FUTURE,
+        });
+        let wait = Step::Wait(Instant::FAR_FUTURE);
+        let mut said = Said::default();
+        assert_eq!(said.line(&Step::Asked), None);
+        assert!(said.line(&failing).is_some());
+        assert_eq!(said.line(&wait), None);
+        assert_eq!(said.line(&failing), None, "nobody has answered meanwhile");
+        assert_eq!(said.line(&Step::Asked), None);
+        assert_eq!(said.line(&failing), None, "it reads, and cannot write");
+        assert_eq!(said.line(&Step::Asked), None);
+        assert_eq!(said.line(&wait), None);
+        assert!(said.line(&failing).is_some());
+        assert!(said.line(&granted).is_some());
+        assert_eq!(said.line(&granted), None);
     }
 }

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::thread;
 
 use serde_json::json;
@@ -122,22 +123,16 @@ pub(super) fn run<N: Network>(
     if arguments.speculative {
         speculative::check(network)?;
     }
-    let (mut kept, keeping, low) = kept(arguments)?;
+    let (kept, keeping, low) = kept(arguments)?;
     let shared = Shared {
         supply: Arc::new(Supply::new(low)),
         keeping,
         desk: Desk::default(),
     };
     let threads = threads(network, arguments, &addresses, &rights, &shared)?;
-    // The first numbers, or the first look at the group: what fails now ends the server, and nothing has been said.
-    match &mut kept {
-        Kept::File(file) => shared.supply.add(&file.begin()?),
-        Kept::Group(place, terms) => GroupRecord::open(network, place, *terms)?
-            .look()
-            .map_err(|failure| failure.while_doing("the group of --group"))?,
-    }
-    tell(&addresses, arguments, &kept, announcer);
-    serve(network, kept, threads, &shared, announcer)
+    let place = Described::of(arguments, &kept);
+    let tell = || tell(&addresses, arguments, &place, announcer);
+    serve(network, kept, threads, &shared, announcer, tell)
 }
 
 /// The threads at these addresses, and those for requests of four bytes at the ports that follow.
@@ -193,32 +188,49 @@ fn threads<N: Network>(
     Ok(threads)
 }
 
-/// Runs the threads, and beside them the thread that reserves numbers.
+/// Runs the threads, and beside them the thread that reserves numbers. That one takes the first numbers, or looks at the
+/// group for the first time, before `tell` is called: what fails until then ends the server, and nothing has been said.
 fn serve<N: Network>(
     network: &N,
     kept: Kept,
     threads: Vec<Thread<N::Backend>>,
     shared: &Shared,
     announcer: Announcer,
+    tell: impl FnOnce(),
 ) -> Result<(), Failure> {
     let wakers: Vec<Waker> = threads.iter().map(ServerThread::waker).collect();
     let (desk, supply) = (&shared.desk, &*shared.supply);
+    let (ready, is_ready) = channel();
     // A client of a group stays in its thread, so it is opened there.
     let network = network.clone();
     let reserving = move || match kept {
-        Kept::File(file) => {
+        Kept::File(mut file) => {
+            supply.add(&file.begin()?);
+            // Nobody has to hear it: without a receiver the server has ended, and the desk says so.
+            let _ = ready.send(());
             reserve(file, supply, desk, &wakers, announcer);
             Ok(())
         }
         Kept::Group(place, terms) => {
-            let record = GroupRecord::open(&network, &place, terms)?;
+            let mut record = GroupRecord::open(&network, &place, terms)?;
+            record
+                .look()
+                .map_err(|failure| failure.while_doing("the group of --group"))?;
+            let _ = ready.send(());
             reserve(record, supply, desk, &wakers, announcer);
             Ok(())
         }
     };
     thread::scope(|scope| {
         let reserver = scope.spawn(reserving);
-        let ran = run_all(threads).map(|_| ()).map_err(backend_failure);
+        let ran = match is_ready.recv() {
+            Ok(()) => {
+                tell();
+                run_all(threads).map(|_| ()).map_err(backend_failure)
+            }
+            // It has ended, and gives its failure below.
+            Err(_) => Ok(()),
+        };
         // No number is given out any more, so another server may begin.
         desk.end();
         let reserved = reserver
@@ -289,49 +301,62 @@ pub(super) fn dispatch<R: Route>(
     Dispatch::new(supply, shared.keeping, MonotonicClock, door, call)
 }
 
+/// Where the numbers come from, in words.
+struct Described {
+    strict: bool,
+    from: String,
+}
+
+impl Described {
+    fn of(arguments: &SequencerServeArguments, kept: &Kept) -> Self {
+        let strict = matches!(kept, Kept::Group(_, terms) if !terms.lease.is_zero());
+        let from = match kept {
+            Kept::File(_) => {
+                let path = arguments
+                    .state
+                    .as_deref()
+                    .unwrap_or_else(|| unreachable!("clap requires it"));
+                format!("state in {}", path.display())
+            }
+            Kept::Group(place, _) => {
+                let rule = if strict {
+                    "one server at a time"
+                } else {
+                    "beside other servers"
+                };
+                format!(
+                    "blocks of {} out of {}, {rule}",
+                    arguments.block,
+                    place.key_text()
+                )
+            }
+        };
+        Self { strict, from }
+    }
+}
+
 fn tell(
     addresses: &[SocketAddr],
     arguments: &SequencerServeArguments,
-    kept: &Kept,
+    place: &Described,
     announcer: Announcer,
 ) {
-    let strict = matches!(kept, Kept::Group(_, terms) if !terms.lease.is_zero());
     announcer.json_line(&json!({
         "listening": addresses,
         "threads": arguments.threads,
         "state": arguments.state.as_deref().map(path_text),
         "group": arguments.group,
-        "strict": strict,
+        "strict": place.strict,
         "speculative": arguments.speculative,
     }));
     let ports = match addresses {
         [first, .., last] => format!("{first} to port {}", last.port()),
         _ => addresses[0].to_string(),
     };
-    let from = match kept {
-        Kept::File(_) => {
-            let path = arguments
-                .state
-                .as_deref()
-                .unwrap_or_else(|| unreachable!("clap requires it"));
-            format!("state in {}", path.display())
-        }
-        Kept::Group(place, _) => {
-            let rule = if strict {
-                "one server at a time"
-            } else {
-                "beside other servers"
-            };
-            format!(
-                "blocks of {} out of {}, {rule}",
-                arguments.block,
-                place.key_text()
-            )
-        }
-    };
     announcer.line(format_args!(
-        "a sequencer on {ports}, {}, {from}",
+        "a sequencer on {ports}, {}, {}",
         plural(arguments.threads.into(), "thread"),
+        place.from,
     ));
     if arguments.speculative {
         announcer.line(format_args!(

@@ -14,6 +14,7 @@ use trine_transport::time::{Clock, Duration, Instant};
 
 use super::service::{NoNumbers, SEQUENCER, open as open_line};
 use super::shared::Shared;
+use crate::event_loop::next_look;
 use crate::rights::DENIED_BYTES_MAX;
 use crate::threads::{ServerThread, address_of};
 
@@ -197,7 +198,7 @@ pub(super) fn next<N: Network>(
             ));
         }
         if !unless_unanswered(turned, true)? {
-            client.wait(deadline)?;
+            client.wait(deadline.min(next_look()))?;
         }
     }
 }

@@ -16,6 +16,7 @@ mod disk;
 mod end_to_end;
 mod hostile;
 mod index;
+mod interrupted;
 mod key_changes;
 mod keys;
 mod member;

@@ -333,7 +333,8 @@ impl Group {
             }
         }
         if !late.is_empty() {
-            let meaning = meaning_of_a_kill(arguments::sync_at_the_end_alone(&self.config.serve_args));
+            let meaning =
+                meaning_of_a_kill(arguments::sync_at_the_end_alone(&self.config.serve_args));
             note(format_args!(
                 "waiting for replicas to write their files: {}; another Ctrl-C kills them: {meaning}",
                 late.join(", ")

@@ -525,11 +525,7 @@ impl Server {
                     self.make_dirty(index);
                 }
             }
-            // Not only at the end of the turn: the replies of many clients in one turn would be far beyond the limit. Each
-            // time costs a look at all connections, so it is not done for every client at the limit.
-            if self.held > self.options.memory + self.options.memory / 16 {
-                self.relieve(now);
-            }
+            self.relieve_within_turn(now);
         }
         self.spare = dirty;
         self.checker = checker;

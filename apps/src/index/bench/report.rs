@@ -35,6 +35,9 @@ pub(super) struct Rounds {
     rows: Vec<Row>,
 }
 
+/// A rate of the open loop in percent, and the ratios at it: of whole parts, and within a millisecond.
+type Ratios = (u32, [Option<f64>; 2]);
+
 struct Row {
     setup: &'static str,
     part: Part,
@@ -119,8 +122,9 @@ impl Rounds {
     }
 
     /// For each rate of the open loop: p99 of GETs with scans in a worker over that with scans in dispatch. It is the median
-    /// of the rounds' ratios, once for whole parts and once within a millisecond.
-    fn ratios(&self) -> Vec<(u32, [f64; 2])> {
+    /// of the rounds' ratios, once for whole parts and once within a millisecond. A round without GETs has no ratio, and a
+    /// mix may have none in any round.
+    fn ratios(&self) -> Vec<Ratios> {
         let row = |setup, part| {
             let is_it = move |row: &&Row| row.setup == setup && row.part == part;
             self.rows.iter().find(is_it)
@@ -130,7 +134,13 @@ impl Rounds {
                 let dispatch = row("dispatch", worker.part)?;
                 let of = |figure: fn(&Figures) -> f64| {
                     let rounds = worker.rounds.iter().zip(&dispatch.rounds);
-                    median(rounds.map(|(worker, dispatch)| figure(worker) / figure(dispatch)))
+                    let figures =
+                        rounds.map(|(worker, dispatch)| [figure(worker), figure(dispatch)]);
+                    let measured = figures.filter(|both| both.iter().all(|ns| *ns > 0.0));
+                    let ratios: Vec<f64> = measured
+                        .map(|[worker, dispatch]| worker / dispatch)
+                        .collect();
+                    (!ratios.is_empty()).then(|| median(ratios.into_iter()))
                 };
                 let of_all = of(|figures| figures.get[1]);
                 Some((percent, [of_all, of(|figures| figures.get_slice)]))
@@ -142,7 +152,7 @@ impl Rounds {
 
     pub(super) fn show(&self, arguments: &IndexBenchArguments, output: Output) {
         let ratios = self.ratios();
-        let ratio = |(percent, [all, of_a_ms]): &(u32, [f64; 2])| json!({ "percent": percent, "ratio": all, "ratio_of_a_ms": of_a_ms });
+        let ratio = |(percent, [all, of_a_ms]): &Ratios| json!({ "percent": percent, "ratio": all, "ratio_of_a_ms": of_a_ms });
         output.document(&json!({
             "in_process": arguments.in_process,
             "keys": arguments.keys,
@@ -172,17 +182,22 @@ impl Rounds {
             plural(arguments.rounds.into(), "round"),
         ));
         output.line(table);
-        for (percent, [all, of_a_ms]) in ratios {
-            let within = match of_a_ms.is_finite() {
-                true => format!(", {of_a_ms:.2} times within a ms"),
-                // Too few GETs in a millisecond.
-                false => String::new(),
-            };
-            output.line(format_args!(
-                "p99 of GETs at {percent} %: {all:.2} times as long with scans in the worker{within}"
-            ));
+        for (percent, ratios) in ratios {
+            output.line(told(percent, ratios));
         }
     }
+}
+
+/// A ratio for people.
+fn told(percent: u32, [all, of_a_ms]: [Option<f64>; 2]) -> String {
+    let Some(all) = all else {
+        return format!("p99 of GETs at {percent} %: there were none to compare");
+    };
+    // Too few GETs in a millisecond.
+    let within = of_a_ms.map_or_else(String::new, |ratio| {
+        format!(", {ratio:.2} times within a ms")
+    });
+    format!("p99 of GETs at {percent} %: {all:.2} times as long with scans in the worker{within}")
 }
 
 #[cfg(test)]
@@ -205,7 +220,26 @@ mod tests {
             .into_iter()
             .map(|(percent, [all, _])| (percent, all))
             .collect();
-        assert_eq!(of_all, [(80, 0.5)]);
+        assert_eq!(of_all, [(80, Some(0.5))]);
         assert_eq!(rounds.rows[1].to_json()["get_p50_ns"], 30);
+    }
+
+    /// With `--scans 100` it printed "NaN times as long".
+    #[test]
+    fn a_mix_without_gets_has_no_ratio() {
+        let mut rounds = Rounds::default();
+        for setup in ["worker", "dispatch"] {
+            rounds.add(setup, Part::Open(80), 1.0, &Measured::default());
+        }
+        assert_eq!(rounds.ratios(), [(80, [None, None])]);
+        assert_eq!(
+            told(80, [None, None]),
+            "p99 of GETs at 80 %: there were none to compare"
+        );
+        let both = told(80, [Some(0.5), Some(0.25)]);
+        assert!(
+            both.ends_with("0.50 times as long with scans in the worker, 0.25 times within a ms")
+        );
+        assert!(told(80, [Some(0.5), None]).ends_with("in the worker"));
     }
 }

@@ -1,4 +1,4 @@
-//! The lines of an import, which are read twice unless bad ones may be left out.
+//! The lines of an import, which are read twice unless bad ones may be left out. Ctrl-C ends the wait for missing ones.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -6,11 +6,18 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 
 /// The most bytes of a line: those of the largest key and value, if JSON escapes each of their bytes.
 const LINE_BYTES_MAX: u64 = 8 << 20;
+/// The interval at which a wait for input checks for an interruption.
+const LOOK_INTERVAL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
 
 /// Where the lines come from.
 pub(super) struct Input {
@@ -50,7 +57,7 @@ impl Input {
     /// The lines, which are kept to be read again.
     pub(super) fn lines_first(&mut self) -> Result<Lines, Failure> {
         if self.start.is_none() {
-            self.file = keep(&mut self.file, &self.name)?;
+            self.file = keep(&self.file, &self.name)?;
             self.start = Some(0);
         }
         self.lines(None)
@@ -70,7 +77,7 @@ impl Input {
 }
 
 /// Copies a stream into a file without a name, which nobody else can read.
-fn keep(from: &mut File, name: &str) -> Result<File, Failure> {
+fn keep(from: &File, name: &str) -> Result<File, Failure> {
     let directory = std::env::temp_dir();
     let path = directory.join(format!("trine-import-{}", std::process::id()));
     let failed = |error: &io::Error| {
@@ -88,23 +95,50 @@ fn keep(from: &mut File, name: &str) -> Result<File, Failure> {
     let mut kept = opened.map_err(|error| failed(&error))?;
     std::fs::remove_file(&path).map_err(|error| failed(&error))?;
     let mut piece = vec![0; 256 * 1024];
+    let mut from = Patient(from);
     loop {
-        interrupt::check()?;
         match from.read(&mut piece) {
             Ok(0) => return Ok(kept),
             Ok(count) => kept
                 .write_all(&piece[..count])
                 .map_err(|error| failed(&error))?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(cannot_read(name, &error)),
+            Err(error) => return Err(not_read(name, &error)),
         }
+    }
+}
+
+/// A file that is read only when a read would not block. After a Ctrl-C it gives an error, also where nothing comes.
+struct Patient<F>(F);
+
+impl<F: AsFd> Patient<F> {
+    fn wait(&self) -> io::Result<()> {
+        loop {
+            if interrupt::interrupted() {
+                // No `ErrorKind::Interrupted`: readers repeat a read that ends with it.
+                return Err(io::Error::other("interrupted"));
+            }
+            let mut file = [PollFd::new(&self.0, PollFlags::IN)];
+            match poll(&mut file, Some(&LOOK_INTERVAL)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+impl<F: AsFd + Read> Read for Patient<F> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.wait()?;
+        self.0.read(into)
     }
 }
 
 /// The lines of a file that are not empty, counted from 1.
 pub(super) struct Lines {
     name: String,
-    file: BufReader<File>,
+    file: BufReader<Patient<File>>,
     number: u64,
     expected: Option<u64>,
 }
@@ -113,7 +147,7 @@ impl Lines {
     fn of(name: String, file: File, expected: Option<u64>) -> Self {
         Self {
             name,
-            file: BufReader::with_capacity(256 * 1024, file),
+            file: BufReader::with_capacity(256 * 1024, Patient(file)),
             number: 0,
             expected,
         }
@@ -137,11 +171,7 @@ impl Lines {
             match limited.read_until(b'\n', &mut line) {
                 Ok(0) => return Ok(None),
                 Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                    interrupt::check()?;
-                    continue;
-                }
-                Err(error) => return Err(cannot_read(&self.name, &error)),
+                Err(error) => return Err(not_read(&self.name, &error)),
             }
             self.number += 1;
             if line.len() as u64 == LINE_BYTES_MAX && line.last() != Some(&b'\n') {
@@ -153,6 +183,14 @@ impl Lines {
                 return Ok(Some(line));
             }
         }
+    }
+}
+
+/// Why a read has failed: the user's Ctrl-C, or the file.
+fn not_read(name: &str, error: &io::Error) -> Failure {
+    match interrupt::check() {
+        Err(interrupted) => interrupted,
+        Ok(()) => cannot_read(name, error),
     }
 }
 

@@ -97,6 +97,7 @@ fn check(mut lines: Lines) -> Result<u64, Failure> {
         progress.set(lines.number(), || plural(lines.number(), "line"));
         interrupt::check()?;
     }
+    interrupt::check()?;
     Ok(lines.number())
 }
 
@@ -125,5 +126,7 @@ fn write(mut lines: Lines, partial: bool, batch: &mut Batch<'_>) -> Result<(), F
         progress.set(number, || plural(number, "line"));
         interrupt::check()?;
     }
+    // The same Ctrl-C may have ended the program at the other end of the pipe, and so the input.
+    interrupt::check()?;
     batch.flush()
 }

@@ -9,7 +9,7 @@ use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use ratatui::DefaultTerminal;
@@ -36,6 +36,8 @@ enum News {
     Sample(Result<Sample, Failure>),
     /// The result of an admin command.
     AdminCommand(String),
+    /// A key, or another event of the terminal; or it can be read no longer.
+    Terminal(io::Result<Event>),
 }
 
 pub(crate) fn run<N: Network>(
@@ -49,7 +51,7 @@ pub(crate) fn run<N: Network>(
             "`trine stat` prints lines, `trine status --json` a document",
         ));
     }
-    interrupt::start()?;
+    interrupt::start_screen()?;
     let addresses = peers::resolve(&arguments.group.peers)?;
     let hands = match arguments.fault_injection {
         true => {
@@ -72,19 +74,28 @@ pub(crate) fn run<N: Network>(
         &news,
         &told,
     );
-    ratatui::restore();
+    restore(terminal);
     stop.store(true, Ordering::Relaxed);
     // No other program knows the faults of this screen.
-    if let Some(hands) = hands.filter(|hands| hands.has_done_anything()) {
-        match hands.heal() {
-            Ok(healed) => output.line(healed),
-            Err(why) => {
-                let hint = "`trine net show` shows what is left, `trine net clear` ends it";
-                return Err(Failure::negative(format!("cannot heal: {why}"), hint));
-            }
+    match hands.and_then(|hands| hands.end()) {
+        None => {}
+        Some(Ok(healed)) => output.line(healed),
+        Some(Err(why)) => {
+            let hint = "`trine net show` shows what is left, `trine net clear` ends it";
+            return Err(Failure::negative(format!("cannot heal: {why}"), hint));
         }
     }
     ended
+}
+
+/// Gives the terminal back. One that was closed takes nothing any more. That must not end the process before it has healed,
+/// so the library gets no chance to print that it failed.
+fn restore(mut terminal: DefaultTerminal) {
+    let _ = ratatui::try_restore();
+    if terminal.show_cursor().is_err() {
+        // It would try again, and print.
+        std::mem::forget(terminal);
+    }
 }
 
 /// Polls the group in a separate thread. A silent replica delays the next poll, never the screen.
@@ -119,6 +130,20 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Failure
         .map_err(|error| Failure::usage(format!("cannot start a thread: {error}"), ""))
 }
 
+/// Reads the terminal in a separate thread: the read of one that was closed does not come back.
+fn read_terminal(news: &Sender<News>) -> Result<(), Failure> {
+    let news = news.clone();
+    spawn("keys", move || {
+        loop {
+            let read = event::read();
+            let is_last = read.is_err();
+            if news.send(News::Terminal(read)).is_err() || is_last {
+                return;
+            }
+        }
+    })
+}
+
 /// Draws until the user quits.
 fn show<N: Network>(
     terminal: &mut DefaultTerminal,
@@ -133,31 +158,40 @@ fn show<N: Network>(
         Some(_) => Model::with_faults(),
         None => Model::new(),
     };
+    read_terminal(news)?;
     while !interrupt::interrupted() {
-        for news in told.try_iter() {
-            match news {
-                News::Sample(Ok(sample)) => model.on_sample(sample),
-                News::Sample(Err(failure)) => return Err(failure),
-                News::AdminCommand(text) => model.message = text,
-            }
-        }
         model.faults = hands.map(|hands| hands.faults()).unwrap_or_default();
         terminal
             .draw(|frame| view::draw(frame, &model))
             .map_err(unusable)?;
-        if !event::poll(TOP_KEYS_EVERY).map_err(unusable)? {
-            continue;
-        }
-        let Event::Key(pressed) = event::read().map_err(unusable)? else {
-            continue;
+        let first = match told.recv_timeout(TOP_KEYS_EVERY) {
+            Ok(first) => Some(first),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => unreachable!("this function has a sender"),
         };
-        match key_of(pressed).map_or(Action::None, |key| model.on_key(key)) {
-            Action::None => {}
-            Action::Quit => break,
-            Action::Transfer(node_id) => transfer(network, arguments, node_id, news)?,
-            action => {
-                if let Some(hands) = hands {
-                    act(hands, action, news)?;
+        for message in first.into_iter().chain(told.try_iter()) {
+            let pressed = match message {
+                News::Sample(Ok(sample)) => {
+                    model.on_sample(sample);
+                    continue;
+                }
+                News::Sample(Err(failure)) => return Err(failure),
+                News::AdminCommand(text) => {
+                    model.message = text;
+                    continue;
+                }
+                News::Terminal(Ok(Event::Key(pressed))) => pressed,
+                News::Terminal(Ok(_)) => continue,
+                News::Terminal(Err(error)) => return Err(unusable(error)),
+            };
+            match key_of(pressed).map_or(Action::None, |key| model.on_key(key)) {
+                Action::None => {}
+                Action::Quit => return Ok(()),
+                Action::Transfer(node_id) => transfer(network, arguments, node_id, news)?,
+                action => {
+                    if let Some(hands) = hands {
+                        act(hands, action, news)?;
+                    }
                 }
             }
         }

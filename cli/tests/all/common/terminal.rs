@@ -58,6 +58,11 @@ impl AtTerminal {
         }
     }
 
+    /// The program's process.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
     /// Sends keys, all in one write.
     pub fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).expect("written");

@@ -33,6 +33,14 @@ pub(super) fn limits_now(options: &Options, held: usize) -> Limits {
 }
 
 impl Server {
+    /// The same as at the end of the turn, where the replies of many clients in one turn would be far beyond the limit. It
+    /// costs a look at all connections, so it is not done for every client at the limit.
+    pub(super) fn relieve_within_turn(&mut self, now: Instant) {
+        if self.held > self.options.memory + self.options.memory / 16 {
+            self.relieve(now);
+        }
+    }
+
     /// Gives back what is not needed. If that is not enough, closes the connections that hold most.
     pub(super) fn relieve(&mut self, now: Instant) {
         for client in self
