@@ -69,15 +69,16 @@ fn catch(signals: &[i32], hangup: Hangup) -> io::Result<()> {
     }
     let mut signals = Signals::new(signals)?;
     // One that came between the two has told the thread nothing.
-    if ARRIVED.load(Ordering::SeqCst) {
-        INTERRUPTED.store(true, Ordering::SeqCst);
-        ARRIVED.store(false, Ordering::SeqCst);
+    let has_arrived = ARRIVED.load(Ordering::SeqCst);
+    let mut early: Vec<i32> = signals.pending().collect();
+    if has_arrived && early.is_empty() {
+        early.push(SIGINT);
     }
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
             let mut hung_up = false;
-            for signal in signals.forever() {
+            for signal in early.into_iter().chain(signals.forever()) {
                 match signal {
                     SIGHUP if hangup == Hangup::Ends => {
                         // A terminal that closes is told several times, and none of them is a second wish of the user.

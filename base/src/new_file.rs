@@ -48,22 +48,31 @@ pub fn open(partial: &Path, what: &str) -> Result<File, Failure> {
         .mode(MODE)
         // A link could lead elsewhere, and a pipe would wait for a reader.
         .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
-    let file = match options.clone().create_new(true).open(partial) {
+    let (file, is_made) = match options.clone().create_new(true).open(partial) {
         // Whom the file system names as its owner does not matter: this process has made it.
+        Ok(file) => (file, true),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             let file = options.open(partial);
             let file = file.map_err(|error| not_made(partial, &error))?;
             require_own(&file, partial)?;
-            file
+            (file, false)
         }
-        made => made.map_err(|error| not_made(partial, &error))?,
+        Err(error) => return Err(not_made(partial, &error)),
     };
     match file.try_lock() {
-        // A file system without locks has no other protection against two at once than the name.
-        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
+        Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Failure::usage(
             format!("another {what} writes {}", partial.display()),
             "wait for it, or give another file",
+        )),
+        // A file system without locks: no other process goes on with a file that this one has made, because of the next line.
+        Err(TryLockError::Error(_)) if is_made => Ok(file),
+        Err(TryLockError::Error(error)) => Err(Failure::usage(
+            format!(
+                "whether another {what} writes {} cannot be known: {error}",
+                partial.display()
+            ),
+            "remove that file if none does, or give another file",
         )),
     }
 }

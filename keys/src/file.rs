@@ -204,7 +204,8 @@ impl LockedKeyFile {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => break,
                 // A file system without locks keeps nobody out, and is no reason to keep an old key.
-                Err(TryLockError::Error(_)) => {}
+                Err(TryLockError::Error(error)) if knows_no_locks(&error) => {}
+                Err(TryLockError::Error(error)) => return Err(not_done("lock", path, error)),
             }
             // Another command may have replaced it since it was opened. Then this lock keeps nobody out.
             if is_at(&file, &target).map_err(failed)? {
@@ -454,6 +455,13 @@ fn target_of(path: &Path) -> io::Result<PathBuf> {
         }
         target => target,
     }
+}
+
+/// Whether an error of a lock says that the file system has none.
+fn knows_no_locks(error: &io::Error) -> bool {
+    /// ENOLCK of Linux: an NFS server without its service of locks.
+    const NO_LOCKS: i32 = 37;
+    error.kind() == io::ErrorKind::Unsupported || error.raw_os_error() == Some(NO_LOCKS)
 }
 
 /// Whether the open file is the one that has this name now.

@@ -1,14 +1,12 @@
 //! A replica's data directory: how it is opened, and what its errors mean to the user.
 
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use serde_json::json;
 use trine_protocol::message::{Incarnation, NodeId};
 use trine_replica::disk::{
     Directory, DiskCause, DiskError, Fsync, LostMemory, OpenError, OpenOptions, Opened, Step,
-    open as open_disk, open_without_memory,
+    make_directory, open as open_disk, open_without_memory,
 };
 
 use crate::options::FsyncMode;
@@ -81,8 +79,7 @@ pub fn lock(path: &Path) -> Result<Directory, Failure> {
 /// Creates the directory that holds the directories of several replicas.
 pub fn make(path: &Path) -> Result<(), Failure> {
     let what = |error| format!("cannot create the directory {}: {error}", path.display());
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.map_err(|error| not_made(path, what(error)))
+    make_directory(path).map_err(|error| not_made(path, what(error)))
 }
 
 /// Only a lock error is about other processes.

@@ -68,22 +68,6 @@ pub fn first_line(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// Checks that a header of HTTP can carry this password of the metrics. Blanks at the ends of a header do not count, so
-/// such a password would never match.
-///
-/// # Errors
-/// It begins or ends with a blank.
-pub fn check_for_http(password: &[u8]) -> Result<(), Failure> {
-    // Passwords are lines of text. Other bytes have no blanks to lose.
-    match std::str::from_utf8(password) {
-        Ok(text) if text != text.trim() => Err(Failure::usage(
-            "the password of the metrics begins or ends with a blank, which HTTP does not carry",
-            "write it without that blank into the first line of the file of --metrics-password-file",
-        )),
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,19 +87,6 @@ mod tests {
             (0o601, 7, 7),
         ] {
             assert!(!is_closed(mode, uid, gid), "{mode:o} {uid}:{gid}");
-        }
-    }
-
-    /// A bearer token was trimmed, the file's line was not: every request got 401, and nothing said why.
-    #[test]
-    fn a_password_with_blanks_at_its_ends_is_refused_for_http() {
-        for wrong in [" secret", "secret ", "secret\t", "secret\u{a0}", " "] {
-            let failure = check_for_http(wrong.as_bytes()).expect_err(wrong);
-            let said = failure.to_string();
-            assert!(said.contains("begins or ends with a blank"), "{said}");
-        }
-        for right in ["secret", "two words", "geheimer Schlüssel"] {
-            assert!(check_for_http(right.as_bytes()).is_ok(), "{right}");
         }
     }
 }

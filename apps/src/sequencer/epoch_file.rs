@@ -21,6 +21,8 @@ pub(super) struct EpochFile {
     path: PathBuf,
     /// The last epoch that was begun.
     last: Option<u64>,
+    /// The epoch that was to begin last.
+    tried: Option<u64>,
     /// No number is less than this.
     least: u64,
     lock: File,
@@ -51,6 +53,7 @@ impl EpochFile {
         Ok(Self {
             path: path.clone(),
             last,
+            tried: None,
             least,
             lock,
         })
@@ -63,6 +66,7 @@ impl EpochFile {
     pub(super) fn begin(&mut self) -> Result<Grant, Failure> {
         let epoch = next_epoch(self.last, self.least).ok_or_else(|| self.none_left())?;
         self.check_that_it_is_ours()?;
+        self.tried = Some(epoch);
         replace(&self.path, &write_epoch(epoch))
             .and_then(|()| self.mark())
             .map_err(|error| unusable(&self.path, &error))?;
@@ -106,7 +110,8 @@ impl EpochFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(unusable(&self.path, &error)),
         };
-        if written == self.last {
+        // An attempt may have written the epoch, and failed afterwards.
+        if written == self.last || written.is_some() && written == self.tried {
             return Ok(());
         }
         Err(Failure::usage(

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use trine_base::failure::Failure;
-use trine_server::private::{check_for_http, first_line};
+use trine_server::private::first_line;
 use trine_server::tls::Caller;
 
 /// The time limit for the replica's endpoint.
@@ -56,9 +56,6 @@ impl EndpointArguments {
         let password = file
             .map(|path| first_line(path, "the password of the metrics"))
             .transpose()?;
-        if let Some(password) = &password {
-            check_for_http(password)?;
-        }
         let own = self
             .metrics_cert
             .as_deref()

@@ -414,6 +414,38 @@ pub(super) mod tests {
         Report { address, answer }
     }
 
+    /// One replica was on the files of another group that had come to a newer term: the group had no leader then, and its
+    /// commands refused to work.
+    #[test]
+    fn a_replica_of_another_group_does_not_depose_the_leader() {
+        let of = |node_id: u16, role: &str, cluster: &str, term: u64| {
+            let mut report = report(node_id, role);
+            let answer = report.answer.as_mut().expect("an answer");
+            answer.replica.cluster = Some(cluster.to_owned());
+            answer.replica.term = term;
+            report
+        };
+        let leader = |reports: &[Report]| leader_of(reports).map(|status| status.node_id);
+        let mut reports = vec![
+            of(3, "candidate", "def", 3),
+            of(1, "leader", "abc", 2),
+            of(2, "follower", "abc", 2),
+        ];
+        assert_eq!(leader(&reports), Some(1));
+        let said = complaints(&reports).join("\n");
+        assert!(
+            said.contains("127.0.0.1:7473: belongs to another group"),
+            "{said}"
+        );
+        // Nor does one that leads there.
+        reports[0] = of(3, "leader", "def", 3);
+        assert_eq!(leader(&reports), Some(1));
+        // In its own cluster a newer term does.
+        reports.push(of(4, "candidate", "abc", 3));
+        reports.remove(0);
+        assert_eq!(leader(&reports), None);
+    }
+
     /// All sessions were taken, and the answer was "no replica answers" with the advice to start a group.
     #[test]
     fn a_group_without_room_for_another_session_is_there() {

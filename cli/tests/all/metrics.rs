@@ -88,11 +88,6 @@ fn a_password_is_asked_for_before_anything_is_told() {
     let chmod = format!("run `chmod 600 {file}`");
     trine(&serve, &peers, b"").expect_error(2, &["can be read by others (mode 0644)", &chmod]);
     mode(0o600);
-    // No header carries such a blank: every request was refused, and nothing said why.
-    std::fs::write(&path, "secret \n").expect("written");
-    let blank = "begins or ends with a blank";
-    trine(&serve, &peers, b"").expect_error(2, &[blank, "--metrics-password-file"]);
-    std::fs::write(&path, "secret\n").expect("written");
     let watched = Watched::start(&options, &peers);
     std::fs::remove_file(&path).expect("removed");
     for path in ["/metrics", "/livez", "/log-level", "/nothing"] {
@@ -118,7 +113,8 @@ fn a_password_is_asked_for_before_anything_is_told() {
     for (password, status, part) in [
         ("secret", 0, ""),
         ("guessed", 2, "does not take this password"),
-        ("secret ", 2, blank),
+        // No header carries such a blank.
+        ("secret ", 0, ""),
     ] {
         std::fs::write(&path, password).expect("written");
         mode(0o600);

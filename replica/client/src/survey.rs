@@ -24,13 +24,21 @@ impl Report {
     }
 }
 
-/// The one leader of the group: the replica that claims it in the newest term that any answer
-/// knows.
+/// The one leader of the group: the replica that claims it in the newest term that any answer of its cluster knows. Terms of
+/// different clusters cannot be compared: one replica may be on the files of another group. If several groups have
+/// leaders, it is that of the cluster with most answers.
 #[must_use]
 pub fn leader_of(reports: &[Report]) -> Option<&Status> {
     let known = || reports.iter().filter_map(Report::status);
-    let newest = known().map(|status| status.term).max()?;
-    known().find(|status| status.role == Role::Leader && status.term == newest)
+    let leads = |status: &&Status| {
+        let mut own = known().filter(|other| other.cluster == status.cluster);
+        status.role == Role::Leader && own.all(|other| other.term <= status.term)
+    };
+    let answers = |status: &&Status| {
+        let own = known().filter(|other| other.cluster == status.cluster);
+        own.count()
+    };
+    known().filter(leads).max_by_key(answers)
 }
 
 /// The number of replicas that vote, answer, and follow the leader's term; nothing without a

@@ -24,19 +24,26 @@ pub struct Directory {
 }
 
 /// Makes the directory at `path`, of this user alone, because values are in it. Its name has to last as long as its files, so
-/// each directory that gets a new name in it is synced.
-fn make(path: &Path) -> io::Result<()> {
+/// each directory that gets a new name in it is synced, and that of `path` in any case: an earlier call may not have come
+/// to that.
+///
+/// # Errors
+/// The operating system refuses.
+pub fn make_directory(path: &Path) -> io::Result<()> {
     let is_there = |path: &&Path| path.as_os_str().is_empty() || path.exists();
-    let new: Vec<&Path> = path
-        .ancestors()
-        .take_while(|path| !is_there(path))
-        .collect();
+    let missing = path.ancestors().take_while(|path| !is_there(path));
+    let mut new: Vec<&Path> = missing.collect();
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    if new.is_empty() {
+        new.push(path);
+    }
     for made in new.iter().rev() {
-        let parent = made
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
-        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+        let parent = made.parent().filter(|path| !path.as_os_str().is_empty());
+        match File::open(parent.unwrap_or(Path::new("."))) {
+            // One that this user may not read can still be written. Then the name lasts as the file system likes.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            opened => opened?.sync_all()?,
+        }
     }
     Ok(())
 }
@@ -69,7 +76,9 @@ impl Directory {
             let shown = shown.clone();
             move |error: io::Error| failure(operation, shown, &error)
         };
-        make(path).map_err(failed("create the directory"))?;
+        if !path.join(identity::FILE).exists() {
+            make_directory(path).map_err(failed("create the directory"))?;
+        }
         let lock = OpenOptions::new()
             .create(true)
             .truncate(false)

@@ -28,7 +28,7 @@ mod unfinished;
 mod write;
 mod writer;
 
-pub use directory::Directory;
+pub use directory::{Directory, make_directory};
 pub use error::{DiskCause, DiskError, LostMemory, OpenError};
 pub use leftovers::{LeftoverError, SetAside, files_set_aside, remove_set_aside};
 #[doc(hidden)]

@@ -93,29 +93,35 @@ fn make(path: &Path, size: u64, given_up: &AtomicBool) -> io::Result<File> {
     made
 }
 
-/// A file whose room is taken, whatever its old content; it reads as zeros.
-pub(super) fn reserve(path: &Path, size: u64) -> io::Result<File> {
-    let file = OpenOptions::new()
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
         .create(true)
         .truncate(true)
         .read(true)
         .write(true)
         .mode(FILE_MODE)
-        .open(path)?;
-    if size > 0 {
-        take_room(&file, size)?;
+        .open(path)
+}
+
+/// A file whose room is taken, whatever its old content; it reads as zeros.
+pub(super) fn reserve(path: &Path, size: u64) -> io::Result<File> {
+    let file = create(path)?;
+    if !take_room(&file, size)? {
+        write_zeros(&file, size, |_| Ok(()))?;
     }
     Ok(file)
 }
 
-/// Takes room for `size` bytes of zeros.
-fn take_room(file: &File, size: u64) -> io::Result<()> {
+/// Takes room for `size` bytes of zeros. False if the file system only takes room for what is written.
+fn take_room(file: &File, size: u64) -> io::Result<bool> {
     use rustix::fs::{FallocateFlags, fallocate};
     use rustix::io::{Errno, retry_on_intr};
+    if size == 0 {
+        return Ok(true);
+    }
     match retry_on_intr(|| fallocate(file, FallocateFlags::empty(), 0, size)) {
-        // Some file systems only take room for what is written.
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, size, |_| Ok(())),
-        taken => Ok(taken?),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+        taken => taken.map(|()| true).map_err(Into::into),
     }
 }
 
@@ -126,7 +132,8 @@ pub(super) fn written(
     size: u64,
     mut after_step: impl FnMut(&File) -> io::Result<()>,
 ) -> io::Result<File> {
-    let file = reserve(path, size)?;
+    let file = create(path)?;
+    take_room(&file, size)?;
     write_zeros(&file, size, &mut after_step)?;
     Ok(file)
 }

@@ -9,6 +9,7 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use trine_base::announce::note;
+use trine_base::interrupt;
 
 use crate::arguments;
 use crate::config::{QUIET_LIMIT, STOP_LIMIT_IN_MEMORY, STOP_LIMIT_ON_DISK};
@@ -296,7 +297,7 @@ impl Group {
         let now = Instant::now();
         let until = now + self.stop_limit;
         if self.keeps_files() {
-            self.wait_for_ends(now + QUIET_LIMIT)?;
+            self.wait_for_ends(now + QUIET_LIMIT.min(self.stop_limit))?;
         }
         let mut node_ids = Vec::new();
         for (node_id, slot) in (1..).zip(&mut self.processes) {
@@ -335,8 +336,12 @@ impl Group {
         if !late.is_empty() {
             let meaning =
                 meaning_of_a_kill(arguments::sync_at_the_end_alone(&self.config.serve_args));
+            let kills = match interrupt::interrupted() {
+                true => "another Ctrl-C kills them",
+                false => "Ctrl-C, twice, kills them",
+            };
             note(format_args!(
-                "waiting for replicas to write their files: {}; another Ctrl-C kills them: {meaning}",
+                "waiting for replicas to write their files: {}; {kills}: {meaning}",
                 late.join(", ")
             ));
         }

@@ -14,6 +14,8 @@ use super::slots::{Slot, Slots};
 const CONNECTION_LIMIT: Duration = Duration::from_secs(5);
 /// The pause in accepting after a failure, for example when no file descriptor was left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a connection that makes room may take for that: as long as its thread waits for a processor.
+const DISPLACE_LIMIT: Duration = Duration::from_secs(2);
 /// How long a peer that has its answer may take to hang up, and how much it may still send.
 const LINGER_LIMIT: Duration = Duration::from_millis(500);
 const LINGER_BYTES_MAX: u64 = 256 << 10;
@@ -78,7 +80,7 @@ fn take<A>(
     A: Fn(&Request, SocketAddr) -> Response + Send + Sync + 'static,
 {
     let stream = Arc::new(stream);
-    let Some(slot) = slots.take(&stream, ACCEPT_PAUSE) else {
+    let Some(slot) = slots.take(&stream, DISPLACE_LIMIT) else {
         // A handshake would cost more than the message tells.
         if tls.is_none() {
             turn_away(&stream);

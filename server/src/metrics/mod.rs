@@ -22,7 +22,6 @@ pub use self::snapshot::{Published, Snapshot};
 
 use crate::exposure::Exposed;
 use crate::logs::Logs;
-use crate::private;
 use crate::tls::Tls;
 use trine_base::announce::note;
 use trine_base::failure::Failure;
@@ -76,9 +75,6 @@ pub(crate) fn exposed(address: SocketAddr) -> Exposed<'static> {
 
 /// Starts the endpoint at `listen`.
 pub fn start(listen: &Listen, guard: Guard, logs: Option<Arc<Logs>>) -> Result<Endpoint, Failure> {
-    if let Some(password) = &guard.password {
-        private::check_for_http(password)?;
-    }
     let address = listen.resolve()?;
     let exposed = guard.exposed(address);
     exposed.check()?;

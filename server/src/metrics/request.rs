@@ -38,7 +38,9 @@ impl Request {
         };
         let shown = shown.trim();
         if scheme.eq_ignore_ascii_case("bearer") {
-            return is_same_secret(password, shown.as_bytes());
+            // HTTP takes blanks at the ends of a header away, so they do not count.
+            let password = password.trim_ascii();
+            return !password.is_empty() && is_same_secret(password, shown.as_bytes());
         }
         let decoded = scheme
             .eq_ignore_ascii_case("basic")
@@ -252,5 +254,22 @@ mod tests {
             let refused = parsed(text).expect("an answer").expect_err(text);
             assert_eq!(refused.0, status, "{text}");
         }
+    }
+
+    /// A header has no blanks at its ends, and the password of the file had one: no bearer token fitted.
+    #[test]
+    fn a_bearer_token_has_no_blanks_at_its_ends() {
+        let gives = |header: &str, password: &[u8]| {
+            let text = format!("GET / HTTP/1.1\r\nAuthorization: {header}\r\n\r\n");
+            parsed(&text)
+                .expect("whole")
+                .expect("right")
+                .gives(password)
+        };
+        assert!(gives("Bearer secret ", b"secret"));
+        assert!(gives("Bearer secret", b"secret "));
+        assert!(gives("Basic eDpzZWNyZXQg", b"secret "));
+        assert!(!gives("Basic eDpzZWNyZXQg", b"secret"));
+        assert!(!gives("Bearer  ", b" "));
     }
 }

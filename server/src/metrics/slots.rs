@@ -43,8 +43,8 @@ pub(super) struct Slot {
 }
 
 impl Slots {
-    /// A slot for this connection. If there is none, the oldest connection that is not being answered has to go. `None` if
-    /// all are being answered, and go on being so for as long as `patience`.
+    /// A slot for this connection. If there is none, the oldest connection that is not being answered has to go, and its
+    /// thread has `patience` to do so. `None` if all are being answered.
     pub(super) fn take(
         self: &Arc<Self>,
         stream: &Arc<TcpStream>,
@@ -73,22 +73,23 @@ impl Slots {
     }
 }
 
-/// Whether a new connection still has to wait. If so, one that is not being answered is on its way out, if there is any.
+/// Whether a new connection has to wait for a slot. If so, one that is not being answered is on its way out.
 fn make_room(held: &mut [Held]) -> bool {
     if held.len() < CONNECTIONS_MAX {
         return false;
     }
-    let one_goes = held.iter().any(|one| one.stage == Stage::Displaced);
+    if held.iter().any(|one| one.stage == Stage::Displaced) {
+        return true;
+    }
     let oldest = held
         .iter_mut()
         .find(|one| matches!(one.stage, Stage::Asking | Stage::Told));
-    if let Some(oldest) = oldest
-        && !one_goes
-    {
-        oldest.stage = Stage::Displaced;
-        // Its thread waits for bytes, and this ends the wait. The peer may have ended it already.
-        let _ = oldest.stream.shutdown(Shutdown::Both);
-    }
+    let Some(oldest) = oldest else {
+        return false;
+    };
+    oldest.stage = Stage::Displaced;
+    // Its thread waits for bytes, and this ends the wait. The peer may have ended it already.
+    let _ = oldest.stream.shutdown(Shutdown::Both);
     true
 }
 

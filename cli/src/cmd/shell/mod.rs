@@ -146,6 +146,8 @@ fn obey<N: Network>(shell: &mut Shell<'_, N>) -> Result<(), Failure> {
         }
         let line = match read_line(&mut input) {
             Ok(Some(line)) => line,
+            // The same Ctrl-C may have ended the program that writes the pipe.
+            Ok(None) if interrupt::interrupted() => return Err(ended(shell)),
             Ok(None) => break,
             Err(_) if interrupt::interrupted() => return Err(ended(shell)),
             Err(failure) => return Err(failure.at_line(number)),
