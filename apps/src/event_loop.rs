@@ -72,7 +72,7 @@ mod tests {
         fn on_event(&mut self, _: &mut Cx<'_, R>, _: Event<R>) {}
     }
 
-    /// The loop slept until a packet or a timeout came, and nobody asked whether it was to end.
+    /// The loop slept until a packet or a timeout came, and did not look whether it was to end.
     #[test]
     fn a_client_that_hears_nothing_looks_again_and_again() {
         let (ours, _theirs) = RingBackend::pair(RingConfig::default());

@@ -138,7 +138,11 @@ fn print_failure(document: &str, failure: &Failure) {
     std::process::exit(failure.exit_status().into());
 }
 
-fn write_all(bytes: &[u8]) -> io::Result<()> {
+/// Writes to standard output, for callers that have to say themselves what an error means.
+///
+/// # Errors
+/// Not all of it could be written.
+pub fn write_all(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(bytes)?;
     stdout.flush()

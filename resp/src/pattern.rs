@@ -16,15 +16,11 @@ impl Pattern {
     /// # Errors
     /// When it is too long to be compared with many keys.
     pub fn new(text: &[u8]) -> Result<Self, String> {
-        match text.len() > PATTERN_BYTES_MAX {
-            true => Err(format!(
-                "the pattern is longer than {PATTERN_BYTES_MAX} bytes"
-            )),
-            false => Ok(Self {
-                text: text.to_vec(),
-                glob: Glob::new(text, Case::Counts),
-            }),
-        }
+        require_short(text)?;
+        Ok(Self {
+            text: text.to_vec(),
+            glob: Glob::new(text, Case::Counts),
+        })
     }
 
     /// What every key begins with that fits.
@@ -39,6 +35,16 @@ impl Pattern {
     #[must_use]
     pub fn fits(&self, key: &[u8]) -> bool {
         self.glob.fits(key)
+    }
+}
+
+/// Refuses a pattern that is too long to be compared with many names.
+pub(crate) fn require_short(text: &[u8]) -> Result<(), String> {
+    match text.len() > PATTERN_BYTES_MAX {
+        true => Err(format!(
+            "the pattern is longer than {PATTERN_BYTES_MAX} bytes"
+        )),
+        false => Ok(()),
     }
 }
 

@@ -100,7 +100,7 @@ impl EpochFile {
         )
     }
 
-    /// Somebody who removed the lock file let another server begin. Its numbers would come again from here.
+    /// Another server can begin once the lock file was removed. This one would give out its numbers a second time.
     fn check_that_it_is_ours(&self) -> Result<(), Failure> {
         let written = match fs::read_to_string(&self.path) {
             Ok(text) => {

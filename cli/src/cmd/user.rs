@@ -3,7 +3,7 @@
 
 mod password;
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -14,7 +14,7 @@ use trine_base::client::call;
 use trine_base::document::to_document;
 use trine_base::failure::Failure;
 use trine_base::network::Network;
-use trine_base::output::{Output, Table, insert_bytes};
+use trine_base::output::{Output, Table, insert_bytes, write_all};
 use trine_base::peers;
 use trine_client::{Answer, Mode};
 use trine_keys::{ClusterKey, NewKeyFile, Role, UserName};
@@ -374,12 +374,10 @@ impl Prepared {
 /// Prints the document for programs, or the text for people. Unlike all other output, a key that cannot be printed is the
 /// caller's to report: it says what has become of the user.
 fn print(document: &Value, text: &str, output: Output) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
     match output.json {
-        true => stdout.write_all(to_document(document).as_bytes())?,
-        false => stdout.write_all(text.as_bytes())?,
+        true => write_all(to_document(document).as_bytes()),
+        false => write_all(text.as_bytes()),
     }
-    stdout.flush()
 }
 
 fn role_of(user: &User<'_>) -> String {

@@ -181,8 +181,8 @@ pub enum Obstacle {
     TooLarge,
     /// The caller has no right to a client session here.
     Denied,
-    /// A write was sent again, because an attempt had no answer, and the leader refused it without looking whether that
-    /// attempt was applied: the caller has no right to it any more, or the leader does not take such commands yet.
+    /// An attempt of a write had no answer, and the leader refused the next one. The leader did not look whether the first was
+    /// applied. The caller has no right to the write any more, or the leader does not take such commands yet.
     RepeatRefused,
     /// The replica could not read the command: it runs another release.
     Malformed,

@@ -8,9 +8,9 @@ use crate::arguments;
 use crate::errors::{Refusal, SYNTAX, wrong_arity};
 use crate::glob::{self, Case};
 use crate::limits::{
-    DESCRIBED_BYTES_MAX, NAME_BYTES_MAX, PATTERN_BYTES_MAX, PUSHED_BYTES_MAX, REPEATED_BYTES_MAX,
-    SETTING_PATTERNS_MAX,
+    DESCRIBED_BYTES_MAX, NAME_BYTES_MAX, PUSHED_BYTES_MAX, REPEATED_BYTES_MAX, SETTING_PATTERNS_MAX,
 };
+use crate::pattern::require_short;
 use crate::reply::Writer;
 use crate::table::{self, Spec};
 
@@ -392,12 +392,7 @@ fn listed(words: &[&[u8]]) -> Result<Vec<&'static str>, Refusal> {
 
 /// Refuses a pattern that takes too long to be compared.
 fn is_short(pattern: &[u8]) -> Result<(), Refusal> {
-    match pattern.len() > PATTERN_BYTES_MAX {
-        true => Err(format!(
-            "ERR the pattern is longer than {PATTERN_BYTES_MAX} bytes"
-        )),
-        false => Ok(()),
-    }
+    require_short(pattern).map_err(|why| format!("ERR {why}"))
 }
 
 /// Which connections CLIENT LIST tells of.
