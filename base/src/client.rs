@@ -1,16 +1,16 @@
 //! How does a command that does one thing talk to the group, and how does it report a failure?
 
-use trine_client::{Answer, BlockingClient, CallError, ClientConfig, Error, Mode, Obstacle};
+use trine_client::{Answer, CallError, ClientConfig, Error, Mode, Obstacle};
 use trine_kvstore::Command;
 use trine_transport::KeyObstacle;
-use trine_transport::backend::{Backend, MonotonicClock};
+use trine_transport::backend::Backend;
 use trine_transport::time::Duration;
 
 use crate::arguments::ClientArguments;
 use crate::capture;
-use crate::endpoint::random_seed;
 use crate::failure::Failure;
 use crate::network::{Network, Opened};
+use crate::one_client::{OneClient, Unanswered};
 use crate::output::Output;
 use crate::peers;
 use crate::progress::Progress;
@@ -70,15 +70,26 @@ fn explained<N: Network>(network: &N, arguments: &ClientArguments, failure: Fail
     }
 }
 
-type Execute = dyn FnMut(Mode, &Command<'_>) -> Result<Answer, CallError>;
+type Execute = dyn FnMut(Mode, &Command<'_>, Option<Duration>) -> Result<Answer, Unanswered>;
 
 /// A client for several commands, one after the other, over any backend.
 pub struct Session(Box<Execute>);
 
 impl Session {
-    /// Executes one command and waits for its end.
+    /// Executes one command and waits for its end. Where Ctrl-C sets a flag (see [`crate::interrupt`]), the wait ends soon after
+    /// it: a read is interrupted then, and the outcome of a write is unknown.
     pub fn execute(&mut self, mode: Mode, command: &Command<'_>) -> Result<Answer, Failure> {
-        (self.0)(mode, command).map_err(|error| call_failure(error, mode))
+        (self.0)(mode, command, None).map_err(|why| unanswered(why, mode))
+    }
+
+    /// The same for what is left to do at an end, also after a Ctrl-C. It has this time alone.
+    pub fn execute_within(
+        &mut self,
+        mode: Mode,
+        command: &Command<'_>,
+        limit: Duration,
+    ) -> Result<Answer, Failure> {
+        (self.0)(mode, command, Some(limit)).map_err(|why| unanswered(why, mode))
     }
 }
 
@@ -104,21 +115,28 @@ fn open_over<B: Backend + 'static>(
     opened: Opened<B>,
     config: ClientConfig,
 ) -> Result<Session, Failure> {
-    let Opened {
-        backend,
-        endpoint,
-        route_of,
-        keep,
-        ..
-    } = opened;
-    let (clock, seed) = (MonotonicClock, random_seed()?);
-    let mut client = BlockingClient::new(backend, clock, config, endpoint, route_of, seed)
-        .map_err(|error| Failure::usage(error.to_string(), ""))?;
-    Ok(Session(Box::new(move |mode, command| {
-        // The resources of the backend live as long as the backend.
-        let _ = &keep;
-        client.execute(mode, command)
+    let mut client = OneClient::over(opened, config)?;
+    Ok(Session(Box::new(move |mode, command, within| {
+        client.execute(mode, command, within)
     })))
+}
+
+fn unanswered(why: Unanswered, mode: Mode) -> Failure {
+    match why {
+        Unanswered::Call(error) => call_failure(error, mode),
+        Unanswered::Interrupted => given_up(mode),
+    }
+}
+
+/// An operation that was under way when the user ended the command.
+fn given_up(mode: Mode) -> Failure {
+    match mode {
+        Mode::Write | Mode::WriteAndClose => Failure::outcome_unknown(
+            "interrupted; the command may have been sent, and may be applied",
+            "read the key to see whether it was",
+        ),
+        _ => Failure::interrupted(),
+    }
 }
 
 fn call_failure(error: CallError, mode: Mode) -> Failure {
@@ -229,6 +247,24 @@ mod tests {
                 .to_string()
                 .contains("nothing was read")
         );
+    }
+
+    /// A Ctrl-C was told only when the time was over, and a write may be applied all the same.
+    #[test]
+    fn a_write_that_is_interrupted_may_be_applied() {
+        for mode in [Mode::Write, Mode::WriteAndClose] {
+            let failure = unanswered(Unanswered::Interrupted, mode);
+            assert_eq!(failure.exit_status(), 3);
+            let text = failure.to_string();
+            assert!(
+                text.contains("interrupted") && text.contains("may be applied"),
+                "{text}"
+            );
+        }
+        for mode in [Mode::Read, Mode::ReadAnywhere, Mode::ReadStale] {
+            let failure = unanswered(Unanswered::Interrupted, mode);
+            assert_eq!(failure, Failure::interrupted());
+        }
     }
 
     /// The command line called a group whose sessions are all in use silent.

@@ -28,7 +28,7 @@ use trine_kvstore::{Command, Cursor, Found, Position, Prefix, Response, WalkCont
 
 use self::sink::Sink;
 use super::record::line;
-use super::stream::{Reading, overlapped, response_at_pin, step};
+use super::stream::{Held, Reading, Unwritten, overlapped, response_at_pin};
 
 /// Writes keys with their values and expiries as JSON lines, all as of one moment.
 ///
@@ -100,9 +100,10 @@ fn at_once(session: &mut Session, prefix: &[u8], sink: &mut Sink<'_>) -> Result<
     let mut walk = WholeWalk::over(prefix, Mode::Read);
     let mut progress = Progress::towards("exporting", None);
     let read = |pass: &mut dyn FnMut(Piece) -> Result<(), Failure>| {
+        let mut held = Held::by(session);
         let (mut keys, mut pinned_at) = (0, None);
         while let Some((mode, command)) = walk.command(begun.elapsed()) {
-            let Some(answer) = step(session, mode, &command)? else {
+            let Some(answer) = held.step(mode, &command)? else {
                 break;
             };
             let response = response_at_pin(&answer)?;
@@ -158,13 +159,13 @@ fn by_page(session: &mut Session, prefix: &[u8], sink: &mut Sink<'_>) -> Result<
     overlapped(read, |piece| write(piece, sink))
 }
 
-fn write((answer, now): Piece, sink: &mut Sink<'_>) -> Result<(), Failure> {
+fn write((answer, now): Piece, sink: &mut Sink<'_>) -> Result<(), Unwritten> {
     let response = response_of(&answer)?;
     let Response::Page(page) = &response else {
-        return Err(unexpected(&response));
+        return Err(unexpected(&response).into());
     };
     let Found::Items(items) = &page.found else {
-        return Err(unexpected(&response));
+        return Err(unexpected(&response).into());
     };
     let mut lines = String::new();
     for entry in items.iter() {

@@ -13,7 +13,7 @@ use trine_base::answers::response_of;
 use crate::config::{PROBE_EVERY, PROBE_EXPIRY, PROBE_POLL_INTERVAL};
 use clap::Args;
 use trine_base::arguments::ClientArguments;
-use trine_base::client;
+use trine_base::client::{self, Session};
 use trine_base::endpoint::random_seed;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
@@ -129,6 +129,10 @@ fn measure<N: Network>(
     let opened = while_waiting(network, &addresses, output, || {
         session.execute(Mode::Write, &put)
     });
+    if opened.is_err() && interrupt::interrupted() {
+        // The key that may have been written expires.
+        return Err(Failure::interrupted_after("nothing was measured", ""));
+    }
     response_of(&opened?)?;
     let start = Instant::now();
     let until = start + arguments.duration;
@@ -136,27 +140,46 @@ fn measure<N: Network>(
     let mut progress = Progress::at_terminal("measuring", Some(total), output);
     let mut next_poll = Instant::now();
     while Instant::now() < until && !interrupt::interrupted() {
-        let begun = Instant::now();
-        response_of(&session.execute(Mode::Write, &put)?)?;
-        measured.puts.record(begun.elapsed());
-        let begun = Instant::now();
-        response_of(&session.execute(Mode::Read, &Command::Get { key })?)?;
-        measured.gets.record(begun.elapsed());
+        match put_and_get(&mut session, &put, key, measured) {
+            // What was measured by then is told.
+            Err(_) if interrupt::interrupted() => break,
+            done => done?,
+        }
         progress.set(start.elapsed().as_millis() as u64, || {
             format!(
                 "{} put and read",
                 plural(measured.puts.latencies.count(), "time")
             )
         });
-        if next_poll <= begun {
-            next_poll = begun + PROBE_POLL_INTERVAL;
+        let now = Instant::now();
+        if next_poll <= now {
+            next_poll = now + PROBE_POLL_INTERVAL;
             let limit = arguments.client.group.timeout.min(SURVEY_TIMEOUT).into();
             sample_links(network, &addresses, limit, measured)?;
         }
         interrupt::pause(PROBE_EVERY);
     }
     drop(progress);
-    session.execute(Mode::WriteAndClose, &Command::Delete { key })?;
+    match session.execute(Mode::WriteAndClose, &Command::Delete { key }) {
+        // It expires.
+        Err(_) if interrupt::interrupted() => Ok(()),
+        deleted => deleted.map(drop),
+    }
+}
+
+/// Writes the key and reads it, and takes the time of both.
+fn put_and_get(
+    session: &mut Session,
+    put: &Command<'_>,
+    key: &[u8],
+    measured: &mut Measured,
+) -> Result<(), Failure> {
+    let begun = Instant::now();
+    response_of(&session.execute(Mode::Write, put)?)?;
+    measured.puts.record(begun.elapsed());
+    let begun = Instant::now();
+    response_of(&session.execute(Mode::Read, &Command::Get { key })?)?;
+    measured.gets.record(begun.elapsed());
     Ok(())
 }
 

@@ -9,14 +9,15 @@ use trine_base::answers::{response_of, unexpected};
 use trine_base::arguments::ClientArguments;
 use trine_base::client::{self, Session};
 use trine_base::failure::Failure;
+use trine_base::interrupt;
 use trine_base::network::Network;
-use trine_base::output::{Output, insert_bytes, print_all};
+use trine_base::output::{Output, insert_bytes};
 use trine_base::words::show;
 use trine_client::{Answer, Mode, PinnedWalk, RangeWalk};
 use trine_kvstore::{KeyRange, Position, RangeItem, Response};
 
 use super::range::{RangeArguments, ReplicaArguments};
-use super::stream::{Reading, overlapped, response_at_pin, step};
+use super::stream::{Held, Reading, Unwritten, overlapped, print, response_at_pin};
 
 /// Prints the keys that begin with PREFIX, or of a range, in the order of their bytes, with their values.
 ///
@@ -108,12 +109,14 @@ fn at_once(
         what: "the scan",
         hint: "run the scan again; `trine scan --no-atomic` needs nothing kept, and reads each page at a later moment",
     };
+    // A Ctrl-C leaves time to give the pin back.
+    interrupt::start()?;
     let begun = Instant::now();
     let mut walk = PinnedWalk::over(walk, mode);
     let read = |pass: &mut dyn FnMut(Answer) -> Result<(), Failure>| {
-        let mut items = 0;
+        let (mut held, mut items) = (Held::by(&mut session), 0);
         while let Some((mode, command)) = walk.command(begun.elapsed()) {
-            let Some(answer) = step(&mut session, mode, &command)? else {
+            let Some(answer) = held.step(mode, &command)? else {
                 break;
             };
             let (before, response) = (items, response_at_pin(&answer)?);
@@ -125,6 +128,7 @@ fn at_once(
             if items > before {
                 pass(answer)?;
             }
+            interrupt::check()?;
         }
         let position = walk.position().map_or(0, Position::as_u64);
         Ok(Printed { items, position })
@@ -132,18 +136,17 @@ fn at_once(
     overlapped(read, |answer| print_page(&answer, output))
 }
 
-fn print_page(answer: &Answer, output: Output) -> Result<(), Failure> {
+fn print_page(answer: &Answer, output: Output) -> Result<(), Unwritten> {
     let response = response_of(answer)?;
     let Response::Items { items, .. } = &response else {
-        return Err(unexpected(&response));
+        return Err(unexpected(&response).into());
     };
     let mut page = String::new();
     for item in items.iter() {
         page.push_str(&line(&item, output));
         page.push('\n');
     }
-    print_all(page.as_bytes());
-    Ok(())
+    print(page.as_bytes())
 }
 
 fn walk(arguments: &ScanArguments) -> Result<RangeWalk, Failure> {

@@ -1,6 +1,8 @@
-//! Reading the next page while the one before is written out, and why that ended too early.
+//! Reading the next page while the one before is written out, why that ended too early, and what becomes of the pin then.
 //!
 //! Two pages are in flight: one is asked for, the other one is formatted and written.
+
+mod standard;
 
 use std::sync::mpsc::sync_channel;
 use std::thread;
@@ -8,13 +10,21 @@ use std::thread;
 use trine_base::answers::{response_of, store_failure, unexpected};
 use trine_base::client::Session;
 use trine_base::failure::Failure;
+use trine_base::interrupt;
 use trine_client::{Answer, Mode, PinnedError};
-use trine_kvstore::{Command, Response};
+use trine_kvstore::{Command, Position, Response};
+use trine_transport::time::Duration;
 
-/// Hands what `read` passes on to `write`, in its order and in a thread beside. `read` is at most one piece ahead.
+pub(super) use self::standard::{Unwritten, print};
+
+/// How long the group may take to take a pin back. The end of a command waits for that.
+const GIVE_BACK_LIMIT: Duration = Duration::from_millis(500);
+
+/// Hands what `read` passes on to `write`, in its order and in a thread beside. `read` is at most one piece ahead. Where
+/// nobody reads the output any more, the process ends quietly once `read` has ended, as any other tool would.
 pub(super) fn overlapped<T: Send, R>(
     read: impl FnOnce(&mut dyn FnMut(T) -> Result<(), Failure>) -> Result<R, Failure>,
-    write: impl FnMut(T) -> Result<(), Failure> + Send,
+    write: impl FnMut(T) -> Result<(), Unwritten> + Send,
 ) -> Result<R, Failure> {
     thread::scope(|scope| {
         let (sender, receiver) = sync_channel::<T>(0);
@@ -25,7 +35,8 @@ pub(super) fn overlapped<T: Send, R>(
         drop(sender);
         match writer.join() {
             Ok(Ok(())) => read,
-            Ok(Err(failure)) => Err(failure),
+            Ok(Err(Unwritten::Failed(failure))) => Err(failure),
+            Ok(Err(Unwritten::Unread)) => std::process::exit(0),
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })
@@ -40,7 +51,58 @@ pub(super) fn step(
 ) -> Result<Option<Answer>, Failure> {
     match session.execute(mode, command) {
         Err(_) if mode == Mode::WriteAndClose => Ok(None),
+        // All that a walk writes is its pin, and the user wants to know of no key that may be written.
+        Err(_) if interrupt::interrupted() => Err(Failure::interrupted()),
         answer => answer.map(Some),
+    }
+}
+
+/// The session of a walk at a pin. A walk that ends early gives its pin back: the group has room for few of them, and keeps
+/// for 30 s what nobody gives back.
+pub(super) struct Held<'s> {
+    session: &'s mut Session,
+    pin: Option<Position>,
+}
+
+impl<'s> Held<'s> {
+    pub(super) fn by(session: &'s mut Session) -> Self {
+        Self { session, pin: None }
+    }
+
+    /// Executes a command of the walk as [`step`] does.
+    pub(super) fn step(
+        &mut self,
+        mode: Mode,
+        command: &Command<'_>,
+    ) -> Result<Option<Answer>, Failure> {
+        let answer = step(self.session, mode, command);
+        match command {
+            Command::Pin => {
+                let pinned = answer.as_ref().ok().and_then(Option::as_ref);
+                self.pin = pinned.and_then(pin_of);
+            }
+            Command::Unpin { .. } => self.pin = None,
+            _ => {}
+        }
+        answer
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let Some(position) = self.pin.take() else {
+            return;
+        };
+        let (session, unpin) = (&mut self.session, Command::Unpin { position });
+        // Without an answer the group forgets it by itself.
+        let _ = session.execute_within(Mode::WriteAndClose, &unpin, GIVE_BACK_LIMIT);
+    }
+}
+
+fn pin_of(answer: &Answer) -> Option<Position> {
+    match answer.response() {
+        Ok(Response::Pinned { position }) => Some(position),
+        _ => None,
     }
 }
 
@@ -102,7 +164,7 @@ mod tests {
         let read = overlapped(
             |pass| (0..).try_for_each(pass),
             |piece: u32| match piece {
-                7 => Err(Failure::usage("no room", "")),
+                7 => Err(Failure::usage("no room", "").into()),
                 _ => Ok(()),
             },
         );

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Stdio;
 
-use crate::common::{Cluster, command, tcp_ports, trine};
+use crate::common::{Cluster, command, signal, tcp_ports, trine, wait_for};
 
 /// The files of a bundle, by their names without the directory.
 fn unpack(path: &Path) -> BTreeMap<String, String> {
@@ -43,6 +46,8 @@ fn a_bundle_of_a_running_group_has_everything_but_secrets() {
         format!("resp-password = \"{password}\"\nspin = \"70us\"\n"),
     )
     .expect("written");
+    let for_its_owner = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(&settings, for_its_owner).expect("changed");
     let log = directory.join("replica.log");
     std::fs::write(&log, "the last line of the log\n").expect("written");
     let out = directory.join("bundle.tar.gz");
@@ -94,7 +99,7 @@ fn a_bundle_of_a_running_group_has_everything_but_secrets() {
     // A second bundle does not overwrite it.
     cluster
         .run(&line)
-        .expect_error(2, &["bundle.tar.gz", "--out"]);
+        .expect_error(2, &["bundle.tar.gz is there already"]);
     std::fs::remove_dir_all(&directory).expect("removed");
 }
 
@@ -106,6 +111,7 @@ fn without_a_group_the_bundle_says_what_is_missing() {
         "127.0.0.1:1",
     )
     .args(["--metrics", "127.0.0.1:1", "--log", "/nonexistent/log"])
+    .args(["--log", "/dev/tty"])
     .current_dir(&directory)
     .output()
     .expect("run");
@@ -118,6 +124,7 @@ fn without_a_group_the_bundle_says_what_is_missing() {
             .any(|part| part["file"] == file && part["missing"].is_string())
     };
     assert!(missing("metrics-1.txt") && missing("log-1.txt"), "{told}");
+    assert!(missing("log-2.txt"), "{told}");
     let name = told["bundle"].as_str().expect("a name");
     let files = unpack(&directory.join(name));
     assert!(
@@ -131,5 +138,42 @@ fn without_a_group_the_bundle_says_what_is_missing() {
         files["status.json"]
     );
     trine(&["debug", "bundle", "--peers", "nowhere"], "", b"").expect_error(2, &["nowhere"]);
+    std::fs::remove_dir_all(&directory).expect("removed");
+}
+
+/// Ctrl-C left half a bundle that looked like a whole one.
+#[test]
+fn an_interrupted_bundle_leaves_no_file() {
+    let directory = directory("interrupted");
+    let endpoint = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = endpoint.local_addr().expect("bound").to_string();
+    let line = ["debug", "bundle", "--timeout", "100ms", "--metrics", &at];
+    let mut child = command(&line, "127.0.0.1:1")
+        .current_dir(&directory)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("started");
+    // The bundle is half done when it asks for the metrics.
+    let (asking, _) = endpoint.accept().expect("asked");
+    let names = || {
+        let entries = std::fs::read_dir(&directory).expect("read");
+        let name = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("read").file_name();
+        entries.map(name).collect::<Vec<_>>()
+    };
+    let while_made = names();
+    signal(child.id(), "INT");
+    drop(asking);
+    let ended = wait_for("the end", || child.try_wait().expect("wait"));
+    let mut told = String::new();
+    let mut stderr = child.stderr.take().expect("piped");
+    stderr.read_to_string(&mut told).expect("text");
+    assert_eq!(ended.code(), Some(130), "{told}");
+    assert!(told.contains("its file removed"), "{told}");
+    let is_partial = |name: &std::ffi::OsString| name.to_string_lossy().ends_with(".gz.partial");
+    assert!(
+        while_made.len() == 1 && is_partial(&while_made[0]),
+        "{while_made:?}"
+    );
+    assert!(names().is_empty(), "{:?}", names());
     std::fs::remove_dir_all(&directory).expect("removed");
 }

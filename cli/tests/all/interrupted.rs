@@ -8,7 +8,7 @@ use crate::common::{Cluster, command, finish, program, signal, wait_for};
 use trine_base::ports::free_addresses;
 
 /// Starts a command with a pipe as its input, and waits until it catches signals.
-fn start(args: &[&str], peers: &str) -> Child {
+pub(crate) fn start(args: &[&str], peers: &str) -> Child {
     let child = command(args, peers)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -34,6 +34,11 @@ fn ctrl_c_ends_the_wait_for_a_silent_server() {
         &["sequencer", "next"][..],
         &["sequencer", "bench"],
         &["index", "bench"],
+        &["index", "put", "1", "2"],
+        &["index", "del", "1"],
+        &["cache", "bench"],
+        &["cache", "put", "k", "v"],
+        &["cache", "del", "k"],
     ] {
         let line = [args, &["--connect", &nobody, "--timeout", "10m"]].concat();
         let child = start(&line, "");
@@ -74,6 +79,25 @@ fn an_import_whose_producer_ctrl_c_has_ended_is_no_success() {
     drop(input);
     let ran = finish(child).expect_error(130, &["0 keys written", "interrupted"]);
     assert!(ran.stdout.is_empty());
+}
+
+/// Before: it ended with status 0, as if all lines had been printed. Without a number, Ctrl-C is the usual end.
+#[test]
+fn ctrl_c_before_the_last_line_that_was_asked_for_is_no_success() {
+    let cluster = Cluster::start(&[]);
+    let peers = cluster.group.peers();
+    let ended = |args: &[&str]| {
+        let child = start(args, &peers);
+        signal(child.id(), "INT");
+        finish(child)
+    };
+    ended(&["stat", "0.1"]).expect_status(0);
+    ended(&["stat", "0.1", "1000"]).expect_error(130, &["interrupted: ", "of 1,000 lines printed"]);
+    let ran = ended(&["stat", "0.1", "1000", "--json"]).expect_status(130);
+    let text = String::from_utf8(ran.stdout).expect("text");
+    let last = text.lines().next_back().expect("a line");
+    let last: serde_json::Value = serde_json::from_str(last).expect("JSON");
+    assert_eq!(last["error"]["kind"], "interrupted");
 }
 
 /// The state of a process, as the system names it: T is stopped.

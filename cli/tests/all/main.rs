@@ -14,6 +14,7 @@ mod config;
 mod debug;
 mod disk;
 mod end_to_end;
+mod given_up;
 mod hostile;
 mod index;
 mod interrupted;

@@ -17,7 +17,8 @@ pub(crate) enum DebugCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct BundleArguments {
-    /// The archive; trine-debug-TIME.tar.gz in this directory, if absent. A file that is there already is not touched.
+    /// The archive; trine-debug-TIME.tar.gz in this directory, if absent. A file that is there already is not touched. Its
+    /// name is FILE.partial until it is whole.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
     /// The metrics endpoint of a replica, as its --metrics says; may be given several times.
@@ -25,7 +26,7 @@ pub(crate) struct BundleArguments {
     pub(crate) metrics: Vec<String>,
     #[command(flatten)]
     pub(crate) endpoint: EndpointArguments,
-    /// A log, of which the last MiB is taken; may be given several times.
+    /// A log file, of which the last MiB is taken; may be given several times.
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Vec<PathBuf>,
     /// The settings file of `trine serve` on this machine.

@@ -17,6 +17,7 @@ use crate::observe::{Sample, between};
 use crate::settings::{
     Configured, Secrets, Stop, document as settings_document, keys, resolve_for_show,
 };
+use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
 use trine_base::output::Output;
@@ -44,13 +45,16 @@ impl Part {
 }
 
 /// Collects every available part.
+///
+/// # Errors
+/// The user interrupts it.
 pub(super) fn gather<N: Network>(
     network: &N,
     addresses: &[SocketAddr],
     arguments: &BundleArguments,
     asker: &Asker,
     output: Output,
-) -> Vec<Part> {
+) -> Result<Vec<Part>, Failure> {
     let steps = 4 + arguments.metrics.len() + arguments.log.len();
     let mut progress = Progress::at_terminal("gathering", Some(steps as u64), output);
     let limit = arguments.group.timeout.min(SURVEY_TIMEOUT);
@@ -61,6 +65,7 @@ pub(super) fn gather<N: Network>(
     };
     let before = sample();
     interrupt::pause(STAT_INTERVAL);
+    interrupt::check()?;
     progress.set(2, || "asking the replicas again".to_owned());
     let after = sample();
     progress.set(3, || "looking at this machine".to_owned());
@@ -96,7 +101,21 @@ pub(super) fn gather<N: Network>(
             settings(arguments).map(|settings| json(&settings)),
         ),
     ];
+    parts.extend(named(arguments, asker, &mut progress)?);
+    parts.extend(not_named(arguments));
+    interrupt::check()?;
+    Ok(parts)
+}
+
+/// The endpoints and logs that the user names.
+fn named(
+    arguments: &BundleArguments,
+    asker: &Asker,
+    progress: &mut Progress,
+) -> Result<Vec<Part>, Failure> {
+    let mut parts = Vec::new();
     for (number, at) in (1..).zip(&arguments.metrics) {
+        interrupt::check()?;
         progress.set(3 + number, || format!("asking {at} for metrics"));
         parts.push(Part::new(
             format!("metrics-{number}.txt"),
@@ -111,8 +130,7 @@ pub(super) fn gather<N: Network>(
             tail(path),
         ));
     }
-    parts.extend(not_named(arguments));
-    parts
+    Ok(parts)
 }
 
 /// The parts that exist only if the user names them.
@@ -172,6 +190,10 @@ fn metrics(asker: &Asker, at: &str) -> Result<Vec<u8>, String> {
 
 /// The last bytes of a file, starting at the beginning of a line.
 fn tail(path: &Path) -> Result<Vec<u8>, String> {
+    // A pipe could be waited for without end.
+    if std::fs::metadata(path).is_ok_and(|about| !about.is_file()) {
+        return Err(format!("{} is no regular file", path.display()));
+    }
     let read = || {
         let mut file = File::open(path)?;
         let length = file.metadata()?.len();

@@ -1,6 +1,6 @@
 //! `trine debug bundle` writes one archive with the facts that a remote helper needs.
 //!
-//! The archive has no secrets: no keys, no values, no passwords. It names each unavailable part with the reason. An
+//! The archive has no secrets: no keys, no values, no passwords. Only its owner can read it. It names each unavailable part with the reason. An
 //! unavailable part does not stop it, because most bundles are made when something does not work.
 
 mod archive;
@@ -16,9 +16,11 @@ use trine_base::document::path_text;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
+use trine_base::new_file;
 use trine_base::output::Output;
 use trine_base::peers;
 use trine_base::units::{plural, show_bytes};
+use trine_base::whole_file::WholeFile;
 
 use self::args::BundleArguments;
 pub(crate) use self::args::DebugCommand;
@@ -53,10 +55,20 @@ fn bundle<N: Network>(
         Some(path) => path.clone(),
         None => PathBuf::from(format!("{name}.tar.gz")),
     };
-    let file = archive::create(&path)?;
-    let parts = gather(network, &addresses, arguments, &asker, output);
-    let contents = contents(&parts);
-    archive::write(file, &path, &name, seconds, &contents, &parts)?;
+    new_file::require_name(
+        &path,
+        "give the name of a file, or ./- for one of that name",
+    )?;
+    let mut file = WholeFile::create(&path, "bundle")?;
+    let parts = match gather(network, &addresses, arguments, &asker, output) {
+        Ok(parts) => parts,
+        Err(failure) => return Err(file.undo(failure)),
+    };
+    let packed = archive::pack(&name, seconds, &contents(&parts), &parts);
+    if let Err(failure) = file.write(&packed) {
+        return Err(file.undo(failure));
+    }
+    file.finish()?;
     tell(&path, &parts, output);
     Ok(())
 }
