@@ -29,6 +29,12 @@ pub trait Target {
         until: Instant,
         finished: &mut Vec<(u64, Self::Outcome)>,
     ) -> Result<(), Failure>;
+
+    /// How long the target may be silent while operations are in flight and no others follow, and what they have come to then.
+    /// `None`: the target itself ends each operation in time.
+    fn patience(&self) -> Option<(Duration, Self::Outcome)> {
+        None
+    }
 }
 
 /// The operations of the clients, and the consumer of the answers.
@@ -131,9 +137,13 @@ pub struct Ended {
     /// Operations that were due in an open loop and not sent before the end. Every client had its limit of operations
     /// in flight meanwhile.
     pub never_sent: u64,
+    /// Operations that were in flight when they were waited for no longer. Their answers may still come, so the target
+    /// serves no further load.
+    pub unanswered: u64,
 }
 
-/// Runs `work` with `clients` clients of `target` from `start` until `until`, or until no operation is left.
+/// Runs `work` with `clients` clients of `target` from `start` until `until`, or until no operation is left. What is in flight
+/// at the end is waited for, but only as long as the target's patience, or for a moment after a Ctrl-C.
 pub fn drive<T: Target>(
     target: &mut T,
     clients: usize,
@@ -141,6 +151,7 @@ pub fn drive<T: Target>(
     (start, until): (Instant, Option<Instant>),
     work: &mut impl Work<T>,
 ) -> Result<Ended, Failure> {
+    let patience = target.patience().map(|(patience, _)| patience);
     let mut driver = Driver {
         target,
         work,
@@ -151,6 +162,8 @@ pub fn drive<T: Target>(
         finished: Vec::new(),
         freed: Vec::new(),
         next_poll: start,
+        patience,
+        last_answer: MonotonicClock.now(),
     };
     match pace {
         Pace::Closed { pipeline } => driver.closed(clients, pipeline, until),
@@ -204,6 +217,10 @@ struct Driver<'a, T: Target, W: Work<T>> {
     /// Clients whose operations ended in the last poll, once for each operation.
     freed: Vec<usize>,
     next_poll: Instant,
+    /// See [`Target::patience`].
+    patience: Option<Duration>,
+    /// When an operation ended last; before the first one, the beginning.
+    last_answer: Instant,
 }
 
 impl<T: Target, W: Work<T>> Driver<'_, T, W> {
@@ -214,7 +231,7 @@ impl<T: Target, W: Work<T>> Driver<'_, T, W> {
         until: Option<Instant>,
     ) -> Result<Ended, Failure> {
         self.freed = (0..pipeline).flat_map(|_| 0..clients).collect();
-        let (mut interrupted, mut give_up_at) = (false, None);
+        let (mut interrupted, mut interrupt_ends) = (false, None);
         loop {
             let now = MonotonicClock.now();
             if !interrupted && until.is_none_or(|until| now < until) {
@@ -222,16 +239,17 @@ impl<T: Target, W: Work<T>> Driver<'_, T, W> {
                     self.begin(client, MonotonicClock.now())?;
                 }
             }
-            if self.flights.count() == 0 || give_up_at.is_some_and(|at| now >= at) {
+            if self.flights.count() == 0 || self.gives_up(now, until, interrupt_ends) {
                 return Ok(Ended {
                     interrupted,
                     never_sent: 0,
+                    unanswered: self.flights.count() as u64,
                 });
             }
             self.poll(now + POLL_INTERVAL)?;
             if interrupt::interrupted() {
                 interrupted = true;
-                give_up_at.get_or_insert(now + INTERRUPT_PATIENCE);
+                interrupt_ends.get_or_insert(now + INTERRUPT_PATIENCE);
             }
         }
     }
@@ -244,7 +262,7 @@ impl<T: Target, W: Work<T>> Driver<'_, T, W> {
         until: Instant,
     ) -> Result<Ended, Failure> {
         let mut begun = 0;
-        let (mut interrupted, mut give_up_at) = (false, None);
+        let (mut interrupted, mut interrupt_ends) = (false, None);
         loop {
             let now = MonotonicClock.now();
             let running = !interrupted && now < until;
@@ -259,7 +277,8 @@ impl<T: Target, W: Work<T>> Driver<'_, T, W> {
                 self.begin(client, due_at(start, begun, rate))?;
                 begun += 1;
             }
-            if !running && self.flights.count() == 0 || give_up_at.is_some_and(|at| now >= at) {
+            let is_over = !running && self.flights.count() == 0;
+            if is_over || self.gives_up(now, Some(until), interrupt_ends) {
                 break;
             }
             let next_due = due_at(start, begun, rate);
@@ -271,7 +290,7 @@ impl<T: Target, W: Work<T>> Driver<'_, T, W> {
             self.freed.clear();
             if interrupt::interrupted() {
                 interrupted = true;
-                give_up_at.get_or_insert(now + INTERRUPT_PATIENCE);
+                interrupt_ends.get_or_insert(now + INTERRUPT_PATIENCE);
             }
         }
         let due = due_count(until.saturating_since(start), rate);
@@ -283,7 +302,43 @@ impl<T: Target, W: Work<T>> Driver<'_, T, W> {
         Ok(Ended {
             interrupted,
             never_sent,
+            unanswered: self.flights.count() as u64,
         })
+    }
+
+    /// Whether what is in flight is waited for no longer: a Ctrl-C was long ago, or the target is silent for too long. In the
+    /// second case the work hears what has become of its operations.
+    fn gives_up(
+        &mut self,
+        now: Instant,
+        until: Option<Instant>,
+        interrupt_ends: Option<Instant>,
+    ) -> bool {
+        if interrupt_ends.is_some_and(|at| now >= at) {
+            return true;
+        }
+        let Some(patience) = self.patience else {
+            return false;
+        };
+        // Until its end a load waits for a target that may come back. A load without an end would wait for ever.
+        let silent_since = until.unwrap_or(self.last_answer);
+        let is_silent = now.saturating_since(silent_since) >= patience;
+        if is_silent {
+            self.end_unanswered(now);
+        }
+        is_silent
+    }
+
+    /// Ends what is in flight. It counts as in flight all the same.
+    fn end_unanswered(&mut self, now: Instant) {
+        for flight in self.flights.slots.iter_mut().filter_map(Option::take) {
+            let Some((_, outcome)) = self.target.patience() else {
+                return;
+            };
+            let Flight { operation, due, .. } = flight;
+            // Nothing more is done to complete it.
+            let _further = self.work.over(operation, due, now, outcome);
+        }
     }
 
     /// Begins the next operation, if there is one.
@@ -312,6 +367,9 @@ impl<T: Target, W: Work<T>> Driver<'_, T, W> {
         self.target.poll(until, &mut self.finished)?;
         // All these answers have arrived by now. Answers that came together waited for nothing but this thread.
         let now = MonotonicClock.now();
+        if !self.finished.is_empty() {
+            self.last_answer = now;
+        }
         for (tag, outcome) in std::mem::take(&mut self.finished) {
             let slot = usize::try_from(tag).expect("tags are slots");
             let Flight {
@@ -359,6 +417,7 @@ mod tests {
         under_way_most: usize,
         until: Option<Instant>,
         stall: Duration,
+        patience: Option<Duration>,
     }
 
     impl Target for Stalling {
@@ -377,6 +436,10 @@ mod tests {
                 finished.extend(self.under_way.drain(..).map(|tag| (tag, ())));
             }
             Ok(())
+        }
+
+        fn patience(&self) -> Option<(Duration, ())> {
+            self.patience.map(|patience| (patience, ()))
         }
     }
 
@@ -471,6 +534,37 @@ mod tests {
         assert_eq!(work.latencies.len(), 1_000, "each that began is over once");
         assert_eq!(work.sent, 1_500);
         assert!(target.under_way.is_empty() && target.under_way_most == 6);
+    }
+
+    /// A server that fell silent held `trine bench` up for ever, whatever `--for` and `--timeout` said.
+    #[test]
+    fn a_target_that_is_silent_for_too_long_is_given_up() {
+        let closed = Pace::Closed { pipeline: 1 };
+        for (pace, has_end) in [
+            (closed, true),
+            (closed, false),
+            (Pace::Open { rate: 1_000 }, true),
+        ] {
+            let mut target = Stalling {
+                stall: Duration::from_secs(3_600),
+                patience: Some(Duration::from_millis(5)),
+                ..Stalling::default()
+            };
+            let mut work = Counting {
+                requests: vec![1],
+                ..Counting::default()
+            };
+            let start = MonotonicClock.now();
+            let span = (start, has_end.then_some(start + Duration::from_millis(5)));
+            let ended = drive(&mut target, 2, pace, span, &mut work).expect("runs");
+            assert!(!ended.interrupted);
+            // The work hears of each.
+            assert_eq!(ended.unanswered, work.sent as u64, "{pace:?}");
+            assert_eq!(work.latencies.len(), work.sent, "{pace:?}");
+            if !has_end {
+                assert_eq!(work.sent, 2);
+            }
+        }
     }
 
     #[test]

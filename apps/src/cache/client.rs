@@ -12,6 +12,7 @@ use crate::cache::CacheKeyArguments;
 use crate::cache::CachePutArguments;
 use trine_base::answers::{store_failure, unexpected};
 use trine_base::failure::Failure;
+use trine_base::interrupt;
 use trine_base::network::Network;
 use trine_base::output::Output;
 use trine_base::values::{key_bytes, read_value};
@@ -80,13 +81,17 @@ fn apply<N: Network>(
 ) -> Result<MsgBuf, Failure> {
     let mut request = Vec::with_capacity(command.encoded_len());
     command.encode(&mut request);
+    let writes = !command.is_read_only();
+    if writes {
+        // A Ctrl-C that comes too late leaves a write that may be applied, and that is said. A read ends by the signal.
+        interrupt::start()?;
+    }
     let mut server = Server::find(network, arguments)?;
     let shard = shard_of(key, server.shards);
     let answer_bytes = match command {
         Command::Get { .. } => ANSWER_BYTES_LEAST + VALUE_BYTES_MAX as usize,
         _ => ANSWER_BYTES_LEAST,
     };
-    let writes = !command.is_read_only();
     server.ask(shard, COMMAND, &request, answer_bytes, writes)
 }
 

@@ -6,6 +6,7 @@ use super::args::{IndexClientArguments, IndexKeyArguments, IndexPutArguments, In
 use super::wire::{ANSWER_BYTES_MAX, Answer, Ask, Refusal};
 use crate::line::{Line, Patience, SAME_RELEASE, Service};
 use trine_base::failure::Failure;
+use trine_base::interrupt;
 use trine_base::network::Network;
 use trine_base::output::Output;
 use trine_base::peers;
@@ -86,6 +87,11 @@ fn ask<N: Network>(
     ask: Ask,
 ) -> Result<Answer, Failure> {
     let address = peers::resolve_server(&arguments.connect)?;
+    let writes = matches!(ask, Ask::Put(..) | Ask::Delete(_));
+    if writes {
+        // A Ctrl-C that comes too late leaves a write that may be applied, and that is said. A read ends by the signal.
+        interrupt::start()?;
+    }
     let mut line = Line::open(network, &INDEX, address, Patience::of(arguments.timeout))?;
     // Another server would take a request for what it is not.
     let hello = line.ask(Ask::Hello.kind(), &[], ANSWER_BYTES_MAX, false)?;
@@ -95,7 +101,6 @@ fn ask<N: Network>(
             INDEX.start_one,
         ));
     }
-    let writes = matches!(ask, Ask::Put(..) | Ask::Delete(_));
     let answer = line.ask(ask.kind(), &ask.encode(), ANSWER_BYTES_MAX, writes)?;
     Answer::decode(ask, &answer).ok_or_else(|| {
         let message = format!("the answer of {address} could not be read");

@@ -142,22 +142,41 @@ pub(super) fn stats<N: Network>(
     arguments: &SequencerClientArguments,
     output: Output,
 ) -> Result<(), Failure> {
-    let mut all = Vec::new();
-    for address in addresses(arguments)? {
-        let mut line = open(network, address, arguments.timeout)?;
-        let answer = line.ask(STATS, &[], STATS_BYTES_MAX, false)?;
-        let stats: Stats = serde_json::from_slice(&answer).map_err(|_| unreadable(address))?;
-        all.push((address, stats));
-    }
-    let document =
-        |(address, stats): &(SocketAddr, Stats)| json!({ "address": address, "stats": stats });
+    let of_each = addresses(arguments)?.into_iter();
+    let all: Vec<OfServer> = of_each
+        .map(|address| (address, stats_of(network, address, arguments.timeout)))
+        .collect();
+    let document = |(address, stats): &OfServer| match stats {
+        Ok(stats) => json!({ "address": address, "stats": stats }),
+        Err(failure) => json!({ "address": address, "error": failure }),
+    };
     output.document(&json!({ "servers": all.iter().map(document).collect::<Vec<_>>() }));
     output.line(table(&all));
-    Ok(())
+    let mut failures = all.into_iter().filter_map(|(_, stats)| stats.err());
+    let first = failures.next();
+    // The first one follows as the failure of the command.
+    failures.for_each(|failure| output.line(failure.in_one_line()));
+    first.map_or(Ok(()), Err)
 }
 
-fn table(all: &[(SocketAddr, Stats)]) -> Table {
-    let mut table = Table::new([
+/// A server, and what it has done, or why it did not say so.
+type OfServer = (SocketAddr, Result<Stats, Failure>);
+
+fn stats_of<N: Network>(
+    network: &N,
+    address: SocketAddr,
+    patience: Duration,
+) -> Result<Stats, Failure> {
+    let mut line = open(network, address, patience)?;
+    let answer = line.ask(STATS, &[], STATS_BYTES_MAX, false)?;
+    serde_json::from_slice(&answer).map_err(|_| unreadable(address))
+}
+
+/// Columns of [`table`].
+const COLUMNS: usize = 12;
+
+fn table(all: &[OfServer]) -> Table {
+    let mut table = Table::new::<COLUMNS>([
         "server",
         "kept",
         "serves",
@@ -172,6 +191,13 @@ fn table(all: &[(SocketAddr, Stats)]) -> Table {
         "by four bytes",
     ]);
     for (address, stats) in all {
+        let Ok(stats) = stats else {
+            let mut cells = ["-"; COLUMNS].map(str::to_owned);
+            cells[0] = address.to_string();
+            cells[1] = "unknown".to_owned();
+            table.row(cells);
+            continue;
+        };
         let kept = match stats.keeping {
             Keeping::File => "file",
             Keeping::Strict => "group, strict",

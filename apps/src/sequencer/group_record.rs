@@ -11,7 +11,7 @@ use trine_client::Mode;
 use trine_kvstore::{Command, Position, Response, SetCondition, SetOptions, StoreError};
 use trine_sequencer::{Ask, Next, Record, Refused, Tenure, Terms, Told, Version};
 use trine_transport::backend::MonotonicClock;
-use trine_transport::time::Clock;
+use trine_transport::time::{Clock, Duration};
 
 use super::reserve::{Source, Step};
 use crate::config::{SEQUENCER_KEY_PREFIX, SEQUENCER_NAME_BYTES_MAX};
@@ -21,6 +21,7 @@ pub(super) struct GroupRecord {
     session: Session,
     key: Vec<u8>,
     tenure: Tenure,
+    patience: Duration,
 }
 
 /// Where a sequence is.
@@ -76,6 +77,7 @@ impl GroupRecord {
             session: open(network, &arguments, |_| {})?,
             key: place.key(),
             tenure: Tenure::new(terms),
+            patience: place.patience.into(),
         })
     }
 
@@ -84,7 +86,7 @@ impl GroupRecord {
     /// # Errors
     /// The group does not answer, or its record is one of other servers.
     pub(super) fn look(&mut self) -> Result<(), Failure> {
-        let (asked, told) = self.ask(&Ask::Read)?;
+        let (asked, told) = self.ask(&Ask::Read, None)?;
         let taken = self
             .tenure
             .tell(asked, MonotonicClock.now(), &Ask::Read, &told);
@@ -102,8 +104,13 @@ impl GroupRecord {
         Failure::usage(format!("no numbers from {key}: {refused}"), hint)
     }
 
-    /// Asks the group. A failure is one of the question, after which a write may have happened.
-    fn ask(&mut self, ask: &Ask) -> Result<(trine_transport::time::Instant, Told), Failure> {
+    /// Asks the group, at the end of the server `within` a time. A failure is one of the question, after which a write may
+    /// have happened.
+    fn ask(
+        &mut self,
+        ask: &Ask,
+        within: Option<Duration>,
+    ) -> Result<(trine_transport::time::Instant, Told), Failure> {
         let asked = MonotonicClock.now();
         let bytes;
         let key = &self.key[..];
@@ -137,7 +144,10 @@ impl GroupRecord {
                 )
             }
         };
-        let answer = self.session.execute(mode, &command)?;
+        let answer = match within {
+            None => self.session.execute(mode, &command)?,
+            Some(limit) => self.session.execute_within(mode, &command, limit)?,
+        };
         told(&answer, &self.key).map(|told| (asked, told))
     }
 }
@@ -177,7 +187,7 @@ impl Source for GroupRecord {
             Err(refused) => return Step::Failing(self.refusal(refused).in_one_line()),
         };
         let before = MonotonicClock.now();
-        let (asked, told, failure) = match self.ask(&ask) {
+        let (asked, told, failure) = match self.ask(&ask, None) {
             Ok((asked, told)) => (asked, told, None),
             Err(failure) => (before, Told::Nothing, Some(failure)),
         };
@@ -194,7 +204,8 @@ impl Source for GroupRecord {
         let Some(ask) = self.tenure.release() else {
             return;
         };
-        if let Err(failure) = self.ask(&ask) {
+        // A signal ends the server, and this wait has its time all the same.
+        if let Err(failure) = self.ask(&ask, Some(self.patience)) {
             note(format_args!(
                 "the lease was not given back, so the next server waits for its end: {}",
                 failure.in_one_line()

@@ -1,8 +1,10 @@
 //! How does a server come by further numbers? One thread reserves them, and wakes those that wait for them.
 
+use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use trine_base::announce::Announcer;
 use trine_sequencer::{Grant, Supply};
 use trine_transport::backend::{MonotonicClock, Waker};
@@ -90,8 +92,10 @@ pub(super) fn reserve(
     let mut said = Said::default();
     while !desk.is_over() {
         let step = source.step(supply.missing().unwrap_or(0));
-        if let Some(line) = said.line(&step) {
-            announcer.line(line);
+        // What was given up because the server ends is no news.
+        if let Some(news) = said.news(&step).filter(|_| !desk.is_over()) {
+            announcer.json_line(&news.document());
+            announcer.line(news);
         }
         match step {
             Step::Granted(grant) => {
@@ -113,6 +117,36 @@ pub(super) fn reserve(
     source.give_back();
 }
 
+/// What is to be said about a source.
+#[derive(Debug, PartialEq, Eq)]
+enum News {
+    /// No numbers could be reserved, and this is why.
+    Failing(String),
+    /// They can be reserved again.
+    Over,
+}
+
+impl News {
+    fn document(&self) -> Value {
+        match self {
+            Self::Failing(why) => json!({ "not_reserved": why }),
+            Self::Over => json!({ "reserved_again": true }),
+        }
+    }
+}
+
+impl fmt::Display for News {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failing(why) => write!(
+                f,
+                "no numbers could be reserved, and it is tried again: {why}"
+            ),
+            Self::Over => f.write_str("numbers can be reserved again"),
+        }
+    }
+}
+
 /// What a server has said about its source.
 #[derive(Default)]
 struct Said {
@@ -128,7 +162,7 @@ impl Said {
     /// What is to be said about a step. A failure that goes on is said once. It is over when numbers come, or when the
     /// source has answered and there is nothing more to do, as in a server that waits for the lease of another one. An
     /// answer alone may be one of two that a server needs, of which the other one fails each time.
-    fn line(&mut self, step: &Step) -> Option<String> {
+    fn news(&mut self, step: &Step) -> Option<News> {
         match step {
             Step::Failing(why) => {
                 self.answered = false;
@@ -137,14 +171,12 @@ impl Said {
                 }
                 self.failing = Some(why.clone());
                 self.is_open = true;
-                Some(format!(
-                    "no numbers could be reserved, and it is tried again: {why}"
-                ))
+                Some(News::Failing(why.clone()))
             }
             Step::Granted(_) => {
                 self.failing = None;
                 let was_open = std::mem::take(&mut self.is_open);
-                was_open.then(|| "numbers can be reserved again".to_owned())
+                was_open.then_some(News::Over)
             }
             Step::Asked => {
                 self.answered = true;
@@ -191,16 +223,28 @@ mod tests {
         });
         let wait = Step::Wait(Instant::FAR_FUTURE);
         let mut said = Said::default();
-        assert_eq!(said.line(&Step::Asked), None);
-        assert!(said.line(&failing).is_some());
-        assert_eq!(said.line(&wait), None);
-        assert_eq!(said.line(&failing), None, "nobody has answered meanwhile");
-        assert_eq!(said.line(&Step::Asked), None);
-        assert_eq!(said.line(&failing), None, "it reads, and cannot write");
-        assert_eq!(said.line(&Step::Asked), None);
-        assert_eq!(said.line(&wait), None);
-        assert!(said.line(&failing).is_some());
-        assert!(said.line(&granted).is_some());
-        assert_eq!(said.line(&granted), None);
+        assert_eq!(said.news(&Step::Asked), None);
+        assert!(said.news(&failing).is_some());
+        assert_eq!(said.news(&wait), None);
+        assert_eq!(said.news(&failing), None, "nobody has answered meanwhile");
+        assert_eq!(said.news(&Step::Asked), None);
+        assert_eq!(said.news(&failing), None, "it reads, and cannot write");
+        assert_eq!(said.news(&Step::Asked), None);
+        assert_eq!(said.news(&wait), None);
+        assert!(said.news(&failing).is_some());
+        assert_eq!(said.news(&granted), Some(News::Over));
+        assert_eq!(said.news(&granted), None);
+    }
+
+    /// Programs, which read the output with --json, heard nothing of all this.
+    #[test]
+    fn programs_hear_the_reason_too() {
+        let news = News::Failing("the group is silent".to_owned());
+        assert_eq!(
+            news.document(),
+            json!({ "not_reserved": "the group is silent" })
+        );
+        assert!(news.to_string().ends_with(": the group is silent"));
+        assert_eq!(News::Over.document(), json!({ "reserved_again": true }));
     }
 }

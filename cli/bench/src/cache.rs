@@ -71,12 +71,18 @@ pub fn run_cache<N: Network>(
 ) -> Result<(), Failure> {
     interrupt::start()?;
     let mut runs = Vec::new();
-    for reads in READS {
+    'workloads: for reads in READS {
         for distribution in DISTRIBUTIONS {
             let of_workload = workload(arguments, reads, distribution);
             let plan = Plan::new(&of_workload)?;
-            runs.extend(measure_all(network, &plan, &of_workload.targets, output)?);
-            interrupt::check()?;
+            match measure_all(network, &plan, &of_workload.targets, output) {
+                // The results of earlier workloads count all the same.
+                Err(failure) if failure.is_interrupted() && !runs.is_empty() => break 'workloads,
+                measured => runs.extend(measured?),
+            }
+            if interrupt::interrupted() {
+                break 'workloads;
+            }
         }
     }
     output.document(&json!({ "runs": runs.iter().map(RunResult::document).collect::<Vec<_>>() }));
@@ -88,6 +94,7 @@ pub fn run_cache<N: Network>(
         plural(arguments.rounds.into(), "round"),
     ));
     output.line(table(&runs));
+    interrupt::check()?;
     runs.iter().try_for_each(RunResult::judge)
 }
 

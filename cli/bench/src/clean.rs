@@ -12,9 +12,17 @@ use super::stores::{IN_FLIGHT_MAX, Outcome, Request, Target};
 use super::{FILL_UNDER_WAY, Plan};
 
 impl Plan<'_> {
-    /// Removes every key that a round can have written. A failure is reported when the results are printed.
-    pub(super) fn clean(&self, target: &mut impl Target, name: &str) {
-        if let Err(failure) = self.try_clean(target, name) {
+    /// Removes every key that a round can have written. A failure is reported when the results are printed. Answers that are
+    /// still missing would be taken for those of the removal.
+    pub(super) fn clean(&self, target: &mut impl Target, name: &str, unanswered: u64) {
+        let cleaned = match unanswered {
+            0 => self.try_clean(target, name),
+            count => Err(Failure::not_reachable(
+                format!("{} got no answer", plural(count, "operation")),
+                "run the same command with --clean again",
+            )),
+        };
+        if let Err(failure) = cleaned {
             let failure = failure.while_doing("keys of the benchmark are left");
             self.not_cleaned.borrow_mut().get_or_insert(failure);
         }

@@ -309,6 +309,7 @@ impl<'a> Plan<'a> {
         output: Output,
     ) -> Result<RunResult, Failure> {
         let clients = self.arguments.clients as usize;
+        let limit = self.arguments.client.group.timeout.into();
         let named = (url.text(), url.store().to_owned());
         match url {
             Url::Trine(list) => {
@@ -325,20 +326,25 @@ impl<'a> Plan<'a> {
                     }
                 }
             }
-            Url::Redis(server) => {
-                self.measure_on(&mut Redis::connect(server, clients)?, named, first, output)
-            }
-            Url::Etcd(servers) => {
-                self.measure_on(&mut Etcd::connect(servers, clients)?, named, first, output)
-            }
+            Url::Redis(server) => self.measure_on(
+                &mut Redis::connect(server, clients, limit)?,
+                named,
+                first,
+                output,
+            ),
+            Url::Etcd(servers) => self.measure_on(
+                &mut Etcd::connect(servers, clients, limit)?,
+                named,
+                first,
+                output,
+            ),
             Url::Memcached(server) => self.measure_on(
-                &mut Memcached::connect(server, clients)?,
+                &mut Memcached::connect(server, clients, limit)?,
                 named,
                 first,
                 output,
             ),
             Url::Cache(server) => {
-                let limit = self.arguments.client.group.timeout.into();
                 let mut cache = Cache::connect(network, server, clients, self.value_bytes, limit)?;
                 self.measure_on(&mut cache, named, first, output)
             }
@@ -387,11 +393,8 @@ impl<'a> Plan<'a> {
             let start = traffic.watch("warming up", ns(self.arguments.warmup));
             let until = start + Duration::from(self.arguments.warmup);
             let span = (start, Some(until));
-            if drive(target, clients, self.pace, span, &mut traffic)?.interrupted {
-                drop(traffic.progress);
-                let done = "nothing was measured, it was still warming up";
-                return Err(Failure::interrupted_after(done, ""));
-            }
+            let ended = drive(target, clients, self.pace, span, &mut traffic)?;
+            traffic.check_warm_up(ended)?;
         }
         let begun = traffic.begin(&format!("measuring {}", named.0), self.duration_ns());
         let until = begun + Duration::from(self.arguments.duration);
@@ -402,7 +405,7 @@ impl<'a> Plan<'a> {
         let used = self.keys_used.get().max(traffic.generator.keys_used());
         self.keys_used.set(used);
         if self.arguments.clean && (self.is_last.get() || ended.interrupted) {
-            self.clean(target, &named.0);
+            self.clean(target, &named.0, ended.unanswered);
         }
         let (settings, host) = (self.settings.clone(), self.host.clone());
         let mut result = RunResult::new(named, settings, host, took, ended, &mut traffic.recorder);
@@ -540,6 +543,18 @@ impl Traffic {
         }
     }
 
+    /// Whether a measurement can follow the warm-up.
+    fn check_warm_up(&mut self, ended: Ended) -> Result<(), Failure> {
+        let done = "nothing was measured, it was still warming up";
+        let failure = match self.recorder.first_failure.take() {
+            _ if ended.interrupted => Failure::interrupted_after(done, ""),
+            Some(failure) if ended.unanswered > 0 => failure.while_doing(done),
+            _ => return Ok(()),
+        };
+        self.progress = None;
+        Err(failure)
+    }
+
     fn watch(&mut self, what: &str, duration_ns: u64) -> Instant {
         self.progress = Some(Progress::new(what, duration_ns));
         self.begun = MonotonicClock.now();
@@ -638,6 +653,7 @@ pub(crate) mod tests {
         let ended = Ended {
             interrupted: false,
             never_sent: 0,
+            unanswered: 0,
         };
         let named = (target.to_owned(), "trine".to_owned());
         RunResult::new(

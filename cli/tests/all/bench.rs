@@ -244,6 +244,21 @@ fn a_server_that_goes_away_is_told() {
         .expect_error(2, &["none of trine, redis, etcd, memcached and cache"]);
 }
 
+/// It was waited for without an end, whatever `--for` and `--timeout` said.
+#[test]
+fn a_server_that_falls_silent_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    for store in ["redis", "memcached", "etcd"] {
+        let url = format!("{store}://{address}");
+        let said = format!("no answer from {store} at {address}");
+        let silent = with(&["--target", &url, "--timeout", "200ms"]);
+        trine(&silent, "", b"").expect_error(3, &["the keys could not be written", &said]);
+        let writes_alone = [&silent[..], &["--read-ratio", "0"]].concat();
+        trine(&writes_alone, "", b"").expect_error(3, &["nothing was measured", &said]);
+    }
+}
+
 /// A server process that ends when its value is dropped.
 struct Server(Child);
 

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::Child;
+use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
 use crate::common::serving::Serving;
-use crate::common::{Cluster, LIMIT, Ran, signal, trine};
+use crate::common::{Cluster, LIMIT, Ran, command, finish, signal, trine};
 use crate::keys::Keys;
 use trine_base::ports::free_addresses;
 use trine_keys::{ClusterKey, Existing};
@@ -492,10 +492,12 @@ fn without_a_list_users_get_nothing_and_a_bad_list_is_an_error() {
     }
 }
 
-/// A server of one connection after the other that knows as much of memcached's protocol as the benchmark speaks.
-fn like_memcached(listener: &TcpListener) {
+/// A server of one connection after the other that knows as much of memcached's protocol as the benchmark speaks. After
+/// so many connections it falls silent.
+fn like_memcached(listener: &TcpListener, connections: usize) {
     let mut values: HashMap<String, Vec<u8>> = HashMap::new();
-    for stream in listener.incoming().map_while(Result::ok) {
+    let streams = listener.incoming().map_while(Result::ok);
+    for stream in streams.take(connections) {
         let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
         while let Some(answer) = answer_like_memcached(&mut reader, &mut values) {
             let mut stream: &TcpStream = &stream;
@@ -537,7 +539,7 @@ fn the_benchmark_gives_a_cache_and_memcached_the_same_load() {
     let server = Server::start(2, &["--memory", "64MiB"]);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let memcached = format!("memcached://{}", listener.local_addr().expect("bound"));
-    std::thread::spawn(move || like_memcached(&listener));
+    std::thread::spawn(move || like_memcached(&listener, usize::MAX));
     let cache = format!("cache://{}", server.0.address);
     let bench = |more: &[&str]| trine(&[&["cache", "bench"], more].concat(), "", b"");
     let short = [
@@ -581,4 +583,44 @@ fn the_benchmark_gives_a_cache_and_memcached_the_same_load() {
         .expect_error(2, &["not the first thread of a cache"]);
     bench(&["--target", "memcached://127.0.0.1:1"]).expect_error(3, &["cannot connect"]);
     bench(&["--target", "ftp://127.0.0.1:1"]).expect_error(2, &["memcached and cache"]);
+}
+
+/// Before: Ctrl-C threw away the workloads that were measured by then.
+#[test]
+fn an_interrupted_benchmark_tells_what_it_has_measured() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let target = format!("memcached://{}", listener.local_addr().expect("bound"));
+    // The second workload connects, and waits for answers until Ctrl-C.
+    let first = listener.try_clone().expect("a second handle");
+    std::thread::spawn(move || like_memcached(&first, 1));
+    let short = [
+        "--rounds", "1", "--for", "100ms", "--warmup", "0s", "--keys", "500",
+    ];
+    let patient = ["--timeout", "60s"];
+    let words = [
+        &["cache", "bench", "--target", &target],
+        &short[..],
+        &patient,
+    ]
+    .concat();
+    let mut bench = command(&words, "")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut said = BufReader::new(bench.stdout.take().expect("piped"));
+    for _ in 0..2 {
+        let mut line = String::new();
+        said.read_line(&mut line).expect("output");
+        assert!(line.starts_with("writing 500 keys"), "{line}");
+    }
+    signal(bench.id(), "INT");
+    bench.stdout = Some(said.into_inner());
+    let ran = finish(bench).expect_error(130, &["interrupted"]);
+    let text = String::from_utf8(ran.stdout).expect("text");
+    let measured = text.lines().filter(|line| line.contains(&target));
+    let measured: Vec<&str> = measured.collect();
+    assert_eq!(measured.len(), 1, "{text}");
+    assert!(measured[0].contains("95%") && measured[0].contains("uniform"));
 }

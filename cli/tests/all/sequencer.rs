@@ -1,9 +1,12 @@
 //! Does `trine sequencer` work as documented, with real processes on free ports?
 
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::process::Stdio;
+use std::sync::mpsc::channel;
 
 use crate::common::serving::Serving;
-use crate::common::{Cluster, Ran, signal, trine, wait_for};
+use crate::common::{Cluster, LIMIT, Ran, command, signal, trine, wait_for};
 use crate::keys::Keys;
 use trine_base::ports::free_addresses;
 
@@ -192,6 +195,83 @@ fn users_take_numbers_by_their_roles() {
     run("others", &["next"]).expect_status(2);
     server.run(&["next", "--key", ""]).expect_status(2);
     assert_eq!(number(&run("ours", &["next"]).expect_status(0)), 1);
+}
+
+/// One silent server hid what all the others had done.
+#[test]
+fn the_stats_of_a_list_are_shown_although_one_server_is_silent() {
+    let keys = Keys::new("sequencer-silent");
+    let server = Server::start(1, &["--state", &keys.text("state")]);
+    let nobody = free_addresses(1).expect("a port")[0].to_string();
+    let list = [nobody.clone(), server.0.address.to_string()].join(",");
+    let stats = |more: &[&str]| {
+        let args = [&["stats", "--timeout", "300ms"], more].concat();
+        let ran = run_at(&list, &args);
+        ran.expect_error(3, &["no answer from", &nobody])
+    };
+    // A server has little time here, and may need more of it.
+    let document = wait_for("the stats of the other one", || {
+        let document = stats(&["--json"]).json();
+        (document["servers"][1]["stats"]["keeping"] == "file").then_some(document)
+    });
+    let silent = &document["servers"][0];
+    assert_eq!(silent["address"], nobody);
+    assert_eq!(silent["error"]["kind"], "not_reachable");
+    wait_for("a table with both", || {
+        let text = String::from_utf8(stats(&[]).stdout).expect("text");
+        assert!(text.contains(&nobody), "{text}");
+        text.contains("file").then_some(())
+    });
+}
+
+/// The reason was a line for people alone. With --json a server without numbers said nothing at all.
+#[test]
+fn a_server_without_numbers_tells_programs_why() {
+    let mut cluster = Cluster::start(&[]);
+    let peers = cluster.group.peers();
+    let address = free_addresses(1).expect("a port")[0];
+    let listen = address.to_string();
+    let args = [
+        "--json",
+        "sequencer",
+        "serve",
+        "--listen",
+        &listen,
+        "--group",
+        &peers,
+        "--lease",
+        "300ms",
+    ];
+    let mut child = command(&args, "")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("starts");
+    let said = BufReader::new(child.stdout.take().expect("piped"));
+    // Killed if the test fails.
+    let _server = Serving {
+        child: Some(child),
+        address,
+    };
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        let mut said = said.lines().map_while(Result::ok);
+        said.all(|line| sender.send(line).is_ok())
+    });
+    let event_with = |name: &str| loop {
+        let line = lines.recv_timeout(LIMIT).expect("a line");
+        let event: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        if !event[name].is_null() {
+            return event;
+        }
+    };
+    event_with("listening");
+    for node_id in 1..=3 {
+        cluster.group.kill(node_id).expect("killed");
+    }
+    let event = event_with("not_reserved");
+    assert!(event["not_reserved"].is_string(), "{event}");
 }
 
 /// The holder of the lease gives out numbers; the other one waits. A dead holder is replaced, and a paused one gives out

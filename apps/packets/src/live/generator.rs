@@ -10,7 +10,7 @@ use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::latency::{Latencies, latency_table};
 use trine_base::output::Output;
-use trine_base::units::show_ns;
+use trine_base::units::{plural, show_count, show_ns};
 use trine_dpdk::raw::RawQueue;
 use trine_packets::config::{BURST, LINK_SECONDS, OUT_PORTS_MAX};
 use trine_packets::generate::{Arrival, Faults, Ledger, Sample, Samples};
@@ -49,7 +49,10 @@ pub(crate) fn generate(arguments: &GenerateArguments, output: Output) -> Result<
     let every: Vec<&RawQueue> = opened.iter().map(|port| &port[0]).collect();
     wait_for_links(&ports, &every)?;
     let result = Generator::new(&samples, arguments, &mut opened).run(output);
-    let failure = result.and_then(|report| report.print(output)).err();
+    let told = result.and_then(|report| {
+        report.print(output);
+        report.judge(arguments.packets)
+    });
     if ports.iter().any(|port| matches!(port, PortName::Memif(_))) {
         output.line("waits for the application to end; Ctrl-C does not wait");
         let every: Vec<&RawQueue> = opened.iter().map(|port| &port[0]).collect();
@@ -57,7 +60,7 @@ pub(crate) fn generate(arguments: &GenerateArguments, output: Output) -> Result<
     }
     // The end of the process closes the ports, see `open`.
     std::mem::forget(opened);
-    failure.map_or(Ok(()), Err)
+    told
 }
 
 struct Generator<'a> {
@@ -78,6 +81,8 @@ struct Report {
     seconds: f64,
     latencies: Latencies,
     faults: Faults,
+    /// Ctrl-C has ended it before its time, or before it had sent all packets.
+    interrupted: bool,
 }
 
 impl<'a> Generator<'a> {
@@ -115,8 +120,10 @@ impl<'a> Generator<'a> {
         let mut idle = Idle::default();
         loop {
             let now_ns = self.now_ns();
-            let is_over = self.is_over(now_ns);
-            if !is_over {
+            let is_enough = self.is_enough(now_ns);
+            // The answers to what is under way still count, and the time may be over when they have come.
+            self.report.interrupted |= !is_enough && interrupt::interrupted();
+            if !is_enough && !self.report.interrupted {
                 self.send(now_ns);
             } else if self.ledgers.iter().all(Ledger::is_settled) {
                 break;
@@ -143,13 +150,12 @@ impl<'a> Generator<'a> {
         Ok(self.report)
     }
 
-    fn is_over(&self, now_ns: u64) -> bool {
-        let sent: u64 = self.ledgers.iter().map(Ledger::sent).sum();
-        let enough = match self.arguments.packets {
-            Some(packets) => sent >= packets,
+    /// Whether it has sent as many packets, or for as long, as it was asked to.
+    fn is_enough(&self, now_ns: u64) -> bool {
+        match self.arguments.packets {
+            Some(packets) => self.ledgers.iter().map(Ledger::sent).sum::<u64>() >= packets,
             None => Duration::from_nanos(now_ns) >= self.arguments.time,
-        };
-        enough || interrupt::interrupted()
+        }
     }
 
     /// Asks until a packet comes back: memif loses packets to a peer that has not polled yet.
@@ -258,13 +264,14 @@ fn line(output: Output, sent: u64, right: u64, latencies: &Latencies) {
 }
 
 impl Report {
-    fn print(&self, output: Output) -> Result<(), Failure> {
+    fn print(&self, output: Output) {
         let Self {
             sent,
             right,
             seconds,
             latencies,
             faults,
+            interrupted,
         } = self;
         let Faults {
             lost,
@@ -285,14 +292,52 @@ impl Report {
         output.document(&json!({
             "sent": sent, "right": right, "seconds": seconds,
             "lost": lost, "doubled": doubled, "misrouted": misrouted, "altered": altered, "strange": strange,
-            "latency": percentiles,
+            "latency": percentiles, "interrupted": interrupted,
         }));
-        if faults.sum() == 0 {
-            return Ok(());
+    }
+
+    /// Fails for packets that did not come back as they must, and for some of those that were asked for and not sent.
+    fn judge(&self, asked: Option<u64>) -> Result<(), Failure> {
+        let faults = self.faults.sum();
+        if faults > 0 {
+            return Err(Failure::negative(
+                format!("{faults} packets did not come back as they must"),
+                "lost ones: lower --rate or --window; others: --entries, --seed and the order of ports must be the application's",
+            ));
         }
-        Err(Failure::negative(
-            format!("{} packets did not come back as they must", faults.sum()),
-            "lost ones: lower --rate or --window; others: --entries, --seed and the order of ports must be the application's",
-        ))
+        match asked {
+            Some(packets) if self.interrupted => {
+                let (sent, packets) = (show_count(self.sent), plural(packets, "packet"));
+                Err(Failure::interrupted_after(
+                    format_args!("{sent} of {packets} sent"),
+                    "",
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Before: `--packets N` ended with status 0 after a Ctrl-C, as if all of them had been sent.
+    #[test]
+    fn packets_that_were_never_sent_are_no_success() {
+        let status = |report: &Report, asked| {
+            let judged = report.judge(asked);
+            judged.map_or_else(|failure| failure.exit_status(), |()| 0)
+        };
+        let mut report = Report {
+            sent: 5,
+            ..Report::default()
+        };
+        assert_eq!(status(&report, Some(5)), 0);
+        report.interrupted = true;
+        assert_eq!(status(&report, Some(9)), 130);
+        assert_eq!(status(&report, None), 0);
+        report.faults.lost = 1;
+        assert_eq!(status(&report, Some(9)), 1);
     }
 }

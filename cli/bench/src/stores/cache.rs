@@ -7,24 +7,25 @@ use trine_apps::cache::wire::{COMMAND, DONE, HELLO, HELLO_BYTES, Hello};
 use trine_base::answers::store_failure;
 use trine_base::endpoint::{backend_failure, random_seed};
 use trine_base::failure::Failure;
-use trine_base::load;
 use trine_base::network::{Network, Opened};
-use trine_base::peers;
+use trine_base::{interrupt, load, peers};
 use trine_kvstore::cache::shard_of;
 use trine_kvstore::{Command, Response};
 use trine_transport::backend::{Backend, MonotonicClock, Route};
 use trine_transport::buf::MsgBuf;
-use trine_transport::time::{Duration, Instant};
+use trine_transport::time::{Clock, Duration, Instant};
 use trine_transport::{
     App, Completion, ConnectParams, Cx, Event, EventLoop, Identity, RefusedReason, Reply, SessionId,
 };
 
-use super::{Finished, IN_FLIGHT_MAX, Outcome, Request, Target};
+use super::{Finished, IN_FLIGHT_MAX, Outcome, Request, Target, silence};
 
 /// The bytes of an answer beside its value; a denial fits, too.
 const ANSWER_BYTES_LEAST: usize = 128;
 const START_ONE: &str =
     "start a cache with `trine cache serve`, or name the right one: cache://HOST:PORT";
+/// While the cache is waited for, this looks at least so often whether the user wants to end it.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Sessions of one endpoint with all threads of a cache.
 pub(crate) struct Cache<B: Backend> {
@@ -33,6 +34,9 @@ pub(crate) struct Cache<B: Backend> {
     /// Operations of each client in flight.
     under_way: Vec<usize>,
     answer_bytes: usize,
+    /// The first thread's address, and how long the cache may be silent.
+    server: String,
+    limit: Duration,
     sealed: bool,
     _keep: Option<Box<dyn Any + Send>>,
 }
@@ -120,11 +124,9 @@ impl<B: Backend> Cache<B> {
             }
         }
         // Ends without a limit here, because connecting has a timeout.
-        event_loop
-            .run_until(None, |callers| {
-                callers.failure.is_some() || callers.connected == count
-            })
-            .map_err(backend_failure)?;
+        turn_until(&mut event_loop, |callers| {
+            callers.failure.is_some() || callers.connected == count
+        })?;
         if let Some(failure) = event_loop.app_mut().failure.take() {
             return Err(failure);
         }
@@ -133,6 +135,8 @@ impl<B: Backend> Cache<B> {
             shards: u32::try_from(addresses.len()).expect("ports are fewer"),
             under_way: vec![0; clients],
             answer_bytes,
+            server: addresses[0].to_string(),
+            limit,
             sealed,
             _keep: keep,
         })
@@ -148,12 +152,34 @@ impl<B: Backend> Cache<B> {
             cx.enqueue_request(session, HELLO, request, response, u64::MAX, deadline)
                 .ok()
         });
-        let until = self.event_loop.now() + limit;
-        self.event_loop
-            .run_until(Some(until), |callers| callers.hello.is_some())
-            .map_err(backend_failure)?;
+        let until = MonotonicClock.now() + limit;
+        turn_until(&mut self.event_loop, |callers| {
+            callers.hello.is_some() || MonotonicClock.now() >= until
+        })?;
         let told = self.event_loop.app_mut().hello.take();
         told.ok_or_else(|| Failure::not_reachable("the cache does not answer", START_ONE))
+    }
+}
+
+/// Turns the loop until `is_over` says so, which is asked after each turn.
+///
+/// # Errors
+/// The backend has failed, or the user wants the process to end.
+fn turn_until<B: Backend>(
+    event_loop: &mut EventLoop<B, MonotonicClock, Callers>,
+    is_over: impl Fn(&Callers) -> bool,
+) -> Result<(), Failure> {
+    let ends = |callers: &mut Callers| is_over(callers) || interrupt::interrupted();
+    // The loop may sleep in the kernel for as long as the cache is silent, and a signal does not end that sleep.
+    loop {
+        let look = MonotonicClock.now() + LOOK;
+        event_loop
+            .run_until(Some(look), ends)
+            .map_err(backend_failure)?;
+        if is_over(event_loop.app()) {
+            return Ok(());
+        }
+        interrupt::check()?;
     }
 }
 
@@ -214,6 +240,10 @@ impl<B: Backend> load::Target for Cache<B> {
             finished.push((tag, outcome));
         }
         callers.failure.take().map_or(Ok(()), Err)
+    }
+
+    fn patience(&self) -> Option<(Duration, Outcome)> {
+        Some(silence("a cache", &self.server, self.limit))
     }
 }
 

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use trine_transport::time::Instant;
+use trine_transport::time::{Duration, Instant};
 
 use super::http2::{Answer, Http2};
 use super::protobuf::{field, has_field, number};
 use super::sockets::Sockets;
-use super::{Finished, IN_FLIGHT_MAX, Outcome, Request, Target};
+use super::{Finished, IN_FLIGHT_MAX, Outcome, Request, Target, silence};
 use trine_base::failure::Failure;
 use trine_base::load;
 
@@ -18,6 +18,8 @@ const CLIENTS_A_CONNECTION: usize = 10;
 /// Clients that share connections.
 pub(crate) struct Etcd {
     servers: String,
+    /// How long they may be silent.
+    limit: Duration,
     sockets: Sockets,
     connections: Vec<Http2>,
     /// The calls in flight: connection and stream, to client and tag.
@@ -29,15 +31,17 @@ pub(crate) struct Etcd {
 }
 
 impl Etcd {
-    pub(crate) fn connect(servers: &str, clients: usize) -> Result<Self, Failure> {
+    /// The servers may be silent for so long.
+    pub(crate) fn connect(servers: &str, clients: usize, limit: Duration) -> Result<Self, Failure> {
         let count = clients.div_ceil(CLIENTS_A_CONNECTION);
-        let mut sockets = Sockets::connect(servers, count)?;
+        let mut sockets = Sockets::connect(servers, count, limit)?;
         let authority = servers.split(',').next().unwrap_or_default();
         let connections = (0..count)
             .map(|index| Http2::new(authority, sockets.out(index)))
             .collect();
         Ok(Self {
             servers: servers.to_owned(),
+            limit,
             sockets,
             connections,
             under_way: BTreeMap::new(),
@@ -136,6 +140,10 @@ impl load::Target for Etcd {
         }
         self.readable = readable;
         Ok(())
+    }
+
+    fn patience(&self) -> Option<(Duration, Outcome)> {
+        Some(silence("etcd", &self.servers, self.limit))
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use trine_transport::time::Instant;
+use trine_transport::time::{Duration, Instant};
 
 use super::line_answer::{Answer, Taken};
 use super::sockets::Sockets;
-use super::{Finished, IN_FLIGHT_MAX, Outcome};
+use super::{Finished, IN_FLIGHT_MAX, Outcome, silence};
 use trine_base::failure::Failure;
 
 /// Clients with one connection each; answers arrive in the order of the requests.
@@ -14,6 +14,8 @@ pub(super) struct InOrder {
     /// What the server is, for messages.
     store: &'static str,
     server: String,
+    /// How long it may be silent.
+    limit: Duration,
     sockets: Sockets,
     /// The tags of each connection's operations in flight.
     under_way: Vec<VecDeque<u64>>,
@@ -25,11 +27,13 @@ impl InOrder {
         store: &'static str,
         server: &str,
         clients: usize,
+        limit: Duration,
     ) -> Result<Self, Failure> {
         Ok(Self {
             store,
             server: server.to_owned(),
-            sockets: Sockets::connect(server, clients)?,
+            limit,
+            sockets: Sockets::connect(server, clients, limit)?,
             under_way: vec![VecDeque::new(); clients],
             readable: Vec::new(),
         })
@@ -57,6 +61,11 @@ impl InOrder {
 
     pub(super) fn has_room(&self, client: usize) -> bool {
         self.under_way[client].len() < IN_FLIGHT_MAX
+    }
+
+    /// See [`trine_base::load::Target::patience`].
+    pub(super) fn patience(&self) -> (Duration, Outcome) {
+        silence(self.store, &self.server, self.limit)
     }
 
     /// Sends and receives; each answer that `parse` takes ends the oldest operation of its connection.

@@ -1,6 +1,6 @@
 //! A memcached server: `get`, `set` and `delete` of its text protocol over TCP, a connection a client.
 
-use trine_transport::time::Instant;
+use trine_transport::time::{Duration, Instant};
 
 use super::in_order::InOrder;
 use super::line_answer::Answer;
@@ -13,8 +13,9 @@ use trine_base::load;
 pub(crate) struct Memcached(InOrder);
 
 impl Memcached {
-    pub(crate) fn connect(server: &str, clients: usize) -> Result<Self, Failure> {
-        InOrder::connect("memcached", server, clients).map(Self)
+    /// The server may be silent for so long.
+    pub(crate) fn connect(server: &str, clients: usize, limit: Duration) -> Result<Self, Failure> {
+        InOrder::connect("memcached", server, clients, limit).map(Self)
     }
 }
 
@@ -33,6 +34,10 @@ impl load::Target for Memcached {
 
     fn poll(&mut self, until: Instant, finished: &mut Vec<Finished>) -> Result<(), Failure> {
         self.0.poll(until, finished, parse, outcome)
+    }
+
+    fn patience(&self) -> Option<(Duration, Outcome)> {
+        Some(self.0.patience())
     }
 }
 

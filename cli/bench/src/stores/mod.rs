@@ -24,6 +24,8 @@ pub(super) use self::trine::Trine;
 
 use trine_base::failure::Failure;
 use trine_base::load;
+use trine_base::units::show_ns;
+use trine_transport::time::Duration;
 
 /// The most operations of one client in flight, on every target.
 pub(super) const IN_FLIGHT_MAX: usize = 64;
@@ -70,6 +72,16 @@ pub(super) trait Target: load::Target<Outcome = Outcome> {
     fn is_sealed(&mut self) -> Option<bool> {
         None
     }
+}
+
+/// How long a server may be silent that leaves operations without an answer, and what they have come to then.
+fn silence(store: &str, server: &str, limit: Duration) -> (Duration, Outcome) {
+    let waited = show_ns(limit.as_nanos());
+    let failure = Failure::not_reachable(
+        format!("no answer from {store} at {server} (waited {waited})"),
+        "--timeout waits longer",
+    );
+    (limit, Outcome::Failed(failure))
 }
 
 /// The kind of a store and its address.

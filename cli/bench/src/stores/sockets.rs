@@ -15,7 +15,7 @@ use trine_transport::time::{Clock, Duration, Instant};
 
 use trine_base::failure::Failure;
 
-/// The time limit of connecting.
+/// The longest time limit of connecting.
 const CONNECT_LIMIT: StdDuration = StdDuration::from_secs(5);
 /// Bytes taken from a connection at once.
 const READ_BYTES: usize = 64 << 10;
@@ -52,8 +52,9 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// Connects `count` times to the servers of `list`, round robin.
-    pub(super) fn connect(list: &str, count: usize) -> Result<Self, Failure> {
+    /// Connects `count` times to the servers of `list`, round robin. Each connection may take `limit`.
+    pub(super) fn connect(list: &str, count: usize, limit: Duration) -> Result<Self, Failure> {
+        let limit = CONNECT_LIMIT.min(limit.into());
         let servers: Vec<&str> = list.split(',').map(str::trim).collect();
         let failure = |server: &str, error: io::Error| {
             Failure::not_reachable(
@@ -66,7 +67,7 @@ impl Sockets {
         let mut connections = Vec::new();
         for index in 0..count {
             let server = servers[index % servers.len()];
-            let stream = connect(server).map_err(|error| failure(server, error))?;
+            let stream = connect(server, limit).map_err(|error| failure(server, error))?;
             let interest = epoll::EventFlags::IN
                 | epoll::EventFlags::RDHUP
                 | epoll::EventFlags::OUT
@@ -207,10 +208,10 @@ impl Connection {
     }
 }
 
-fn connect(server: &str) -> io::Result<TcpStream> {
+fn connect(server: &str, limit: StdDuration) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in server.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT_LIMIT) {
+        match TcpStream::connect_timeout(&address, limit) {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
                 stream.set_nonblocking(true)?;
@@ -233,7 +234,8 @@ mod tests {
     fn an_end_that_comes_with_the_last_answer_is_seen() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("bound").to_string();
-        let mut sockets = Sockets::connect(&address, 1).expect("connects");
+        let limit = Duration::from_secs(5);
+        let mut sockets = Sockets::connect(&address, 1, limit).expect("connects");
         let (mut stream, _) = listener.accept().expect("a connection");
         stream.write_all(b"+OK\r\n").expect("sent");
         drop(stream);
