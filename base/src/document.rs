@@ -7,12 +7,22 @@ use serde::Serialize;
 
 /// Set once the command has answered: standard output holds one document.
 static DOCUMENT_PRINTED: AtomicBool = AtomicBool::new(false);
+/// Set in a shell, which prints several documents. Programs tell them apart by their lines.
+static ONE_A_LINE: AtomicBool = AtomicBool::new(false);
+
+/// From now on each document of this process is one line.
+pub fn one_a_line() {
+    ONE_A_LINE.store(true, Ordering::Relaxed);
+}
 
 /// Returns the text of the document that a process prints. The caller prints it.
 pub fn to_document(document: &impl Serialize) -> String {
-    let text = serde_json::to_string_pretty(document).expect("our documents have string keys");
+    let text = match ONE_A_LINE.load(Ordering::Relaxed) {
+        true => serde_json::to_string(document),
+        false => serde_json::to_string_pretty(document),
+    };
     DOCUMENT_PRINTED.store(true, Ordering::Relaxed);
-    text + "\n"
+    text.expect("our documents have string keys") + "\n"
 }
 
 /// Whether a document was printed already.

@@ -65,8 +65,10 @@ fn main() -> ExitCode {
             // The failure follows earlier announcements, which went to the other stream.
             announce::finish();
             match command {
-                // It prints a document for each line.
-                Command::Shell(_) => output.complain(&failure),
+                // They print documents line by line, and the last one is no exception.
+                Command::Shell(_) | Command::Scan(_) | Command::Watch(_) | Command::Stat(_) => {
+                    output.complain(&failure);
+                }
                 _ => output.failure(&failure),
             }
             ExitCode::from(failure.exit_status())

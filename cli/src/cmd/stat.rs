@@ -14,8 +14,7 @@ use trine_base::network::Network;
 use trine_base::output::Output;
 use trine_base::peers;
 use trine_base::survey::{SURVEY_TIMEOUT, ask_everybody};
-use trine_base::units::parse_seconds;
-use trine_base::units::show_ns;
+use trine_base::units::{parse_seconds, plural, show_count, show_ns};
 
 #[derive(Debug, Args)]
 pub(crate) struct StatArguments {
@@ -29,7 +28,7 @@ pub(crate) struct StatArguments {
     pub(crate) group: GroupArguments,
 }
 
-/// Polls the group until Ctrl-C or until enough lines have been printed.
+/// Polls the group until enough lines have been printed, or until Ctrl-C.
 pub(crate) fn run<N: Network>(
     network: &N,
     arguments: &StatArguments,
@@ -51,7 +50,7 @@ pub(crate) fn run<N: Network>(
     for line in 0..arguments.count.unwrap_or(u64::MAX) {
         interrupt::pause(every);
         if interrupt::interrupted() {
-            break;
+            return interrupted(line, arguments.count);
         }
         let after = sample()?;
         let interval = between(&before, &after);
@@ -63,6 +62,18 @@ pub(crate) fn run<N: Network>(
         before = after;
     }
     Ok(())
+}
+
+/// Ctrl-C after so many lines. It is the usual end if no number was asked for; otherwise lines are missing.
+fn interrupted(printed: u64, count: Option<u64>) -> Result<(), Failure> {
+    let Some(count) = count else {
+        return Ok(());
+    };
+    let (printed, lines) = (show_count(printed), plural(count, "line"));
+    Err(Failure::interrupted_after(
+        format_args!("{printed} of {lines} printed"),
+        "",
+    ))
 }
 
 /// The header. The stages are those of a write at the leader, as 50th and 99th percentile of a sample.

@@ -383,6 +383,18 @@ fn a_failed_script_whose_complaint_nobody_reads_is_no_success() {
     assert_eq!(ended.status.code(), Some(3), "{ended:?}");
 }
 
+/// Before: commands that print a document a line ended with one of several lines. Programs that read lines broke at it.
+#[test]
+fn a_command_that_prints_lines_fails_in_a_line() {
+    for words in [&["scan"][..], &["watch"], &["stat"]] {
+        let words = [&["--json"], words, &["--timeout", "100ms"]].concat();
+        let ran = trine(&words, "127.0.0.1:1", b"").expect_status(3);
+        assert_eq!(ran.json()["error"]["kind"], "not_reachable", "{words:?}");
+        let lines = ran.stdout.iter().filter(|byte| **byte == b'\n');
+        assert_eq!(lines.count(), 1, "{words:?}");
+    }
+}
+
 /// The lines of replicas, and their streams.
 #[derive(Clone, Default)]
 struct Said(Arc<Mutex<Vec<(usize, Stream, String)>>>);

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
 use crate::common::terminal::AtTerminal;
-use crate::common::{Cluster, command, finish, signal, trine};
+use crate::common::{Cluster, TempFile, command, finish, signal, trine};
 
 #[test]
 fn a_script_prints_raw_values_and_ends_with_its_first_failure() {
@@ -27,10 +27,10 @@ fn a_script_prints_raw_values_and_ends_with_its_first_failure() {
     let ran = script(cas.as_bytes()).expect_error(1, &["line 2: its version is"]);
     assert_eq!(ran.stdout, b"x\n");
 
-    // A mistake ends the script; a negative answer does not.
+    // A mistake ends the script, and its status counts; a negative answer does not.
     let ran = script(b"get none\nput b\nput c 1\n");
     let ran = ran.expect_error(
-        1,
+        2,
         &["line 1: no such key: none", "line 2: write: put KEY VALUE"],
     );
     assert_eq!(ran.stdout, b"");
@@ -120,6 +120,77 @@ fn a_line_that_cannot_be_read_is_named_before_anybody_is_asked() {
     // An empty script printed the help as an error.
     let empty = trine(&[], "127.0.0.1:1", b"").expect_status(0);
     assert!(empty.stdout.is_empty() && empty.stderr.is_empty());
+}
+
+/// Before: the first failure was the exit status. A missing key hid that nobody knows what became of a later write.
+#[test]
+fn an_unknown_outcome_at_the_end_of_a_script_outweighs_an_earlier_no() {
+    let mut cluster = Cluster::start(&[]);
+    let mut script = command(&["shell", "--timeout", "1s"], &cluster.group.peers())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut lines = script.stdin.take().expect("piped");
+    lines.write_all(b"get none\n").expect("written");
+    let mut complaints = BufReader::new(script.stderr.take().expect("piped"));
+    let mut no = String::new();
+    complaints.read_line(&mut no).expect("read");
+    assert!(no.contains("line 1: no such key: none"), "{no}");
+    for node_id in 1..=3 {
+        cluster.group.kill(node_id).expect("killed");
+    }
+    lines.write_all(b"put k v\nget k\n").expect("written");
+    drop(lines);
+    script.stderr = Some(complaints.into_inner());
+    let ran = finish(script).expect_error(3, &["line 2: "]);
+    assert!(!ran.stderr.contains("line 3"), "{}", ran.stderr);
+}
+
+/// Before: `\status` and `\net` printed documents of many lines, and `help` printed text, also with `--json`.
+#[test]
+fn each_answer_for_programs_is_a_line() {
+    let cluster = Cluster::start(&["--fault-injection"]);
+    let script = b"\\status\n\\net show\nhelp cas\nhelp\nput k v\n\\status \nget none\nput k\n";
+    let ran = trine(&["--json"], &cluster.group.peers(), script).expect_status(2);
+    let text = String::from_utf8(ran.stdout).expect("text");
+    let lines: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(lines.len(), 8, "{text}");
+    for of_three in [0, 1, 5] {
+        let replicas = lines[of_three]["replicas"].as_array();
+        assert_eq!(replicas.map(Vec::len), Some(3), "{text}");
+    }
+    let help = |line: usize| lines[line]["commands"].as_array().expect("a list");
+    assert_eq!(help(2).len(), 1, "{text}");
+    assert_eq!(help(2)[0]["form"], "KEY VERSION VALUE");
+    assert!(help(3).contains(&help(2)[0]), "{text}");
+    assert!(lines[4]["version"].is_u64(), "{text}");
+    assert_eq!(lines[6]["error"]["kind"], "negative");
+    assert_eq!(lines[7]["error"]["kind"], "usage");
+}
+
+/// Before: the shell kept the thread of a client that could not be opened. It said that the next write was sent and may
+/// be applied, and the one after that went without its capture.
+#[test]
+fn a_command_without_a_client_is_not_said_to_be_sent() {
+    let cluster = Cluster::start(&[]);
+    let file = TempFile::holding("shell-capture", "no capture");
+    let words = ["shell", "--capture", file.path()];
+    let mut shell = AtTerminal::start(command(&words, &cluster.group.peers()));
+    shell.expect("trine> ");
+    for _ in 0..3 {
+        shell.press("put k v\r");
+        shell.expect("is no capture, and it is not overwritten");
+        shell.expect("trine> ");
+    }
+    std::fs::remove_file(&file.0).expect("removed");
+    shell.press("put k v\r");
+    shell.expect("ok, version");
+    assert!(file.0.exists(), "the client that was opened is captured");
 }
 
 /// A script that waited for its next line did not notice Ctrl-C before that line came. A script with quick answers did

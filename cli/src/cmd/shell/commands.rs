@@ -5,6 +5,7 @@
 
 use std::sync::LazyLock;
 
+use serde_json::{Value, json};
 use trine_resp::StoreCommand;
 
 /// One command.
@@ -195,4 +196,18 @@ pub(super) fn help(of: Option<&'static Entry>) -> String {
          help COMMAND shows an example. Ctrl-C gives a line or a command up, Ctrl-D ends.",
     );
     text
+}
+
+/// The help for programs: all commands, or one.
+pub(super) fn document(of: Option<&'static Entry>) -> Value {
+    let one = |entry: &Entry| {
+        json!({
+            "name": entry.name, "form": entry.form, "what": entry.what, "example": entry.example,
+        })
+    };
+    let commands: Vec<Value> = match of {
+        Some(entry) => vec![one(entry)],
+        None => COMMANDS.iter().map(one).collect(),
+    };
+    json!({ "commands": commands })
 }

@@ -83,7 +83,7 @@ impl BufRead for Input {
     }
 }
 
-/// The next line without its end; nothing at the end of the input.
+/// The next line without its end, see [`without_end`]; nothing at the end of the input.
 pub(super) fn read_line(input: &mut impl BufRead) -> Result<Option<Vec<u8>>, Failure> {
     let mut line = Vec::new();
     let mut bounded = input.take(SHELL_LINE_BYTES_MAX + 1);
@@ -97,5 +97,42 @@ pub(super) fn read_line(input: &mut impl BufRead) -> Result<Option<Vec<u8>>, Fai
             "trine put KEY @FILE writes large values",
         ));
     }
-    Ok((read > 0).then(|| line.trim_ascii_end().to_vec()))
+    Ok((read > 0).then(|| without_end(&line).to_vec()))
+}
+
+/// The line without its `\n`, and without a `\r` before that. Blanks stay: a backslash makes one a part of a word.
+fn without_end(line: &[u8]) -> &[u8] {
+    match line.strip_suffix(b"\n") {
+        Some(line) => line.strip_suffix(b"\r").unwrap_or(line),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse::parse;
+    use super::*;
+
+    /// Before: blanks at the end of a line were cut off. So `put k hello\ ` ended with a backslash, and was refused.
+    #[test]
+    fn an_escaped_blank_at_the_end_of_a_line_belongs_to_the_word() {
+        let mut script: &[u8] =
+            b"put k hello\\ \nput k hello\\ \r\nput k v \t\r\n\\status \n \t\n\nput k hello\\ ";
+        for same in [
+            &b"put k 'hello '"[..],
+            b"put k 'hello '",
+            b"put k v",
+            b"\\status",
+            b"",
+            b"",
+            b"put k 'hello '",
+        ] {
+            let line = read_line(&mut script).expect("it can be read");
+            let line = line.expect("another line");
+            let request = parse(&line, 0);
+            assert!(request.is_ok(), "{request:?}");
+            assert_eq!(request, parse(same, 0));
+        }
+        assert_eq!(read_line(&mut script), Ok(None));
+    }
 }

@@ -28,6 +28,7 @@ use trine_base::announce::note;
 use trine_base::answers::response_of;
 use trine_base::arguments::ClientArguments;
 use trine_base::bars::above_bars;
+use trine_base::document;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
@@ -43,6 +44,7 @@ pub(crate) fn run<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     interrupt::start()?;
+    document::one_a_line();
     let at_terminal = io::stdin().is_terminal();
     let form = match (output.json, at_terminal && io::stdout().is_terminal()) {
         (true, _) => Form::Json,
@@ -129,7 +131,7 @@ fn restore_terminal_on_sigterm() {
 }
 
 /// Serves a pipe. After a negative answer the following lines are still executed; any other failure ends the script.
-/// The first failure is the exit status.
+/// The failure that ends the script is the exit status, else the first negative answer.
 fn obey<N: Network>(shell: &mut Shell<'_, N>) -> Result<(), Failure> {
     let mut first: Option<Failure> = None;
     let mut input = Input::new();
@@ -163,16 +165,13 @@ fn obey<N: Network>(shell: &mut Shell<'_, N>) -> Result<(), Failure> {
             Ok(Next::End) => break,
             Err(failure) => failure.at_line(number),
         };
-        let goes_on = failure.is_negative();
-        if first.is_none() && !goes_on {
+        if !failure.is_negative() {
+            // What was sent may be applied, and no earlier answer may hide that.
             shell.progress = None;
             return Err(failure);
         }
         above_bars(|| shell.output.complain(&failure));
         first.get_or_insert(failure);
-        if !goes_on {
-            break;
-        }
     }
     shell.progress = None;
     match first {
@@ -193,7 +192,8 @@ impl<N: Network> Shell<'_, N> {
             Request::Quit => return Ok(Next::End),
             Request::Help(name) => {
                 let entry = name.and_then(|name| commands::find(name.as_bytes()));
-                print_all(format!("{}\n", commands::help(entry)).as_bytes());
+                self.output.json_line(&commands::document(entry));
+                self.output.line(commands::help(entry));
             }
             Request::Timing(wanted) => {
                 self.timing = wanted.unwrap_or(!self.timing);

@@ -1,6 +1,6 @@
 //! The shell's client, in a separate thread. So a slow command can be abandoned without ending the shell.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SendError, Sender, channel};
 use std::time::Duration;
 
 use trine_client::{Answer, Mode};
@@ -23,8 +23,12 @@ pub(super) struct Worker<N: Network> {
     thread: Option<Thread>,
 }
 
+/// A command, and how it is sent.
+type Asked = (Mode, Vec<u8>);
+
+/// A thread whose client is open.
 struct Thread {
-    requests: Sender<(Mode, Vec<u8>)>,
+    requests: Sender<Asked>,
     answers: Receiver<Result<Answer, Failure>>,
 }
 
@@ -37,10 +41,30 @@ impl<N: Network> Worker<N> {
         }
     }
 
+    /// Opens a client in another thread. Ctrl-C abandons that; nothing was sent then.
     fn start(&mut self) -> Result<Thread, Failure> {
-        let thread = start(self.network.clone(), self.arguments.clone())?;
+        let (thread, opened) = start(self.network.clone(), self.arguments.clone())?;
+        let opened = wait(&opened);
+        if let Some(Err(failure)) = opened {
+            // The next command tries again, with the capture.
+            return Err(failure);
+        }
         // An abandoned client may still write to its capture, so the capture ends with it.
         self.arguments.capture.capture = None;
+        opened.map(|_| thread).ok_or_else(Failure::interrupted)
+    }
+
+    /// Hands the command to the thread, or to a new one: a thread that has ended takes none.
+    fn hand_over(&mut self, mut asked: Asked) -> Result<Thread, Failure> {
+        if let Some(thread) = self.thread.take() {
+            match thread.requests.send(asked) {
+                Ok(()) => return Ok(thread),
+                Err(SendError(unsent)) => asked = unsent,
+            }
+        }
+        let thread = self.start()?;
+        let ended = |_| Failure::usage("the thread of the client has ended; nothing was sent", "");
+        thread.requests.send(asked).map_err(ended)?;
         Ok(thread)
     }
 
@@ -50,22 +74,21 @@ impl<N: Network> Worker<N> {
             true => Mode::Read,
             false => Mode::Write,
         };
-        let thread = match self.thread.take() {
-            Some(thread) => thread,
-            None => self.start()?,
-        };
-        // A thread that has ended has left the reason in its answers.
-        let _ = thread.requests.send((mode, request.command.clone()));
-        loop {
-            match thread.answers.recv_timeout(POLL_INTERVAL) {
-                Ok(answer) => {
-                    self.thread = Some(thread);
-                    return answer;
-                }
-                Err(RecvTimeoutError::Timeout) if interrupt::take() => return Err(given_up(mode)),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err(given_up(mode)),
-            }
+        let thread = self.hand_over((mode, request.command.clone()))?;
+        let answer = wait(&thread.answers).ok_or_else(|| given_up(mode))?;
+        self.thread = Some(thread);
+        answer
+    }
+}
+
+/// Waits for what a thread says. `None` after a Ctrl-C, or if the thread has ended.
+fn wait<T>(said: &Receiver<T>) -> Option<T> {
+    loop {
+        match said.recv_timeout(POLL_INTERVAL) {
+            Ok(said) => return Some(said),
+            Err(RecvTimeoutError::Timeout) if interrupt::take() => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return None,
         }
     }
 }
@@ -80,17 +103,22 @@ fn given_up(mode: Mode) -> Failure {
     }
 }
 
-/// The thread ends when requests no longer come, at the latest when its last command has timed out.
-fn start<N: Network>(network: N, arguments: ClientArguments) -> Result<Thread, Failure> {
-    let (requests, asked) = channel::<(Mode, Vec<u8>)>();
+/// Whether a thread's client is open, once that is known.
+type Opened = Receiver<Result<(), Failure>>;
+
+/// The thread ends when requests no longer come, at the latest when its last command has timed out. It takes none at all
+/// if its client cannot be opened.
+fn start<N: Network>(network: N, arguments: ClientArguments) -> Result<(Thread, Opened), Failure> {
+    let (requests, asked) = channel::<Asked>();
     let (answered, answers) = channel();
+    let (tell, opened) = channel();
     let work = move || {
-        let mut session = match client::open(&network, &arguments, |_| {}) {
-            Ok(session) => session,
-            Err(failure) => {
-                let _ = answered.send(Err(failure));
-                return;
-            }
+        let (told, session) = match client::open(&network, &arguments, |_| {}) {
+            Ok(session) => (Ok(()), Some(session)),
+            Err(failure) => (Err(failure), None),
+        };
+        let (Ok(()), Some(mut session)) = (tell.send(told), session) else {
+            return;
         };
         for (mode, bytes) in asked {
             let command = Command::decode(&bytes).expect("the parser has encoded it");
@@ -103,5 +131,5 @@ fn start<N: Network>(network: N, arguments: ClientArguments) -> Result<Thread, F
         .name("client".into())
         .spawn(work)
         .map_err(|error| Failure::usage(format!("cannot start a thread: {error}"), ""))?;
-    Ok(Thread { requests, answers })
+    Ok((Thread { requests, answers }, opened))
 }

@@ -210,6 +210,8 @@ fn key_of(pressed: KeyEvent) -> Option<Key> {
         KeyCode::Char(c) => Some(Key::Char(c)),
         KeyCode::Up => Some(Key::Up),
         KeyCode::Down => Some(Key::Down),
+        KeyCode::Enter => Some(Key::Enter),
+        KeyCode::Backspace => Some(Key::Backspace),
         KeyCode::Esc => Some(Key::Escape),
         _ => None,
     }

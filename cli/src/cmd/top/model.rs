@@ -25,6 +25,8 @@ pub(super) enum Key {
     Char(char),
     Up,
     Down,
+    Enter,
+    Backspace,
     Escape,
     CtrlC,
 }
@@ -51,8 +53,11 @@ pub(super) enum Dialog {
     Help,
     /// Asks for confirmation of the action.
     Confirm(Action),
-    /// Asks for the other end of a blocked link from this node.
-    OtherEnd(u32),
+    /// Asks for the other end of a blocked link from this node. `typed` is its number so far; 0 is no digit.
+    OtherEnd {
+        from: u32,
+        typed: u64,
+    },
 }
 
 /// The whole state of the screen.
@@ -145,8 +150,8 @@ impl Model {
                     _ => Action::None,
                 };
             }
-            Dialog::OtherEnd(from) => {
-                self.choose_other_end(from, key);
+            Dialog::OtherEnd { from, typed } => {
+                self.choose_other_end(from, typed, key);
                 return Action::None;
             }
             Dialog::None => {}
@@ -163,7 +168,7 @@ impl Model {
                 self.message = "faults are injected with trine top --fault-injection".to_owned();
             }
             Key::Char('s') => self.ask(|node_id| Dialog::Confirm(Action::Stop(node_id))),
-            Key::Char('b') => self.ask(Dialog::OtherEnd),
+            Key::Char('b') => self.ask(|from| Dialog::OtherEnd { from, typed: 0 }),
             Key::Char('c') => {
                 self.message = begun(Action::Heal);
                 return Action::Heal;
@@ -181,14 +186,34 @@ impl Model {
         }
     }
 
-    fn choose_other_end(&mut self, from: u32, key: Key) {
-        let Key::Char(digit) = key else { return };
-        let Some(to) = digit.to_digit(10) else { return };
-        let is_there = self.replicas.iter().any(|row| row.node_id == Some(to));
-        match is_there && to != from {
-            true => self.dialog = Dialog::Confirm(Action::Block(from, to)),
-            false => self.message = format!("{digit} is no other replica that answers"),
-        }
+    /// Takes the number of the other end, digit by digit. Enter ends it where longer numbers begin in the same way.
+    fn choose_other_end(&mut self, from: u32, typed: u64, key: Key) {
+        let digit = match key {
+            Key::Char(digit) => digit.to_digit(10),
+            _ => None,
+        };
+        let typed = match (digit, key) {
+            (Some(digit), _) => typed * 10 + u64::from(digit),
+            (None, Key::Backspace) => typed / 10,
+            (None, Key::Enter) if typed > 0 => typed,
+            _ => return,
+        };
+        let others = self.replicas.iter().filter_map(|row| row.node_id);
+        let others = others.filter(|node_id| *node_id != from);
+        let digits = typed.to_string();
+        let fitting: Vec<u32> = others
+            .filter(|node_id| typed == 0 || node_id.to_string().starts_with(&digits))
+            .collect();
+        let found = fitting.iter().copied().find(|to| u64::from(*to) == typed);
+        let may_go_on = key != Key::Enter && fitting.len() > usize::from(found.is_some());
+        self.dialog = match found {
+            _ if may_go_on => Dialog::OtherEnd { from, typed },
+            Some(to) => Dialog::Confirm(Action::Block(from, to)),
+            None => {
+                self.message = format!("{typed} is no other replica that answers");
+                Dialog::None
+            }
+        };
     }
 }
 

@@ -11,7 +11,7 @@ use trine_client::Report;
 use trine_protocol::node_status::NodeStatus;
 use trine_protocol::status::ReceivingStatus;
 
-use super::model::{Action, Dialog, Key, Model};
+use super::model::{Action, Dialog, Key, Model, ReplicaRow};
 use super::view;
 use crate::observe::Sample;
 
@@ -199,7 +199,7 @@ fn faults_are_injected_only_with_fault_injection_and_after_a_yes() {
     assert_eq!(model.on_key(Key::Char('y')), Action::Stop(1));
 
     model.on_key(Key::Char('b'));
-    assert_eq!(model.dialog, Dialog::OtherEnd(1));
+    assert_eq!(model.dialog, Dialog::OtherEnd { from: 1, typed: 0 });
     model.on_key(Key::Char('1'));
     assert_eq!(model.dialog, Dialog::None, "a link has two ends");
     assert!(model.message.contains("no other replica"));
@@ -214,6 +214,62 @@ fn faults_are_injected_only_with_fault_injection_and_after_a_yes() {
     assert_eq!(model.on_key(Key::Char('c')), Action::Heal);
     model.on_key(Key::Char('?'));
     assert_screen(&model, "faults-help-80x24.txt", 80, 24);
+}
+
+/// Before: the first digit was the whole number. In a group of twelve, `12` blocked the link to replica 1.
+#[test]
+fn the_other_end_of_a_link_may_have_a_number_of_two_digits() {
+    let mut model = Model::with_faults();
+    let row = |node_id| ReplicaRow {
+        node_id: Some(node_id),
+        cells: Default::default(),
+    };
+    model.replicas = (1..=12).map(row).collect();
+    model.selected = 1;
+    let press = |model: &mut Model, keys: &str| {
+        for key in keys.chars() {
+            let key = match key {
+                '\n' => Key::Enter,
+                '<' => Key::Backspace,
+                '\u{1b}' => Key::Escape,
+                key => Key::Char(key),
+            };
+            assert_eq!(model.on_key(key), Action::None);
+        }
+    };
+    press(&mut model, "b1");
+    assert_eq!(model.dialog, Dialog::OtherEnd { from: 2, typed: 1 });
+    let screen = drawn(&model, 80, 24);
+    let foot = " Block the link of replica 2 to which other one? 1_  Enter takes it, Esc none\n";
+    assert!(screen.ends_with(foot), "{screen}");
+    press(&mut model, "2");
+    assert_eq!(model.on_key(Key::Char('y')), Action::Block(2, 12));
+    for (keys, to) in [
+        ("b1\n", 1),
+        ("b3", 3),
+        ("b1<3", 3),
+        ("b<\u{1b}b11", 11),
+        ("b10", 10),
+    ] {
+        press(&mut model, keys);
+        let asked = Dialog::Confirm(Action::Block(2, to));
+        assert_eq!(model.dialog, asked, "{keys:?}");
+        press(&mut model, "n");
+    }
+    for keys in ["b\u{1b}", "b\n", "b1\u{1b}", "b1x", "b1<<\n"] {
+        press(&mut model, keys);
+        assert_eq!(model.dialog, Dialog::None, "{keys:?}");
+        assert_eq!(model.message, "", "{keys:?}");
+    }
+    for (keys, number) in [("b2", "2"), ("b19", "19"), ("b13", "13")] {
+        press(&mut model, keys);
+        assert_eq!(model.dialog, Dialog::None, "{keys:?}");
+        let said = format!("{number} is no other replica that answers");
+        assert_eq!(model.message, said, "{keys:?}");
+    }
+    model.selected = 0;
+    press(&mut model, "b1\n");
+    assert_eq!(model.message, "1 is no other replica that answers");
 }
 
 /// The same screen with the keys of fault injection and one paused replica.

@@ -216,9 +216,10 @@ fn draw_foot(frame: &mut Frame<'_>, model: &Model, area: Rect) {
             format!(" {} y yes, any other key no", question(action)),
             Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD),
         ),
-        Dialog::OtherEnd(from) => (
+        Dialog::OtherEnd { from, typed } => (
             format!(
-                " Block the link of replica {from} to which other one? its number, any other key none"
+                " Block the link of replica {from} to which other one? {}",
+                so_far(typed)
             ),
             Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD),
         ),
@@ -230,6 +231,14 @@ fn draw_foot(frame: &mut Frame<'_>, model: &Model, area: Rect) {
         _ => (KEYS.to_owned(), Style::new().add_modifier(Modifier::DIM)),
     };
     frame.render_widget(Line::styled(text, style), area);
+}
+
+/// The digits of the other end so far, and what ends them.
+fn so_far(typed: u64) -> String {
+    match typed {
+        0 => "its number, any other key none".to_owned(),
+        typed => format!("{typed}_  Enter takes it, Esc none"),
+    }
 }
 
 /// The question of a confirmation.
