@@ -1,8 +1,8 @@
 //! What does `trine up` keep of a group on disk that syncs nothing before an orderly end, and does it say what is lost?
 
 use std::net::TcpListener;
-use std::path::PathBuf;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use crate::common::up::Up;
 use crate::common::{children_of, command, finish, is_alive, signal, tcp_ports, trine, wait_for};
@@ -61,6 +61,38 @@ fn a_start_that_ends_early_loses_nothing_of_a_group_without_syncs() {
     assert!(!up.welcome.contains("set aside"), "{}", up.welcome);
     let got = trine(&["get", "key"], &up.peers, b"").expect_status(0);
     assert_eq!(got.stdout, b"value");
+    up.stop();
+}
+
+/// The program was replaced meanwhile. The replica that could not be started again ended `trine up`, and so the memory of
+/// the others.
+#[test]
+fn a_replica_that_cannot_be_started_again_does_not_end_the_others() {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let place = Directory(place.join(format!("up-moved-{}", std::process::id())));
+    std::fs::create_dir_all(&place.0).expect("made");
+    let (program, away) = (place.0.join("trine"), place.0.join("away"));
+    let usual = command(&[], "");
+    std::fs::hard_link(usual.get_program(), &program).expect("linked");
+    let mut moved = Command::new(&program);
+    for (name, value) in usual.get_envs() {
+        match value {
+            Some(value) => moved.env(name, value),
+            None => moved.env_remove(name),
+        };
+    }
+    let addresses = free_addresses(3).expect("free ports");
+    let up = Up::start_by(moved, &addresses, &[]);
+    trine(&["put", "key", "value"], &up.peers, b"").expect_status(0);
+    std::fs::rename(&program, &away).expect("moved");
+    let replicas = children_of(up.child.id());
+    signal(replicas[0], "KILL");
+    up.wait_for_line("was not started: ");
+    let get = ["get", "key", "--timeout", "30s"];
+    let got = trine(&get, &up.peers, b"").expect_status(0);
+    assert_eq!(got.stdout, b"value");
+    std::fs::rename(&away, &program).expect("moved back");
+    up.wait_for_line("all replicas vote again");
     up.stop();
 }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use trine_client::{Report, majority_gone, voters_in_step};
-use trine_local::{Exit, Group};
+use trine_local::{Exit, Group, LiveError};
 use trine_protocol::status::Role;
 
 use crate::config::{RESTART_PAUSE, RESTART_PAUSE_MAX, RESTART_PAUSE_RESET, SUPERVISE_EVERY};
@@ -35,12 +35,16 @@ pub(super) fn supervise<N: Network>(
             healing = Some(Healing::new(on_disk));
         }
         for (node_id, replica) in (1..).zip(&mut restarts) {
-            if replica.is_due(Instant::now()) {
-                group.restart(node_id).map_err(group::live_failure)?;
+            if replica.is_due(Instant::now())
+                && let Err(error) = group.restart(node_id)
+            {
+                // The others go on: they may be the majority, and their memory all that there is.
+                let pause = replica.on_exit(Instant::now());
+                tell_not_started(node_id, error, pause, announcer);
             }
         }
         if let Some(state) = &mut healing
-            && state.poll(network, &group, announcer)?
+            && state.poll(network, &group, announcer)
         {
             healing = None;
         }
@@ -93,6 +97,7 @@ struct Healing {
     next_poll: Instant,
     on_disk: bool,
     told_gone: bool,
+    told_unasked: bool,
 }
 
 impl Healing {
@@ -101,21 +106,27 @@ impl Healing {
             next_poll: Instant::now() + ASK_EVERY,
             on_disk,
             told_gone: false,
+            told_unasked: false,
         }
     }
 
-    /// Asks the replicas if it is time to; returns true when the group is whole.
-    fn poll<N: Network>(
-        &mut self,
-        network: &N,
-        group: &Group,
-        announcer: Announcer,
-    ) -> Result<bool, Failure> {
+    /// Asks the replicas if it is time to; returns true when the group is whole. While they cannot be asked, it is not.
+    fn poll<N: Network>(&mut self, network: &N, group: &Group, announcer: Announcer) -> bool {
         if Instant::now() < self.next_poll {
-            return Ok(false);
+            return false;
         }
         self.next_poll = Instant::now() + ASK_EVERY;
-        let reports = group::survey(network, group.addresses())?;
+        let reports = match group::survey(network, group.addresses()) {
+            Ok(reports) => reports,
+            Err(failure) => {
+                if !std::mem::replace(&mut self.told_unasked, true) {
+                    let why = failure.in_one_line();
+                    announcer.event(format_args!("the replicas cannot be asked: {why}"));
+                }
+                return false;
+            }
+        };
+        self.told_unasked = false;
         if !self.told_gone
             && let Some(what) = what_is_gone(&reports, self.on_disk)
         {
@@ -126,7 +137,7 @@ impl Healing {
         if whole {
             announcer.event("all replicas vote again");
         }
-        Ok(whole)
+        whole
     }
 }
 
@@ -167,6 +178,14 @@ fn tell_exit(exit: &Exit, pause: Duration, on_disk: bool, announcer: Announcer) 
     };
     announcer.event(format_args!(
         "replica {node_id} ended ({status}); starting it again in {pause}, {as_what}"
+    ));
+}
+
+fn tell_not_started(node_id: usize, error: LiveError, pause: Duration, announcer: Announcer) {
+    let pause = show_ns(u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX));
+    let why = group::live_failure(error).in_one_line();
+    announcer.event(format_args!(
+        "replica {node_id} was not started: {why}; trying again in {pause}"
     ));
 }
 

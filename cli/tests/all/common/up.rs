@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
 use trine_base::ports::free_addresses;
@@ -31,13 +31,19 @@ impl Up {
 
     /// The same, with another place for the user's state.
     pub fn start_with(addresses: &[SocketAddr], more: &[&str], state: Option<&Path>) -> Self {
-        let base = addresses[0].port().to_string();
-        let args = [&["up", "--base-port", &base], more].concat();
-        let mut command = command(&args, "");
+        let mut command = command(&[], "");
         if let Some(state) = state {
             command.env("XDG_STATE_HOME", state);
         }
+        Self::start_by(command, addresses, more)
+    }
+
+    /// The same, with a command that has no arguments yet.
+    pub fn start_by(mut command: Command, addresses: &[SocketAddr], more: &[&str]) -> Self {
+        let base = addresses[0].port().to_string();
         let mut child = command
+            .args(["up", "--base-port", &base])
+            .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
