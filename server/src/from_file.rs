@@ -5,6 +5,15 @@ use std::path::Path;
 use trine_base::failure::Failure;
 use trine_base::network::KeyStage;
 
+/// The settings of those that the command line or the environment has named at the start. The file does not change them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Named {
+    /// The log level.
+    pub log_level: bool,
+    /// Which callers are taken.
+    pub keys: bool,
+}
+
 /// How it is read. The command line knows the form of the file.
 #[derive(Clone, Copy, Debug)]
 pub struct FromFile {

@@ -31,6 +31,7 @@ pub(crate) struct KeyChanges {
     in_force: Option<ServerKeys>,
     /// Which callers are taken if the settings file does not say so.
     stage_at_start: KeyStage,
+    /// The file that may say so.
     settings_file: Option<PathBuf>,
     from_file: FromFile,
     /// The thread that serves Redis clients, if there is one.

@@ -1,6 +1,6 @@
 //! Reads a file of secrets, and refuses one that others than its owner may read.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -29,8 +29,8 @@ pub(crate) fn read(path: &Path, what: &str) -> Result<String, Unread> {
 pub(crate) fn open(path: &Path, what: &str) -> Result<File, Unread> {
     let file = File::open(path).map_err(Unread::Io)?;
     let metadata = file.metadata().map_err(Unread::Io)?;
-    let mode = metadata.permissions().mode() & 0o7777;
-    if !is_closed(mode, metadata.uid(), metadata.gid()) {
+    if !keeps_out_others(&metadata) {
+        let mode = metadata.permissions().mode() & 0o7777;
         let shown = path.display();
         return Err(Unread::Open(Failure::usage(
             format!("{what} {shown} can be read by others (mode {mode:04o})"),
@@ -38,6 +38,15 @@ pub(crate) fn open(path: &Path, what: &str) -> Result<File, Unread> {
         )));
     }
     Ok(file)
+}
+
+/// Whether nobody but its owner may read the file.
+pub fn keeps_out_others(about: &Metadata) -> bool {
+    is_closed(
+        about.permissions().mode() & 0o7777,
+        about.uid(),
+        about.gid(),
+    )
 }
 
 /// Whether others than the owner are kept out. A file of root with mode 0440 counts as closed: systemd hands out

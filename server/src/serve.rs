@@ -101,7 +101,7 @@ pub fn run<N: Network>(
     let is_ip = network.is_ip();
     let checked = is_ip.then(|| require_loopback(own, arguments));
     let may_accept = checked.unwrap_or(Ok(()));
-    let settings_file = arguments.file.config.clone();
+    let settings_file = arguments.file_unless(arguments.named.keys);
     let front = resp.as_ref().map(resp::Resp::teller);
     let settings = network.settings();
     let keys = KeyChanges::start(settings, settings_file, from_file, front, may_accept)?;
@@ -403,7 +403,7 @@ impl Watch {
     ) -> Result<Self, Failure> {
         let settings = &arguments.watch;
         let logs = Logs::start(&settings.log_level, settings.log_format)?;
-        let file = arguments.file.config.clone();
+        let file = arguments.file_unless(arguments.named.log_level);
         logs.reload_at_signal(move || match &file {
             Some(path) => (from_file.log_level)(path),
             None => Ok(None),

@@ -268,7 +268,18 @@ pub fn on_chosen(
     }
 }
 
-#[cfg(not(all(feature = "verbs", feature = "dpdk")))]
+/// Refuses a backend that is not in this build.
+///
+/// # Errors
+/// Which feature the build would need.
+pub fn check_built(transport: TransportKind) -> Result<(), Failure> {
+    match transport {
+        TransportKind::Verbs if !cfg!(feature = "verbs") => Err(not_built("verbs")),
+        TransportKind::Dpdk if !cfg!(feature = "dpdk") => Err(not_built("dpdk")),
+        _ => Ok(()),
+    }
+}
+
 fn not_built(feature: &str) -> Failure {
     Failure::usage(
         format!("this trine was built without the feature {feature}"),

@@ -6,6 +6,8 @@ use clap::FromArgMatches;
 use clap::error::ErrorKind;
 
 use super::{Arguments, Command, command_line, needless_option};
+use trine_server::from_file::Named;
+
 use crate::settings::{Missing, Resolved, Stop, definition, keys};
 
 /// Reads the command line of this process.
@@ -17,7 +19,13 @@ pub(crate) fn parse(line: Vec<OsString>) -> Result<Arguments, Stop> {
         let error = definition(command_line(), false).error(ErrorKind::UnknownArgument, message);
         return Err(Stop::Usage(error));
     }
-    let arguments = Arguments::from_arg_matches(&resolved.matches)?;
+    let mut arguments = Arguments::from_arg_matches(&resolved.matches)?;
+    if let Some(Command::Serve(serve)) = &mut arguments.command {
+        serve.named = Named {
+            log_level: resolved.is_named("log-level", &keys),
+            keys: resolved.is_named("keys", &keys),
+        };
+    }
     let resp = match &arguments.command {
         Some(Command::Serve(serve)) => Some(&serve.resp),
         Some(Command::Up(up)) => Some(&up.resp),

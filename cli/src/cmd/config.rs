@@ -89,6 +89,9 @@ fn together(file: &SettingsFile, keys: &[Key], each_is_right: bool) -> Vec<Mista
             let why = format!("{why} (one that the command line names is not seen here)");
             mistakes.push(file.mistake("transport", why));
         }
+        if let Err(failure) = network::check_built(arguments.global.network.transport) {
+            mistakes.push(file.mistake("transport", failure.in_one_line()));
+        }
         let found = match &arguments.command {
             ConfigurableCommand::Serve(serve) => {
                 let network = &arguments.global.network;

@@ -9,6 +9,7 @@ use toml::de::{DeTable, DeValue};
 use super::key::Key;
 use trine_base::failure::Failure;
 use trine_base::placement::GONE_HINT;
+use trine_server::private::keeps_out_others;
 
 /// A longer file is no settings file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -49,16 +50,19 @@ impl SettingsFile {
                 "name it with --config or TRINE_CONFIG; `trine config default` prints one to begin with",
             )
         };
-        let length = std::fs::metadata(path)
-            .map_err(|error| cannot(error.to_string()))?
-            .len();
+        let about = std::fs::metadata(path).map_err(|error| cannot(error.to_string()))?;
+        let length = about.len();
         if length > FILE_BYTES_MAX {
             return Err(cannot(format!(
                 "it has {length} bytes, more than settings need"
             )));
         }
         let text = std::fs::read_to_string(path).map_err(|error| cannot(error.to_string()))?;
-        let (entries, mistakes) = parse(&text, keys);
+        let (entries, mut mistakes) = parse(&text, keys);
+        if !keeps_out_others(&about) {
+            let secrets = entries.iter().filter(|entry| is_secret(entry, keys));
+            mistakes.extend(secrets.map(readable_secret));
+        }
         let path = path.to_owned();
         Ok((Self { path, entries }, mistakes))
     }
@@ -79,6 +83,23 @@ impl SettingsFile {
             line: entry.map_or(1, |entry| entry.line),
             what: format!("{key}: {what}"),
         }
+    }
+}
+
+fn is_secret(entry: &Entry, keys: &[Key]) -> bool {
+    let mut of_entry = keys.iter().filter(|key| key.name == entry.name);
+    of_entry.any(Key::is_secret)
+}
+
+/// A secret in a file that others than its owner can read.
+fn readable_secret(entry: &Entry) -> Mistake {
+    let name = &entry.name;
+    Mistake {
+        line: entry.line,
+        what: format!(
+            "{name}: others can read this file; write the secret into a file of its own and name it with {name}-file, \
+             or take the right to read this one away (chmod 600)"
+        ),
     }
 }
 

@@ -148,6 +148,17 @@ impl Resolved {
         Some(needless_password(&given))
     }
 
+    /// Whether the command line or the environment names this setting, so that the file does not count.
+    pub(crate) fn is_named(&self, name: &str, keys: &[Key]) -> bool {
+        let in_file = self.from_file.iter().any(|(of, _)| of == name);
+        let key = keys.iter().find(|key| key.name == name);
+        let said = self.matches.subcommand();
+        !in_file
+            && key
+                .zip(said)
+                .is_some_and(|(key, (_, said))| is_said(said, key))
+    }
+
     /// The value of a setting and its source; `None` if it has no value.
     pub(crate) fn value(&self, key: &Key) -> Option<(String, String)> {
         let (_, said) = self.matches.subcommand()?;

@@ -1,6 +1,7 @@
 //! Where do settings come from, which are refused, and does the reference agree with the code?
 
 use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::common::{Cluster, Ran, TempFile, command, finish, trine};
@@ -176,6 +177,17 @@ fn what_the_commands_would_refuse_is_found_beforehand() {
         "replicas = 3\npath = \"ud\"\n",
         &[":1: transport: ", "belong to verbs", "--transport verbs"],
     );
+    if !cfg!(feature = "dpdk") {
+        check(
+            "not-built",
+            "id = 1\ntransport = \"dpdk\"\n",
+            &[
+                ":2: transport: ",
+                "without the feature dpdk",
+                "--features dpdk",
+            ],
+        );
+    }
     check(
         "of-up",
         "replicas = 5\nresp = \"65534\"\n",
@@ -219,6 +231,25 @@ fn a_password_that_protects_nothing_is_refused() {
     trine(&["config", "check", file.path()], "", b"").expect_error(1, &[&at, hint]);
     // Environment variables for a group do not concern its clients.
     with_env(&["config", "default"], &variable).expect_status(0);
+}
+
+/// A password in a settings file that all users can read was taken without a word. Packages install such a file.
+#[test]
+fn a_secret_in_a_file_that_others_read_is_refused() {
+    let file = TempFile::holding("open", "\nresp = \"1\"\nresp-password = \"x\"\n");
+    let give = |mode| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(file.path(), mode).expect("changed");
+    };
+    let check = ["config", "check", file.path()];
+    let refused = [":3: resp-password: others can read", "resp-password-file"];
+    for open in [0o644, 0o640, 0o604] {
+        give(open);
+        trine(&check, "", b"").expect_error(1, &refused);
+    }
+    trine(&["up", "--config", file.path()], "", b"").expect_error(2, &refused);
+    give(0o600);
+    trine(&check, "", b"").expect_status(0);
 }
 
 #[test]

@@ -332,6 +332,35 @@ fn the_log_level_changes_while_the_replica_runs() {
     );
 }
 
+/// At SIGUSR1 the settings file won over the command line, and at SIGHUP in the same way over `--keys require`.
+#[test]
+fn what_the_command_line_says_counts_also_after_a_signal() {
+    let peers: Vec<String> = free_addresses(3)
+        .expect("free")
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let name = format!("trine-named-{}.toml", std::process::id());
+    let file = std::env::temp_dir().join(name);
+    std::fs::write(&file, "log-level = \"error\"\n").expect("written");
+    let config = file.to_str().expect("text");
+    let line = ["--id", "1", "--config", config, "--log-level", "warn"];
+    let watched = Watched::start(&line, &peers.join(","));
+    let at = watched.endpoint.to_string();
+    let level = |args: &[&str]| {
+        let args = [&["log-level", "--at", &at], args].concat();
+        String::from_utf8(trine(&args, "", b"").expect_status(0).stdout).expect("text")
+    };
+    assert_eq!(level(&["info"]), "info\n");
+    signal(watched.child.id(), "USR1");
+    let next = wait_for("another level", || {
+        Some(level(&[])).filter(|level| level != "info\n")
+    });
+    assert_eq!(next, "warn\n");
+    std::fs::remove_file(&file).expect("removed");
+    watched.stop();
+}
+
 #[test]
 fn the_congestion_control_that_is_asked_for_is_in_use() {
     let peers: Vec<String> = free_addresses(3)

@@ -28,7 +28,8 @@ pub struct RespArguments {
     /// port: 7101+ is 7103 at node 3. `trine up` always counts on.
     #[arg(long, value_name = "PORT|ADDR:PORT")]
     pub resp: Option<RespAddress>,
-    /// The password that AUTH has to give before other commands are taken.
+    /// The password that AUTH has to give before other commands are taken. A settings file with it is refused if others than
+    /// its owner may read it.
     #[arg(long, value_name = "TEXT", hide_env_values = true)]
     pub resp_password: Option<String>,
     /// The same, read from the first line of a file. Only its owner may read it.

@@ -7,6 +7,7 @@ use trine_replica::config::SEGMENT_BYTES;
 use trine_transport::backend::Faults;
 
 use crate::backup_file::Ttl;
+use crate::from_file::Named;
 use crate::options::FileArguments;
 use crate::options::LimitArguments;
 use crate::options::LogArguments;
@@ -66,9 +67,12 @@ pub struct ServeArguments {
     pub log: LogArguments,
     /// Which callers a replica takes: all, both with and without a key, or only those with one [default: require with a
     /// key, none without]. At SIGHUP a replica with a key reads its key file again, and the stage, if the file of --config
-    /// has it (keys = "require"). It begins to require keys once all members have come with one.
+    /// has it (keys = "require") and neither this option nor the variable was given. It begins to require keys once all members have come with one.
     #[arg(long, env = "TRINE_KEYS", value_enum, value_name = "STAGE")]
     pub keys: Option<KeyStage>,
+    /// The settings that the file does not change while the replica runs.
+    #[arg(skip)]
+    pub named: Named,
     /// Join the group as a new replica, instead of ending, when this one was removed or its state differs from the
     /// others'. With --log disk this also holds at the start, for a directory that has lost something that it may have
     /// promised. Its files are then set aside.
@@ -101,4 +105,11 @@ pub struct ServeArguments {
     /// Whether packets are captured.
     #[command(flatten)]
     pub capture: CaptureArguments,
+}
+
+impl ServeArguments {
+    /// The settings file, unless the setting that is read from it again was named at the start.
+    pub(crate) fn file_unless(&self, named: bool) -> Option<PathBuf> {
+        self.file.config.clone().filter(|_| !named)
+    }
 }

@@ -4,6 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 
+use rustix::net::sockopt::socket_peercred;
+
 use super::{FaultCommand, State, line, socket_name};
 
 /// Why there is no answer.
@@ -31,5 +33,11 @@ pub fn ask(address: SocketAddr, command: &FaultCommand) -> Result<State, AskErro
 fn converse(stream: &UnixStream, command: &FaultCommand) -> io::Result<Result<State, String>> {
     line::set_limits(stream)?;
     line::send(stream, command)?;
-    Ok(serde_json::from_str(&line::receive(stream)?)?)
+    let mut answer: Result<State, String> = serde_json::from_str(&line::receive(stream)?)?;
+    if let Ok(state) = &mut answer {
+        // Any user may take the name of a replica that does not run. The caller may send this process signals.
+        let other_end = socket_peercred(stream)?.pid;
+        state.pid = other_end.as_raw_nonzero().get().cast_unsigned();
+    }
+    Ok(answer)
 }

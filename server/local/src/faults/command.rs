@@ -60,7 +60,7 @@ pub struct State {
     pub node_id: u32,
     /// Where it is.
     pub address: SocketAddr,
-    /// The process.
+    /// The process, as its system knows it. What it says itself does not count.
     pub pid: u32,
     /// The faults of links without a rule of their own, what is sent and what is received; empty is none.
     pub out: String,
