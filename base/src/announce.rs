@@ -22,6 +22,7 @@ use crate::config::{ANNOUNCEMENTS_MAX, LAST_LINES_LIMIT, LOG_LINES_MAX};
 use crate::document::to_document;
 use crate::failure::Failure;
 use crate::lines::Lines;
+use crate::words::printable;
 
 /// The streams of this process, once it is a server.
 static SERVER: OnceLock<Streams> = OnceLock::new();
@@ -66,7 +67,7 @@ impl Announcer {
     /// A line for people; nothing in JSON form.
     pub fn line(self, text: impl Display) {
         if !self.json {
-            announce(format!("{text}\n"));
+            announce(printable(&format!("{text}\n")).into_owned());
         }
     }
 
@@ -110,7 +111,7 @@ pub fn announce(text: String) {
 /// Writes a line to standard error, from any process. A failed write is no failure of the process, because no stream is
 /// left to report it on. (`eprintln!` would panic.)
 pub fn note(text: impl Display) {
-    let line = format!("{text}\n");
+    let line = printable(&format!("{text}\n")).into_owned();
     match SERVER.get() {
         Some(server) => server.err.add(line.into_bytes()),
         None => drop(io::stderr().write_all(line.as_bytes())),

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::announce::{self, note};
 use crate::document::{self, to_document};
 use crate::failure::Failure;
+use crate::words::printable;
 
 /// The form of answers.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
@@ -34,7 +35,7 @@ impl Output {
     /// Prints a line for people; prints nothing in JSON form.
     pub fn line(self, text: impl Display) {
         if !self.json {
-            print_all(format!("{text}\n").as_bytes());
+            print_all(printable(&format!("{text}\n")).as_bytes());
         }
     }
 

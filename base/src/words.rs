@@ -6,6 +6,8 @@
 //! | `"..."`, or outside of quotes | `\n \r \t \0 \\ \" \' \ ` (space) and `\xHH` stand for one byte |
 //! | `#` at the beginning of a word | the rest of the line is a comment |
 
+use std::borrow::Cow;
+
 /// Why a line cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WordError {
@@ -139,6 +141,23 @@ pub fn show(bytes: &[u8]) -> String {
     shown
 }
 
+/// A text for a terminal, in which control characters other than line ends and tabs are escaped. Another process may have
+/// sent a part of it, and could otherwise draw over what is shown.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let is_harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
+    if text.chars().all(is_harmless) {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_harmless(c) {
+            true => shown.push(c),
+            false => show_char(c, &mut shown),
+        }
+    }
+    shown.into()
+}
+
 fn show_char(c: char, shown: &mut String) {
     match c {
         '\n' => shown.push_str("\\n"),
@@ -200,6 +219,15 @@ mod tests {
         );
         assert_eq!(words("help \\timing"), [b"help", &b"\\timing"[..]]);
         assert_eq!(words("get \\timing"), [b"get", &b"\timing"[..]]);
+    }
+
+    /// Whoever took the port of a dead replica could draw over the output of `trine status`.
+    #[test]
+    fn no_control_character_of_a_peer_reaches_the_terminal() {
+        let calm = "a table\n  of\ttwo gr\u{fc}n lines";
+        assert!(matches!(printable(calm), Cow::Borrowed(text) if text == calm));
+        let wild = "\u{1b}]52;c;x\u{7}, \u{9b}2J, \r\n";
+        assert_eq!(printable(wild), "\\x1b]52;c;x\\x07, \\xc2\\x9b2J, \\r\n");
     }
 
     #[test]
