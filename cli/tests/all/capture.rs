@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::common::{Cluster, Ran, TempFile, command, trine, wait_for};
+use crate::common::{Cluster, Ran, TempFile, command, leave_out, trine, wait_for};
 use trine_base::ports::free_addresses;
 use trine_keys::{ClusterKey, Existing};
 
@@ -79,7 +79,7 @@ fn fields(path: &Path, key_log: Option<&str>, names: &[&str]) -> Option<Vec<Stri
             Some(text.lines().map(str::to_owned).collect())
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            eprintln!("left out: tshark is not installed");
+            leave_out("tshark is not installed", "TRINE_NEED_TSHARK");
             None
         }
         Err(error) => panic!("tshark: {error}"),

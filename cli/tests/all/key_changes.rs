@@ -22,6 +22,9 @@ use trine_transport::keys::{KeyId, Keys as EndpointKeys, NoKeys, OwnKey, Psk, St
 use crate::common::{trine, wait_for};
 use crate::keys::{Keys, Replicas};
 
+/// For groups whose term must stay the same under load: a stall of the machine is no reason for an election.
+const PATIENT: [&str; 2] = ["--election-timeout", "3s"];
+
 /// Clients that write and read until they are told to stop. An operation that fails, or a value that is not there, fails
 /// the test.
 struct Load {
@@ -172,7 +175,7 @@ fn the_member_root_changes_under_load() {
     for index in 0..3 {
         let first: &[&str] = if index == 0 { &["--bootstrap"] } else { &[] };
         let own = copy(&keys, index);
-        replicas.start(index, &[&["--key", &own][..], first].concat());
+        replicas.start(index, &[&["--key", &own][..], first, &PATIENT].concat());
     }
     replicas.works(Some(&ours), "before");
     replicas.are_whole(Some(&ours));
@@ -290,7 +293,8 @@ fn a_group_without_keys_gets_them_under_load() {
     stage("accept");
     let mut replicas = Replicas::new(&keys.directory);
     for index in 0..3 {
-        replicas.start(index, if index == 0 { &["--bootstrap"] } else { &[] });
+        let first: &[&str] = if index == 0 { &["--bootstrap"] } else { &[] };
+        replicas.start(index, &[first, &PATIENT].concat());
     }
     replicas.works(None, "before");
     replicas.are_whole(None);
@@ -310,7 +314,8 @@ fn a_group_without_keys_gets_them_under_load() {
             load.goes_on();
         }
         replicas.stop(index);
-        replicas.start(index, &["--key", &ours, "--config", &settings]);
+        let keyed = ["--key", &ours, "--config", &settings];
+        replicas.start(index, &[&keyed[..], &PATIENT].concat());
         replicas.are_whole(None);
         load.goes_on();
     }

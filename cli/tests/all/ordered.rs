@@ -1,9 +1,12 @@
 //! `trine scan`, `count` and `rm`, and the index that they need: turned on, counted, refused.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde_json::Value;
 
 use crate::common::terminal::AtTerminal;
-use crate::common::{Cluster, command, trine};
+use crate::common::{Cluster, command, trine, wait_for};
 
 fn filled(options: &[&str]) -> Cluster {
     let cluster = Cluster::start(options);
@@ -149,23 +152,24 @@ fn a_replica_keeps_no_more_for_scans_than_it_may() {
             .count(),
         2_000
     );
-    let changes: String = (0..4_000)
-        .map(|number| format!("put k/{:04} w\n", number % 2_000))
-        .collect();
+    // The same writes again, so that a scan goes on having several pages, until one of them has met a write.
+    let has_met = Arc::new(AtomicBool::new(false));
     let writer = {
-        let peers = peers.clone();
-        std::thread::spawn(move || trine(&[], &peers, changes.as_bytes()).expect_status(0))
+        let (peers, has_met) = (peers.clone(), Arc::clone(&has_met));
+        std::thread::spawn(move || {
+            while !has_met.load(Ordering::SeqCst) {
+                trine(&[], &peers, lines.as_bytes()).expect_status(0);
+            }
+        })
     };
-    let mut gone = 0;
-    while !writer.is_finished() {
+    let refused = wait_for("a scan that meets a write", || {
+        assert!(!writer.is_finished(), "the writer has failed");
         let ran = cluster.run(&["scan", "k/"]);
-        if ran.status != Some(0) {
-            ran.expect_error(1, &["no replica has kept the state", "--no-atomic"]);
-            gone += 1;
-        }
-    }
+        (ran.status != Some(0)).then_some(ran)
+    });
+    has_met.store(true, Ordering::SeqCst);
     writer.join().expect("the writer ends");
-    assert!(gone > 0, "no scan met a write");
+    refused.expect_error(1, &["no replica has kept the state", "--no-atomic"]);
     cluster
         .run(&["serve", "--retain-bytes", "7"])
         .expect_error(2, &["0, or at least 1MiB"]);

@@ -1,26 +1,49 @@
 //! `trine export`, `trine import` and `trine flush`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
 
 use crate::common::{Cluster, TempFile, finish, program, trine};
 
-fn lines(bytes: &[u8]) -> BTreeSet<String> {
+/// The lines of an export without what changes from one to the next, and when their keys expire.
+type Lines = BTreeMap<String, Option<SystemTime>>;
+
+/// How far apart two exports may say that a key expires. Each adds the time that is left to the machine's clock.
+const EXPIRY_TOLERANCE: Duration = Duration::from_secs(300);
+
+fn lines(bytes: &[u8]) -> Lines {
     let text = String::from_utf8(bytes.to_vec()).expect("text");
-    let without_version = |line: &str| {
+    let parted = |line: &str| {
         let mut document: serde_json::Value = serde_json::from_str(line).expect("JSON");
         let object = document.as_object_mut().expect("an object");
         object.remove("version").expect("a version");
-        // Time has passed between two exports, and the moment is measured anew.
         object.remove("expires_in_ms");
-        if let Some(at) = object.remove("expires_at") {
-            let second = &at.as_str().expect("text")[..16];
-            object.insert("expires".into(), second.into());
-        }
-        document.to_string()
+        let expires = object.remove("expires_at").map(|at| {
+            let text = at.as_str().expect("text");
+            humantime::parse_rfc3339(text).expect("a time")
+        });
+        (document.to_string(), expires)
     };
-    text.lines().map(without_version).collect()
+    text.lines().map(parted).collect()
+}
+
+/// The same keys and values, and the keys expire at about the same times.
+#[track_caller]
+fn assert_same(now: &Lines, before: &Lines) {
+    assert!(now.keys().eq(before.keys()), "other keys or values");
+    for (line, &expires) in now {
+        match (expires, before[line]) {
+            (None, None) => {}
+            (Some(one), Some(other)) => {
+                let apart = one.max(other).duration_since(one.min(other));
+                let apart = apart.expect("the later one first");
+                assert!(apart < EXPIRY_TOLERANCE, "{line}: {apart:?}");
+            }
+            (one, other) => panic!("{line} expires: {one:?}, before {other:?}"),
+        }
+    }
 }
 
 #[test]
@@ -40,10 +63,10 @@ fn an_export_comes_back_by_an_import() {
     assert!(ran.stderr.contains("wrote 3,004 keys"), "{}", ran.stderr);
     let before = lines(&ran.stdout);
     assert_eq!(before.len(), 3_004);
-    assert!(before.iter().any(|line| line.contains("\"expires\"")));
+    assert!(before.values().any(Option::is_some));
     assert!(
         before
-            .iter()
+            .keys()
             .any(|line| line.contains("\"value_base64\":\"AP4=\""))
     );
 
@@ -67,14 +90,14 @@ fn an_export_comes_back_by_an_import() {
     assert!(cluster.ok(&["export"]).is_empty());
     let told = trine(&["import"], &peers, &ran.stdout).expect_status(0);
     assert_eq!(told.stdout, b"3,004 keys written\n");
-    assert_eq!(lines(&cluster.ok(&["export"])), before);
+    assert_same(&lines(&cluster.ok(&["export"])), &before);
 
     // A part, from a file, over what is there.
     let told = cluster
         .run(&["--json", "import", file.path()])
         .expect_status(0);
     assert_eq!(told.json()["written"], 3_000);
-    assert_eq!(lines(&cluster.ok(&["export"])), before);
+    assert_same(&lines(&cluster.ok(&["export"])), &before);
 }
 
 /// A limit to the size of files ended the process, and half an export stayed under the name of a whole one.

@@ -243,33 +243,6 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
 ];
-/// The name of a package in its manifest and in `use` lines.
-const PACKAGES: &[&str] = &[
-    "trine-canary",
-    "trine-corpus",
-    "trine-allocations",
-    "trine-transport",
-    "trine-kvstore",
-    "trine-index",
-    "trine-sequencer",
-    "trine-protocol",
-    "trine-client",
-    "trine-replica",
-    "trine-replica-harness",
-    "trine-local",
-    "trine-resp",
-    "trine-chaos",
-    "trine-dpdk-sys",
-    "trine-apps",
-    "trine-base",
-    "trine-bench",
-    "trine-report",
-    "trine-live",
-    "trine-server",
-    "trine-testnet",
-    "trine-rpc",
-    "trine-packets",
-];
 
 /// The modules that may hold `unsafe`. None of them has it silently: each has its own `allow(unsafe_code)` and a proof
 /// at each use.
@@ -417,17 +390,53 @@ impl Source {
         outside_src || self.path.ends_with("/tests.rs") || self.path.contains("/tests/")
     }
 
-    /// The numbered lines of code: no comments, nothing from the unit tests at the bottom.
+    /// The numbered lines of code: no comments, nothing that only tests contain.
     fn code_lines(&self) -> impl Iterator<Item = (usize, &str)> {
         let lines = self
             .text
             .lines()
             .enumerate()
             .map(|(index, line)| (index + 1, line));
+        let mut for_tests = ForTests::default();
         lines
-            .take_while(|(_, line)| line.trim() != "#[cfg(test)]")
             .filter(|(_, line)| !line.trim_start().starts_with("//"))
             .map(|(number, line)| (number, line.split(" // ").next().unwrap_or(line)))
+            .filter(move |(_, line)| !for_tests.take(line))
+    }
+}
+
+/// Goes through the lines of a file and finds the items under `#[cfg(test)]`, by rustfmt's indentation.
+#[derive(Default)]
+struct ForTests {
+    /// The indentation of the item that has begun.
+    depth: Option<usize>,
+    /// Its body has begun, too. What stands at the item's depth from there on is its end, or the text of a string.
+    in_body: bool,
+}
+
+impl ForTests {
+    /// Whether the next line belongs to such an item.
+    fn take(&mut self, line: &str) -> bool {
+        let text = line.trim();
+        let indent = line.len() - line.trim_start().len();
+        let Some(depth) = self.depth else {
+            if text == "#[cfg(test)]" {
+                self.depth = Some(indent);
+                self.in_body = false;
+            }
+            return self.depth.is_some();
+        };
+        if indent == depth {
+            let ends = match self.in_body {
+                true => text.starts_with('}') && !text.ends_with('{'),
+                false => text.ends_with([';', ',', '}']),
+            };
+            self.in_body |= text.ends_with('{');
+            if ends {
+                self.depth = None;
+            }
+        }
+        true
     }
 }
 
@@ -476,29 +485,53 @@ fn report(rule: &str, complaints: Vec<String>) {
     );
 }
 
+/// The names of the workspace's own packages, as manifests have them.
+fn packages() -> Vec<String> {
+    let manifest = fs::read_to_string(repository().join("Cargo.toml")).expect("a manifest");
+    let (_, dependencies) = manifest
+        .split_once("[workspace.dependencies]\n")
+        .expect("dependencies");
+    let lines = dependencies
+        .lines()
+        .take_while(|line| !line.starts_with('['));
+    let names = lines.filter_map(|line| line.split(' ').next());
+    names
+        .filter(|name| name.starts_with("trine-"))
+        .map(str::to_owned)
+        .collect()
+}
+
 #[test]
 fn crates_name_only_the_crates_they_may() {
+    let (packages, sources) = (packages(), sources());
     let mut complaints = Vec::new();
     for (directory, allowed) in EDGES {
         let manifest = repository().join(directory).join("Cargo.toml");
         let text = fs::read_to_string(&manifest).expect("a manifest");
         let own = format!("trine-{directory}");
-        for package in PACKAGES
+        for name in *allowed {
+            if !packages.iter().any(|package| package == name) {
+                complaints.push(format!("{directory} may name {name}, which is no package"));
+            }
+        }
+        for package in packages
             .iter()
-            .filter(|name| **name != own && !allowed.contains(name))
+            .filter(|name| **name != own && !allowed.contains(&name.as_str()))
         {
-            if text
-                .lines()
-                .any(|line| line.trim_start().starts_with(package))
-            {
+            let is_named = |line: &str| {
+                let mut words = line.trim_start().split([' ', '.', '=']);
+                words.next() == Some(package.as_str())
+            };
+            if text.lines().any(is_named) {
                 complaints.push(format!("{directory} depends on {package}"));
             }
             let module = package.replace('-', "_");
-            for source in sources()
+            let names_it = |(_, line): (usize, &str)| has_word(line, &module);
+            for source in sources
                 .iter()
                 .filter(|source| source.crate_directory() == *directory)
             {
-                if source.code_lines().any(|(_, line)| line.contains(&module)) {
+                if source.code_lines().any(names_it) {
                     complaints.push(format!("{} names {module}", source.path));
                 }
             }
@@ -832,7 +865,22 @@ fn the_rules_bite() {
     assert_eq!(file, Path::new("base/src/units.rs"));
     let source = Source {
         path: "x/src/y.rs".into(),
-        text: "a // unsafe\n// b\n#[cfg(test)]\nc\n".into(),
+        text: "a // unsafe\n// b\n#[cfg(test)]\nmod tests {\n    c();\n}\n".into(),
     };
     assert_eq!(source.code_lines().collect::<Vec<_>>(), [(1, "a")]);
+    // The rules hold for the code behind an item of tests.
+    for item in [
+        "mod x;",
+        "pub(crate) use a::{\n    b,\n};",
+        "const A: [u8; 2] = [\n    1,\n    2,\n];",
+        "#[track_caller]\n/// Says;\nfn f(\n    a: u8,\n) {\n    b(\"\nc;\n\");\n}",
+        "A {\n    b: u8,\n},",
+    ] {
+        let source = Source {
+            path: "x/src/y.rs".into(),
+            text: format!("#[cfg(test)]\n{item}\nlet now = Instant::now();\n"),
+        };
+        let lines: Vec<&str> = source.code_lines().map(|(_, line)| line).collect();
+        assert_eq!(lines, ["let now = Instant::now();"], "{item}");
+    }
 }

@@ -3,15 +3,18 @@
 //! In expected output `...` stands for any lines and `[..]` for anything within a line. A command that ends with `&`
 //! runs until the end of the document. It counts as started once it has printed the expected output. Later lines call
 //! the first such command `%1`, as in a shell. Documents show the default ports; the test replaces them by free ones.
+//!
+//! Every other command must end with exit status 0, unless the document shows its error.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 
 use trine_base::ports::free_addresses;
 
-use super::{LIMIT, finish, program, signal, tcp_ports, wait_for};
+use super::{LIMIT, finish_group, program, signal, tcp_ports, wait_for};
 
 /// The ports that a document may show: first and count of replicas, and of services over TCP.
 const REPLICA_PORTS: (u16, u16) = (7471, 6);
@@ -31,13 +34,18 @@ pub fn run_all(examples: &[Example], shell: &Shell) -> usize {
     let mut servers: Vec<Background> = Vec::new();
     for example in examples {
         let line = with_pids(&example.command, &servers);
+        // A reader's shell waits for its own child. Here every line has a shell of its own, so the test waits below.
+        let line = line.split("; wait ").next().unwrap_or_default();
         match line.strip_suffix('&') {
             Some(command) => servers.push(Background::start(shell, command.trim(), example)),
-            None => assert_printed(example, &shell.run(&line)),
+            None => {
+                let (printed, status) = shell.run(line);
+                assert_printed(example, &printed, status);
+            }
         }
         let kills = ["kill -9 ", "kill -TERM ", "kill -INT "];
         if kills.iter().any(|kill| line.starts_with(kill)) {
-            let is_meant = |server: &&mut Background| server.is_named_in(&line);
+            let is_meant = |server: &&mut Background| server.is_named_in(line);
             servers
                 .iter_mut()
                 .filter(is_meant)
@@ -144,9 +152,14 @@ impl Shell {
         command
     }
 
-    fn run(&self, line: &str) -> String {
-        let ran = finish(self.command(line).spawn().expect("a shell"));
-        self.as_shown(&String::from_utf8_lossy(&ran.stdout))
+    /// The output of a line and its exit status.
+    fn run(&self, line: &str) -> (String, Option<i32>) {
+        let mut command = self.command(line);
+        // Whatever the shell has started can be ended with it.
+        command.process_group(0);
+        let ran = finish_group(command.spawn().expect("a shell"));
+        let printed = self.as_shown(&String::from_utf8_lossy(&ran.stdout));
+        (printed, ran.status)
     }
 
     /// Output with the ports that the documents show.
@@ -231,13 +244,32 @@ fn lines_of(text: &str) -> Vec<&str> {
 }
 
 #[track_caller]
-fn assert_printed(example: &Example, printed: &str) {
+fn assert_printed(example: &Example, printed: &str, status: Option<i32>) {
     assert!(
         matches(&example.expected, &lines_of(printed)),
         "`{}` should print:\n{}\nbut printed:\n{printed}",
         example.command,
         example.expected.join("\n")
     );
+    assert!(
+        ends_as_shown(example, status),
+        "`{}` ended with {status:?} and printed:\n{printed}",
+        example.command
+    );
+}
+
+/// Whether a reader would expect this exit status. It is 0, unless an error is shown.
+fn ends_as_shown(example: &Example, status: Option<i32>) -> bool {
+    // This command ends with 1 where the machine has an obstacle.
+    if example.command == "trine doctor" {
+        return matches!(status, Some(0 | 1));
+    }
+    // The second is the word of `trine-packets`, and of any command line that cannot be read.
+    let is_error = |line: &String| line.starts_with("trine: ") || line.starts_with("error: ");
+    // `echo` tells the status of the command before it, and succeeds.
+    let is_told = example.command.contains("$?");
+    let fails = !is_told && example.expected.iter().any(is_error);
+    status.is_some_and(|status| (status != 0) == fails)
 }
 
 /// Whether the lines are as expected; a line `...` stands for any number of lines.
@@ -264,4 +296,23 @@ fn line_matches(expected: &str, line: &str) -> bool {
             ends.into_iter().any(|at| line_matches(rest, &tail[at..]))
         }),
     }
+}
+
+#[test]
+fn only_a_shown_error_excuses_an_exit_status() {
+    let ends = |command: &str, expected: &str, status| {
+        let example = Example {
+            command: command.into(),
+            expected: vec![expected.into()],
+        };
+        ends_as_shown(&example, Some(status))
+    };
+    assert!(ends("trine status", "...", 0));
+    assert!(!ends("trine status", "...", 3));
+    assert!(ends("trine get k", "trine: no such key: k", 1));
+    assert!(!ends("trine get k", "trine: no such key: k", 0));
+    let told = "trine get k; echo \"exit status $?\"";
+    assert!(ends(told, "trine: no such key: k", 0));
+    assert!(ends("trine doctor", "...", 1));
+    assert!(!ends("trine doctor", "...", 2));
 }

@@ -13,6 +13,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use trine_base::network::Udp;
 use trine_base::ports::free_addresses;
 use trine_base::survey::ask;
@@ -89,11 +90,9 @@ impl Cluster {
 
     /// The node id of the leader, once there is one.
     pub fn leader(&mut self) -> usize {
-        self.wait("a leader", |reports| leader_of(reports).is_some());
-        let leader = leader_of(&self.survey()).map(|status| status.address);
-        leader
-            .and_then(|address| self.group.node_id_of(address))
-            .expect("a leader of ours")
+        self.answer("a leader", |group, reports| {
+            group.node_id_of(leader_of(reports)?.address)
+        })
     }
 
     pub fn wait_for_voters(&mut self, count: usize) {
@@ -103,13 +102,17 @@ impl Cluster {
 
     /// Waits until the reports of the replicas fulfil `condition`.
     pub fn wait(&mut self, what: &str, condition: impl Fn(&[Report]) -> bool) {
+        self.answer(what, |_, reports| condition(reports).then_some(()));
+    }
+
+    /// Waits until the reports of the replicas give an answer.
+    fn answer<T>(&mut self, what: &str, of: impl Fn(&Group, &[Report]) -> Option<T>) -> T {
         let limit = trine_transport::time::Duration::from_millis(500);
-        self.group
-            .wait_until(what, LIMIT, |group| {
-                let reports = ask(&Udp::default(), group.addresses(), limit).expect("a socket");
-                condition(&reports).then_some(())
-            })
-            .unwrap_or_else(|error| panic!("{error}"));
+        let answered = self.group.wait_until(what, LIMIT, |group| {
+            let reports = ask(&Udp::default(), group.addresses(), limit).expect("a socket");
+            of(group, &reports)
+        });
+        answered.unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Runs a client command against this group.
@@ -210,8 +213,24 @@ pub fn trine(args: &[&str], peers: &str, stdin: &[u8]) -> Ran {
     finish(child)
 }
 
-/// Waits for the end of `child` while its output is read.
-pub fn finish(mut child: Child) -> Ran {
+/// Waits for the end of `child` while its output is read. At the limit the child is killed, and the test fails.
+#[track_caller]
+pub fn finish(child: Child) -> Ran {
+    finish_or_kill(child, |child| {
+        let _ = child.kill();
+    })
+}
+
+/// As [`finish`], for a child that leads a process group. At the limit the whole group is killed.
+#[track_caller]
+pub fn finish_group(child: Child) -> Ran {
+    finish_or_kill(child, |child| {
+        let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+    })
+}
+
+#[track_caller]
+fn finish_or_kill(mut child: Child, kill: fn(&mut Child)) -> Ran {
     let mut stdout = child.stdout.take().expect("piped");
     let mut stderr = child.stderr.take().expect("piped");
     let out = std::thread::spawn(move || {
@@ -222,7 +241,11 @@ pub fn finish(mut child: Child) -> Ran {
         let mut text = Vec::new();
         stderr.read_to_end(&mut text).map(|_| text)
     });
-    let status = wait_for("the program's end", || child.try_wait().expect("wait"));
+    let Some(status) = answer_in_time(|| child.try_wait().expect("wait")) else {
+        kill(&mut child);
+        let _ = child.wait();
+        panic!("the program's end did not happen within {LIMIT:?}");
+    };
     Ran {
         status: status.code(),
         stdout: out.join().expect("reader").expect("read"),
@@ -232,18 +255,34 @@ pub fn finish(mut child: Child) -> Ran {
 
 /// Repeats a question until there is an answer, at most for [`LIMIT`].
 #[track_caller]
-pub fn wait_for<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
+pub fn wait_for<T>(what: &str, answer: impl FnMut() -> Option<T>) -> T {
+    match answer_in_time(answer) {
+        Some(answer) => answer,
+        None => panic!("{what} did not happen within {LIMIT:?}"),
+    }
+}
+
+/// The same, with nothing at the limit.
+fn answer_in_time<T>(mut answer: impl FnMut() -> Option<T>) -> Option<T> {
     let until = Instant::now() + LIMIT;
     loop {
         if let Some(answer) = answer() {
-            return answer;
+            return Some(answer);
         }
-        assert!(
-            Instant::now() < until,
-            "{what} did not happen within {LIMIT:?}"
-        );
+        if Instant::now() >= until {
+            return None;
+        }
         std::thread::park_timeout(Duration::from_millis(5));
     }
+}
+
+/// Says that something is not tested, because this machine cannot do it. Where the environment variable `need` is 1, as
+/// in the gate, that is a failure.
+#[track_caller]
+pub fn leave_out(why: &str, need: &str) {
+    let is_needed = std::env::var(need).is_ok_and(|value| value == "1");
+    assert!(!is_needed, "{why}, but {need}=1");
+    eprintln!("skipped: {why}");
 }
 
 /// Whether the process with this id exists and has not ended.

@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use redis::Commands;
 
 use super::{RedisGroup, has_tool};
+use crate::common::leave_out;
 
 #[test]
 fn the_redis_crate_works() {
@@ -170,12 +171,14 @@ print("ok", redis.__version__)
 "#;
 
 /// The Python with redis-py: TRINE_REDIS_PYTHON, or the one in a virtual environment that `.ci/redis` makes.
+#[track_caller]
 fn python() -> Option<PathBuf> {
     let named = std::env::var_os("TRINE_REDIS_PYTHON").map(PathBuf::from);
     let made = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/redis-py/bin/python");
     let found = named.or(Some(made)).filter(|path| path.exists());
     if found.is_none() {
-        eprintln!("skipped: redis-py is not there (.ci/redis installs it)");
+        let why = "redis-py is not there (.ci/redis installs it)";
+        leave_out(why, "TRINE_NEED_TOOLS");
     }
     found
 }

@@ -2,15 +2,14 @@
 //!
 //! The commands avoid the intended differences (docs/redis.md).
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 
-use trine_base::ports::free_addresses;
 use trine_transport::prng::Prng;
 
 use super::wire::Wire;
-use super::{RedisGroup, has_tool};
-use crate::common::wait_for;
+use super::{RedisGroup, counter, has_tool};
+use crate::common::{tcp_ports, wait_for};
 
 const SEQUENCES: u64 = 150;
 const COMMANDS: u64 = 40;
@@ -164,7 +163,7 @@ pub(super) struct RedisServer {
 
 impl RedisServer {
     pub(super) fn start() -> Self {
-        let address = free_addresses(1).expect("a free port")[0];
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, tcp_ports(1)));
         let port = address.port().to_string();
         let child = Command::new("redis-server")
             .args([
@@ -180,10 +179,16 @@ impl RedisServer {
             .stdout(Stdio::null())
             .spawn()
             .expect("redis-server starts");
+        let mut server = Self { child, address };
         wait_for("redis-server", || {
-            std::net::TcpStream::connect(address).ok()
+            let ended = server.child.try_wait().expect("wait");
+            assert!(ended.is_none(), "redis-server has ended: {ended:?}");
+            TcpStream::connect(address).ok()?;
+            // Another process may have taken the port meanwhile. Then redis-server ends soon.
+            let answers = counter(&mut Wire::connect(address), "process_id");
+            (answers == u64::from(server.child.id())).then_some(())
         });
-        Self { child, address }
+        server
     }
 
     pub(super) fn address(&self) -> SocketAddr {

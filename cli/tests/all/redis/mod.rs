@@ -1,7 +1,7 @@
 //! Does the Redis protocol of a real group of three replicas behave as Redis clients expect?
 //!
-//! Tests that need redis-server, redis-cli, redis-benchmark or redis-py say so and pass where these are missing.
-//! `.ci/redis` installs them.
+//! Tests that need redis-server, redis-cli, redis-benchmark or redis-py say so and pass where these are missing. With
+//! `TRINE_NEED_TOOLS=1` they fail there. `.ci/redis` installs the tools.
 
 mod clients;
 mod differential;
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use crate::common::{Cluster, program, wait_for};
+use crate::common::{Cluster, leave_out, program, wait_for};
 use trine_base::ports::free_addresses;
 use trine_local::{Group, GroupConfig};
 use wire::Wire;
@@ -84,14 +84,16 @@ pub(crate) fn counter(wire: &mut Wire, name: &str) -> u64 {
         .unwrap_or_else(|| panic!("{name} is missing in {info}"))
 }
 
-/// Whether a tool can be started; prints a note if not.
+/// Whether a tool can be started. If not, it says so, or fails where the tool is needed.
+#[track_caller]
 pub(crate) fn has_tool(tool: &str) -> bool {
     let there = std::process::Command::new(tool)
         .arg("--version")
         .output()
         .is_ok_and(|output| output.status.success());
     if !there {
-        eprintln!("skipped: {tool} is not installed (.ci/redis installs it)");
+        let why = format!("{tool} is not installed (.ci/redis installs it)");
+        leave_out(&why, "TRINE_NEED_TOOLS");
     }
     there
 }
