@@ -568,7 +568,7 @@ fn the_benchmark_gives_a_cache_and_memcached_the_same_load() {
             (&0.into(), &0.into()),
             "{run}"
         );
-        assert!(run["operations"].as_u64() > Some(100), "{run}");
+        assert!(run["operations"].as_u64() > Some(0), "{run}");
     }
     // Both threads have their keys, and the GETs of a turn were looked up together.
     for shard in server.stats()["shards"].as_array().expect("shards") {
