@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::bars::above_bars;
 use crate::config::{ANNOUNCEMENTS_MAX, LAST_LINES_LIMIT, LOG_LINES_MAX};
-use crate::document::to_document;
+use crate::document::{line_of, to_document};
 use crate::failure::Failure;
 use crate::lines::Lines;
 use crate::words::printable;
@@ -74,7 +74,7 @@ impl Announcer {
     /// Prints one event for programs, on its own line; prints nothing in text form.
     pub fn json_line(self, event: &Value) {
         if self.json {
-            announce(format!("{event}\n"));
+            announce(line_of(event));
         }
     }
 

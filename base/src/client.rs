@@ -133,7 +133,7 @@ fn given_up(mode: Mode) -> Failure {
     match mode {
         Mode::Write | Mode::WriteAndClose => Failure::outcome_unknown(
             "interrupted; the command may have been sent, and may be applied",
-            "read the key to see whether it was",
+            "see what is there before you give the same command again",
         ),
         _ => Failure::interrupted(),
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
+use serde_json::Value;
 
 /// Set once the command has answered: standard output holds one document.
 static DOCUMENT_PRINTED: AtomicBool = AtomicBool::new(false);
@@ -22,7 +23,29 @@ pub fn to_document(document: &impl Serialize) -> String {
         false => serde_json::to_string_pretty(document),
     };
     DOCUMENT_PRINTED.store(true, Ordering::Relaxed);
-    text.expect("our documents have string keys") + "\n"
+    escaped(text.expect("our documents have string keys") + "\n")
+}
+
+/// One document among several, as a line.
+pub fn line_of(document: &Value) -> String {
+    escaped(format!("{document}\n"))
+}
+
+/// The same JSON. serde leaves DEL and the control characters behind it as they are, and terminals may obey them. They can
+/// only be within strings.
+fn escaped(text: String) -> String {
+    let is_left = |c: char| ('\u{7f}'..='\u{9f}').contains(&c);
+    if !text.contains(is_left) {
+        return text;
+    }
+    let mut harmless = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_left(c) {
+            true => harmless.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => harmless.push(c),
+        }
+    }
+    harmless
 }
 
 /// Whether a document was printed already.
@@ -44,6 +67,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// A process on the port of a dead replica could draw over a terminal also with `--json`.
+    #[test]
+    fn control_characters_are_escaped_and_mean_the_same() {
+        let wild = json!({ "reason": "\u{9b}2J \u{7f} \u{1b}[2J gr\u{fc}n" });
+        let line = line_of(&wild);
+        assert!(line.trim_end().chars().all(|c| !c.is_control()), "{line:?}");
+        assert!(line.contains("gr\u{fc}n"), "{line}");
+        assert_eq!(serde_json::from_str::<Value>(&line).expect("JSON"), wild);
+    }
 
     /// `trine serve` with such a data directory panicked at every start but the first one, also without `--json`.
     #[test]

@@ -321,7 +321,7 @@ impl<T: Target, W: Work<T>> Driver<'_, T, W> {
             return false;
         };
         // Until its end a load waits for a target that may come back. A load without an end would wait for ever.
-        let silent_since = until.unwrap_or(self.last_answer);
+        let silent_since = until.map_or(self.last_answer, |until| until.max(self.last_answer));
         let is_silent = now.saturating_since(silent_since) >= patience;
         if is_silent {
             self.end_unanswered(now);

@@ -7,6 +7,7 @@ use std::io::{self, IsTerminal, Write};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::ValueEnum;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -78,7 +79,7 @@ impl Output {
     /// Prints one event for programs, on its own line; prints nothing in text form.
     pub fn json_line(self, event: &Value) {
         if self.json {
-            print_all(format!("{event}\n").as_bytes());
+            print_all(document::line_of(event).as_bytes());
         }
     }
 
@@ -104,7 +105,7 @@ impl Output {
     /// Prints the failure of one command among several, on its own line.
     pub fn complain(self, failure: &Failure) {
         match self.json {
-            true => print_failure(&format!("{}\n", json!({ "error": failure })), failure),
+            true => print_failure(&document::line_of(&json!({ "error": failure })), failure),
             false => note(failure),
         }
     }
@@ -129,6 +130,11 @@ pub fn print_all(bytes: &[u8]) {
 /// Prints the document of a failure. Whatever becomes of it, the failure is no success: where nobody reads it, the process
 /// ends with the failure's own status.
 fn print_failure(document: &str, failure: &Failure) {
+    // Ctrl-C does not wait for a reader that has stopped.
+    if failure.is_interrupted() && !has_room() {
+        note(failure);
+        std::process::exit(failure.exit_status().into());
+    }
     let Err(error) = write_all(document.as_bytes()) else {
         return;
     };
@@ -137,6 +143,13 @@ fn print_failure(document: &str, failure: &Failure) {
         note(failure);
     }
     std::process::exit(failure.exit_status().into());
+}
+
+/// Whether standard output takes something without a wait. True where that cannot be known.
+fn has_room() -> bool {
+    let stdout = io::stdout();
+    let mut room = [PollFd::new(&stdout, PollFlags::OUT)];
+    !matches!(poll(&mut room, Some(&Timespec::default())), Ok(0))
 }
 
 /// Writes to standard output, for callers that have to say themselves what an error means.

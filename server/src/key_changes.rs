@@ -19,6 +19,7 @@ use trine_transport::time::{Clock, Duration, Instant};
 
 use crate::from_file::FromFile;
 use crate::resp::Teller;
+use crate::serve::ServeArguments;
 
 /// The part of the log that tells of keys.
 const KEYS: &str = "keys";
@@ -33,6 +34,8 @@ pub(crate) struct KeyChanges {
     stage_at_start: KeyStage,
     /// The file that may say so.
     settings_file: Option<PathBuf>,
+    /// Whether the command line or the environment has named the stage.
+    stage_is_named: bool,
     from_file: FromFile,
     /// The thread that serves Redis clients, if there is one.
     front: Option<Teller>,
@@ -53,7 +56,7 @@ impl KeyChanges {
     /// The keys of the start. `may_accept` tells whether callers without a key may be served.
     pub(crate) fn start(
         settings: &EndpointSettings,
-        settings_file: Option<PathBuf>,
+        arguments: &ServeArguments,
         from_file: FromFile,
         front: Option<Teller>,
         may_accept: Result<(), Failure>,
@@ -69,7 +72,8 @@ impl KeyChanges {
             settings: settings.clone(),
             in_force,
             stage_at_start: key.map_or(KeyStage::None, |(_, stage)| stage),
-            settings_file,
+            settings_file: arguments.file_unless(arguments.named.keys),
+            stage_is_named: arguments.named.keys,
             from_file,
             front,
             may_accept,
@@ -163,8 +167,8 @@ impl KeyChanges {
                 "keys cannot be required yet: no sealed session with {}, or some that are not sealed",
                 names_of(&missing)
             ),
-            "give these replicas the group's key (--key FILE --keys accept), and send SIGHUP again; to do it \
-             nevertheless, start this replica again with --keys require",
+            "give these replicas the group's key (--key FILE, and keys = \"accept\" in their settings file), and send SIGHUP \
+             again; to do it nevertheless, start this replica again with --keys require",
         );
         self.refuse(&failure, event_loop.app_mut(), announcer);
     }
@@ -189,6 +193,10 @@ impl KeyChanges {
         let stage = keys.stage().name();
         let lowered = stage == KeyStage::Accept.name();
         self.in_force = Some(keys);
+        let by = match self.stage_is_named {
+            true => " (as --keys or TRINE_KEYS said at the start, whatever the settings file says)",
+            false => "",
+        };
         let (step, used) = (&roots.step, &roots.used);
         let accepted = roots.accepted.as_deref().unwrap_or("none");
         tracing::info!(
@@ -201,7 +209,7 @@ impl KeyChanges {
             "keys": { "stage": stage, "step": step, "used": used, "accepted": roots.accepted, "sessions_ended": ended }
         }));
         announcer.line(format_args!(
-            "keys read again: {stage}, change of the member root {step}, uses {used}, accepts {accepted}, \
+            "keys read again: {stage}{by}, change of the member root {step}, uses {used}, accepts {accepted}, \
              {ended} sessions ended"
         ));
     }

@@ -101,10 +101,9 @@ pub fn run<N: Network>(
     let is_ip = network.is_ip();
     let checked = is_ip.then(|| require_loopback(own, arguments));
     let may_accept = checked.unwrap_or(Ok(()));
-    let settings_file = arguments.file_unless(arguments.named.keys);
     let front = resp.as_ref().map(resp::Resp::teller);
     let settings = network.settings();
-    let keys = KeyChanges::start(settings, settings_file, from_file, front, may_accept)?;
+    let keys = KeyChanges::start(settings, arguments, from_file, front, may_accept)?;
     let mut startup = Startup {
         own,
         is_ip,

@@ -187,7 +187,8 @@ impl Source for GroupRecord {
             Err(refused) => return Step::Failing(self.refusal(refused).in_one_line()),
         };
         let before = MonotonicClock.now();
-        let (asked, told, failure) = match self.ask(&ask, None) {
+        // Also after a signal: without an answer it would not be known which lease is to be given back.
+        let (asked, told, failure) = match self.ask(&ask, Some(self.patience)) {
             Ok((asked, told)) => (asked, told, None),
             Err(failure) => (before, Told::Nothing, Some(failure)),
         };

@@ -70,17 +70,21 @@ pub fn run_cache<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     interrupt::start()?;
-    let mut runs = Vec::new();
+    let (mut runs, mut failed) = (Vec::new(), None);
     'workloads: for reads in READS {
         for distribution in DISTRIBUTIONS {
             let of_workload = workload(arguments, reads, distribution);
             let plan = Plan::new(&of_workload)?;
             match measure_all(network, &plan, &of_workload.targets, output) {
                 // The results of earlier workloads count all the same.
-                Err(failure) if failure.is_interrupted() && !runs.is_empty() => break 'workloads,
-                measured => runs.extend(measured?),
+                Err(failure) if !runs.is_empty() => failed = Some(failure),
+                measured => {
+                    let (more, failure) = measured?;
+                    runs.extend(more);
+                    failed = failure;
+                }
             }
-            if interrupt::interrupted() {
+            if failed.is_some() || interrupt::interrupted() {
                 break 'workloads;
             }
         }
@@ -95,6 +99,7 @@ pub fn run_cache<N: Network>(
     ));
     output.line(table(&runs));
     interrupt::check()?;
+    failed.map_or(Ok(()), Err)?;
     runs.iter().try_for_each(RunResult::judge)
 }
 

@@ -77,22 +77,23 @@ pub fn run<N: Network>(
         true => vec![Url::Trine(None)],
         false => arguments.targets.clone(),
     };
-    let runs = measure_all(network, &plan, &targets, output)?;
+    let (runs, failed) = measure_all(network, &plan, &targets, output)?;
     finish(arguments, &runs, earlier.as_deref(), output)?;
+    failed.map_or(Ok(()), Err)?;
     // The results are printed by now, whatever became of the keys.
     plan.not_cleaned.take().map_or(Ok(()), Err)
 }
 
-/// Measures all targets in all rounds, and returns the middle one of each.
+/// Measures all targets in all rounds, and returns the middle one of each, and the failure that ended the last round early.
 fn measure_all<N: Network>(
     network: &N,
     plan: &Plan<'_>,
     targets: &[Url],
     output: Output,
-) -> Result<Vec<RunResult>, Failure> {
+) -> Result<(Vec<RunResult>, Option<Failure>), Failure> {
     let rounds = plan.arguments.rounds;
     let mut of_targets: Vec<Vec<RunResult>> = vec![Vec::new(); targets.len()];
-    let mut some = false;
+    let (mut some, mut failed) = (false, None);
     // The targets alternate by round, so that changes on the machine affect all of them alike.
     'rounds: for round in 1..=rounds {
         for (target, results) in targets.iter().zip(&mut of_targets) {
@@ -101,6 +102,10 @@ fn measure_all<N: Network>(
             let result = match measured {
                 // The results of earlier targets count all the same.
                 Err(failure) if failure.is_interrupted() && some => break 'rounds,
+                Err(failure) if some => {
+                    failed = Some(failure);
+                    break 'rounds;
+                }
                 other => other?,
             };
             some = true;
@@ -111,7 +116,8 @@ fn measure_all<N: Network>(
             }
         }
     }
-    Ok(of_targets.into_iter().filter_map(middle).collect())
+    let runs = of_targets.into_iter().filter_map(middle).collect();
+    Ok((runs, failed))
 }
 
 /// The result of the middle round by throughput.

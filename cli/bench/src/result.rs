@@ -58,6 +58,9 @@ pub(super) struct RunResult {
     pub(super) first_failure: Option<Failure>,
     pub(super) misses: u64,
     pub(super) never_sent: u64,
+    /// Operations that were waited for no longer after the end. They are in no percentile.
+    #[serde(default)]
+    pub(super) unanswered: u64,
     pub(super) read: Percentiles,
     /// Absent in files of releases that had no workload E.
     #[serde(default)]
@@ -111,6 +114,7 @@ impl RunResult {
             first_failure: recorder.first_failure.clone(),
             misses: recorder.misses,
             never_sent: ended.never_sent,
+            unanswered: ended.unanswered,
             read: recorder.of(Kind::Read).percentiles(),
             scan: recorder.of(Kind::Scan).percentiles(),
             write: recorder
@@ -178,6 +182,12 @@ impl RunResult {
                 "{count} fell due and could not be sent: the target is slower than --rate"
             ));
         }
+        if self.unanswered > 0 {
+            let count = plural(self.unanswered, "operation");
+            output.line(format_args!(
+                "{count} had no answer after the end, and are in no percentile"
+            ));
+        }
         if self.rounds.len() > 1 {
             let rounds: Vec<String> = self
                 .rounds
@@ -231,11 +241,16 @@ impl RunResult {
         )
     }
 
-    /// Fails for a run in which nothing worked.
+    /// Fails for a run in which nothing worked, or at whose end the target was silent.
     pub(super) fn judge(&self) -> Result<(), Failure> {
         match &self.first_failure {
             Some(failure) if self.operations == 0 => {
                 let what = format!("{}: no operation succeeded", self.target);
+                Err(failure.clone().while_doing(&what))
+            }
+            Some(failure) if self.unanswered > 0 && !self.interrupted => {
+                let count = plural(self.unanswered, "operation");
+                let what = format!("{}: {count} had no answer", self.target);
                 Err(failure.clone().while_doing(&what))
             }
             _ => Ok(()),

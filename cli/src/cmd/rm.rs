@@ -97,6 +97,13 @@ fn remove(session: &mut Session, range: KeyRange<'_>) -> Result<u64, Failure> {
                 .ok_or_else(|| unexpected(&response))
         });
         let counted = counted.map_err(|failure| match removed {
+            _ if interrupt::interrupted() && failure.is_without_answer() => {
+                let done = plural(removed, "key");
+                Failure::outcome_unknown(
+                    format!("interrupted; {done} deleted, and further ones may be"),
+                    "the same command deletes the rest",
+                )
+            }
             0 => failure,
             removed => {
                 let done = plural(removed, "key");

@@ -98,7 +98,7 @@ fn readable_secret(entry: &Entry) -> Mistake {
         line: entry.line,
         what: format!(
             "{name}: others can read this file; write the secret into a file of its own and name it with {name}-file, \
-             or take the right to read this one away (chmod 600)"
+             or let only the user of the replica read this one"
         ),
     }
 }

@@ -23,7 +23,7 @@ fn ctrl_c_ends_the_wait_for_a_silent_group() {
         (&["latency"], 130, "nothing was measured"),
         (&["export"], 130, "not all keys were written"),
         (&["scan"], 130, "interrupted"),
-        (&["rm", "--prefix", "a", "--yes"], 3, "may be applied"),
+        (&["rm", "--prefix", "a", "--yes"], 3, "further ones may be"),
     ];
     for (args, status, said) in cases {
         let line = [args, &["--timeout", "10m"]].concat();
@@ -115,35 +115,45 @@ fn a_walk_that_ends_early_gives_its_pin_back() {
         .map(|number| format!("put k/{number:04} {value}\n"))
         .collect();
     trine(&[], &peers, lines.as_bytes()).expect_status(0);
-    let before = wait_for("the session of the one who wrote", || {
-        let (_, open) = pins_and_sessions(&cluster);
-        (open > 0).then_some(open)
-    });
     let is_pinned = || (pins_and_sessions(&cluster).0 > 0).then_some(());
-    let is_given_back = || (pins_and_sessions(&cluster) == (0, before)).then_some(());
+    // A walk has half a second for that. Where the group needs longer, its session stays, and another walk has to do it.
+    let gives_back = |walk: &dyn Fn()| {
+        (0..5).any(|_| {
+            let (_, before) = pins_and_sessions(&cluster);
+            walk();
+            wait_for("the end of the pin", || {
+                (pins_and_sessions(&cluster).0 == 0).then_some(())
+            });
+            pins_and_sessions(&cluster).1 == before
+        })
+    };
     for walk in [&["scan", "k/"][..], &["export"]] {
-        let (reader, nobody_reads) = std::io::pipe().expect("a pipe");
-        drop(reader);
-        let mut unread = command(walk, &peers);
-        unread.stdin(Stdio::null()).stdout(nobody_reads);
-        let ended = unread.output().expect("it runs");
-        assert!(
-            ended.status.success() && ended.stderr.is_empty(),
-            "{ended:?}"
-        );
-        wait_for("the end of an unread walk's pin", is_given_back);
+        let unread = || {
+            let (reader, nobody_reads) = std::io::pipe().expect("a pipe");
+            drop(reader);
+            let mut unread = command(walk, &peers);
+            unread.stdin(Stdio::null()).stdout(nobody_reads);
+            let ended = unread.output().expect("it runs");
+            assert!(
+                ended.status.success() && ended.stderr.is_empty(),
+                "{ended:?}"
+            );
+        };
+        assert!(gives_back(&unread), "{walk:?} without a reader");
 
-        let mut child = command(walk, &peers)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("starts");
-        wait_for("a pin", is_pinned);
-        signal(child.id(), "INT");
-        // The reader has stopped: nobody takes what is printed before the end.
-        wait_for("the end", || child.try_wait().expect("wait"));
-        finish(child).expect_error(130, &["interrupted"]);
-        wait_for("the end of an interrupted walk's pin", is_given_back);
+        let interrupted = || {
+            let mut child = command(walk, &peers)
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("starts");
+            wait_for("a pin", is_pinned);
+            signal(child.id(), "INT");
+            // The reader has stopped: nobody takes what is printed before the end.
+            wait_for("the end", || child.try_wait().expect("wait"));
+            finish(child).expect_error(130, &["interrupted"]);
+        };
+        assert!(gives_back(&interrupted), "{walk:?} that is interrupted");
     }
 }

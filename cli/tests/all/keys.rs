@@ -330,7 +330,7 @@ fn status_and_doctor_tell_who_is_let_in_and_who_has_come() {
     assert!(
         replicas
             .text(None, &["doctor"])
-            .contains("--keys accept    # start again: replica 3")
+            .contains("--config SETTINGS    # start again: replica 3")
     );
     let all = replicas.client(None, &["status", "--json"]).json();
     let stages = [0, 1, 2].map(|index| all["replicas"][index]["status"]["keys"]["stage"].clone());

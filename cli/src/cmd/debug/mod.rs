@@ -43,7 +43,7 @@ fn bundle<N: Network>(
     arguments: &BundleArguments,
     output: Output,
 ) -> Result<(), Failure> {
-    interrupt::start()?;
+    interrupt::start_writer()?;
     // An unreadable argument is a mistake of the command line, not a finding.
     let addresses = peers::resolve(&arguments.group.peers)?;
     let asker = arguments.endpoint.asker()?;

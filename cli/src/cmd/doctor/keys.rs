@@ -70,7 +70,7 @@ fn stage(reports: &[Report], has_key: bool) -> Finding {
             ),
             OPEN,
             "kill -HUP PID    # of each replica, once its settings file says keys = \"require\"; or start it again with \
-             --keys require",
+             --keys require, also if it was started with --keys",
         ),
         Some(_) => Finding::better(
             STAGE,
@@ -107,7 +107,7 @@ fn different(stages: &[(String, &str)], which: &str) -> Finding {
         return Finding::better(STAGE, which, OPEN, &hint);
     }
     let hint = format!(
-        "trine serve ... --key FILE --keys accept    # start again: {}",
+        "trine serve ... --key FILE --config SETTINGS    # start again: {}; SETTINGS says keys = \"accept\"",
         without.join(", ")
     );
     if requiring.is_empty() {

@@ -9,7 +9,7 @@ use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::output::write_all;
 
-/// A pipe that has room takes so many bytes without waiting for its reader.
+/// A pipe that has room takes this many bytes without waiting for its reader.
 const PIECE_BYTES: usize = 4096;
 /// A wait for room looks at least this often whether the user wants to end it.
 const LOOK: Timespec = Timespec {
@@ -31,21 +31,35 @@ impl From<Failure> for Unwritten {
     }
 }
 
-/// Writes a page.
+/// Writes a page of lines. A Ctrl-C ends that behind one of them, so that the error of a command has a line of its own.
 pub(crate) fn print(page: &[u8]) -> Result<(), Unwritten> {
-    for piece in page.chunks(PIECE_BYTES) {
-        wait_for_room()?;
+    let mut is_behind_line = true;
+    for piece in pieces(page) {
+        wait_for_room(is_behind_line)?;
         write_all(piece).map_err(unwritten)?;
+        is_behind_line = piece.ends_with(b"\n");
     }
     Ok(())
 }
 
-fn wait_for_room() -> Result<(), Failure> {
+/// The page in pieces, which end with a line where one ends in them.
+fn pieces(mut page: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let most = page.len().min(PIECE_BYTES);
+        let line_end = page[..most].iter().rposition(|byte| *byte == b'\n');
+        let (piece, rest) = page.split_at(line_end.map_or(most, |at| at + 1));
+        page = rest;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+fn wait_for_room(may_end: bool) -> Result<(), Failure> {
     let stdout = io::stdout();
     loop {
         let mut room = [PollFd::new(&stdout, PollFlags::OUT)];
         match poll(&mut room, Some(&LOOK)) {
-            Ok(0) | Err(Errno::INTR) => interrupt::check()?,
+            Ok(0) | Err(Errno::INTR) if may_end => interrupt::check()?,
+            Ok(0) | Err(Errno::INTR) => {}
             // Where that cannot be asked, the write says what is wrong.
             Ok(_) | Err(_) => return Ok(()),
         }
@@ -65,6 +79,17 @@ fn unwritten(error: io::Error) -> Unwritten {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The error of an interrupted `scan --json` stood in the middle of a line, and no program could read either.
+    #[test]
+    fn pieces_end_with_a_line_where_one_ends_in_them() {
+        let line = |length: usize| [&vec![b'x'; length - 1][..], b"\n"].concat();
+        let page = [line(1_000), line(3_000), line(9_000), line(100)].concat();
+        let lengths: Vec<usize> = pieces(&page).map(<[u8]>::len).collect();
+        assert_eq!(lengths, [4_000, 4_096, 4_096, 908]);
+        assert_eq!(pieces(&page).collect::<Vec<_>>().concat(), page);
+        assert_eq!(pieces(b"").count(), 0);
+    }
 
     #[test]
     fn a_reader_that_has_gone_is_no_failure_and_a_full_disk_is_one() {
