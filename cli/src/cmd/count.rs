@@ -9,6 +9,7 @@ use trine_base::answers::{response_of, unexpected};
 use trine_base::arguments::ClientArguments;
 use trine_base::client::{call, open};
 use trine_base::failure::Failure;
+use trine_base::interrupt;
 use trine_base::network::Network;
 use trine_base::output::{Output, insert_bytes};
 use trine_base::values::key_bytes;
@@ -17,7 +18,7 @@ use trine_client::PinnedCount;
 use trine_kvstore::{Command, KeyRange, Position, Response};
 
 use super::range::{ReplicaArguments, between};
-use super::stream::{Reading, response_at_pin, step};
+use super::stream::{Held, Reading, response_at_pin};
 
 /// Counts the keys that begin with each PREFIX, or of a range; without either all keys.
 ///
@@ -92,10 +93,13 @@ fn several<N: Network>(
         .collect::<Result<_, _>>()?;
     let ranges: Vec<_> = prefixes.iter().copied().map(KeyRange::Prefix).collect();
     let mut session = open(network, &arguments.client, |_| {})?;
+    // A Ctrl-C leaves time to give the pin back.
+    interrupt::start()?;
+    let mut held = Held::by(&mut session);
     let begun = Instant::now();
     let mut count = PinnedCount::of(&ranges, arguments.replica.mode());
     while let Some((mode, command)) = count.command(begun.elapsed()) {
-        let Some(answer) = step(&mut session, mode, &command)? else {
+        let Some(answer) = held.step(mode, &command)? else {
             break;
         };
         let response = response_at_pin(&answer)?;

@@ -44,7 +44,7 @@ pub(super) fn overlapped<T: Send, R>(
 
 /// Executes a command of a walk at a pin. None if only the pin could not be given back: everything is read then, and the
 /// group forgets the position by itself.
-pub(super) fn step(
+fn step(
     session: &mut Session,
     mode: Mode,
     command: &Command<'_>,

@@ -19,10 +19,11 @@ use trine_transport::{App, Completion, Cx, EventLoop, Identity, Reply, Request};
 #[test]
 fn ctrl_c_ends_the_wait_for_a_silent_group() {
     let nobody = free_addresses(1).expect("a port")[0].to_string();
-    let cases: [(&[&str], i32, &str); 4] = [
+    let cases: [(&[&str], i32, &str); 5] = [
         (&["latency"], 130, "nothing was measured"),
         (&["export"], 130, "not all keys were written"),
         (&["scan"], 130, "interrupted"),
+        (&["count", "a", "b"], 130, "interrupted"),
         (&["rm", "--prefix", "a", "--yes"], 3, "further ones may be"),
     ];
     for (args, status, said) in cases {
