@@ -25,8 +25,9 @@ be written as TOML lists: `peers = [\"a:7471\", \"b:7471\", \"c:7471\"]`. Sizes 
 have a unit (`50us`, `10ms`, `2m`).
 
 `trine config default` prints a file in which every line is a comment that states the default, `trine config check` finds
-unknown keys, wrong values and values that do not go together in a file. It takes the file by itself: what a command line or
-the environment is to add (a directory for each machine, `--insecure`) it misses, except `id` and `peers`. `trine config
+unknown keys, wrong values and values that do not go together in a file. It also finds passwords that others can read, and
+transports that this build lacks. It takes the file by itself: what a command line or
+the environment is to add (a directory for each machine, `--insecure`, a key) it misses, except `id` and `peers`. `trine config
 show` says what holds and where each value comes from; in the place of passwords stands `***`, unless `--show-secrets` is
 given:
 
