@@ -1,8 +1,5 @@
 //! Defaults and hard limits of the cache, of the index and of the sequencer.
 
-/// A client that waits for a server looks at least this often whether the user wants to end it.
-pub(crate) const CLIENT_LOOK: std::time::Duration = std::time::Duration::from_millis(20);
-
 /// The default address of `trine cache serve` and its clients.
 pub(crate) const CACHE_ADDRESS: &str = "127.0.0.1:7481";
 /// The most threads of one cache.

@@ -1,5 +1,6 @@
 //! How is an event loop of a program made, and how does a client turn it?
 
+use trine_base::config::CLIENT_LOOK;
 use trine_base::endpoint::{backend_failure, random_seed};
 use trine_base::failure::Failure;
 use trine_base::interrupt;
@@ -7,10 +8,11 @@ use trine_transport::backend::{Backend, MonotonicClock};
 use trine_transport::time::{Clock, Duration, Instant};
 use trine_transport::{App, Config, EventLoop, Identity};
 
-use crate::config::CLIENT_LOOK;
-
 /// Joins backend and application in an endpoint with a seed of its own.
-pub(crate) fn event_loop<B: Backend, A: App<B::Route>>(
+///
+/// # Errors
+/// There is no randomness, or the settings contradict themselves.
+pub fn event_loop<B: Backend, A: App<B::Route>>(
     backend: B,
     app: A,
     config: Config,
@@ -28,7 +30,7 @@ pub(crate) fn event_loop<B: Backend, A: App<B::Route>>(
 ///
 /// # Errors
 /// The backend has failed, or the user wants the process to end.
-pub(crate) fn turn_until<B: Backend, A: App<B::Route>>(
+pub fn turn_until<B: Backend, A: App<B::Route>>(
     event_loop: &mut EventLoop<B, MonotonicClock, A>,
     is_over: impl Fn(&A) -> bool,
 ) -> Result<(), Failure> {

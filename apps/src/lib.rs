@@ -6,7 +6,7 @@
 mod bench;
 pub mod cache;
 mod config;
-mod event_loop;
+pub mod event_loop;
 pub mod index;
 mod line;
 mod rights;

@@ -14,6 +14,11 @@ pub(crate) const LOG_LINES_MAX: usize = 8192;
 /// How long a server that ends waits for readers of its last lines, and a thread that drew a bar for the terminal.
 pub const LAST_LINES_LIMIT: Duration = Duration::from_secs(1);
 
+/// A client that waits looks at least this often whether the user wants to end it.
+pub const CLIENT_LOOK: Duration = Duration::from_millis(20);
+/// How long operations in flight may still take after a Ctrl-C. What works answers in that time, and nothing is left in doubt.
+pub(crate) const INTERRUPT_PATIENCE: Duration = Duration::from_millis(500);
+
 /// Latencies are recorded from 1 ns up to this, with three significant digits.
 pub const LATENCY_MAX: Duration = Duration::from_secs(120);
 pub(crate) const LATENCY_DIGITS: u8 = 3;

@@ -7,13 +7,12 @@ use trine_transport::backend::{Backend, MonotonicClock};
 use trine_transport::time::{Clock, Duration, Instant};
 
 use crate::client_endpoint::ClientEndpoint;
+use crate::config::INTERRUPT_PATIENCE;
 use crate::failure::Failure;
 use crate::interrupt;
 
 /// The loop checks at least this often whether it has to end.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// How long the loop waits for operations in flight after a Ctrl-C.
-const INTERRUPT_PATIENCE: Duration = Duration::from_millis(500);
 
 /// What the clients ask.
 pub trait Target {
@@ -142,8 +141,8 @@ pub struct Ended {
     pub unanswered: u64,
 }
 
-/// Runs `work` with `clients` clients of `target` from `start` until `until`, or until no operation is left. What is in flight
-/// at the end is waited for, but only as long as the target's patience, or for a moment after a Ctrl-C.
+/// Runs `work` with `clients` clients of `target` from `start` until `until`, or until no operation is left. At the end it waits
+/// for operations in flight, but only as long as the target's patience, or for a moment after a Ctrl-C.
 pub fn drive<T: Target>(
     target: &mut T,
     clients: usize,
@@ -249,7 +248,7 @@ impl<T: Target, W: Work<T>> Driver<'_, T, W> {
             self.poll(now + POLL_INTERVAL)?;
             if interrupt::interrupted() {
                 interrupted = true;
-                interrupt_ends.get_or_insert(now + INTERRUPT_PATIENCE);
+                interrupt_ends.get_or_insert(now + INTERRUPT_PATIENCE.into());
             }
         }
     }
@@ -290,7 +289,7 @@ impl<T: Target, W: Work<T>> Driver<'_, T, W> {
             self.freed.clear();
             if interrupt::interrupted() {
                 interrupted = true;
-                interrupt_ends.get_or_insert(now + INTERRUPT_PATIENCE);
+                interrupt_ends.get_or_insert(now + INTERRUPT_PATIENCE.into());
             }
         }
         let due = due_count(until.saturating_since(start), rate);

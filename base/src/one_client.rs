@@ -1,27 +1,19 @@
 //! How does a client wait for the answer to its one operation, and when does it give up?
 //!
-//! It looks again and again whether the user wants the process to end. The blocking client of the library sleeps until the
-//! answer or the timeout, and a signal ends neither.
+//! It looks again and again whether the user wants the process to end: a signal does not end a sleep of the library's client.
 
 use std::any::Any;
 
-use trine_client::{
-    Answer, CallError, ClientConfig, ClientId, Clients, Finished, Mode, Submission, SubmitError,
-};
+use trine_client::{Answer, BlockingClient, CallError, ClientConfig, Mode};
 use trine_kvstore::Command;
 use trine_transport::backend::{Backend, MonotonicClock};
-use trine_transport::time::{Clock, Duration, Instant};
-use trine_transport::{EventLoop, Identity};
+use trine_transport::time::{Clock, Duration};
 
+use crate::config::{CLIENT_LOOK, INTERRUPT_PATIENCE};
 use crate::endpoint::random_seed;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::network::Opened;
-
-/// A client that waits looks at least this often whether the user wants to end it.
-const LOOK: Duration = Duration::from_millis(20);
-/// How long an operation may still take then. A group that works answers in that time, and nothing is left in doubt.
-const INTERRUPT_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -38,12 +30,9 @@ impl From<CallError> for Unanswered {
     }
 }
 
-/// A client with an endpoint of its own, and one operation at a time.
+/// A client with one operation at a time, for one user.
 pub(crate) struct OneClient<B: Backend> {
-    event_loop: EventLoop<B, MonotonicClock, Clients<B::Route>>,
-    client: ClientId,
-    /// The tag of the present operation. An earlier one that was given up may still be under way.
-    tag: u64,
+    client: BlockingClient<B, MonotonicClock>,
     wants_end: fn() -> bool,
     /// The resources of the backend live as long as the backend.
     _keep: Option<Box<dyn Any + Send>>,
@@ -59,21 +48,11 @@ impl<B: Backend> OneClient<B> {
             keep,
             ..
         } = opened;
-        let seed = random_seed()?;
-        let identity = Identity {
-            cluster: config.cluster.0,
-            incarnation: seed.max(1),
-        };
-        let pool = backend.pool().clone();
-        let mut clients = Clients::new(config, route_of, pool, seed)
-            .map_err(|error| Failure::usage(error.to_string(), ""))?;
-        let client = clients.open().expect("a new table has room for one client");
-        let event_loop = EventLoop::new(backend, MonotonicClock, clients, endpoint, identity, seed)
+        let (clock, seed) = (MonotonicClock, random_seed()?);
+        let client = BlockingClient::new(backend, clock, config, endpoint, route_of, seed)
             .map_err(|error| Failure::usage(error.to_string(), ""))?;
         Ok(Self {
-            event_loop,
             client,
-            tag: 0,
             wants_end: interrupt::interrupted,
             _keep: keep,
         })
@@ -87,68 +66,21 @@ impl<B: Backend> OneClient<B> {
         command: &Command<'_>,
         within: Option<Duration>,
     ) -> Result<Answer, Unanswered> {
-        self.begin(mode, command, within)
-            .map_err(CallError::NotBegun)?;
+        let begun = self.client.begin(mode, command, within);
+        begun.map_err(CallError::NotBegun)?;
         let mut give_up_at = None;
         loop {
             let now = MonotonicClock.now();
-            if let Some(finished) = self.wait_until(now + LOOK)? {
-                let failed = |error| Unanswered::Call(CallError::Failed(error));
-                return finished.result.map_err(failed);
+            if let Some(answer) = self.client.answer_by(Some(now + CLIENT_LOOK.into()))? {
+                return Ok(answer);
             }
             if within.is_none() && (self.wants_end)() {
-                let give_up_at = *give_up_at.get_or_insert(now + INTERRUPT_PATIENCE);
+                let give_up_at = *give_up_at.get_or_insert(now + INTERRUPT_PATIENCE.into());
                 if now >= give_up_at {
                     return Err(Unanswered::Interrupted);
                 }
             }
         }
-    }
-
-    fn begin(
-        &mut self,
-        mode: Mode,
-        command: &Command<'_>,
-        within: Option<Duration>,
-    ) -> Result<(), SubmitError> {
-        let client = self.current_client()?;
-        self.tag += 1;
-        let tag = self.tag;
-        self.event_loop.with(|clients, cx| {
-            let submission = Submission {
-                mode,
-                command,
-                deadline: within.map(|limit| cx.now() + limit),
-                tag,
-            };
-            clients.submit(cx.now(), client, submission)
-        })
-    }
-
-    /// The open logical client; another one after a command that closed the last.
-    fn current_client(&mut self) -> Result<ClientId, SubmitError> {
-        let clients = self.event_loop.app_mut();
-        if !clients.is_open(self.client) {
-            self.client = clients.open().ok_or(SubmitError::TooMany)?;
-        }
-        Ok(self.client)
-    }
-
-    /// The end of the present operation, if it comes before `until`.
-    fn wait_until(&mut self, until: Instant) -> Result<Option<Finished>, CallError> {
-        let (mut finished, tag) = (None, self.tag);
-        let done = |clients: &mut Clients<B::Route>| {
-            while let Some(other) = clients.poll_finished() {
-                if other.tag == tag {
-                    finished = Some(other);
-                }
-            }
-            finished.is_some()
-        };
-        self.event_loop
-            .run_until(Some(until), done)
-            .map_err(CallError::Backend)?;
-        Ok(finished)
     }
 }
 

@@ -3,11 +3,13 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::ValueEnum;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -119,8 +121,7 @@ pub fn print_all(bytes: &[u8]) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
         Err(error) => {
-            let hint = "what was written so far is not all of it; make room, or write elsewhere";
-            let failure = Failure::usage(format!("cannot write the output: {error}"), hint);
+            let failure = unwritten(&error);
             note(&failure);
             std::process::exit(failure.exit_status().into());
         }
@@ -131,7 +132,7 @@ pub fn print_all(bytes: &[u8]) {
 /// ends with the failure's own status.
 fn print_failure(document: &str, failure: &Failure) {
     // Ctrl-C does not wait for a reader that has stopped.
-    if failure.is_interrupted() && !has_room() {
+    if failure.is_interrupted() && !has_room_within(Duration::ZERO) {
         note(failure);
         std::process::exit(failure.exit_status().into());
     }
@@ -145,11 +146,20 @@ fn print_failure(document: &str, failure: &Failure) {
     std::process::exit(failure.exit_status().into());
 }
 
-/// Whether standard output takes something without a wait. True where that cannot be known.
-fn has_room() -> bool {
+/// An output of which not all could be written.
+pub fn unwritten(error: &io::Error) -> Failure {
+    Failure::usage(
+        format!("cannot write the output: {error}"),
+        "what was written so far is not all of it; make room, or write elsewhere",
+    )
+}
+
+/// Whether standard output takes something without a wait by then. True where that cannot be known: the write says why.
+pub fn has_room_within(limit: Duration) -> bool {
+    let limit = Timespec::try_from(limit).expect("a limit is short");
     let stdout = io::stdout();
     let mut room = [PollFd::new(&stdout, PollFlags::OUT)];
-    !matches!(poll(&mut room, Some(&Timespec::default())), Ok(0))
+    !matches!(poll(&mut room, Some(&limit)), Ok(0) | Err(Errno::INTR))
 }
 
 /// Writes to standard output, for callers that have to say themselves what an error means.

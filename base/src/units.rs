@@ -102,6 +102,11 @@ pub fn show_ns(ns: u64) -> String {
     }
 }
 
+/// The same for a duration of the standard library.
+pub fn show_duration(duration: Duration) -> String {
+    show_ns(trine_transport::time::Duration::from(duration).as_nanos())
+}
+
 /// Shows a whole number in groups of three: "1,234,567".
 pub fn show_count(count: u64) -> String {
     let digits = count.to_string();

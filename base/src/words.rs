@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(words("get \\timing"), [b"get", &b"\timing"[..]]);
     }
 
-    /// Whoever took the port of a dead replica could draw over the output of `trine status`.
+    /// A process on the port of a dead replica could draw over the output of `trine status`.
     #[test]
     fn no_control_character_of_a_peer_reaches_the_terminal() {
         let calm = "a table\n  of\ttwo gr\u{fc}n lines";

@@ -92,7 +92,7 @@ pub(super) fn reserve(
     let mut said = Said::default();
     while !desk.is_over() {
         let step = source.step(supply.missing().unwrap_or(0));
-        // What was given up because the server ends is no news.
+        // A step that the end of the server has cut short is no news.
         if let Some(news) = said.news(&step).filter(|_| !desk.is_over()) {
             announcer.json_line(&news.document());
             announcer.line(news);
@@ -117,7 +117,7 @@ pub(super) fn reserve(
     source.give_back();
 }
 
-/// What is to be said about a source.
+/// A change of a source that users want to know of.
 #[derive(Debug, PartialEq, Eq)]
 enum News {
     /// No numbers could be reserved, and this is why.

@@ -42,21 +42,6 @@ pub(super) fn overlapped<T: Send, R>(
     })
 }
 
-/// Executes a command of a walk at a pin. None if only the pin could not be given back: everything is read then, and the
-/// group forgets the position by itself.
-fn step(
-    session: &mut Session,
-    mode: Mode,
-    command: &Command<'_>,
-) -> Result<Option<Answer>, Failure> {
-    match session.execute(mode, command) {
-        Err(_) if mode == Mode::WriteAndClose => Ok(None),
-        // All that a walk writes is its pin, and the user wants to know of no key that may be written.
-        Err(_) if interrupt::interrupted() => Err(Failure::interrupted()),
-        answer => answer.map(Some),
-    }
-}
-
 /// The session of a walk at a pin. A walk that ends early gives its pin back: the group has room for few of them, and keeps
 /// for 30 s what nobody gives back.
 pub(super) struct Held<'s> {
@@ -69,22 +54,25 @@ impl<'s> Held<'s> {
         Self { session, pin: None }
     }
 
-    /// Executes a command of the walk as [`step`] does.
+    /// Executes a command of the walk. None if only the pin could not be given back: everything is read then, and the group
+    /// forgets the position by itself.
     pub(super) fn step(
         &mut self,
         mode: Mode,
         command: &Command<'_>,
     ) -> Result<Option<Answer>, Failure> {
-        let answer = step(self.session, mode, command);
+        let answer = self.session.execute(mode, command);
         match command {
-            Command::Pin => {
-                let pinned = answer.as_ref().ok().and_then(Option::as_ref);
-                self.pin = pinned.and_then(pin_of);
-            }
+            Command::Pin => self.pin = answer.as_ref().ok().and_then(pin_of),
             Command::Unpin { .. } => self.pin = None,
             _ => {}
         }
-        answer
+        match answer {
+            Err(_) if mode == Mode::WriteAndClose => Ok(None),
+            // All that a walk writes is its pin, and the user wants to know of no key that may be written.
+            Err(_) if interrupt::interrupted() => Err(Failure::interrupted()),
+            answer => answer.map(Some),
+        }
     }
 }
 

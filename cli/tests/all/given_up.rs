@@ -1,10 +1,11 @@
-//! A command is given up while it waits, by Ctrl-C or because nobody reads what it prints: does it end, does it say what may
-//! have been done, and does the group keep nothing for it?
+//! How does a command end that is given up while it waits, by Ctrl-C or by the reader of its output?
+//!
+//! It says what may have been done, and the group keeps nothing for it.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
 
-use crate::common::{Cluster, LIMIT, command, finish, signal, trine, wait_for};
+use crate::common::{Cluster, LIMIT, command, finish, script_of_pages, signal, trine, wait_for};
 use crate::interrupted::start;
 use trine_apps::cache::wire::{HELLO, Hello};
 use trine_base::ports::free_addresses;
@@ -111,10 +112,7 @@ fn pins_and_sessions(cluster: &Cluster) -> (u64, u64) {
 fn a_walk_that_ends_early_gives_its_pin_back() {
     let cluster = Cluster::start(&["--ordered"]);
     let peers = cluster.group.peers();
-    let value = "v".repeat(1_000);
-    let lines: String = (0..2_000)
-        .map(|number| format!("put k/{number:04} {value}\n"))
-        .collect();
+    let lines = script_of_pages();
     trine(&[], &peers, lines.as_bytes()).expect_status(0);
     let is_pinned = || (pins_and_sessions(&cluster).0 > 0).then_some(());
     // A walk has half a second for that. Where the group needs longer, its session stays, and another walk has to do it.

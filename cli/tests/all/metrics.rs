@@ -71,6 +71,19 @@ fn get(at: SocketAddr, path: &str) -> (u16, String) {
     http(at, &format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n"))
 }
 
+/// A list of three free addresses.
+fn free_peers() -> String {
+    let addresses = free_addresses(3).expect("free");
+    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    addresses.join(",")
+}
+
+/// What `trine log-level` says at an endpoint.
+fn log_level(at: &str, args: &[&str]) -> String {
+    let args = [&["log-level", "--at", at], args].concat();
+    String::from_utf8(trine(&args, "", b"").expect_status(0).stdout).expect("text")
+}
+
 #[test]
 fn a_password_is_asked_for_before_anything_is_told() {
     let name = format!("trine-metrics-password-{}", std::process::id());
@@ -233,12 +246,8 @@ fn a_replica_that_accepts_callers_without_a_key_says_so() {
 
 #[test]
 fn a_replica_without_a_group_is_alive_and_not_ready() {
-    let peers: Vec<String> = free_addresses(3)
-        .expect("free")
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    let watched = Watched::start(&["--id", "1"], &peers.join(","));
+    let peers = free_peers();
+    let watched = Watched::start(&["--id", "1"], &peers);
     let why = wait_for("a reason", || {
         Some(get(watched.endpoint, "/readyz")).filter(|(_, body)| !body.contains("starting"))
     });
@@ -270,20 +279,13 @@ fn a_replica_without_a_group_is_alive_and_not_ready() {
 
 #[test]
 fn the_log_level_changes_while_the_replica_runs() {
-    let peers: Vec<String> = free_addresses(3)
-        .expect("free")
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let peers = free_peers();
     let file = std::env::temp_dir().join(format!("trine-log-{}.toml", std::process::id()));
     std::fs::write(&file, "log-level = \"error\"\nlog-format = \"json\"\n").expect("written");
     let config = file.to_str().expect("text");
-    let watched = Watched::start(&["--id", "1", "--config", config], &peers.join(","));
+    let watched = Watched::start(&["--id", "1", "--config", config], &peers);
     let at = watched.endpoint.to_string();
-    let level = |args: &[&str]| {
-        let args = [&["log-level", "--at", &at], args].concat();
-        String::from_utf8(trine(&args, "", b"").expect_status(0).stdout).expect("text")
-    };
+    let level = |args: &[&str]| log_level(&at, args);
     assert_eq!(level(&[]), "error\n");
     assert_eq!(level(&["info,raft=debug"]), "info,raft=debug\n");
     trine(&["log-level", "--at", &at, "loud"], "", b"").expect_error(2, &["loud", "no log level"]);
@@ -335,22 +337,15 @@ fn the_log_level_changes_while_the_replica_runs() {
 /// At SIGUSR1 the settings file won over the command line, and at SIGHUP in the same way over `--keys require`.
 #[test]
 fn what_the_command_line_says_counts_also_after_a_signal() {
-    let peers: Vec<String> = free_addresses(3)
-        .expect("free")
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let peers = free_peers();
     let name = format!("trine-named-{}.toml", std::process::id());
     let file = std::env::temp_dir().join(name);
     std::fs::write(&file, "log-level = \"error\"\n").expect("written");
     let config = file.to_str().expect("text");
     let line = ["--id", "1", "--config", config, "--log-level", "warn"];
-    let watched = Watched::start(&line, &peers.join(","));
+    let watched = Watched::start(&line, &peers);
     let at = watched.endpoint.to_string();
-    let level = |args: &[&str]| {
-        let args = [&["log-level", "--at", &at], args].concat();
-        String::from_utf8(trine(&args, "", b"").expect_status(0).stdout).expect("text")
-    };
+    let level = |args: &[&str]| log_level(&at, args);
     assert_eq!(level(&["info"]), "info\n");
     signal(watched.child.id(), "USR1");
     let next = wait_for("another level", || {
@@ -363,12 +358,7 @@ fn what_the_command_line_says_counts_also_after_a_signal() {
 
 #[test]
 fn the_congestion_control_that_is_asked_for_is_in_use() {
-    let peers: Vec<String> = free_addresses(3)
-        .expect("free")
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    let peers = peers.join(",");
+    let peers = free_peers();
     // It is off unless somebody asks for it.
     for (args, expected) in [
         (&[][..], "off"),
@@ -391,9 +381,7 @@ fn the_congestion_control_that_is_asked_for_is_in_use() {
 
 #[test]
 fn raft_speaks_through_the_log() {
-    let peers = free_addresses(3).expect("free");
-    let list: Vec<String> = peers.iter().map(ToString::to_string).collect();
-    let list = list.join(",");
+    let list = free_peers();
     let start =
         |node_id: &str, more: &[&str]| Watched::start(&[&["--id", node_id], more].concat(), &list);
     let others = [start("2", &[]), start("3", &[])];

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 
 use crate::common::terminal::AtTerminal;
-use crate::common::{Cluster, command, trine, wait_for};
+use crate::common::{Cluster, command, script_of_pages, trine, wait_for};
 
 fn filled(options: &[&str]) -> Cluster {
     let cluster = Cluster::start(options);
@@ -141,10 +141,7 @@ fn several_prefixes_are_counted_as_of_one_moment() {
 fn a_replica_keeps_no_more_for_scans_than_it_may() {
     let cluster = Cluster::start(&["--ordered", "--retain-bytes", "0"]);
     let peers = cluster.group.peers();
-    let value = "v".repeat(1_000);
-    let lines: String = (0..2_000)
-        .map(|number| format!("put k/{number:04} {value}\n"))
-        .collect();
+    let lines = script_of_pages();
     trine(&[], &peers, lines.as_bytes()).expect_status(0);
     assert_eq!(
         text(&cluster, &["scan", "k/", "--keys-only"])

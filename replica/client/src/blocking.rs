@@ -6,11 +6,11 @@ use trine_kvstore::Command;
 use trine_protocol::route::RouteOf;
 use trine_transport::backend::{Backend, BackendError};
 use trine_transport::event_loop::EventLoop;
-use trine_transport::time::{Clock, Instant};
+use trine_transport::time::{Clock, Duration, Instant};
 use trine_transport::{ConfigError, Identity};
 
 use super::config::{ClientConfig, ClientConfigError};
-use super::core::{ClientId, Clients, Finished};
+use super::core::{ClientId, Clients};
 use super::operation::Mode;
 use super::outcome::{Answer, Error};
 use super::submit::{Submission, SubmitError};
@@ -59,8 +59,7 @@ impl CallError {
 pub struct BlockingClient<B: Backend, C> {
     event_loop: EventLoop<B, C, Clients<B::Route>>,
     client: ClientId,
-    /// The tag of the present call. An earlier one may still be under way, if the backend failed while it was waited
-    /// for.
+    /// The tag of the present call. An earlier one may still be under way, if its wait was given up or the backend failed.
     tag: u64,
 }
 
@@ -94,18 +93,56 @@ impl<B: Backend, C: Clock> BlockingClient<B, C> {
     /// # Errors
     /// [`CallError`] says whether the command can have been applied.
     pub fn execute(&mut self, mode: Mode, command: &Command<'_>) -> Result<Answer, CallError> {
+        self.begin(mode, command, None)?;
+        // Every operation ends by its deadline, so this does.
+        let answer = self.answer_by(None)?;
+        Ok(answer.expect("a wait without an end is over when there is an answer"))
+    }
+
+    /// Begins one command, for [`BlockingClient::answer_by`]. It has the configured timeout, or this limit. Another one that
+    /// has no answer yet is no longer waited for.
+    ///
+    /// # Errors
+    /// Nothing was sent.
+    pub fn begin(
+        &mut self,
+        mode: Mode,
+        command: &Command<'_>,
+        limit: Option<Duration>,
+    ) -> Result<(), SubmitError> {
         let client = self.current_client()?;
         self.tag += 1;
-        let submission = Submission {
-            mode,
-            command,
-            deadline: None,
-            tag: self.tag,
+        let tag = self.tag;
+        self.event_loop.with(|clients, cx| {
+            let submission = Submission {
+                mode,
+                command,
+                deadline: limit.map(|limit| cx.now() + limit),
+                tag,
+            };
+            clients.submit(cx.now(), client, submission)
+        })
+    }
+
+    /// Waits for the answer to the command that was begun last, at most until this time. `None`: there is none yet.
+    ///
+    /// # Errors
+    /// As [`BlockingClient::execute`].
+    pub fn answer_by(&mut self, until: Option<Instant>) -> Result<Option<Answer>, CallError> {
+        let (mut finished, tag) = (None, self.tag);
+        let done = |clients: &mut Clients<B::Route>| {
+            while let Some(other) = clients.poll_finished() {
+                if other.tag == tag {
+                    finished = Some(other);
+                }
+            }
+            finished.is_some()
         };
         self.event_loop
-            .with(|clients, cx| clients.submit(cx.now(), client, submission))?;
-        self.wait()
-            .and_then(|finished| finished.result.map_err(CallError::Failed))
+            .run_until(until, done)
+            .map_err(CallError::Backend)?;
+        let result = finished.map(|finished| finished.result.map_err(CallError::Failed));
+        result.transpose()
     }
 
     /// The value of `key`, linearizable.
@@ -151,23 +188,6 @@ impl<B: Backend, C: Clock> BlockingClient<B, C> {
             self.client = clients.open().ok_or(SubmitError::TooMany)?;
         }
         Ok(self.client)
-    }
-
-    /// Every operation ends by its deadline, so this does.
-    fn wait(&mut self) -> Result<Finished, CallError> {
-        let (mut finished, tag) = (None, self.tag);
-        let done = |clients: &mut Clients<B::Route>| {
-            while let Some(other) = clients.poll_finished() {
-                if other.tag == tag {
-                    finished = Some(other);
-                }
-            }
-            finished.is_some()
-        };
-        self.event_loop
-            .run_until(None::<Instant>, done)
-            .map_err(CallError::Backend)?;
-        Ok(finished.expect("run_until without a deadline ends only when done"))
     }
 }
 

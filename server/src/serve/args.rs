@@ -67,7 +67,8 @@ pub struct ServeArguments {
     pub log: LogArguments,
     /// Which callers a replica takes: all, both with and without a key, or only those with one [default: require with a
     /// key, none without]. At SIGHUP a replica with a key reads its key file again, and the stage, if the file of --config
-    /// has it (keys = "require") and neither this option nor the variable was given. It begins to require keys once all members have come with one.
+    /// has it (keys = "require") and neither this option nor the variable was given. It begins to require keys once all
+    /// members have come with one.
     #[arg(long, env = "TRINE_KEYS", value_enum, value_name = "STAGE")]
     pub keys: Option<KeyStage>,
     /// The settings that the file does not change while the replica runs.

@@ -4,18 +4,19 @@ use std::any::Any;
 use std::net::SocketAddr;
 
 use trine_apps::cache::wire::{COMMAND, DONE, HELLO, HELLO_BYTES, Hello};
+use trine_apps::event_loop::{event_loop, turn_until};
 use trine_base::answers::store_failure;
-use trine_base::endpoint::{backend_failure, random_seed};
+use trine_base::endpoint::backend_failure;
 use trine_base::failure::Failure;
 use trine_base::network::{Network, Opened};
-use trine_base::{interrupt, load, peers};
+use trine_base::{load, peers};
 use trine_kvstore::cache::shard_of;
 use trine_kvstore::{Command, Response};
 use trine_transport::backend::{Backend, MonotonicClock, Route};
 use trine_transport::buf::MsgBuf;
 use trine_transport::time::{Clock, Duration, Instant};
 use trine_transport::{
-    App, Completion, ConnectParams, Cx, Event, EventLoop, Identity, RefusedReason, Reply, SessionId,
+    App, Completion, ConnectParams, Cx, Event, EventLoop, RefusedReason, Reply, SessionId,
 };
 
 use super::{Finished, IN_FLIGHT_MAX, Outcome, Request, Target, silence};
@@ -24,8 +25,6 @@ use super::{Finished, IN_FLIGHT_MAX, Outcome, Request, Target, silence};
 const ANSWER_BYTES_LEAST: usize = 128;
 const START_ONE: &str =
     "start a cache with `trine cache serve`, or name the right one: cache://HOST:PORT";
-/// While the cache is waited for, this looks at least so often whether the user wants to end it.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// Sessions of one endpoint with all threads of a cache.
 pub(crate) struct Cache<B: Backend> {
@@ -89,17 +88,8 @@ impl<B: Backend> Cache<B> {
             keep,
             ..
         } = network.call(addresses)?;
-        let seed = random_seed()?;
-        let identity = Identity {
-            cluster: 0,
-            incarnation: seed.max(1),
-        };
         let sealed = endpoint.keys.is_some();
-        let callers = Callers::default();
-        let mut event_loop =
-            EventLoop::new(backend, MonotonicClock, callers, endpoint, identity, seed).map_err(
-                |error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""),
-            )?;
+        let mut event_loop = event_loop(backend, Callers::default(), endpoint)?;
         let params = ConnectParams {
             timeout: Some(limit),
             ..ConnectParams::default()
@@ -158,28 +148,6 @@ impl<B: Backend> Cache<B> {
         })?;
         let told = self.event_loop.app_mut().hello.take();
         told.ok_or_else(|| Failure::not_reachable("the cache does not answer", START_ONE))
-    }
-}
-
-/// Turns the loop until `is_over` says so, which is asked after each turn.
-///
-/// # Errors
-/// The backend has failed, or the user wants the process to end.
-fn turn_until<B: Backend>(
-    event_loop: &mut EventLoop<B, MonotonicClock, Callers>,
-    is_over: impl Fn(&Callers) -> bool,
-) -> Result<(), Failure> {
-    let ends = |callers: &mut Callers| is_over(callers) || interrupt::interrupted();
-    // The loop may sleep in the kernel for as long as the cache is silent, and a signal does not end that sleep.
-    loop {
-        let look = MonotonicClock.now() + LOOK;
-        event_loop
-            .run_until(Some(look), ends)
-            .map_err(backend_failure)?;
-        if is_over(event_loop.app()) {
-            return Ok(());
-        }
-        interrupt::check()?;
     }
 }
 

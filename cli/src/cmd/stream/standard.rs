@@ -3,19 +3,13 @@
 
 use std::io::{self, ErrorKind};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use trine_base::config::CLIENT_LOOK;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
-use trine_base::output::write_all;
+use trine_base::output::{has_room_within, unwritten, write_all};
 
 /// A pipe that has room takes this many bytes without waiting for its reader.
 const PIECE_BYTES: usize = 4096;
-/// A wait for room looks at least this often whether the user wants to end it.
-const LOOK: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 20_000_000,
-};
 
 /// Why a page was not written.
 pub(crate) enum Unwritten {
@@ -36,7 +30,7 @@ pub(crate) fn print(page: &[u8]) -> Result<(), Unwritten> {
     let mut is_behind_line = true;
     for piece in pieces(page) {
         wait_for_room(is_behind_line)?;
-        write_all(piece).map_err(unwritten)?;
+        write_all(piece).map_err(|error| from_write(&error))?;
         is_behind_line = piece.ends_with(b"\n");
     }
     Ok(())
@@ -54,26 +48,19 @@ fn pieces(mut page: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn wait_for_room(may_end: bool) -> Result<(), Failure> {
-    let stdout = io::stdout();
-    loop {
-        let mut room = [PollFd::new(&stdout, PollFlags::OUT)];
-        match poll(&mut room, Some(&LOOK)) {
-            Ok(0) | Err(Errno::INTR) if may_end => interrupt::check()?,
-            Ok(0) | Err(Errno::INTR) => {}
-            // Where that cannot be asked, the write says what is wrong.
-            Ok(_) | Err(_) => return Ok(()),
+    while !has_room_within(CLIENT_LOOK) {
+        if may_end {
+            interrupt::check()?;
         }
     }
+    Ok(())
 }
 
-fn unwritten(error: io::Error) -> Unwritten {
-    if error.kind() == ErrorKind::BrokenPipe {
-        return Unwritten::Unread;
+fn from_write(error: &io::Error) -> Unwritten {
+    match error.kind() {
+        ErrorKind::BrokenPipe => Unwritten::Unread,
+        _ => Unwritten::Failed(unwritten(error)),
     }
-    Unwritten::Failed(Failure::usage(
-        format!("cannot write the output: {error}"),
-        "what was written so far is not all of it; make room, or write elsewhere",
-    ))
 }
 
 #[cfg(test)]
@@ -94,9 +81,9 @@ mod tests {
     #[test]
     fn a_reader_that_has_gone_is_no_failure_and_a_full_disk_is_one() {
         let gone = io::Error::from(ErrorKind::BrokenPipe);
-        assert!(matches!(unwritten(gone), Unwritten::Unread));
+        assert!(matches!(from_write(&gone), Unwritten::Unread));
         let full = io::Error::from(ErrorKind::StorageFull);
-        let Unwritten::Failed(failure) = unwritten(full) else {
+        let Unwritten::Failed(failure) = from_write(&full) else {
             panic!("the user would believe that all was written");
         };
         assert_eq!(failure.exit_status(), 2);

@@ -29,7 +29,7 @@ use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::{KeyChoice, KeyStage, Network};
 use trine_base::output::Output;
-use trine_base::units::show_ns;
+use trine_base::units::show_duration;
 use trine_local::config::START_LIMIT;
 use trine_local::start as group;
 use trine_server::data;
@@ -300,7 +300,7 @@ fn welcome(
 ) {
     let leader = leader_of(reports).map(|leader| leader.node_id);
     let list: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
-    let took = show_ns(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+    let took = show_duration(took);
     let key = sealed.key.as_deref().map(path_text);
     announcer.document(&json!({ "peers": list, "leader": leader, "key": key }));
     let leader = leader.map_or(String::new(), |node_id| {

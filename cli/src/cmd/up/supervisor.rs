@@ -11,7 +11,7 @@ use trine_base::announce::Announcer;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
-use trine_base::units::show_ns;
+use trine_base::units::show_duration;
 use trine_local::start as group;
 
 /// The interval of questions to the replicas while the group is not whole.
@@ -170,7 +170,7 @@ fn what_is_gone(reports: &[Report], on_disk: bool) -> Option<&'static str> {
 }
 
 fn tell_exit(exit: &Exit, pause: Duration, on_disk: bool, announcer: Announcer) {
-    let pause = show_ns(u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX));
+    let pause = show_duration(pause);
     let (node_id, status) = (exit.node_id, exit.status);
     let as_what = match on_disk {
         true => "to go on with its log",
@@ -182,7 +182,7 @@ fn tell_exit(exit: &Exit, pause: Duration, on_disk: bool, announcer: Announcer) 
 }
 
 fn tell_not_started(node_id: usize, error: LiveError, pause: Duration, announcer: Announcer) {
-    let pause = show_ns(u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX));
+    let pause = show_duration(pause);
     let why = group::live_failure(error).in_one_line();
     announcer.event(format_args!(
         "replica {node_id} was not started: {why}; trying again in {pause}"

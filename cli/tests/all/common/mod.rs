@@ -276,6 +276,13 @@ fn answer_in_time<T>(mut answer: impl FnMut() -> Option<T>) -> Option<T> {
     }
 }
 
+/// A script of the shell that writes 2,000 keys below `k/`: some two million bytes, which a walk reads in several pages.
+pub fn script_of_pages() -> String {
+    let value = "v".repeat(1_000);
+    let line = |number| format!("put k/{number:04} {value}\n");
+    (0..2_000).map(line).collect()
+}
+
 /// Says that something is not tested, because this machine cannot do it. Where the environment variable `need` is 1, as
 /// in the gate, that is a failure.
 #[track_caller]
