@@ -171,6 +171,10 @@ pub const CANARIES: &[Canary] = &[
         &["a number went back", "a number came twice"],
     ),
     sequencer("a request is repeated on its way", &["a number went back"]),
+    group(
+        "a front has the rights of whomever it names",
+        &["beyond what a front and its user may both do"],
+    ),
 ];
 
 /// How the search for a canary ended.
@@ -295,6 +299,7 @@ fn may_find(canary: Canary, seed: u64) -> bool {
         | "a restore goes on in the old cluster" => config.backups,
         "a revoked user keeps its session"
         | "a session answers another user"
+        | "a front has the rights of whomever it names"
         | "window ignores replays" => config.sealed,
         _ => true,
     }

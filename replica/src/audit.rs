@@ -1,7 +1,7 @@
 //! Who has administrated the group: a line for each admin command that was applied.
 //!
 //! Every replica writes the lines of the entries that it applies. Changes of the members are written by the leader that was
-//! asked for them (`group/members/audit.rs`). One that starts again from its disk writes those of
+//! asked for them (`group/members/audit.rs`), and so are commands that were denied to users (`group/service/denials.rs`). One that starts again from its disk writes those of
 //! the entries that it applies again, with the same positions. The trail is bounded: whoever does not read it loses the
 //! oldest lines, and learns how many.
 
@@ -12,7 +12,7 @@ use trine_keys::{Credential, UserName};
 use trine_kvstore::{Command, Position, Response, StoreError, Users};
 
 use crate::config::AUDIT_LINES_MAX;
-use crate::rights::Caller;
+use crate::rights::{Caller, Denied};
 
 /// An admin command that was applied.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,6 +42,16 @@ pub enum By {
         /// The user's number.
         number: u32,
         /// The name, if the user was still there.
+        name: Option<UserName>,
+    },
+    /// A front that named another user. Its administrative commands are denied, so this stands in lines about denials
+    /// alone.
+    Front {
+        /// The front's name.
+        front: UserName,
+        /// The number that it named.
+        number: u32,
+        /// Whose number that is, if there is such a user.
         name: Option<UserName>,
     },
 }
@@ -102,6 +112,22 @@ pub(crate) fn words_of(command: &Command<'_>) -> Option<String> {
     })
 }
 
+/// What the outcome of a command begins with that was denied to its sender.
+const DENIED: &str = "denied";
+
+/// The outcome of a command that its sender has no right to.
+pub(crate) fn denied(why: &Denied) -> String {
+    format!("{DENIED}: {why}")
+}
+
+impl Audit {
+    /// Whether the command was denied to its sender. Every other one got as far as the group.
+    #[must_use]
+    pub fn is_denial(&self) -> bool {
+        self.outcome.starts_with(DENIED)
+    }
+}
+
 /// The outcome of an admin command, in words.
 pub(crate) fn outcome_of(response: &Response<'_>) -> String {
     match response {
@@ -136,6 +162,22 @@ impl fmt::Display for By {
                 name: Some(name),
             } => write!(formatter, "user {name} (number {number})"),
             Self::User { number, name: None } => write!(formatter, "user number {number}, removed"),
+            Self::Front {
+                front,
+                number,
+                name: Some(name),
+            } => write!(
+                formatter,
+                "user {front}, acting for user {name} (number {number})"
+            ),
+            Self::Front {
+                front,
+                number,
+                name: None,
+            } => write!(
+                formatter,
+                "user {front}, acting for user number {number}, which does not exist"
+            ),
         }
     }
 }
@@ -154,6 +196,11 @@ impl Trail {
             self.lost += 1;
         }
         self.lines.push_back(line);
+    }
+
+    /// A line is left out. The next one that is read says so.
+    pub(crate) fn leave_out(&mut self) {
+        self.lost += 1;
     }
 
     /// The oldest line, and how many were lost before it.

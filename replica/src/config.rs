@@ -12,6 +12,8 @@ pub const ENTRY_BYTES_MAX: usize = 4 << 20;
 pub(crate) const AUDITED_COMMANDS_MAX: usize = 16;
 /// Most audit lines that wait to be read.
 pub const AUDIT_LINES_MAX: usize = 256;
+/// Audit lines a minute about administrative commands that were denied to one user.
+pub(crate) const DENIED_LINES_MAX: u32 = 16;
 /// Most bytes of a key, or of a prefix, that a refusal shows.
 pub const DENIED_KEY_BYTES_MAX: usize = 64;
 /// Most nodes of a group: one less than the members that a message can list. A newcomer replaces the member with its

@@ -5,7 +5,7 @@
 //!    | of           the applied user table says whether the key still counts
 //! Subject           whose rights count
 //!    | acting_for   a front or a member says for which user a request is
-//! Subject
+//! Subject           of a front: only what both of them may
 //!    | may          the check
 //! ```
 //!
@@ -13,6 +13,7 @@
 
 use std::fmt;
 
+use trine_canary as canary;
 use trine_keys::{Credential, Role, UserName};
 use trine_kvstore::{Access, Command, Kind, User, Users};
 use trine_protocol::message::{ForUser, Watch, Watched, kind};
@@ -112,6 +113,13 @@ pub enum Subject<'a> {
     Holder,
     /// A user.
     User(User<'a>),
+    /// A front that acts for another user. It has the rights that both have, and administrates nothing.
+    Front {
+        /// Whose key the session has proven.
+        front: User<'a>,
+        /// For whom the request is.
+        user: User<'a>,
+    },
 }
 
 impl<'a> Subject<'a> {
@@ -138,12 +146,13 @@ impl<'a> Subject<'a> {
     #[must_use]
     pub fn number(&self) -> u32 {
         match self {
-            Self::User(user) => user.number,
+            Self::User(user) | Self::Front { user, .. } => user.number,
             _ => 0,
         }
     }
 
-    /// The subject of a request that says for which user it is.
+    /// The subject of a request that says for which user it is. A member lends the user its own word, so the user's rights
+    /// count. A front is a user itself, and gains nothing by naming another: the rights of both count.
     ///
     /// # Errors
     /// The caller is neither a member nor a front, there is no such user any more, or the key that it has shown to the
@@ -165,7 +174,13 @@ impl<'a> Subject<'a> {
                 Missing::Key { generation },
             ));
         }
-        Ok(Self::User(user))
+        Ok(match self {
+            Self::User(_) if canary::planted("a front has the rights of whomever it names") => {
+                Self::User(user)
+            }
+            Self::User(front) => Self::Front { front, user },
+            _ => Self::User(user),
+        })
     }
 
     /// Whether its word on other users counts.
@@ -173,14 +188,16 @@ impl<'a> Subject<'a> {
         match self {
             Self::Member => true,
             Self::User(user) => user.front,
-            Self::Anybody | Self::Stranger | Self::Holder => false,
+            Self::Anybody | Self::Stranger | Self::Holder | Self::Front { .. } => false,
         }
     }
 
-    /// Whether it may use a client session that this number has registered.
+    /// Whether it may use a client session that this number has registered. A front may use those of users, and none of
+    /// members and holders of the key file.
     #[must_use]
     pub fn may_use_session_of(&self, number: u32) -> bool {
-        number == self.number() || self.is_believed()
+        let is_open_to_fronts = *self == Self::Member || number != 0;
+        number == self.number() || (self.is_believed() && is_open_to_fronts)
     }
 
     /// Decides.
@@ -188,6 +205,9 @@ impl<'a> Subject<'a> {
     /// # Errors
     /// Says who lacks what.
     pub fn may(&self, what: What<'_>) -> Result<(), Denied> {
+        if let Self::Front { front, user } = *self {
+            return may_both(front, user, what);
+        }
         match what {
             // Before anything is looked at: a write of a group without keys pays nothing for this.
             _ if matches!(self, Self::Anybody | Self::Member) => Ok(()),
@@ -290,7 +310,8 @@ impl<'a> Subject<'a> {
             Self::Anybody | Self::Member => Some(Role::Member),
             Self::Holder => Some(Role::Admin),
             Self::User(user) => Some(user.role),
-            Self::Stranger => None,
+            // A front is judged in two parts, neither of which comes here as one.
+            Self::Stranger | Self::Front { .. } => None,
         };
         if has.is_some_and(|has| has >= needed) {
             return Ok(());
@@ -311,9 +332,40 @@ impl<'a> Subject<'a> {
             Self::Member => Who::Member,
             Self::Holder => Who::Holder,
             Self::User(user) => Who::User(user.name),
+            Self::Front { front, user } => Who::Front {
+                front: front.name,
+                user: user.name,
+            },
         };
         Denied::new(who, missing)
     }
+
+    /// The refusal of a command that administrates, where it would not be clear whose command it is.
+    pub(crate) fn may_not_administrate(&self) -> Denied {
+        self.denied(Missing::OwnSession)
+    }
+}
+
+/// What a front may do for another user: what both may, and nothing that administrates the group.
+fn may_both(front: User<'_>, user: User<'_>, what: What<'_>) -> Result<(), Denied> {
+    let both = Subject::Front { front, user };
+    let administrates = match what {
+        What::Command(command) => need(command.kind()) == Need::Admin,
+        What::Admin | What::Backup | What::Peer => true,
+        What::Discovery | What::Status | What::Session | What::Watch(_) => false,
+    };
+    if administrates {
+        return Err(both.may_not_administrate());
+    }
+    // The front first: its refusal names both.
+    let of_front = Subject::User(front).may(what);
+    of_front.map_err(|Denied { missing, .. }| both.denied(missing))?;
+    Subject::User(user).may(what)
+}
+
+/// Whether a command changes the group itself. An audit line tells of it.
+pub(crate) fn administrates(command: &Command<'_>) -> bool {
+    need(command.kind()) == Need::Admin && !command.is_read_only()
 }
 
 /// What a kind of command needs.
@@ -388,6 +440,13 @@ pub enum Who {
     Holder,
     /// A user.
     User(UserName),
+    /// A front that acts for another user.
+    Front {
+        /// The front.
+        front: UserName,
+        /// The user that it names.
+        user: UserName,
+    },
     /// A user that is not there any more.
     Number(u32),
 }
@@ -428,6 +487,8 @@ pub enum Missing {
     Front,
     /// The user for whom a front asks.
     User,
+    /// A session of one's own, over which the group is administrated.
+    OwnSession,
 }
 
 /// A refusal: who lacks what.
@@ -457,6 +518,9 @@ impl fmt::Display for Who {
             Self::Member => write!(formatter, "a member"),
             Self::Holder => write!(formatter, "the holder of the cluster key file"),
             Self::User(name) => write!(formatter, "user {name}"),
+            Self::Front { front, user } => {
+                write!(formatter, "user {front}, acting for user {user},")
+            }
             Self::Number(number) => write!(formatter, "user number {number}"),
         }
     }
@@ -506,6 +570,10 @@ impl fmt::Display for Denied {
                 "{who} may not act for other users: it is no front"
             ),
             Missing::User => write!(formatter, "{who} does not exist any more"),
+            Missing::OwnSession => write!(
+                formatter,
+                "{who} may not administrate the group: such a command needs the sender's own session, and is for nobody else"
+            ),
         }
     }
 }

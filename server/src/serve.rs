@@ -682,8 +682,8 @@ impl Told {
     }
 }
 
-/// Writes a line for each admin command that was applied. The log's own thread writes to the outside, so this never
-/// waits.
+/// Writes a line for each admin command that was applied, or denied to a user. The log's own thread writes to the outside,
+/// so this never waits.
 fn tell_audit<B: Backend>(event_loop: &mut ReplicaLoop<B>) {
     let replica = event_loop.app_mut().replica_mut();
     while let Some((audit, lost)) = replica.next_audit() {
@@ -692,7 +692,10 @@ fn tell_audit<B: Backend>(event_loop: &mut ReplicaLoop<B>) {
         }
         let (by, what) = (audit.by.to_string(), audit.what.as_str());
         let (outcome, position) = (audit.outcome.as_str(), audit.position);
-        tracing::info!(target: AUDIT, by, what, outcome, %position, "applied");
+        match audit.is_denial() {
+            true => tracing::warn!(target: AUDIT, by, what, outcome, %position, "denied"),
+            false => tracing::info!(target: AUDIT, by, what, outcome, %position, "applied"),
+        }
     }
 }
 

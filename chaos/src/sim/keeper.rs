@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use trine_client::{ClientId, Clients, Finished, Mode, Submission};
 use trine_keys::{Role, UserName};
-use trine_kvstore::{Command, Response, Rights, StoreError};
+use trine_kvstore::{Command, Response, Rights, StoreError, User};
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::time::{Duration, Instant};
 
@@ -132,7 +132,7 @@ impl Keeper {
                 name: *name,
                 rights: Rights {
                     role: *role,
-                    front: false,
+                    front: is_front(*name),
                     prefix,
                 },
             },
@@ -216,13 +216,13 @@ impl Keeper {
         let mut ledger = self.ledger.borrow_mut();
         match (&change, response) {
             (Change::Add { name, role, prefix }, Response::User(user)) => {
-                let grant = ledger.add(*name, user.generation, *role, prefix);
+                let grant = give(&mut ledger, &user, *name, *role, prefix);
                 self.to_start.push(grant);
                 self.done += 1;
             }
             (Change::Rotate { name, role, prefix }, Response::User(user)) => {
                 ledger.revoke(*name, user.generation, simulated);
-                let grant = ledger.add(*name, user.generation, *role, prefix);
+                let grant = give(&mut ledger, &user, *name, *role, prefix);
                 self.to_start.push(grant);
                 self.done += 1;
             }
@@ -244,6 +244,20 @@ impl Keeper {
             }
         }
     }
+}
+
+/// Notes the key of a user. The group has given its number and its generation.
+fn give(ledger: &mut Ledger, user: &User<'_>, name: UserName, role: Role, prefix: &[u8]) -> usize {
+    let grant = ledger.add(name, user.generation, role, prefix);
+    let given = ledger.grant_mut(grant);
+    (given.number, given.is_front) = (user.number, is_front(name));
+    grant
+}
+
+/// Every third user is a front. The name says it, so that it costs no random number: seeds mean what they meant.
+fn is_front(name: UserName) -> bool {
+    let number = name.as_str().trim_start_matches('u').parse::<u32>();
+    number.is_ok_and(|number| number.is_multiple_of(3))
 }
 
 fn name_of(change: &Change) -> Option<UserName> {

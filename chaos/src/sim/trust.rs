@@ -37,6 +37,10 @@ pub(crate) struct Grant {
     pub(crate) generation: u32,
     pub(crate) role: Role,
     pub(crate) prefix: Vec<u8>,
+    /// The user's number, 0 while it does not matter.
+    pub(crate) number: u32,
+    /// Whether it may act for other users.
+    pub(crate) is_front: bool,
     /// When the command that takes it away was first given.
     revoking: Option<Instant>,
     /// When that was first known to be done.
@@ -49,6 +53,8 @@ pub(crate) struct Grant {
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) grant: usize,
+    /// The grant of the user for whom a front asks.
+    pub(crate) acting_for: Option<usize>,
     pub(crate) ask: Ask,
     pub(crate) way: Way,
     at: Instant,
@@ -109,6 +115,8 @@ impl Ledger {
             generation,
             role,
             prefix: prefix.to_vec(),
+            number: 0,
+            is_front: false,
             revoking: None,
             revoked: None,
             session: None,
@@ -136,11 +144,31 @@ impl Ledger {
         self.grants[number].revoked
     }
 
+    /// Standing grants of other users than that of `number`, for whom a front may ask.
+    pub(crate) fn others(&self, number: usize) -> Vec<usize> {
+        let name = self.grants[number].name;
+        let is_other = |other: &usize| {
+            let other = &self.grants[*other];
+            other.name != name && other.number != 0
+        };
+        self.standing().into_iter().filter(is_other).collect()
+    }
+
     /// The number of a call: the value that it writes.
-    pub(crate) fn call(&mut self, grant: usize, ask: Ask, way: Way, at: Instant) -> usize {
-        let is_allowed = may(&self.grants[grant], &ask);
+    pub(crate) fn call(
+        &mut self,
+        grant: usize,
+        acting_for: Option<usize>,
+        ask: Ask,
+        way: Way,
+        at: Instant,
+    ) -> usize {
+        // Nobody administrates the group for another user.
+        let may_for = |other: usize| may(&self.grants[other], &ask) && ask != Ask::Administrate;
+        let is_allowed = may(&self.grants[grant], &ask) && acting_for.is_none_or(may_for);
         self.calls.push(Call {
             grant,
+            acting_for,
             ask,
             way,
             at,
@@ -159,8 +187,10 @@ impl Ledger {
         self.denied += 1;
         let call = &self.calls[number];
         let grant = &self.grants[call.grant];
+        let mut both = [Some(call.grant), call.acting_for].into_iter().flatten();
+        let all_stand = both.all(|grant| self.grants[grant].revoking.is_none());
         // A replica that has not heard of the user yet may say so of what it has applied.
-        if call.is_allowed && grant.revoking.is_none() && call.way == Way::Led {
+        if call.is_allowed && all_stand && call.way == Way::Led {
             let text = format!(
                 "trust: user {} was denied what it may do: call {number}, {:?}: {reason}",
                 grant.name, call.ask
@@ -204,19 +234,29 @@ impl Ledger {
     fn what_forbids(&self, number: usize, had: &str) -> Option<String> {
         let call = &self.calls[number];
         let grant = &self.grants[call.grant];
-        let why = if !call.is_allowed {
-            "a call beyond its user's rights"
-        } else if call.way != Way::Stale && grant.revoked.is_some_and(|at| at < call.at) {
-            "a call with a key that was void before"
-        } else {
-            return None;
+        let was_void = |grant: &Grant| grant.revoked.is_some_and(|at| at < call.at);
+        let other = call.acting_for.map(|other| &self.grants[other]);
+        let why = match other {
+            None if !call.is_allowed => "a call beyond its user's rights",
+            Some(_) if !call.is_allowed => "a call beyond what a front and its user may both do",
+            _ if call.way == Way::Stale => return None,
+            _ if was_void(grant) => "a call with a key that was void before",
+            Some(other) if was_void(other) => "a call for a user whose key was void before",
+            _ => return None,
         };
+        let shown = |grant: &Grant| {
+            format!(
+                "user {}, generation {}, role {}, prefix \"{}\"",
+                grant.name,
+                grant.generation,
+                grant.role,
+                grant.prefix.escape_ascii()
+            )
+        };
+        let other = other.map_or_else(String::new, |other| format!(", for {}", shown(other)));
         Some(format!(
-            "trust: {why} {had}: call {number} of user {}, generation {}, role {}, prefix \"{}\", {:?}",
-            grant.name,
-            grant.generation,
-            grant.role,
-            grant.prefix.escape_ascii(),
+            "trust: {why} {had}: call {number} of {}{other}, {:?}",
+            shown(grant),
             call.ask
         ))
     }
@@ -260,12 +300,12 @@ mod tests {
             (Ask::Administrate, true),
         ] {
             let mut ledger = ledger(Role::Write, b"a/");
-            let call = ledger.call(0, ask.clone(), Way::Led, at(1));
+            let call = ledger.call(0, None, ask.clone(), Way::Led, at(1));
             ledger.answer(call);
             assert_eq!(ledger.wrong().is_some(), is_wrong, "{ask:?}");
         }
         let mut ledger = ledger(Role::Read, b"a/");
-        ledger.call(0, Ask::Put(b"a/1".to_vec()), Way::Led, at(1));
+        ledger.call(0, None, Ask::Put(b"a/1".to_vec()), Way::Led, at(1));
         ledger.read(b"a/1", b"0");
         assert!(
             ledger
@@ -275,18 +315,47 @@ mod tests {
     }
 
     #[test]
+    fn a_front_may_do_what_both_may_while_both_keys_count() {
+        let put = |key: &[u8]| Ask::Put(key.to_vec());
+        for (role, prefix, ask, is_wrong) in [
+            (Role::Write, b"".as_slice(), put(b"a/1"), false),
+            (Role::Write, b"", put(b"b/1"), true),
+            (Role::Read, b"", put(b"a/1"), true),
+            (Role::Admin, b"", Ask::Administrate, true),
+        ] {
+            let mut ledger = ledger(role, prefix);
+            let other = UserName::new(b"b").expect("a name");
+            let other = ledger.add(other, 2, Role::Write, b"a/");
+            ledger.grant_mut(other).number = 2;
+            assert_eq!(ledger.others(0), [other]);
+            let call = ledger.call(0, Some(other), ask.clone(), Way::Led, at(1));
+            ledger.answer(call);
+            assert_eq!(ledger.wrong().is_some(), is_wrong, "{ask:?}");
+            if !is_wrong {
+                ledger.begin_to_revoke(ledger.grant(other).name, at(2));
+                ledger.revoke(ledger.grant(other).name, 3, at(2));
+                let late = ledger.call(0, Some(other), ask, Way::Led, at(3));
+                ledger.deny(late, "void");
+                assert_eq!(ledger.wrong(), None);
+                ledger.answer(late);
+                assert!(ledger.wrong().is_some_and(|text| text.contains("void")));
+            }
+        }
+    }
+
+    #[test]
     fn a_void_key_is_denied_from_the_moment_on_at_which_that_is_known() {
         let mut ledger = ledger(Role::Write, b"");
         let name = ledger.grant(0).name;
         ledger.begin_to_revoke(name, at(1));
-        let amid = ledger.call(0, Ask::Put(b"x".to_vec()), Way::Led, at(2));
+        let amid = ledger.call(0, None, Ask::Put(b"x".to_vec()), Way::Led, at(2));
         ledger.revoke(name, 2, at(3));
         ledger.deny(amid, "amid");
         ledger.answer(amid);
-        let stale = ledger.call(0, Ask::Get(vec![b"x".to_vec()]), Way::Stale, at(4));
+        let stale = ledger.call(0, None, Ask::Get(vec![b"x".to_vec()]), Way::Stale, at(4));
         ledger.answer(stale);
         assert_eq!(ledger.wrong(), None);
-        ledger.call(0, Ask::Put(b"x".to_vec()), Way::Led, at(4));
+        ledger.call(0, None, Ask::Put(b"x".to_vec()), Way::Led, at(4));
         ledger.read(b"x", b"2");
         assert!(ledger.wrong().is_some_and(|text| text.contains("void")));
     }
@@ -294,7 +363,7 @@ mod tests {
     #[test]
     fn what_is_allowed_must_not_be_denied_while_the_key_counts() {
         let mut ledger = ledger(Role::Write, b"");
-        let call = ledger.call(0, Ask::Put(b"x".to_vec()), Way::Led, at(2));
+        let call = ledger.call(0, None, Ask::Put(b"x".to_vec()), Way::Led, at(2));
         ledger.deny(call, "why");
         assert!(ledger.wrong().is_some_and(|text| text.contains("denied")));
     }

@@ -1,12 +1,13 @@
 //! The clients of users: each has a key of its own, and asks for what it may do and for what it may not.
 
 use super::Host;
-use super::trust::{Ask, Ledger, Way};
+use super::trust::{Ask, Grant, Ledger, Way};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use trine_client::{ClientId, Clients, Mode, Submission};
 use trine_kvstore::{Command, ExecuteMode, List, Response};
+use trine_protocol::message::ForUser;
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::time::{Duration, Instant};
 
@@ -20,6 +21,8 @@ const OPEN_MAX: usize = 4;
 const OWN: Ratio = Ratio::percent(70);
 /// How often a user calls in the session of another.
 const THEFT: Ratio = Ratio::percent(4);
+/// How often a front names another user.
+const ACTING: Ratio = Ratio::percent(60);
 /// Keys with one beginning.
 const KEYS: u64 = 4;
 /// What keys of users begin with, of which a user may have one as its prefix.
@@ -87,15 +90,26 @@ impl User {
             Some(_) => (Ask::Put(self.own_key()), Mode::Write),
             None => self.draw(),
         };
+        let acting_for = match theft {
+            Some(_) => None,
+            None => self.named(),
+        };
         let way = match mode {
             Mode::ReadStale => Way::Stale,
             Mode::ReadFollower | Mode::ReadAnywhere => Way::Here,
             Mode::Read | Mode::Write | Mode::WriteAndClose => Way::Led,
         };
-        let number = self
-            .ledger
-            .borrow_mut()
-            .call(self.grant, ask.clone(), way, simulated);
+        let number =
+            self.ledger
+                .borrow_mut()
+                .call(self.grant, acting_for, ask.clone(), way, simulated);
+        let for_user = acting_for.map(|other| {
+            let ledger = self.ledger.borrow();
+            let Grant {
+                number, generation, ..
+            } = *ledger.grant(other);
+            ForUser { number, generation }
+        });
         let client = theft.map_or(self.id, |theft| theft.client);
         let submission = |command: &Command<'_>, clients: &mut Clients<Host>| {
             let submission = Submission {
@@ -104,7 +118,10 @@ impl User {
                 deadline: Some(now + PATIENCE),
                 tag: number as u64,
             };
-            clients.submit(now, client, submission).is_ok()
+            match for_user {
+                Some(user) => clients.submit_for(now, client, user, submission).is_ok(),
+                None => clients.submit(now, client, submission).is_ok(),
+            }
         };
         let begun = with_command(&ask, number, |command| {
             submission(command, &mut self.clients)
@@ -114,6 +131,17 @@ impl User {
         } else if let Some(theft) = theft {
             self.clients.close(theft.client);
         }
+    }
+
+    /// Whom a front names: another user, whatever that one may do.
+    fn named(&mut self) -> Option<usize> {
+        let ledger = self.ledger.borrow();
+        if !ledger.grant(self.grant).is_front || !self.prng.chance(ACTING) {
+            return None;
+        }
+        let others = ledger.others(self.grant);
+        let place = self.prng.below(others.len().max(1) as u64) as usize;
+        others.get(place).copied()
     }
 
     /// Now and then the session of another user, whose number this one has found out.

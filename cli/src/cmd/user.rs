@@ -62,7 +62,9 @@ pub(crate) struct AddArguments {
     /// The user may only touch keys that begin with this. Not for admins.
     #[arg(long, value_name = "PREFIX", value_parser = parse_prefix)]
     prefix: Option<String>,
-    /// The user is a front, which says for which user each of its requests is.
+    /// Make the user a front: each of its requests may name another user. Such a request is allowed what both of them are
+    /// allowed by role and prefix, and no administrative command. So give the front the role of its most powerful user,
+    /// and no prefix, or one that its users share.
     #[arg(long)]
     front: bool,
     #[command(flatten)]
@@ -245,6 +247,12 @@ fn list<N: Network>(network: &N, arguments: &ListArguments, output: Output) -> R
         ]);
     }
     output.line(table);
+    if users.iter().any(|user| user.front) {
+        output.line(
+            "a front may name another user in a request, which is then allowed what both of them are by role and keys, \
+             and no administrative command",
+        );
+    }
     Ok(())
 }
 

@@ -122,6 +122,23 @@ impl<R: Route> Clients<R> {
         self.submit_encoded(now, client, command, submission.deadline, submission.tag)
     }
 
+    /// Begins an operation for another user: replicas believe this of members and fronts.
+    ///
+    /// # Errors
+    /// When it cannot be begun; nothing has happened then.
+    pub fn submit_for(
+        &mut self,
+        now: Instant,
+        client: ClientId,
+        for_user: ForUser,
+        submission: Submission<'_>,
+    ) -> Result<(), SubmitError> {
+        self.check_room(client)?;
+        let (mode, for_user) = (submission.mode, Some(for_user));
+        let command = EncodedCommand::for_user(&self.pool, mode, for_user, submission.command)?;
+        self.submit_encoded(now, client, command, submission.deadline, submission.tag)
+    }
+
     /// Begins an operation whose command is encoded already.
     ///
     /// # Errors

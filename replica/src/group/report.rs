@@ -42,6 +42,7 @@ impl Group {
     pub(crate) fn next_audit(&mut self) -> Option<(Audit, u64)> {
         let applied = self.state.as_mut().and_then(|state| state.next_audit());
         applied
+            .or_else(|| self.service.next_audit())
             .or_else(|| self.membership.next_audit())
             .or_else(|| self.backups.next_audit())
     }

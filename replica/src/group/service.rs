@@ -1,6 +1,7 @@
 //! A member's service to clients: it takes requests, proposes writes, answers reads, and answers writes when they are
 //! applied.
 
+mod denials;
 mod reads;
 mod registrars;
 mod requests;
@@ -14,6 +15,7 @@ use trine_protocol::message::{
 use trine_protocol::stages::WriteStages;
 use trine_transport::time::Instant;
 
+use self::denials::Denials;
 use self::registrars::Registrars;
 use self::scans::ScanBudget;
 use super::cx::Cx;
@@ -33,6 +35,7 @@ pub(super) struct Service {
     stale_bytes: usize,
     scans: ScanBudget,
     registrars: Registrars,
+    denials: Denials,
     /// See [`crate::timing`].
     stopwatch: Option<Stopwatch>,
     stages: WriteStages,
@@ -47,6 +50,7 @@ impl Service {
             stale_bytes: 0,
             scans: ScanBudget::new(),
             registrars: Registrars::new(),
+            denials: Denials::default(),
             stopwatch: None,
             stages: WriteStages::default(),
         }

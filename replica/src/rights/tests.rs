@@ -495,11 +495,16 @@ fn only_members_and_fronts_act_for_others() {
     let named = users.numbered(number).expect("there");
     let prefixed_generation = named.generation;
     let by = ForUser::of_number;
-    for believed in [Subject::Member, subject(users, "front")] {
-        assert_eq!(believed.acting_for(by(number), users), Ok(prefixed));
+    let both = Subject::Front {
+        front: users.named(name("front")).expect("added"),
+        user: named,
+    };
+    for (believed, acts_as) in [(Subject::Member, prefixed), (subject(users, "front"), both)] {
+        assert_eq!(believed.acting_for(by(number), users), Ok(acts_as));
         let shown = |generation| ForUser { number, generation };
         let current = believed.acting_for(shown(prefixed_generation), users);
-        assert_eq!(current, Ok(prefixed));
+        assert_eq!(current, Ok(acts_as));
+        assert_eq!(acts_as.number(), number);
         let old = believed.acting_for(shown(prefixed_generation + 9), users);
         assert!(
             old.expect_err("rotated away")
@@ -524,6 +529,8 @@ fn only_members_and_fronts_act_for_others() {
         assert!(!other.may_use_session_of(number) && !other.may_use_session_of(0));
         assert!(other.may_use_session_of(other.number()));
     }
+    // Those sessions belong to members and to holders of the key file.
+    assert!(!subject(users, "front").may_use_session_of(0));
     // It gives rights away.
     assert_eq!(Subject::Anybody.acting_for(by(number), users), Ok(prefixed));
     for other in [Subject::Stranger, Subject::Holder] {
@@ -532,6 +539,67 @@ fn only_members_and_fronts_act_for_others() {
     for other in [Subject::Anybody, Subject::Stranger, Subject::Holder] {
         assert!(other.may_use_session_of(0) && !other.may_use_session_of(number));
     }
+}
+
+/// A front named whom it liked, and had that user's rights: with role read and a prefix it read every key and added
+/// administrators.
+#[test]
+fn a_front_gains_nothing_by_naming_another_user() {
+    let store = table();
+    let users = store.users();
+    let of = |who| users.named(name(who)).expect("added");
+    let (writer, prefixed) = (of("writer"), of("prefixed"));
+    // What a front of its own would need.
+    let fronts = [of("reader"), writer, prefixed, of("boss")];
+    for front in fronts.map(|user| User {
+        front: true,
+        ..user
+    }) {
+        for user in users.iter() {
+            let acting = Subject::User(front).acting_for(ForUser::of_number(user.number), users);
+            let acting = acting.expect("a front");
+            let alone = user.number == front.number;
+            for key in [b"a/2".as_slice(), b"b/2"] {
+                let lists = lists(key);
+                for &kind in Kind::ALL {
+                    let command = command_of(kind, key, &lists);
+                    let what = What::Command(&command);
+                    let expected = match alone {
+                        true => Subject::User(front).may(what).is_ok(),
+                        false => {
+                            need(kind) != Need::Admin
+                                && Subject::User(front).may(what).is_ok()
+                                && Subject::User(user).may(what).is_ok()
+                        }
+                    };
+                    let (front, user, name) = (front.name, user.name, kind.row().name);
+                    assert_eq!(acting.may(what).is_ok(), expected, "{front} {user} {name}");
+                }
+            }
+            for what in [What::Admin, What::Backup, What::Peer] {
+                let may_alone = alone && Subject::User(front).may(what).is_ok();
+                assert_eq!(acting.may(what).is_ok(), may_alone, "{what:?}");
+            }
+        }
+    }
+    let said = |front: User<'_>, user: User<'_>, command: &Command<'_>| {
+        let denied = Subject::Front { front, user }.may(What::Command(command));
+        denied.expect_err("denied").to_string()
+    };
+    let get = Command::Get { key: b"b/1" };
+    assert_eq!(
+        said(prefixed, of("boss"), &get),
+        "user prefixed, acting for user boss, may not touch key \"b/1\": its keys begin with \"a/\""
+    );
+    assert_eq!(
+        said(writer, prefixed, &get),
+        "user prefixed may not touch key \"b/1\": its keys begin with \"a/\""
+    );
+    assert_eq!(
+        said(writer, of("boss"), &Command::ListUsers),
+        "user writer, acting for user boss, may not administrate the group: such a command needs the sender's own \
+         session, and is for nobody else"
+    );
 }
 
 #[test]

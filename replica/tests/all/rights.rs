@@ -45,7 +45,7 @@ fn group_with(config: ReplicaConfig) -> World {
     let users: [(&str, Role, &[u8], bool); 3] = [
         ("alice", Role::Write, b"a/", false),
         ("bob", Role::Read, b"", false),
-        ("front", Role::Read, b"", true),
+        ("front", Role::Write, b"", true),
     ];
     for (who, role, prefix, front) in users {
         let add = Command::AddUser {
@@ -343,6 +343,159 @@ fn a_front_acts_for_users_and_a_user_for_none() {
     assert_eq!(refused.err(), Some(ClientStatus::Denied));
 }
 
+/// A front with role read and a prefix named an administrator. It read every key, wrote, and added an administrator of its
+/// own, and the audit line was about the administrator that it had named.
+#[test]
+fn a_front_has_the_rights_of_both_and_administrates_for_nobody() {
+    const BOSS: u32 = 4;
+    const READER: u32 = 5;
+    let mut world = group();
+    let admin = world.registered_client(1);
+    for (who, role, prefix, front) in [
+        ("boss", Role::Admin, b"".as_slice(), true),
+        ("reader", Role::Read, b"a/", true),
+    ] {
+        let rights = Rights {
+            role,
+            front,
+            prefix,
+        };
+        let add = Command::AddUser {
+            issuer: ISSUER,
+            name: name(who),
+            rights,
+        };
+        world.get_done(admin, Wish::Write(encoded(&add)));
+    }
+    world.run_for(Duration::from_secs(1));
+    let leader = world.leader().expect("a leader");
+    while world.replica_mut(leader).next_audit().is_some() {}
+    let (boss, reader) = (user("boss", BOSS), user("reader", READER));
+
+    // Reads of every way, at every replica.
+    let outside =
+        "user reader, acting for user boss, may not touch key \"b/1\": its keys begin with \"a/\"";
+    let command = encoded(&Command::Get { key: b"b/1" });
+    for operation in [
+        Operation::ReadLinearizable,
+        Operation::ReadHere,
+        Operation::ReadStale,
+    ] {
+        for at in 1..=3 {
+            let request = ClientRequest {
+                for_user: user_of(BOSS),
+                command: &command,
+                ..ClientRequest::bare(operation)
+            };
+            if operation == Operation::ReadLinearizable && at != leader {
+                continue;
+            }
+            let bytes = world.say_at_as(at, reader, &request.encode_to_vec());
+            let reply = ClientReply::decode(&bytes).expect("a reply");
+            let Ok(Response::Denied { reason }) = Response::decode(reply.response) else {
+                panic!("{operation:?} at {at}: {reply:?}")
+            };
+            assert_eq!(reason, outside, "{operation:?} at {at}");
+        }
+    }
+
+    // Writes: over a session of the named user, over its own, and with nobody named in the other's session.
+    let of_boss = register(&mut world, reader, 90, BOSS).expect("a session");
+    let own = register(&mut world, reader, 91, 0).expect("a session");
+    let lacks = "user reader, acting for user boss, has role read, and role write is needed";
+    for (session, named) in [(of_boss, BOSS), (of_boss, 0), (own, BOSS)] {
+        let said = put_for(&mut world, reader, user_of(named), session, 1, "a/1");
+        assert_eq!(said, lacks);
+    }
+
+    // The group itself: for another user nobody changes it, whatever the front may do for itself.
+    let memory = Command::SetMemory {
+        memory_bytes: 1 << 20,
+    };
+    let for_boss = "may not administrate the group: such a command needs the sender's own session, and is for nobody else";
+    for (session, named) in [(of_boss, BOSS), (of_boss, 0), (own, BOSS)] {
+        let request = write_request(user_of(named), session, 1, &memory);
+        let said = said(&mut world, reader, &request);
+        assert_eq!(
+            said,
+            format!("user reader, acting for user boss, {for_boss}")
+        );
+    }
+    let of_alice = register(&mut world, boss, 92, ALICE).expect("a session");
+    let of_itself = register(&mut world, boss, 93, 0).expect("a session");
+    for (session, named, who) in [
+        (of_alice, ALICE, "user boss, acting for user alice,"),
+        (of_alice, 0, "user boss, acting for user alice,"),
+        // In a session of alice it would be in the audit as a command of hers.
+        (of_alice, BOSS, "user boss"),
+        (of_itself, ALICE, "user boss, acting for user alice,"),
+    ] {
+        let request = write_request(user_of(named), session, 1, &memory);
+        assert_eq!(
+            said(&mut world, boss, &request),
+            format!("{who} {for_boss}")
+        );
+    }
+    let member = register(&mut world, MEMBER, 94, BOSS).expect("a session");
+    let request = write_request(user_of(BOSS), member, 1, &memory);
+    assert_eq!(
+        said(&mut world, MEMBER, &request),
+        format!("user boss {for_boss}")
+    );
+    let request = write_request(None, of_itself, 1, &memory);
+    assert_eq!(said(&mut world, boss, &request), "Done");
+
+    world.run_for(Duration::from_secs(1));
+    let mut lines = Vec::new();
+    while let Some((audit, _)) = world.replica_mut(leader).next_audit() {
+        assert_eq!(
+            audit.is_denial(),
+            audit.outcome != "done",
+            "{}",
+            audit.outcome
+        );
+        lines.push(audit.to_string());
+    }
+    assert_eq!(
+        lines[0],
+        "user boss (number 4): set memory to 1048576 bytes: done"
+    );
+    let begin = "user reader, acting for user boss (number 4): set memory to 1048576 bytes: denied: user reader, acting for user boss, ";
+    let of_reader = lines.iter().filter(|line| line.starts_with(begin)).count();
+    assert_eq!(of_reader, 3, "{lines:?}");
+    let begin =
+        "user boss, acting for user alice (number 1): set memory to 1048576 bytes: denied: ";
+    let of_boss = lines.iter().filter(|line| line.starts_with(begin)).count();
+    assert_eq!(of_boss, 3, "{lines:?}");
+}
+
+/// A user that tries again and again would fill the log.
+#[test]
+fn a_user_has_few_lines_about_what_it_was_denied() {
+    let mut world = group();
+    let leader = world.leader().expect("a leader");
+    while world.replica_mut(leader).next_audit().is_some() {}
+    let (alice, bob) = (user("alice", 1), user("bob", 2));
+    let sessions = [alice, bob].map(|who| (who, register(&mut world, who, 95, 0)));
+    let remove = Command::RemoveUser {
+        name: name("front"),
+    };
+    for (who, session) in sessions {
+        let session = session.expect("a session");
+        for _ in 0..20 {
+            let request = write_request(None, session, 1, &remove);
+            let said = said(&mut world, who, &request);
+            assert!(said.ends_with("role admin is needed"), "{said}");
+        }
+    }
+    let (mut lines, mut lost_in_all) = (0, 0);
+    while let Some((audit, lost)) = world.replica_mut(leader).next_audit() {
+        assert!(audit.is_denial());
+        (lines, lost_in_all) = (lines + 1, lost_in_all + lost);
+    }
+    assert_eq!((lines, lost_in_all), (32, 8));
+}
+
 /// Redis clients of many users share the sessions of the replica that serves them.
 #[test]
 fn a_shared_session_gives_each_write_the_rights_of_its_user_alone() {
@@ -487,7 +640,7 @@ fn every_admin_command_leaves_a_line_on_each_replica() {
         [
             "no user: add user alice, role write, prefix \"a/\": done, number 1, generation 1",
             "no user: add user bob, role read, prefix \"\": done, number 2, generation 2",
-            "no user: add user front, role read, front, prefix \"\": done, number 3, generation 3",
+            "no user: add user front, role write, front, prefix \"\": done, number 3, generation 3",
             "no user: set memory to 1048576 bytes: done",
         ]
     );

@@ -13,7 +13,7 @@ use super::{Service, refuse};
 use crate::config::SESSION_WINDOW;
 use crate::group::cx::Cx;
 use crate::reads::AnswerWith;
-use crate::rights::{Caller, Denied, Missing, Subject, What};
+use crate::rights::{Caller, Denied, Missing, Subject, What, administrates};
 use crate::state_machine::StateMachine;
 use crate::state_machine::entry::EntryBuilder;
 
@@ -39,7 +39,11 @@ impl Service {
             Err(denied) if may_be_late(cx, request.operation, &denied) => {
                 return refuse(cx, token, ClientStatus::NotLeader);
             }
-            Err(denied) => return self.deny(cx, token, caller, request.operation, &denied),
+            Err(denied) => {
+                self.denials
+                    .note(cx, caller, request, command.as_ref(), &denied);
+                return self.deny(cx, token, caller, request.operation, &denied);
+            }
         };
         let applied = cx.state.map_or(0, StateMachine::commands_applied);
         let scans = &mut self.scans;
@@ -249,11 +253,22 @@ fn check_rights<'a>(
         let user = user.filter(|&user| user != 0 && subject.may_use_session_of(user));
         user.map(ForUser::of_number)
     });
+    let caller = subject;
     let subject = match named {
-        Some(user) => subject.acting_for(user, users)?,
-        None => subject,
+        Some(user) => caller.acting_for(user, users)?,
+        None => caller,
     };
     subject.may(command.map_or(What::Session, What::Command))?;
+    if command.is_some_and(administrates) {
+        // The audit line is about the user of the session, so that has to be who gave the command.
+        let owner = state.sessions().user_of(request.client);
+        // In a session that it cannot use at all, `check_owner` answers.
+        let owner = owner.filter(|&owner| caller.may_use_session_of(owner));
+        let is_own = owner.is_none_or(|owner| owner == caller.number());
+        if !is_own || subject.number() != caller.number() {
+            return Err(subject.may_not_administrate());
+        }
+    }
     let mut request = *request;
     if request.operation == Operation::Register {
         request.sequence = subject.number().into();
