@@ -59,7 +59,7 @@ fn is_closed(mode: u32, uid: u32, gid: u32) -> bool {
 /// The password in the first line of `path`, which messages call `what`.
 ///
 /// # Errors
-/// A file that others can read, or that has none.
+/// A file that others can read, or that has none. Blanks alone are none.
 pub fn first_line(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
     let cannot = |why: String| {
         Failure::usage(
@@ -72,14 +72,72 @@ pub fn first_line(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
         Unread::Io(error) => cannot(error.to_string()),
     })?;
     match text.lines().next() {
-        Some(line) if !line.is_empty() => Ok(line.as_bytes().to_vec()),
+        Some(line) if is_password(line) => Ok(line.as_bytes().to_vec()),
         _ => Err(cannot("its first line is empty".to_owned())),
     }
+}
+
+/// Whether a text can be a password. An empty one keeps nobody out, and a client shows it by accident: it is what an unset
+/// variable of a script or a compose file leaves behind. The same goes for blanks and other characters that nobody sees.
+pub fn is_password(text: &str) -> bool {
+    text.chars()
+        .any(|letter| !letter.is_whitespace() && !letter.is_control() && !is_unseen(letter))
+}
+
+/// Characters without width, among them the mark at the beginning of a file that some editors write.
+fn is_unseen(letter: char) -> bool {
+    matches!(letter, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+
+    #[test]
+    fn nothing_that_nobody_sees_is_a_password() {
+        for text in [
+            "",
+            " ",
+            "\t",
+            "\r",
+            " \u{a0}\u{3000}",
+            "\0",
+            "\u{feff}",
+            "\u{200b} ",
+        ] {
+            assert!(!is_password(text), "{text:?}");
+        }
+        for text in ["x", " x", "\u{feff}x", "-", "\"\"", "密"] {
+            assert!(is_password(text), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_whose_first_line_is_empty_has_no_password() {
+        let path = std::env::temp_dir().join(format!("trine-first-line-{}", std::process::id()));
+        for (content, expected) in [
+            ("", None),
+            ("\n", None),
+            ("\r\nsecret\n", None),
+            ("   \nsecret\n", None),
+            ("secret\r\nmore", Some("secret")),
+            (" secret ", Some(" secret ")),
+        ] {
+            let mut file = std::fs::OpenOptions::new();
+            let file = file.create(true).write(true).truncate(true).mode(0o600);
+            let mut file = file.open(&path).expect("a file");
+            file.write_all(content.as_bytes()).expect("written");
+            let line = first_line(&path, "the password");
+            let expected = expected.map(|text| text.as_bytes().to_vec());
+            assert_eq!(line.as_ref().ok(), expected.as_ref(), "{content:?}");
+            if let Err(failure) = line {
+                assert!(failure.message().contains("its first line is empty"));
+            }
+        }
+        std::fs::remove_file(path).expect("removed");
+    }
 
     /// The key of TLS could not be a credential of systemd, because it was checked elsewhere and by another rule.
     #[test]

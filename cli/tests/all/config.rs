@@ -233,6 +233,63 @@ fn a_password_that_protects_nothing_is_refused() {
     with_env(&["config", "default"], &variable).expect_status(0);
 }
 
+/// `TRINE_RESP_PASSWORD=`, as a compose file gives an unset variable on, counted as protection: the Redis protocol was served
+/// to the network, and `AUTH ""` gave all rights.
+#[test]
+fn an_empty_password_is_refused_wherever_it_comes_from() {
+    let serve = [
+        "serve",
+        "--id",
+        "1",
+        "--peers",
+        "127.0.0.1:1",
+        "--resp",
+        "1",
+    ];
+    let refused = ["resp-password", "an empty password keeps nobody out"];
+    for empty in ["", " ", "\t", "\u{a0}"] {
+        let variable = [("TRINE_RESP_PASSWORD", empty)];
+        for command in [&serve[..], &["up", "--resp", "1"]] {
+            with_env(command, &variable).expect_error(2, &refused);
+        }
+        let option = format!("--resp-password={empty}");
+        trine(&[&serve[..], &[&option]].concat(), "", b"").expect_error(2, &refused);
+        trine(&["up", "--resp", "1", &option], "", b"").expect_error(2, &refused);
+    }
+    let file = TempFile::holding("empty", "\nresp = \"1\"\nresp-password = \"\"\n");
+    let mode = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(file.path(), mode).expect("changed");
+    let at = [":3: resp-password", refused[1]];
+    trine(&["config", "check", file.path()], "", b"").expect_error(1, &at);
+    trine(&["up", "--config", file.path()], "", b"").expect_error(2, &at);
+
+    // Files of passwords, of every server that takes one.
+    for content in ["", "\nsecret\n", "  \nsecret\n"] {
+        let file = TempFile::holding("first-line", content);
+        let mode = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(file.path(), mode).expect("changed");
+        let said = [file.path(), "its first line is empty"];
+        let own = &serve[..5];
+        for more in [
+            ["--resp=127.0.0.1:0", "--resp-password-file"],
+            ["--metrics=127.0.0.1:0", "--metrics-password-file"],
+        ] {
+            let line = [own, &more, &[file.path()]].concat();
+            trine(&line, "", b"").expect_error(2, &said);
+        }
+        let asks = [
+            "log-level",
+            "--at",
+            "127.0.0.1:1",
+            "--metrics-password-file",
+        ];
+        trine(&[&asks[..], &[file.path()]].concat(), "", b"").expect_error(2, &said);
+    }
+    for variable in ["TRINE_RESP_PASSWORD_FILE", "TRINE_METRICS_PASSWORD_FILE"] {
+        with_env(&serve, &[(variable, "")]).expect_error(2, &["a value is required"]);
+    }
+}
+
 /// A password in a settings file that all users can read was taken without a word. Packages install such a file.
 #[test]
 fn a_secret_in_a_file_that_others_read_is_refused() {

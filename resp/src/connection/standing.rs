@@ -247,7 +247,8 @@ impl Connection {
             };
         }
         let is_right = match environment.password {
-            Some(password) => is_same_secret(password, secret),
+            // The server takes no empty password. It would be what clients show that have none.
+            Some(password) => !password.is_empty() && is_same_secret(password, secret),
             None => !environment.requires_auth,
         };
         match is_right {

@@ -28,9 +28,9 @@ pub struct RespArguments {
     /// port: 7101+ is 7103 at node 3. `trine up` always counts on.
     #[arg(long, value_name = "PORT|ADDR:PORT")]
     pub resp: Option<RespAddress>,
-    /// The password that AUTH has to give before other commands are taken. A settings file with it is refused if others than
-    /// its owner may read it.
-    #[arg(long, value_name = "TEXT", hide_env_values = true)]
+    /// The password that AUTH has to give before other commands are taken. An empty one is refused. So is a settings file with
+    /// a password that others than its owner may read.
+    #[arg(long, value_name = "TEXT", hide_env_values = true, value_parser = parse_password)]
     pub resp_password: Option<String>,
     /// The same, read from the first line of a file. Only its owner may read it.
     #[arg(long, value_name = "FILE", conflicts_with = "resp_password")]
@@ -72,6 +72,19 @@ pub struct RespArguments {
     /// Without any, none is told. CONFIG SET changes it at one replica until it ends.
     #[arg(long, default_value_t, value_name = "LETTERS", value_parser = parse_classes)]
     pub resp_notify_keyspace_events: Classes,
+}
+
+/// TRINE_RESP_PASSWORD is empty where a compose file names a variable that nobody has set. Such a password counted as
+/// protection, and `AUTH ""` gave all rights.
+fn parse_password(text: &str) -> Result<String, String> {
+    match private::is_password(text) {
+        true => Ok(text.to_owned()),
+        false => Err(
+            "an empty password keeps nobody out; give one that is not, or leave the setting out (`unset \
+             TRINE_RESP_PASSWORD`)"
+                .to_owned(),
+        ),
+    }
 }
 
 fn parse_classes(text: &str) -> Result<Classes, String> {
@@ -252,8 +265,9 @@ impl HiddenPassword {
         let Some(password) = &arguments.resp_password else {
             return Ok(None);
         };
-        if password.is_empty() || password.contains(['\n', '\r']) {
-            let message = "the password of the Redis protocol is empty, or has more than one line";
+        // The replicas read the first line of a file.
+        if password.contains(['\n', '\r']) {
+            let message = "the password of the Redis protocol has more than one line";
             return Err(Failure::usage(message, "give one line of text"));
         }
         let kept = Self::keep(password).map_err(|error| {

@@ -74,11 +74,13 @@ impl Verifier {
         Ok(Self(text.into()))
     }
 
-    /// Whether this is the password. It takes tens of milliseconds, and about 20 MB of memory.
+    /// Whether this is the password. It takes tens of milliseconds, and about 20 MB of memory. An empty one never is, also
+    /// where another program has made the verifier of one.
     pub(super) fn accepts(&self, secret: &[u8]) -> bool {
-        PasswordHash::new(&self.0)
+        let fits = PasswordHash::new(&self.0)
             .and_then(|hash| Argon2::default().verify_password(secret, &hash))
-            .is_ok()
+            .is_ok();
+        fits && std::str::from_utf8(secret).map_or(!secret.is_empty(), private::is_password)
     }
 }
 
@@ -299,6 +301,18 @@ mod tests {
         ] {
             let failure = Verifier::of(password, &[0; SALT_BYTES]).expect_err("a bad one");
             assert!(format!("{failure:?}").contains(part));
+        }
+    }
+
+    /// `trine user password` makes none, but the file is a text that other programs can write.
+    #[test]
+    fn a_verifier_of_an_empty_password_takes_nobody() {
+        let salt = SaltString::encode_b64(&[7; SALT_BYTES]).expect("a salt");
+        for secret in ["", "   "] {
+            let hash = Argon2::default().hash_password(secret.as_bytes(), &salt);
+            let line = hash.expect("a hash").to_string();
+            let verifier = Verifier::parse(&line).expect("a good verifier");
+            assert!(!verifier.accepts(secret.as_bytes()), "{secret:?}");
         }
     }
 
