@@ -12,6 +12,7 @@ use crate::config::{Config, ConfigError};
 use crate::endpoint::Endpoint;
 use crate::session::Identity;
 use crate::time::{Clock, Duration, Instant};
+use trine_origin::Origin;
 
 /// Session events handled in one turn at most; the rest waits for the next.
 const EVENTS_PER_TURN_MAX: usize = 1024;
@@ -64,6 +65,10 @@ pub struct EventLoop<B: Backend, C, A> {
     batched_timestamps: bool,
     courtesy: Courtesy,
     stats: LoopStats,
+    /// A forked child has a copy of all of this, and must not use it.
+    origin: Origin,
+    /// It is such a copy, and has given up what it shares.
+    is_abandoned: bool,
 }
 
 /// An event loop's counters.
@@ -120,6 +125,8 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
             batched_timestamps,
             courtesy: Courtesy::default(),
             stats: LoopStats::default(),
+            origin: Origin::here(),
+            is_abandoned: false,
         })
     }
 
@@ -128,8 +135,9 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
     ///
     /// # Errors
     ///
-    /// [`BackendError`] if the backend became unusable.
+    /// [`BackendError`] if the backend became unusable, or if this process is a forked child of the one that made this.
     pub fn turn(&mut self) -> Result<bool, BackendError> {
+        self.check_origin()?;
         let now = self.clock.now();
         self.now = now;
         self.courtesy.on_turn(now);
@@ -191,6 +199,7 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
     ///
     /// [`BackendError`] if the backend became unusable.
     pub fn pause(&mut self, deadline: Option<Instant>) -> Result<(), BackendError> {
+        self.check_origin()?;
         if self.is_worth_polling() {
             if self.is_flooded() {
                 self.stats.sleeps += 1;
@@ -222,7 +231,7 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
     }
 
     /// Calls `act` with the application and the endpoint as handlers see it, outside of a turn.
-    /// Packets that it enqueues are sent at once.
+    /// Packets that it enqueues are sent at once; in a forked child nothing is sent.
     pub fn with<T>(&mut self, act: impl FnOnce(&mut A, &mut Cx<'_, B::Route>) -> T) -> T {
         self.now = self.clock.now();
         // There is work: polling pays.
@@ -309,6 +318,32 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
         self.app
     }
 
+    /// Whether this is the process that made the loop, and not a child that it has forked. A child's copy does nothing: its
+    /// turns fail with [`BackendError::OtherProcess`].
+    #[inline]
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        self.origin.is_here()
+    }
+
+    #[inline]
+    fn check_origin(&mut self) -> Result<(), BackendError> {
+        if self.origin.is_here() {
+            return Ok(());
+        }
+        Err(self.abandon())
+    }
+
+    /// Gives up what a child shares with its parent, and forgets its keys.
+    #[cold]
+    fn abandon(&mut self) -> BackendError {
+        if !std::mem::replace(&mut self.is_abandoned, true) {
+            self.backend.abandon();
+            self.endpoint.forget_keys();
+        }
+        BackendError::OtherProcess
+    }
+
     /// Whether another packet is likely within moments of the last one.
     fn is_worth_polling(&self) -> bool {
         self.now.saturating_since(self.active_at) < self.spin
@@ -368,6 +403,8 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
     fn transmit(&mut self, now: Instant) -> Result<bool, BackendError> {
         let mut sent = false;
         for _ in 0..BURSTS_PER_TURN_MAX {
+            // The application may have forked.
+            self.check_origin()?;
             let transmit = if self.batched_timestamps {
                 self.endpoint.poll_transmit(now, &mut self.tx)
             } else {

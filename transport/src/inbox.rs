@@ -66,8 +66,12 @@ impl<T> Inbox<T> {
     ///
     /// # Errors
     ///
-    /// Gives the item back if the receiver will not take it any more.
+    /// Gives the item back if the receiver will not take it any more, and in a child of the process that made this: the loop
+    /// is its parent's, and the lock may be held for ever.
     pub fn push(&self, item: T) -> Result<(), T> {
+        if !self.waker.is_here() {
+            return Err(item);
+        }
         {
             let mut queue = self.lock();
             if queue.is_closed {
@@ -84,6 +88,9 @@ impl<T> Inbox<T> {
     /// Moves everything into `taken`, which is empty: the two change memory.
     pub fn take(&self, taken: &mut VecDeque<T>) {
         debug_assert!(taken.is_empty(), "what was taken before is not done yet");
+        if !self.waker.is_here() {
+            return;
+        }
         self.is_sleeping.store(false, Ordering::SeqCst);
         std::mem::swap(&mut self.lock().items, taken);
     }
@@ -92,6 +99,9 @@ impl<T> Inbox<T> {
     /// something waits or because the end has come.
     #[must_use]
     pub fn prepare_to_sleep(&self) -> bool {
+        if !self.waker.is_here() {
+            return false;
+        }
         self.is_sleeping.store(true, Ordering::SeqCst);
         self.lock().items.is_empty() && !self.is_stopping()
     }
@@ -108,8 +118,23 @@ impl<T> Inbox<T> {
         self.is_stopping.load(Ordering::SeqCst)
     }
 
-    /// Ends it: returns the items that were not taken, and refuses later ones.
+    /// Whether this is the process that made this, and not a child of it. A child gives up the descriptors that it shares
+    /// with its parent, when it first asks.
+    #[inline]
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        let is_here = self.waker.is_here();
+        if !is_here {
+            self.waker.abandon();
+        }
+        is_here
+    }
+
+    /// Ends it: returns the items that were not taken, and refuses later ones. Nothing in a forked child.
     pub fn close(&self) -> VecDeque<T> {
+        if !self.waker.is_here() {
+            return VecDeque::new();
+        }
         let mut queue = self.lock();
         queue.is_closed = true;
         std::mem::take(&mut queue.items)

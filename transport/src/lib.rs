@@ -103,6 +103,7 @@ pub use session::{
     KeyObstacle, PeerInfo, SessionId,
 };
 pub use stats::{Drops, EndpointStats, RttHistogram, SessionStats};
+pub use trine_origin::Origin;
 
 #[cfg(test)]
 mod tests;

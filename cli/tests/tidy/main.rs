@@ -13,14 +13,18 @@ const EDGES: &[(&str, &[&str])] = &[
     ("canary", &[]),
     ("corpus", &[]),
     ("corpus/allocations", &[]),
+    ("corpus/child", &[]),
+    ("transport/origin", &["trine-child"]),
     ("keys", &[]),
     (
         "transport",
         &[
             "trine-canary",
+            "trine-origin",
             "trine-seal",
             "trine-report",
             "trine-allocations",
+            "trine-child",
         ],
     ),
     (
@@ -174,10 +178,18 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("cli/bench/report", &[]),
     ("transport/testnet", &[]),
-    ("transport/seal", &["trine-canary"]),
+    (
+        "transport/seal",
+        &["trine-canary", "trine-origin", "trine-child"],
+    ),
     (
         "transport/rpc",
-        &["trine-rpc", "trine-transport", "trine-allocations"],
+        &[
+            "trine-rpc",
+            "trine-transport",
+            "trine-allocations",
+            "trine-child",
+        ],
     ),
     (
         "transport/dpdk",
@@ -212,6 +224,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "trine-transport",
             "trine-keys",
             "trine-kvstore",
+            "trine-child",
             "trine-corpus",
             "trine-testnet",
         ],
@@ -263,6 +276,10 @@ const UNSAFE_MODULES: &[&str] = &[
     "kvstore/benches/",
     "transport/dpdk/tests/",
     "corpus/allocations/src/lib.rs",
+    // A page that the kernel empties in children, and descriptors that a child gives up.
+    "transport/origin/src/",
+    // Tests that fork.
+    "corpus/child/src/lib.rs",
     "kvstore/src/memory.rs",
     "kvstore/src/machine.rs",
     "kvstore/src/interleave.rs",

@@ -8,6 +8,7 @@
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk};
+use trine_origin::Origin;
 use zeroize::Zeroize;
 
 use crate::window::Window;
@@ -27,6 +28,8 @@ pub struct Sealer {
     key: PacketKey,
     /// The next counter.
     next: u64,
+    /// A child has the same key and the same next counter: it must not seal.
+    origin: Origin,
 }
 
 impl Sealer {
@@ -36,17 +39,23 @@ impl Sealer {
             chain,
             key,
             next: 0,
+            origin: Origin::here(),
         }
     }
 
-    /// Draws the counter of the next sealed bytes.
-    pub fn draw(&mut self) -> Counter {
+    /// Draws the counter of the next sealed bytes. Nothing in a child of the process that made this: the two would seal
+    /// different bytes with the same counters.
+    #[inline]
+    pub fn draw(&mut self) -> Option<Counter> {
+        if !self.origin.is_here() {
+            return None;
+        }
         let counter = self.next;
         self.next += 1;
         if epoch_of(counter) > self.chain.epoch {
             self.key = self.chain.advance();
         }
-        Counter(counter)
+        Some(Counter(counter))
     }
 
     /// The present epoch's secret, for a key log: whoever has it can read all packets from now on.

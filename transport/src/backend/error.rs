@@ -28,6 +28,8 @@ pub enum BackendError {
         /// Which part, why, and what to do.
         reason: String,
     },
+    /// This process is a child of the one that opened it, by `fork`. Nothing was sent, and nothing will be.
+    OtherProcess,
     /// A system call failed in a way that retrying does not repair.
     System {
         /// The call that failed.
@@ -36,6 +38,10 @@ pub enum BackendError {
         os_error: i32,
     },
 }
+
+/// Why a child of `fork` does nothing with what its parent has opened, and what to do.
+#[doc(hidden)]
+pub const OTHER_PROCESS: &str = "this client belongs to another process, which has forked this one; open a new client after fork() or daemon()";
 
 impl BackendError {
     /// The failure of `call` as the operating system reported it.
@@ -65,6 +71,7 @@ impl fmt::Display for BackendError {
                 write!(f, "the operating system forbids to {what}")
             }
             Self::DeviceFailed { reason } => f.write_str(reason),
+            Self::OtherProcess => f.write_str(OTHER_PROCESS),
             Self::System { call, os_error } => write!(
                 f,
                 "{call} failed: {}",

@@ -17,7 +17,7 @@ pub(crate) mod wake;
 
 pub use batch::{Body, RxBatch, RxPacket, RxSlot, TxBatch, TxItem};
 pub use clock::MonotonicClock;
-pub use error::BackendError;
+pub use error::{BackendError, OTHER_PROCESS};
 pub use faulty::{
     Direction, FaultCounts, FaultHandle, Faults, Faulty, ParseFaultsError, REORDER_HOLD,
 };
@@ -31,6 +31,7 @@ use std::sync::Arc;
 
 use crate::buf::Pool;
 use crate::time::Duration;
+use trine_origin::Origin;
 
 /// How a backend names where a packet goes to or came from: a socket address, a queue number,
 /// an address handle with its queue pair.
@@ -100,6 +101,11 @@ pub trait Backend {
         false
     }
 
+    /// Called in a child of the process that opened it: gives up what the two share, without an effect on the parent. No
+    /// other method is called afterwards. Sockets and eventfds are replaced by `/dev/null`, so that their numbers
+    /// still have one owner.
+    fn abandon(&mut self) {}
+
     /// A handle that ends [`Backend::wait`] from another thread.
     fn waker(&self) -> Waker;
 
@@ -111,24 +117,47 @@ pub trait Backend {
 #[derive(Clone)]
 pub struct Waker {
     target: Arc<dyn Wake>,
+    origin: Origin,
 }
 
 /// The function that a [`Waker`] calls.
 pub trait Wake: Send + Sync {
     /// Makes the current or the next `wait` return.
     fn wake(&self);
+
+    /// See [`Backend::abandon`]. For a child in which no thread owns the backend.
+    fn abandon(&self) {}
 }
 
 impl Waker {
     /// A waker that calls `target`.
     #[must_use]
     pub fn new(target: Arc<dyn Wake>) -> Self {
-        Self { target }
+        let origin = Origin::here();
+        Self { target, origin }
     }
 
-    /// Makes the current or the next `wait` of the backend return.
+    /// Makes the current or the next `wait` of the backend return. Does nothing in a child of the process that made this: the
+    /// parent's loop is not the child's to wake.
     pub fn wake(&self) {
-        self.target.wake();
+        if self.origin.is_here() {
+            self.target.wake();
+        }
+    }
+
+    /// Whether this is the process that made this, and not a child of it.
+    #[inline]
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        self.origin.is_here()
+    }
+
+    /// In a child: gives up the descriptors that the backend shares with its parent. Otherwise does nothing.
+    #[cold]
+    pub fn abandon(&self) {
+        if !self.origin.is_here() {
+            self.target.abandon();
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::{Backend, BackendError, BackendStats, Caps, RingRoute, Route, RxBatch, TxBatch, Waker};
 use crate::buf::Pool;
 use crate::time::{Clock, Duration, Instant};
+use trine_origin::Origin;
 
 /// Routes that a capture can show as an address.
 pub trait CaptureAddress: Route {
@@ -35,7 +36,10 @@ impl CaptureAddress for RingRoute {
 /// Where and how a capture is written.
 #[derive(Debug)]
 pub struct Capture<W> {
-    out: W,
+    /// Some until the file is given back.
+    out: Option<W>,
+    /// A child must not write what its parent is about to write.
+    origin: Origin,
     bytes_left: u64,
     /// Unix time of the clock's epoch.
     epoch_unix: Duration,
@@ -83,7 +87,8 @@ impl<W: Write> Capture<W> {
         let head = file_head();
         out.write_all(&head)?;
         Ok(Self {
-            out,
+            out: Some(out),
+            origin: Origin::here(),
             bytes_left: bytes_max.saturating_sub(head.len() as u64),
             epoch_unix,
             frame: Vec::new(),
@@ -120,7 +125,10 @@ impl<W: Write> Capture<W> {
             self.ended = Some(CaptureEnd::Full);
             return;
         }
-        match self.out.write_all(&self.frame) {
+        let Some(out) = &mut self.out else {
+            return;
+        };
+        match out.write_all(&self.frame) {
             Ok(()) => {
                 self.bytes_left -= len;
                 self.packets += 1;
@@ -131,7 +139,8 @@ impl<W: Write> Capture<W> {
 
     fn flush(&mut self) {
         if self.ended.is_none()
-            && let Err(error) = self.out.flush()
+            && let Some(out) = &mut self.out
+            && let Err(error) = out.flush()
         {
             self.ended = Some(CaptureEnd::Failed(error.kind()));
         }
@@ -160,7 +169,17 @@ where
     /// Ends the capture and gives its file back, everything written.
     pub fn into_writer(mut self) -> W {
         self.capture.flush();
-        self.capture.out
+        let out = self.capture.out.take();
+        out.expect("it is given back once, together with this value")
+    }
+}
+
+/// A file that is dropped writes what it still holds. A forked child has a copy of that, and the parent writes it, too.
+impl<W> Drop for Capture<W> {
+    fn drop(&mut self) {
+        if !self.origin.is_here() {
+            std::mem::forget(self.out.take());
+        }
     }
 }
 
@@ -214,6 +233,10 @@ where
 
     fn watch(&mut self, descriptor: std::os::fd::OwnedFd) -> bool {
         self.inner.watch(descriptor)
+    }
+
+    fn abandon(&mut self) {
+        self.inner.abandon();
     }
 
     fn waker(&self) -> Waker {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Wake;
 use crate::time::Duration;
+use trine_origin::Shared;
 
 /// Sleeps until one of the descriptors is readable or `timeout` has passed. Says whether the
 /// second one is.
@@ -47,6 +48,9 @@ pub fn wait_readable(
 /// An eventfd that ends a poll, written only if it is not raised already.
 pub struct WakeEvent {
     event: File,
+    /// What a child gives up together with the event.
+    beside: Option<Shared>,
+    shared: Shared,
     pending: AtomicBool,
 }
 
@@ -61,9 +65,17 @@ impl WakeEvent {
         // SAFETY: the descriptor was just made and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self {
+            shared: Shared::of(&fd)?,
+            beside: None,
             event: File::from(fd),
             pending: AtomicBool::new(false),
         })
+    }
+
+    /// The same; a child gives up `socket` together with it.
+    pub fn beside(socket: &impl AsFd) -> io::Result<Self> {
+        let beside = Some(Shared::of(socket)?);
+        Self::new().map(|event| Self { beside, ..event })
     }
 
     /// True if a wake came since the last [`WakeEvent::clear`].
@@ -93,5 +105,10 @@ impl Wake for WakeEvent {
             // Cannot fail: the counter is at most one, and a full one would wake as well.
             let _written = (&self.event).write(&1u64.to_ne_bytes());
         }
+    }
+
+    fn abandon(&self) {
+        self.shared.give_up();
+        self.beside.iter().for_each(Shared::give_up);
     }
 }

@@ -20,6 +20,13 @@ impl<R: Route> Endpoint<R> {
         self.sessions.set_keys(keys);
     }
 
+    /// Forgets all keys, in a forked child. What was sealed with them cannot be read or continued here; the sessions are the
+    /// parent's.
+    pub(crate) fn forget_keys(&mut self) {
+        self.config.keys = None;
+        self.sessions.forget_keys();
+    }
+
     /// Changes the keys while sessions stand. Sessions that the new keys would not allow end: those of a key that is not
     /// known any more, and those without a seal where keys are required now. Returns how many these are.
     pub fn change_keys(&mut self, now: Instant, keys: Keys) -> usize {
@@ -265,12 +272,15 @@ fn seal_chain<R: Route>(
             next = chains.after(index);
         }
         let out = tx.room_for(len);
-        if packets == 1 {
-            run_sealer.seal_one(sealer, item.head, body_of(&item), out);
+        let is_sealed = if packets == 1 {
+            run_sealer.seal_one(sealer, item.head, body_of(&item), out)
         } else {
             let run = chains.from(begin).take(packets).map(item_at);
             let run = run.map(|item| (item.head, body_of(&item)));
-            run_sealer.seal_several(sealer, run, out);
+            run_sealer.seal_several(sealer, run, out)
+        };
+        if !is_sealed {
+            return;
         }
         tx.push_room(item.route, len);
     }

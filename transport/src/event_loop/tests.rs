@@ -1,5 +1,7 @@
 //! The loop without a network: when it sleeps, when it yields, how it is woken.
 
+mod fork;
+
 use super::*;
 use crate::backend::{
     BackendStats, Caps, MonotonicClock, RingBackend, RingConfig, RingRoute, Route, RxSlot,

@@ -13,6 +13,7 @@ const PACKET_BYTES_MAX: usize = 192;
 /// A packet of a handshake, a teardown, a keepalive or a probe, as it will be sent.
 pub(crate) struct Control<R> {
     route: R,
+    /// Zero where nothing could be sealed, in a forked child.
     len: usize,
     bytes: [u8; PACKET_BYTES_MAX],
 }
@@ -28,7 +29,7 @@ impl<R: Route> Control<R> {
     /// The same, sealed.
     pub(crate) fn sealed(route: R, header: &Header, body: &[u8], sealer: &mut Sealer) -> Self {
         let mut bytes = [0; PACKET_BYTES_MAX];
-        let len = seal_control(sealer, header, body, &mut bytes);
+        let len = seal_control(sealer, header, body, &mut bytes).unwrap_or(0);
         Self { route, len, bytes }
     }
 }
@@ -52,6 +53,9 @@ impl<R: Route> ControlQueue<R> {
 
     /// Queues a control packet. A full queue loses it, as the wire might.
     pub(crate) fn push(&mut self, packet: Control<R>, drops: &mut Drops) {
+        if packet.len == 0 {
+            return;
+        }
         if self.queue.len() < self.limit {
             self.queue.push_back(packet);
         } else {

@@ -10,11 +10,12 @@ use crate::config::{
     HANDSHAKE_COST, HANDSHAKE_RESERVE, HANDSHAKE_SHARE, HANDSHAKE_SPAN, PROOF_INTERVAL,
     PROOFS_AT_ONCE,
 };
-use crate::keys::{KeyId, Keys, Psk, Stage};
+use crate::keys::{KeyId, Keys, NoKeys, Psk, Stage};
 use crate::time::{Duration, Instant};
 use crate::wire::{
     Connect, Features, Header, PacketType, Probe, RefuseReason, RequestNumber, Seed, intended_of,
 };
+use std::sync::Arc;
 use trine_seal::{Csprng, MESSAGE_OVERHEAD, ResetKey, Responder};
 
 /// What an endpoint needs for sealed sessions.
@@ -120,6 +121,20 @@ impl<R: Route> Sessions<R> {
             Some(trust) => trust.keys = keys,
             None => self.trust = Some(Box::new(Trust::new(keys))),
         }
+    }
+
+    /// Forgets all keys. Packets of sealed sessions that wait to be sealed are lost.
+    pub(crate) fn forget_keys(&mut self) {
+        if let Some(trust) = &mut self.trust {
+            trust.keys = Keys {
+                stage: Stage::Require,
+                ring: Arc::new(NoKeys),
+                own: None,
+                entropy: Arc::clone(&trust.keys.entropy),
+                key_log: None,
+            };
+        }
+        self.table.forget_keys();
     }
 
     /// Whether sessions without keys are allowed; `None` without keys.

@@ -428,6 +428,13 @@ impl<R: Route> SessionTable<R> {
             .map(|(index, session)| (index as u16, session))
     }
 
+    /// From now on nothing can be sealed or opened.
+    pub(super) fn forget_keys(&mut self) {
+        for session in &mut self.sessions {
+            session.seal = Seal::Off;
+        }
+    }
+
     #[cfg(test)]
     pub(super) fn half_open(&self) -> usize {
         self.half_open

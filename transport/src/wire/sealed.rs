@@ -254,40 +254,47 @@ impl RunSealer {
     /// Bytes that sealing adds to a run.
     pub(crate) const EXTRA: usize = TAG_BYTES;
 
-    /// Seals a packet whose bytes are `head` and, behind it, `body`. Writes it to `out`, which has exactly its size.
+    /// Seals a packet whose bytes are `head` and, behind it, `body`. Writes it to `out`, which has exactly its size. False,
+    /// and nothing is written, in a forked child.
     pub(crate) fn seal_one(
         &mut self,
         sealer: &mut Sealer,
         head: &[u8],
         body: &[u8],
         out: &mut [u8],
-    ) {
+    ) -> bool {
         let (header, extension) = head.split_at(HEADER_BYTES);
-        let counter = sealer.draw();
+        let Some(counter) = sealer.draw() else {
+            return false;
+        };
         let length = out.len();
         let (place, sealed) = out.split_at_mut(HEADER_BYTES);
         place.copy_from_slice(header);
         finish(place, length, counter.low(), true);
         if body.is_empty() {
-            return sealer.seal(counter, place, extension, sealed);
+            sealer.seal(counter, place, extension, sealed);
+        } else if extension.is_empty() {
+            sealer.seal(counter, place, body, sealed);
+        } else {
+            self.bodies.clear();
+            self.bodies.extend_from_slice(extension);
+            self.bodies.extend_from_slice(body);
+            sealer.seal(counter, place, &self.bodies, sealed);
         }
-        if extension.is_empty() {
-            return sealer.seal(counter, place, body, sealed);
-        }
-        self.bodies.clear();
-        self.bodies.extend_from_slice(extension);
-        self.bodies.extend_from_slice(body);
-        sealer.seal(counter, place, &self.bodies, sealed);
+        true
     }
 
-    /// Seals packets with one tag. Writes them to `out`, which has exactly their size.
+    /// Seals packets with one tag. Writes them to `out`, which has exactly their size. False, and nothing is written, in a
+    /// forked child.
     pub(crate) fn seal_several<'a>(
         &mut self,
         sealer: &mut Sealer,
         packets: impl Iterator<Item = (&'a [u8], &'a [u8])>,
         out: &mut [u8],
-    ) {
-        let counter = sealer.draw();
+    ) -> bool {
+        let Some(counter) = sealer.draw() else {
+            return false;
+        };
         self.headers.clear();
         self.bodies.clear();
         self.lengths.clear();
@@ -325,17 +332,19 @@ impl RunSealer {
             body.copy_from_slice(of_packet);
             (out, sealed) = (after, rest);
         }
+        true
     }
 }
 
-/// Writes a sealed control packet, and returns its length. The bodies of PING and DISCONNECT stay readable.
+/// Writes a sealed control packet, and returns its length. The bodies of PING and DISCONNECT stay readable. Nothing is written
+/// in a forked child.
 pub(crate) fn seal_control(
     sealer: &mut Sealer,
     header: &Header,
     body: &[u8],
     out: &mut [u8],
-) -> usize {
-    let counter = sealer.draw();
+) -> Option<usize> {
+    let counter = sealer.draw()?;
     let mut head = [0; HEADER_BYTES];
     let length = HEADER_BYTES + body.len() + TAG_BYTES;
     put_words(&mut head, header.words(length), counter.low());
@@ -344,10 +353,10 @@ pub(crate) fn seal_control(
     let (place, rest) = out[HEADER_BYTES..length].split_at_mut(body.len());
     if !has_clear_body(&head) {
         sealer.seal(counter, &head, body, &mut out[HEADER_BYTES..length]);
-        return length;
+        return Some(length);
     }
     place.copy_from_slice(body);
     let covered = [&head[..], body].concat();
     sealer.seal(counter, &covered, &[], rest);
-    length
+    Some(length)
 }

@@ -9,7 +9,7 @@ fn ends() -> (Sealer, Opener) {
 }
 
 fn seal(sealer: &mut Sealer, plain: &[u8]) -> (u32, Vec<u8>) {
-    let counter = sealer.draw();
+    let counter = sealer.draw().expect("no fork");
     let mut sealed = vec![0; plain.len() + TAG_BYTES];
     sealer.seal(Counter(counter.0), HEADER, plain, &mut sealed);
     (counter.low(), sealed)
@@ -138,4 +138,20 @@ fn the_nearest_counter_has_the_bits_that_travelled() {
     assert_eq!(nearest(u32::MAX, 0), None, "before the first");
     assert_eq!(nearest(3, (1 << 32) - 2), Some((1 << 32) + 3));
     assert_eq!(nearest(u32::MAX, 1 << 32), Some((1 << 32) - 1));
+}
+
+/// Parent and child have one key and one next counter. With both in use, two packets had one nonce.
+#[test]
+fn nothing_is_sealed_in_a_child_of_the_process_that_made_the_key() {
+    let (mut sealer, mut opener) = ends();
+    let first = seal(&mut sealer, b"first");
+    let child = trine_child::fork(|| match sealer.draw() {
+        None => Ok(()),
+        Some(counter) => Err(format!("{counter:?} is the parent's")),
+    });
+    assert_eq!(child.join(std::time::Duration::from_secs(20)), Ok(()));
+    let second = seal(&mut sealer, b"second");
+    assert_eq!(open(&mut opener, &first).as_deref(), Ok(&b"first"[..]));
+    assert_eq!(open(&mut opener, &second).as_deref(), Ok(&b"second"[..]));
+    assert_eq!(second.0, first.0 + 1);
 }

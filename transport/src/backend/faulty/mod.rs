@@ -492,6 +492,10 @@ impl<B: Backend, C: Clock> Backend for Faulty<B, C> {
         self.inner.watch(descriptor)
     }
 
+    fn abandon(&mut self) {
+        self.inner.abandon();
+    }
+
     fn waker(&self) -> Waker {
         self.inner.waker()
     }

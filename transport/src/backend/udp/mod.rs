@@ -20,7 +20,7 @@ pub(super) use self::socket::bind_error;
 use self::socket::{ask_for_rx_queue, set_busy_poll, set_path_options, takes_rx_offload};
 use self::trains::Trains;
 use super::wake::{WakeEvent, wait_readable};
-use super::{Backend, BackendError, BackendStats, Caps, RxBatch, RxSlot, TxBatch, Waker};
+use super::{Backend, BackendError, BackendStats, Caps, RxBatch, RxSlot, TxBatch, Wake, Waker};
 use crate::buf::{Pool, PoolConfig};
 use crate::time::Duration;
 
@@ -143,7 +143,8 @@ impl UdpBackend {
             granted,
         });
         let offload = config.offload && takes_rx_offload(&socket);
-        let wake = WakeEvent::new().map_err(|error| BackendError::from_io("eventfd", &error))?;
+        let wake =
+            WakeEvent::beside(&socket).map_err(|error| BackendError::from_io("eventfd", &error))?;
         Ok(Self {
             socket,
             local,
@@ -313,6 +314,11 @@ impl Backend for UdpBackend {
     fn watch(&mut self, descriptor: OwnedFd) -> bool {
         self.watched = Some(descriptor);
         true
+    }
+
+    fn abandon(&mut self) {
+        self.wake.abandon();
+        self.watched = None;
     }
 
     fn waker(&self) -> Waker {
