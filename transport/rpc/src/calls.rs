@@ -57,6 +57,8 @@ pub(super) enum Outcome {
     ConnectRefused(ConnectRefused),
     ConnectFailed(ConnectError),
     Stats(Box<EndpointStats>),
+    /// The one who asks is in a forked child. The operation may still go on in its parent.
+    OtherProcess,
 }
 
 /// Names one use of a cell.

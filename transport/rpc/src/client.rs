@@ -95,6 +95,9 @@ impl<R: Route> Client<R> {
     }
 
     fn begin(&self, command: impl FnOnce(Ticket) -> Command<R>) -> Pending<R> {
+        if !self.shared.inbox.is_here() {
+            return Pending::failed(NotSent::OtherProcess);
+        }
         let Some(ticket) = self.shared.calls.take() else {
             return Pending::failed(NotSent::TooManyCalls);
         };
@@ -132,6 +135,9 @@ fn session_error(outcome: Outcome) -> SessionError {
         Outcome::ConnectRefused(reason) => SessionError::Refused(reason),
         Outcome::ConnectFailed(reason) => SessionError::Failed(reason),
         Outcome::NotSent(NotSent::TooManyCalls) => SessionError::TooManyCalls,
+        Outcome::OtherProcess | Outcome::NotSent(NotSent::OtherProcess) => {
+            SessionError::OtherProcess
+        }
         _ => SessionError::Stopped,
     }
 }
@@ -228,6 +234,9 @@ impl<R: Route> Session<R> {
         value: &P::Request,
         deadline: Option<Instant>,
     ) -> Result<Submission, NotSent> {
+        if !self.0.shared.inbox.is_here() {
+            return Err(NotSent::OtherProcess);
+        }
         let len = value.encoded_len();
         if len > MESSAGE_BYTES_MAX {
             return Err(NotSent::RequestTooLarge);
@@ -276,6 +285,7 @@ impl<P: Rpc, R: Route> Future for Call<P, R> {
             Ok(Outcome::Response(response)) => status::read(&response),
             Ok(Outcome::Failed(error)) => Err(call_error(error)),
             Ok(Outcome::NotSent(reason)) | Err(reason) => Err(CallError::NotSent(reason)),
+            Ok(Outcome::OtherProcess) => Err(CallError::OutcomeUnknown),
             Ok(_) => unreachable!("a call ends as a call"),
         })
     }
@@ -328,6 +338,10 @@ impl<R: Route> Future for Pending<R> {
         let Some((shared, ticket)) = &self.waiting else {
             panic!("polled again after its end");
         };
+        if !shared.inbox.is_here() {
+            self.waiting = None;
+            return Poll::Ready(Ok(Outcome::OtherProcess));
+        }
         shared.calls.poll(*ticket, context).map(|outcome| {
             self.waiting = None;
             Ok(outcome)

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::message::DecodeError;
-use trine_transport::backend::BackendError;
+use trine_transport::backend::{BackendError, OTHER_PROCESS};
 use trine_transport::config::ConfigError;
 use trine_transport::session::{ConnectError, ConnectRefused};
 
@@ -50,6 +50,8 @@ pub enum NotSent {
     SessionOver,
     /// The node has stopped.
     Stopped,
+    /// The node belongs to the process that forked this one: start another node here.
+    OtherProcess,
 }
 
 /// Why a server did not run a handler.
@@ -99,6 +101,7 @@ impl fmt::Display for NotSent {
             Self::RequestTooLarge => "it is larger than Config::message_bytes",
             Self::SessionOver => "the session is over; connect again",
             Self::Stopped => "the node has stopped",
+            Self::OtherProcess => OTHER_PROCESS,
         })
     }
 }
@@ -134,6 +137,8 @@ pub enum SessionError {
     TooManyCalls,
     /// The node has stopped.
     Stopped,
+    /// The node belongs to the process that forked this one: start another node here.
+    OtherProcess,
 }
 
 impl fmt::Display for SessionError {
@@ -178,6 +183,7 @@ impl fmt::Display for SessionError {
             Self::Failed(ConnectError::Cancelled) => f.write_str("the connect was taken back"),
             Self::TooManyCalls => NotSent::TooManyCalls.fmt(f),
             Self::Stopped => NotSent::Stopped.fmt(f),
+            Self::OtherProcess => NotSent::OtherProcess.fmt(f),
         }
     }
 }

@@ -178,6 +178,10 @@ impl<R: Route> App<R> for Hosted<R> {
     }
 
     fn on_completion(&mut self, _: &mut Cx<'_, R>, tag: u64, completion: Completion) {
+        // A handler forked earlier in this turn.
+        if !self.shared.inbox.is_here() {
+            return;
+        }
         let outcome = match completion.result {
             Ok(()) => Outcome::Response(completion.response),
             Err(error) => Outcome::Failed(error),

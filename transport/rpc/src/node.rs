@@ -19,6 +19,10 @@ use trine_transport::session::Identity;
 
 /// A running node. Dropping it closes its sessions and ends its thread; calls that wait are told so.
 ///
+/// It belongs to the process that started it, which has the thread. In a child of `fork`, calls and connects are not sent
+/// ([`NotSent::OtherProcess`](super::NotSent)), those that were under way end with
+/// [`CallError::OutcomeUnknown`](super::CallError), and the parent's node goes on. A child starts a node of its own.
+///
 /// ```
 /// use trine_transport::backend::{UdpBackend, UdpConfig};
 /// use trine_rpc::Node;
@@ -73,6 +77,11 @@ impl<R: Route> Node<R> {
         let Some(thread) = self.thread.take() else {
             return Ok(());
         };
+        if !self.shared.inbox.is_here() {
+            // The thread is the parent's: here is none to wait for.
+            std::mem::forget(thread);
+            return Err(NodeError::Backend(BackendError::OtherProcess));
+        }
         self.shared.inbox.stop();
         if thread.thread().id() == std::thread::current().id() {
             // Dropped by one of its own handlers: the thread ends by itself.

@@ -87,6 +87,9 @@ impl<P: Rpc, R: Route> Responder<P, R> {
 
     /// Answers. An answer that no caller waits for any more is dropped on the way.
     pub fn reply(mut self, response: &P::Response) {
+        if !self.shared.inbox.is_here() {
+            return;
+        }
         let response = status::response(&self.shared.pool, response);
         self.send(response);
     }
@@ -101,7 +104,8 @@ impl<P: Rpc, R: Route> Responder<P, R> {
 
 impl<P: Rpc, R: Route> Drop for Responder<P, R> {
     fn drop(&mut self) {
-        if self.handle.is_some() {
+        // In a forked child it is not ours to answer.
+        if self.handle.is_some() && self.shared.inbox.is_here() {
             let response = status::bare(&self.shared.pool, Status::Unanswered);
             self.send(response);
         }

@@ -53,6 +53,10 @@ impl<R: Route> Shared<R> {
 
     /// No thread drives the loop any more: all callers that wait are told so.
     pub(super) fn end(&self) {
+        // A handler forked in the loop's thread: the callers are the parent's.
+        if !self.inbox.is_here() {
+            return;
+        }
         let left = self.inbox.close();
         self.calls.end_all();
         drop(left);
@@ -60,6 +64,10 @@ impl<R: Route> Shared<R> {
 
     /// A future is dropped before its end.
     pub(super) fn abandon(&self, ticket: Ticket) {
+        // A cell's lock may be held for ever in a forked child.
+        if !self.inbox.is_here() {
+            return;
+        }
         if let Some(under_way) = self.calls.abandon(ticket) {
             // A loop that is over has ended it already.
             let _ = self.inbox.push(Command::TakeBack(under_way));

@@ -1,5 +1,7 @@
 //! The typed layer end to end: two nodes over rings, futures on executors that are not ours.
 
+mod fork;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 

@@ -264,8 +264,16 @@ impl Workers {
         Ok(workers)
     }
 
+    /// Whether this process has the threads. In a forked child they do not exist, and may have held the lock.
+    fn is_here(&self) -> bool {
+        self.shared.waker.is_here()
+    }
+
     /// Whether a thread had to be woken.
     fn submit(&self, job: Job) -> bool {
+        if !self.is_here() {
+            return false;
+        }
         let mut queues = self.shared.lock();
         if queues.jobs.len() >= JOBS_UNSORTED_MAX {
             let place = |job: &Job| (job.handle.session(), job.handle.slot());
@@ -284,6 +292,9 @@ impl Workers {
 
     /// Gives up the waiting jobs of a session that is over.
     fn forget(&self, session: SessionId) {
+        if !self.is_here() {
+            return;
+        }
         self.shared
             .lock()
             .jobs
@@ -292,7 +303,7 @@ impl Workers {
 
     /// A handler that panics stops the event loop, as one that runs in it does.
     fn result(&self) -> Option<(ResponseHandle, Option<MsgBuf>)> {
-        if !self.shared.has_results.load(Ordering::Relaxed) {
+        if !self.shared.has_results.load(Ordering::Relaxed) || !self.is_here() {
             return None;
         }
         let mut queues = self.shared.lock();
@@ -314,6 +325,10 @@ impl Shared {
         let mut patience = Patience::default();
         while let Some(job) = self.next_job(&mut patience) {
             let response = handler(job.kind, &job.request, pool);
+            if !self.waker.is_here() {
+                // The handler forked, and its child came back here: the results are the parent's.
+                return;
+            }
             let mut queues = self.lock();
             queues.results.push_back((job.handle, response));
             drop(queues);
@@ -393,6 +408,10 @@ impl Drop for Watch<'_> {
 impl Drop for Workers {
     /// Jobs that have not begun are given up: their sessions end with the endpoint.
     fn drop(&mut self) {
+        if !self.is_here() {
+            // The threads are the parent's: here are none to wait for.
+            return std::mem::forget(std::mem::take(&mut self.threads));
+        }
         self.shared.lock().is_over = true;
         self.shared.job_came.notify_all();
         for thread in self.threads.drain(..) {
