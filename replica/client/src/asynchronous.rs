@@ -20,7 +20,7 @@ use trine_transport::event_loop::EventLoop;
 use trine_transport::inbox::Inbox;
 use trine_transport::slab::{Key, Slab};
 use trine_transport::time::{Clock, Instant};
-use trine_transport::{App, Completion, Cx, Event, Reply, Request};
+use trine_transport::{App, Completion, Cx, Event, Origin, Reply, Request};
 
 use super::blocking::{CallError, OpenError, client_identity};
 use super::config::{ClientConfig, IN_FLIGHT_MAX, OPERATIONS_MAX};
@@ -276,6 +276,9 @@ impl<R: Route> App<R> for Hosted<R> {
 }
 
 /// The thread that drives the clients. Dropping it stops the thread; every waiting call ends with an error.
+///
+/// Clients belong to the process that started them, which has the thread. In a child of `fork` each new call is *not applied*,
+/// and calls that were under way are *outcome unknown*: see [`BlockingClient`](super::BlockingClient).
 pub struct AsyncClients {
     shared: Arc<Shared>,
     pool: Pool,
@@ -343,6 +346,9 @@ struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if !self.shared.inbox.is_here() {
+            return;
+        }
         // No thread is woken for it: only the room for the next handle matters, and that handle wakes the loop itself.
         lock(&self.shared.dropped).push(self.name);
     }
@@ -350,6 +356,10 @@ impl Drop for Handle {
 
 impl Drop for AsyncClients {
     fn drop(&mut self) {
+        if !self.shared.inbox.is_here() {
+            // The thread is the parent's: here is none to wait for.
+            return std::mem::forget(self.thread.take());
+        }
         self.shared.inbox.stop();
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
@@ -367,6 +377,10 @@ fn drive<B: Backend, C: Clock>(
         Ok(ended) => ended.as_ref().err().cloned(),
         Err(_) => None,
     };
+    if !event_loop.is_here() {
+        // A waker forked in this thread. The calls are the parent's, and their locks may be held for ever.
+        return error;
+    }
     let hosted = event_loop.app_mut();
     hosted.end_all(&error.clone().map_or(CallError::Stopped, CallError::Backend));
     match stopped {
@@ -386,10 +400,11 @@ impl AsyncClient {
     /// Begins a command immediately; the future waits for its end. Dropping the future does not take the command back.
     pub fn execute(&self, mode: Mode, command: &Command<'_>) -> AsyncCall {
         let cell = Arc::new(Cell(Mutex::new(Slot::Waiting(None))));
+        let origin = Origin::here();
         if let Err(error) = self.begin(mode, command, &cell) {
             cell.complete(Err(error));
         }
-        AsyncCall { cell }
+        AsyncCall { cell, origin }
     }
 
     /// The value of `key`, linearizable.
@@ -408,6 +423,9 @@ impl AsyncClient {
     }
 
     fn begin(&self, mode: Mode, command: &Command<'_>, cell: &Arc<Cell>) -> Result<(), CallError> {
+        if !self.handle.shared.inbox.is_here() {
+            return Err(SubmitError::OtherProcess.into());
+        }
         let command = EncodedCommand::new(&self.pool, mode, command)?;
         let shared = &self.handle.shared;
         if shared.pending.fetch_add(1, Ordering::SeqCst) >= OPERATIONS_MAX {
@@ -430,12 +448,18 @@ impl AsyncClient {
 #[must_use = "the outcome of a command is known only to who waits for it"]
 pub struct AsyncCall {
     cell: Arc<Cell>,
+    /// The process that began it, and learns its end.
+    origin: Origin,
 }
 
 impl Future for AsyncCall {
     type Output = Result<Answer, CallError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if !self.origin.is_here() {
+            // Its thread does not exist here, and may have held the lock when it was last seen.
+            return Poll::Ready(Err(CallError::Backend(BackendError::OtherProcess)));
+        }
         let mut slot = lock(&self.cell.0);
         match std::mem::replace(&mut *slot, Slot::Taken) {
             Slot::Done(result) => Poll::Ready(result),

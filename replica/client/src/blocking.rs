@@ -56,6 +56,9 @@ impl CallError {
 }
 
 /// A client that waits for each answer.
+///
+/// It belongs to the process that opened it. In a child of `fork` (or of `daemon(3)`, which forks) its calls are *not applied*,
+/// those that were under way are *outcome unknown*, and the parent's goes on. A child opens a client of its own.
 pub struct BlockingClient<B: Backend, C> {
     event_loop: EventLoop<B, C, Clients<B::Route>>,
     client: ClientId,
@@ -110,6 +113,11 @@ impl<B: Backend, C: Clock> BlockingClient<B, C> {
         command: &Command<'_>,
         limit: Option<Duration>,
     ) -> Result<(), SubmitError> {
+        if !self.event_loop.is_here() {
+            // Its turn fails, and gives up what the parent shares with this process.
+            let _ = self.event_loop.turn();
+            return Err(SubmitError::OtherProcess);
+        }
         let client = self.current_client()?;
         self.tag += 1;
         let tag = self.tag;

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use trine_protocol::message::{ClusterId, Operation};
 use trine_protocol::route::RouteOf;
+use trine_transport::Origin;
 use trine_transport::app::{App, Completion, Cx, Reply, Request};
 use trine_transport::backend::Route;
 use trine_transport::buf::{MsgBuf, Pool};
@@ -93,6 +94,8 @@ pub struct Clients<R: Route> {
     pub(super) check_at: Instant,
     pub(super) finished: VecDeque<Finished>,
     pub(super) stats: ClientStats,
+    /// A forked child has a copy of these clients, with their sequences. It must begin nothing.
+    origin: Origin,
 }
 
 impl<R: Route> Clients<R> {
@@ -128,6 +131,7 @@ impl<R: Route> Clients<R> {
             check_at: Instant::FAR_FUTURE,
             finished: VecDeque::new(),
             stats: ClientStats::default(),
+            origin: Origin::here(),
         })
     }
 
@@ -178,6 +182,12 @@ impl<R: Route> Clients<R> {
             logical.closing = true;
             self.release_if_closed(client.0);
         }
+    }
+
+    /// Whether this is the process that made these clients, and not a child that it has forked.
+    #[inline(always)]
+    pub(super) fn is_here(&self) -> bool {
+        self.origin.is_here()
     }
 
     /// The next operation that is over.

@@ -2,7 +2,7 @@
 
 use trine_kvstore::Command;
 use trine_protocol::message::{CLIENT_REPLY_HEADER_SIZE, ClientRequest, Encode, ForUser};
-use trine_transport::backend::Route;
+use trine_transport::backend::{OTHER_PROCESS, Route};
 use trine_transport::buf::{MsgBuf, Pool};
 use trine_transport::time::Instant;
 
@@ -86,6 +86,10 @@ impl EncodedCommand {
 /// Why an operation did not begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SubmitError {
+    /// This process is a child, by `fork`, of the one that opened the client. Nothing was sent, and nothing ever will be:
+    /// open a new client.
+    #[error("not applied: {OTHER_PROCESS}")]
+    OtherProcess,
     /// As many operations as one client may have are in flight: take an outcome first.
     #[error("{IN_FLIGHT_MAX} operations of this client are in flight: wait for one of them")]
     InFlight,
@@ -119,7 +123,7 @@ impl<R: Route> Clients<R> {
     ) -> Result<(), SubmitError> {
         self.check_room(client)?;
         let command = EncodedCommand::new(&self.pool, submission.mode, submission.command)?;
-        self.submit_encoded(now, client, command, submission.deadline, submission.tag)
+        self.begin(now, client, command, submission.deadline, submission.tag)
     }
 
     /// Begins an operation for another user: replicas believe this of members and fronts.
@@ -152,6 +156,19 @@ impl<R: Route> Clients<R> {
         tag: u64,
     ) -> Result<(), SubmitError> {
         self.check_room(client)?;
+        self.begin(now, client, command, deadline, tag)
+    }
+
+    /// Begins an operation for which there is room.
+    #[inline(always)]
+    fn begin(
+        &mut self,
+        now: Instant,
+        client: ClientId,
+        command: EncodedCommand,
+        deadline: Option<Instant>,
+        tag: u64,
+    ) -> Result<(), SubmitError> {
         let EncodedCommand {
             mode,
             expected_bytes,
@@ -193,6 +210,9 @@ impl<R: Route> Clients<R> {
     }
 
     fn check_room(&self, client: ClientId) -> Result<(), SubmitError> {
+        if !self.is_here() {
+            return Err(SubmitError::OtherProcess);
+        }
         let logical = self
             .logical
             .get(client.0)

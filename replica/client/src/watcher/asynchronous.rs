@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 
 use trine_kvstore::Position;
-use trine_transport::backend::{Backend, Route};
+use trine_transport::backend::{Backend, BackendError, Route};
 use trine_transport::event_loop::EventLoop;
 use trine_transport::inbox::Inbox;
 use trine_transport::time::{Clock, Instant};
@@ -202,6 +202,9 @@ impl AsyncWatcher {
 
     /// The same for a caller that polls.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<WatchBatch, WatchError>> {
+        if !self.shared.taken.is_here() {
+            return Poll::Ready(Err(WatchError::Backend(BackendError::OtherProcess)));
+        }
         let mut place = self.shared.place();
         if let Some(batch) = place.batch.take() {
             drop(place);
@@ -219,24 +222,34 @@ impl AsyncWatcher {
     /// Where the stream has begun, once that is known.
     #[must_use]
     pub fn began(&self) -> Option<Position> {
-        self.shared.place().began
+        self.told(|place| place.began)
     }
 
     /// The replica that serves the stream, while one does.
     #[must_use]
     pub fn served_by(&self) -> Option<SocketAddr> {
-        self.shared.place().served_by
+        self.told(|place| place.served_by)
     }
 
     /// Why no replica serves the stream now.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
-        self.shared.place().trouble.clone()
+        self.told(|place| place.trouble.clone())
+    }
+
+    /// What the thread has said. Nothing in a forked child, where it may have been saying something else.
+    fn told<T>(&self, read: impl Fn(&Place) -> Option<T>) -> Option<T> {
+        let is_here = self.shared.taken.is_here();
+        is_here.then(|| read(&self.shared.place())).flatten()
     }
 }
 
 impl Drop for AsyncWatcher {
     fn drop(&mut self) {
+        if !self.shared.taken.is_here() {
+            // The thread is the parent's: here is none to wait for.
+            return std::mem::forget(self.thread.take());
+        }
         self.shared.taken.stop();
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
@@ -251,7 +264,12 @@ fn drive<B: Backend, C: Clock>(mut event_loop: EventLoop<B, C, Hosted<B::Route>>
         event_loop.with(|hosted, cx| hosted.stream.leave(cx));
         event_loop.turn()
     };
-    let error = match catch_unwind(AssertUnwindSafe(run)) {
+    let ended = catch_unwind(AssertUnwindSafe(run));
+    if !shared.taken.is_here() {
+        // A waker forked in this thread. The reader is the parent's.
+        return;
+    }
+    let error = match ended {
         Ok(Ok(_)) => WatchError::Stopped,
         Ok(Err(error)) => WatchError::Backend(error),
         // The thread's own message says which defect it is.
