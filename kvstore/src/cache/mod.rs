@@ -14,7 +14,7 @@ use crate::command::Command;
 use crate::config::{KEY_BYTES_MAX, LIST_ITEMS_MAX, LIST_RESPONSE_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::error::StoreError;
 use crate::hash::{Hasher, KeyHash};
-use crate::interleave::{LANES, batch, fetch};
+use crate::interleave::{LANES, batch, fetch, prefetch};
 use crate::position::Position;
 use crate::response::Response;
 use index::{Index, Slot};
@@ -142,29 +142,67 @@ impl Cache {
     /// # Errors
     /// When key or value is longer than an item may be.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        if key.len() > KEY_BYTES_MAX as usize {
-            return Err(StoreError::KeyTooLong {
-                limit: KEY_BYTES_MAX,
-            });
+        check_lengths(key, value)?;
+        self.put_hashed(self.hasher.key(key), key, value);
+        Ok(())
+    }
+
+    /// Writes `count` values one after the other, after it has begun to fetch what they touch. Equal to that many calls of
+    /// [`Cache::put`]; `done` gets each result with its number, in their order.
+    #[inline]
+    pub fn put_batch<'k>(
+        &mut self,
+        count: usize,
+        item: impl Fn(usize) -> (&'k [u8], &'k [u8]),
+        mut done: impl FnMut(usize, Result<(), StoreError>),
+    ) {
+        for first in (0..count).step_by(LANES) {
+            let numbers = first..count.min(first + LANES);
+            let hashes = self.prefetch_for_puts(numbers.clone().map(|number| item(number).0));
+            for (number, hash) in numbers.zip(hashes) {
+                let (key, value) = item(number);
+                let fits = check_lengths(key, value);
+                done(number, fits.map(|()| self.put_hashed(hash, key, value)));
+            }
         }
-        if value.len() > VALUE_BYTES_MAX as usize {
-            return Err(StoreError::ValueTooLong {
-                limit: VALUE_BYTES_MAX,
-            });
+    }
+
+    /// Begins to fetch the buckets of at most [`LANES`] keys, and then the items that the buckets name. The keys' hashes.
+    #[inline(always)]
+    fn prefetch_for_puts<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> [KeyHash; LANES] {
+        let mut hashes = [KeyHash(0); LANES];
+        let mut count = 0;
+        for (hash, key) in hashes.iter_mut().zip(keys) {
+            *hash = self.hasher.key(key);
+            prefetch(self.index.bucket(self.index.bucket_of(*hash)));
+            count += 1;
         }
-        let hash = self.hasher.key(key);
+        for hash in &hashes[..count] {
+            let bucket = self.index.bucket(self.index.bucket_of(*hash));
+            let mut matching = bucket.matching(hash.tag());
+            while matching != 0 {
+                if let Some(position) = self.log.live(bucket.location(matching.trailing_zeros())) {
+                    prefetch(self.log.first_byte(position));
+                    self.log.prefetch_second_line(position);
+                }
+                matching &= matching - 1;
+            }
+        }
+        hashes
+    }
+
+    fn put_hashed(&mut self, hash: KeyHash, key: &[u8], value: &[u8]) {
         let found = self.find(hash, key);
         if let Some((_, position)) = found
             && self.log.overwrite(position, key, value)
         {
             self.stats.in_place += 1;
-            return Ok(());
+            return;
         }
         let position = self.log.append(key, value);
         self.stats.log_rounds = self.log.rounds();
         let slot = found.map_or_else(|| self.slot_for_new(hash), |(slot, _)| slot);
         self.index.set(slot, hash.tag(), position);
-        Ok(())
     }
 
     /// Forgets a key; returns whether it was there.
@@ -279,6 +317,20 @@ impl Cache {
         }
         Slot { bucket, slot }
     }
+}
+
+fn check_lengths(key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+    if key.len() > KEY_BYTES_MAX as usize {
+        return Err(StoreError::KeyTooLong {
+            limit: KEY_BYTES_MAX,
+        });
+    }
+    if value.len() > VALUE_BYTES_MAX as usize {
+        return Err(StoreError::ValueTooLong {
+            limit: VALUE_BYTES_MAX,
+        });
+    }
+    Ok(())
 }
 
 fn value_or_not(value: Option<&[u8]>) -> Response<'_> {

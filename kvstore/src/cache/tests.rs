@@ -59,6 +59,38 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Also where a batch writes a key twice, evicts what it has just fetched, or has an item that is too long.
+    #[test]
+    fn a_batch_of_puts_is_as_many_single_ones(items in vec((0_u16..300, any::<u8>(), length()), 1..400), size in 1_usize..80) {
+        let (mut batched, mut single) = (cache(), cache());
+        let items: Vec<([u8; 2], Vec<u8>)> = items
+            .into_iter()
+            .map(|(key, fill, length)| (key.to_le_bytes(), vec![fill; length]))
+            .collect();
+        for batch in items.chunks(size) {
+            let mut results = Vec::new();
+            batched.put_batch(
+                batch.len(),
+                |number| (&batch[number].0, &batch[number].1),
+                |number, result| results.push((number, result)),
+            );
+            let expected = batch.iter().map(|(key, value)| single.put(key, value));
+            assert_eq!(results, expected.enumerate().collect::<Vec<_>>());
+        }
+        for key in 0..300_u16 {
+            assert_eq!(batched.get(&key.to_le_bytes()), single.get(&key.to_le_bytes()));
+        }
+        assert_eq!(batched.stats(), single.stats());
+    }
+}
+
+fn length() -> impl Strategy<Value = usize> {
+    prop_oneof![8 => 0_usize..200, 2 => 10_000_usize..600_000, 1 => Just(VALUE_BYTES_MAX as usize + 1)]
+}
+
 #[test]
 fn eviction_is_first_in_first_out() {
     let mut cache = cache();
