@@ -1,13 +1,20 @@
 //! Who is in the group, and which single change of it is due next.
 //!
-//! A new identity of a node becomes a learner first, receives the state, and then one joint change makes it a voter and
-//! removes the old identity. Raft's configuration says whose vote counts; the table here says who and where they are,
-//! and travels in the context of the same entries.
+//! A new identity of a node becomes a learner first and receives the state. One joint change then makes it a voter and
+//! the old identity a learner, and a change of its own removes the old identity. Raft's configuration says whose vote
+//! counts; the table here says who and where they are, and travels in the context of the same entries.
+//!
+//! **No change takes a voter out at once.** A member that is removed falls silent as soon as it applies its removal.
+//! Others that have not applied the same change may still need its vote, for instance after the leader has died. A
+//! learner goes on answering, so its vote can still be had. Whoever has the later removal in its log has also learned
+//! that the demotion is committed, and needs the vote no more.
 
 use prost::Message as _;
 use raft::eraftpb::{
     ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, ConfState,
 };
+
+use trine_canary as canary;
 
 use crate::state_machine::codec::{Cursor, StateError, put_u32, put_u64};
 use trine_protocol::message::{Incarnation, MEMBERS_MAX, Member, MemberRole, NodeId};
@@ -16,7 +23,8 @@ use trine_protocol::message::{Incarnation, MEMBERS_MAX, Member, MemberRole, Node
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct MemberTable {
     members: Vec<Member>,
-    /// The identities that were removed last, the latest at the end: they may not have heard of it themselves.
+    /// The identities that were removed last, the latest at the end: they may not have heard of it themselves. A learner
+    /// is in this list as soon as another identity votes in its place.
     removed: Vec<Incarnation>,
 }
 
@@ -37,6 +45,12 @@ impl MemberTable {
     #[must_use]
     pub(crate) fn was_removed(&self, incarnation: Incarnation) -> bool {
         self.removed.contains(&incarnation) && self.get(incarnation).is_none()
+    }
+
+    /// Whether this identity had a vote and gave its place to another one. It stays a learner until it is removed.
+    #[must_use]
+    pub(crate) fn has_left(&self, incarnation: Incarnation) -> bool {
+        self.removed.contains(&incarnation) && self.get(incarnation).is_some()
     }
 
     /// Every member, learners and (during a joint change) leaving ones included.
@@ -91,21 +105,43 @@ impl MemberTable {
                 .any(|list| list.contains(&member.incarnation.0))
         };
         let gone = self.members.iter().filter(|member| !stays(member));
-        self.removed.extend(gone.map(|member| member.incarnation));
-        let over = self.removed.len().saturating_sub(REMOVED_MAX);
-        self.removed.drain(..over);
+        let gone: Vec<_> = gone.map(|member| member.incarnation).collect();
         self.members.retain(stays);
+        let replaced = self.follow_roles(conf);
+        self.note_removed(gone.into_iter().chain(replaced));
+        self.members
+            .sort_by_key(|member| (member.node_id, member.incarnation));
+    }
+
+    /// Takes the roles over from raft. Returns the voters that have become learners and have a successor.
+    fn follow_roles(&mut self, conf: &ConfState) -> Vec<Incarnation> {
+        let mut demoted = Vec::new();
         for member in &mut self.members {
             let id = member.incarnation.0;
             let votes = conf.voters.contains(&id) || conf.voters_outgoing.contains(&id);
+            if member.role == MemberRole::Voter && !votes {
+                demoted.push(*member);
+            }
             member.role = if votes {
                 MemberRole::Voter
             } else {
                 MemberRole::Learner
             };
         }
-        self.members
-            .sort_by_key(|member| (member.node_id, member.incarnation));
+        let replaced =
+            |member: &&Member| self.voter_at(member.node_id, member.incarnation).is_some();
+        let replaced = demoted.iter().filter(replaced);
+        replaced.map(|member| member.incarnation).collect()
+    }
+
+    fn note_removed(&mut self, identities: impl Iterator<Item = Incarnation>) {
+        for incarnation in identities {
+            // One that had left its place is removed now: it counts from the later moment.
+            self.removed.retain(|&known| known != incarnation);
+            self.removed.push(incarnation);
+        }
+        let over = self.removed.len().saturating_sub(REMOVED_MAX);
+        self.removed.drain(..over);
     }
 
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
@@ -163,17 +199,31 @@ pub(crate) fn add_learner(member: &Member, table: &MemberTable) -> ConfChangeV2 
     }
 }
 
-/// The one joint change that makes `learner` a voter and removes the old identity of its node.
+/// The one joint change that makes `learner` a voter and the old identity of its node a learner.
 #[must_use]
 pub(crate) fn replace(old: Incarnation, learner: Incarnation) -> ConfChangeV2 {
     let changes = vec![
         single(ConfChangeType::AddNode, learner),
-        single(ConfChangeType::RemoveNode, old),
+        single(leave_vote(), old),
     ];
     ConfChangeV2 {
         transition: ConfChangeTransition::Implicit.into(),
         changes,
         context: Vec::new(),
+    }
+}
+
+/// The change that takes a voter's vote away. It remains a learner until it is removed.
+#[must_use]
+pub(crate) fn demote(voter: Incarnation) -> ConfChangeV2 {
+    simple(leave_vote(), voter)
+}
+
+/// How a voter loses its vote.
+fn leave_vote() -> ConfChangeType {
+    match canary::planted("removed in the joint change") {
+        true => ConfChangeType::RemoveNode,
+        false => ConfChangeType::AddLearnerNode,
     }
 }
 
@@ -183,7 +233,7 @@ pub(crate) fn promote(learner: Incarnation) -> ConfChangeV2 {
     simple(ConfChangeType::AddNode, learner)
 }
 
-/// The change that removes a member.
+/// The change that removes a learner. Of a voter it would take the vote while others may need it: see [`demote`].
 #[must_use]
 pub(crate) fn remove(member: Incarnation) -> ConfChangeV2 {
     simple(ConfChangeType::RemoveNode, member)
@@ -277,49 +327,84 @@ mod tests {
         )
     }
 
-    #[test]
-    fn a_replacement_goes_through_learner_and_joint_change() {
+    /// The configuration with these voters, and a learner.
+    fn with_learner(voters: &[u64], learner: u64) -> ConfState {
+        ConfState {
+            voters: voters.to_vec(),
+            learners: vec![learner],
+            ..ConfState::default()
+        }
+    }
+
+    /// The table behind the joint change in which 21 has replaced 20.
+    fn replaced() -> MemberTable {
         let mut table = three();
         let new = member(2, 21, MemberRole::Learner);
-        let change = add_learner(&new, &table);
-        assert_eq!(named_member(&change), Some(new));
-        let learners = vec![21];
-        table.change(
-            Some(&new),
-            &ConfState {
-                voters: vec![10, 20, 30],
-                learners,
-                ..ConfState::default()
-            },
-        );
-        assert_eq!(
-            table
-                .voter_at(NodeId(2), new.incarnation)
-                .unwrap()
-                .incarnation,
-            Incarnation(20)
-        );
-
-        // While the change is joint the old identity is still there: its quorum counts.
-        let voters_outgoing = vec![10, 20, 30];
+        table.change(Some(&new), &with_learner(&[10, 20, 30], 21));
         let joint = ConfState {
             voters: vec![10, 21, 30],
-            voters_outgoing,
+            voters_outgoing: vec![10, 20, 30],
+            learners_next: vec![20],
             auto_leave: true,
             ..ConfState::default()
         };
         table.change(None, &joint);
-        assert_eq!(table.all().len(), 4);
-        table.change(
-            None,
-            &ConfState {
-                voters: vec![10, 21, 30],
-                ..ConfState::default()
-            },
+        assert!(
+            table.all().iter().all(|m| m.role == MemberRole::Voter) && table.all().len() == 4,
+            "the old identity's vote counts in the joint configuration"
         );
+        assert!(!table.has_left(Incarnation(20)));
+        table.change(None, &with_learner(&[10, 21, 30], 20));
+        table
+    }
+
+    #[test]
+    fn a_replacement_goes_through_learner_joint_change_and_removal() {
+        let new = member(2, 21, MemberRole::Learner);
+        assert_eq!(named_member(&add_learner(&new, &three())), Some(new));
+        let mut table = replaced();
+        let old = *table.get(Incarnation(20)).unwrap();
+        assert_eq!(old.role, MemberRole::Learner);
+        assert!(table.has_left(old.incarnation) && !table.was_removed(old.incarnation));
+        let conf = ConfState {
+            voters: vec![10, 21, 30],
+            ..ConfState::default()
+        };
+        table.change(None, &conf);
         let ids: Vec<u64> = table.all().iter().map(|m| m.incarnation.0).collect();
         assert_eq!(ids, [10, 21, 30]);
         assert!(table.all().iter().all(|m| m.role == MemberRole::Voter));
+        assert!(table.was_removed(old.incarnation) && !table.has_left(old.incarnation));
+        assert_eq!(table.removed.len(), 1, "it is remembered once");
+    }
+
+    /// A new leader that was sent the state has to know it, too.
+    #[test]
+    fn who_has_left_its_place_is_part_of_the_state() {
+        let mut bytes = Vec::new();
+        replaced().write(&mut bytes);
+        let read = MemberTable::read(&mut Cursor::new(&bytes, "members")).unwrap();
+        assert!(read.has_left(Incarnation(20)));
+    }
+
+    /// It may be made a voter again: no other identity has its place.
+    #[test]
+    fn a_voter_that_becomes_a_learner_without_a_successor_has_not_left() {
+        let mut table = three();
+        table.change(None, &with_learner(&[10, 30], 20));
+        assert!(!table.has_left(Incarnation(20)));
+    }
+
+    #[test]
+    fn no_change_takes_a_voter_out_at_once() {
+        let kinds = |change: &ConfChangeV2, of: u64| -> Vec<i32> {
+            let of = change.changes.iter().filter(|single| single.node_id == of);
+            of.map(|single| single.change_type).collect()
+        };
+        let learner = ConfChangeType::AddLearnerNode as i32;
+        let (old, new) = (Incarnation(20), Incarnation(21));
+        assert_eq!(kinds(&replace(old, new), 20), [learner]);
+        assert_eq!(kinds(&demote(old), 20), [learner]);
     }
 
     #[test]

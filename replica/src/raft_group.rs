@@ -1,5 +1,6 @@
 //! The one place that owns raft's `RawNode`: what may go in, when it ticks, and what comes out of its ready loop.
 
+mod demotion;
 mod durable;
 mod patience;
 mod terms;
@@ -253,7 +254,7 @@ impl<L: Log> RaftGroup<L> {
             return Err(ProposeError::NotLeader);
         }
         // Raft would put an empty entry in its place.
-        let joint = !self.conf_state().voters_outgoing.is_empty();
+        let joint = self.is_joint();
         let leaves = change.changes.is_empty();
         if self.node.raft.has_pending_conf() || joint != leaves {
             return Err(ProposeError::ChangeInProgress);
@@ -392,16 +393,14 @@ impl<L: Log> RaftGroup<L> {
     pub(crate) fn apply_conf_change(&mut self, change: &ConfChangeV2) -> Option<ConfState> {
         let state = self.node.apply_conf_change(change).ok()?;
         self.node.mut_store().set_conf_state(state.clone());
-        if self.is_leader() && !self.is_voter() {
-            // Raft leaves it in its role, and would take a single voter that is left for itself.
-            let term = self.term();
-            self.node.raft.become_follower(term, raft::INVALID_ID);
-        }
+        // Raft leaves it in its role, and would take a single voter that is left for itself.
+        self.step_down_without_vote(&state);
         Some(state)
     }
 
     /// The state machine holds everything up to `index`.
     pub(crate) fn applied_to(&mut self, index: u64) {
+        self.hold_joint_configuration();
         self.node.advance_apply_to(index);
     }
 
@@ -509,6 +508,11 @@ impl<L: Log> RaftGroup<L> {
     /// The configuration in force.
     pub(crate) fn conf_state(&self) -> ConfState {
         self.node.raft.prs().conf().to_conf_state()
+    }
+
+    /// Whether the configuration in force is a joint one.
+    pub(crate) fn is_joint(&self) -> bool {
+        !self.conf_state().voters_outgoing.is_empty()
     }
 
     /// Whether a change of the configuration may still be unapplied.

@@ -2,14 +2,16 @@
 
 mod admin;
 mod audit;
+mod changes;
 mod departure;
 mod join;
 mod liveness;
 mod pending;
+mod spares;
+mod succession;
 mod unconfirmed;
 
-use raft::eraftpb::ConfChangeV2;
-use trine_protocol::message::{AdminCommand, Incarnation, Member, MemberRole, NodeId};
+use trine_protocol::message::Incarnation;
 use trine_transport::time::Instant;
 
 use self::audit::AdminTrail;
@@ -17,12 +19,13 @@ use self::departure::MembershipProbe;
 pub(super) use self::departure::says_removed;
 use self::liveness::PeerLiveness;
 use self::pending::PendingCommands;
+use self::spares::SpareLearners;
 use self::unconfirmed::UnconfirmedAnswers;
 use super::cx::Cx;
 use super::local::Local;
 use crate::bootstrap::Origin;
 use crate::log::MemoryLog;
-use crate::membership::{MemberTable, leave_joint, promote, replace};
+use crate::membership::MemberTable;
 use crate::outbox::Outbox;
 use crate::raft_group::RaftGroup;
 use crate::state_machine::StateMachine;
@@ -30,8 +33,6 @@ use crate::state_machine::entry::raise_version;
 
 /// A learner that lacks no more entries than this is as good as a voter.
 const PROMOTION_LAG_MAX: u64 = 256;
-/// A voter that lacks no more entries than this may have all of them by now.
-const SUCCESSION_LAG_MAX: u64 = 64;
 
 /// A member's knowledge of the others beside the replicated table, and the promises that it has made about them.
 pub(super) struct Membership {
@@ -44,6 +45,8 @@ pub(super) struct Membership {
     probe: MembershipProbe,
     /// Admin commands that this leader cannot follow yet.
     pending: PendingCommands,
+    /// Learners whose node id has a live voter.
+    spares: SpareLearners,
     /// Admin commands that are done, if this replica still leads.
     unconfirmed: UnconfirmedAnswers,
     audit: AdminTrail,
@@ -57,6 +60,7 @@ impl Membership {
             raising: None,
             probe: MembershipProbe::default(),
             pending: PendingCommands::default(),
+            spares: SpareLearners::default(),
             unconfirmed: UnconfirmedAnswers::default(),
             audit: AdminTrail::default(),
         }
@@ -93,6 +97,7 @@ impl Membership {
     /// Leadership was won or lost.
     pub(super) fn on_role_change(&mut self) {
         self.raising = None;
+        self.spares.clear();
     }
 
     /// Whether a member was heard from within two election timeouts.
@@ -156,49 +161,6 @@ impl Membership {
         }
     }
 
-    /// Proposes the next change that is due, if any: at most one is under way at a time.
-    pub(super) fn change_members(&mut self, cx: &mut Cx<'_>, stopping: bool) {
-        if cx.raft().has_pending_conf() || !cx.raft().leads_with_commit() || stopping {
-            return;
-        }
-        // Raft refuses while it is busy with something else; the next tick asks again.
-        if !cx.raft().conf_state().voters_outgoing.is_empty() {
-            let _ = cx.consensus.propose_conf_change(leave_joint());
-        } else if let Some((node_id, change)) = self.due_promotion(cx)
-            && cx.consensus.propose_conf_change(change).is_ok()
-        {
-            self.pending.forget_all_of(node_id);
-        }
-    }
-
-    /// The role of a learner that has caught up: the successor of the voter with its node id, or one voter more.
-    fn due_promotion(&self, cx: &Cx<'_>) -> Option<(NodeId, ConfChangeV2)> {
-        let members = cx.members()?;
-        let is_learner = |member: &&Member| member.role == MemberRole::Learner;
-        let learners = members.all().iter().filter(is_learner);
-        let mut ready = learners.filter(|learner| self.has_caught_up(learner.incarnation, cx));
-        ready.find_map(|learner| {
-            let (new, node_id) = (learner.incarnation, learner.node_id);
-            let add = AdminCommand::Add { voter: true };
-            let change = match members.voter_at(node_id, new) {
-                Some(old) if self.may_be_replaced(old, cx) => replace(old.incarnation, new),
-                Some(_) => return None,
-                None if self.pending.wants(cx.now, node_id, add) => promote(new),
-                None => return None,
-            };
-            Some((node_id, change))
-        })
-    }
-
-    fn may_be_replaced(&self, old: &Member, cx: &Cx<'_>) -> bool {
-        let silent = cx.is_settled() && !self.is_alive(old.incarnation, cx.now, cx.local);
-        let gone = silent
-            || self
-                .pending
-                .wants(cx.now, old.node_id, AdminCommand::Replace);
-        gone && old.incarnation != cx.local.own.incarnation
-    }
-
     fn has_caught_up(&self, learner: Incarnation, cx: &Cx<'_>) -> bool {
         self.is_close(learner, PROMOTION_LAG_MAX, cx.now, cx.local, cx.raft())
     }
@@ -217,47 +179,6 @@ impl Membership {
         // Raft may be probing it: while nothing is written it stays at that after a snapshot.
         self.is_alive(member, now, local)
             && progress.is_some_and(|p| !p.in_snapshot && close(p.matched))
-    }
-
-    /// A leader that stops asks the member with the longest log to take over.
-    pub(super) fn hand_over(&self, cx: &mut Cx<'_>) {
-        if !cx.raft().is_leader() || cx.raft().is_transferring() {
-            return;
-        }
-        if let Some(successor) = self.best_successor(cx) {
-            cx.consensus.transfer_leadership(successor);
-        }
-    }
-
-    /// The voter with the longest log among those that are alive.
-    fn best_successor(&self, cx: &Cx<'_>) -> Option<Incarnation> {
-        let others = cx.members()?.voters_but(cx.local.own.incarnation);
-        let candidates =
-            others.filter(|member| self.is_alive(member.incarnation, cx.now, cx.local));
-        let matched = |member: &&Member| {
-            let progress = cx.raft().progress(member.incarnation.0);
-            progress.map(|progress| progress.matched)
-        };
-        candidates
-            .max_by_key(matched)
-            .map(|member| member.incarnation)
-    }
-
-    /// The other voters, those first that could take over from this leader at once: they are alive, and have nearly all of
-    /// the log.
-    pub(super) fn successors<'a>(
-        &self,
-        now: Instant,
-        local: &Local,
-        members: &'a MemberTable,
-        raft: &RaftGroup<MemoryLog>,
-    ) -> Vec<&'a Member> {
-        let is_ready = |member: &&Member| {
-            self.is_close(member.incarnation, SUCCESSION_LAG_MAX, now, local, raft)
-        };
-        let mut others: Vec<_> = members.voters_but(local.own.incarnation).collect();
-        others.sort_by_key(|member| !is_ready(member));
-        others
     }
 
     /// A first member that has not heard of the group's beginning is told again; it is a voter, and was never anything

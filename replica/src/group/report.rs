@@ -154,6 +154,28 @@ impl Group {
         self.consensus.voter_sides()
     }
 
+    /// See [`crate::Replica::members_digest`].
+    pub(crate) fn members_digest(&self) -> u64 {
+        let members = self.state.iter().flat_map(|state| state.members().all());
+        members.fold(0, |digest: u64, member| {
+            let word = member.incarnation.0 ^ member.role as u64;
+            (digest.rotate_left(9) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        })
+    }
+
+    /// See [`crate::Replica::log_end`].
+    pub(crate) fn log_end(&self) -> (u64, u64) {
+        let raft = self.consensus.raft();
+        let index = raft.last_index();
+        (raft.term_at(index).unwrap_or_default(), index)
+    }
+
+    /// See [`crate::Replica::leads_without_vote`].
+    pub(crate) fn leads_without_vote(&self) -> bool {
+        let raft = self.consensus.raft();
+        raft.is_leader() && !raft.is_voter()
+    }
+
     /// See [`crate::Replica::state_digest`].
     pub(crate) fn state_digest(&self) -> Option<(u64, u128)> {
         let state = self.state.as_ref()?;
@@ -185,13 +207,8 @@ impl Group {
         status.term = self.consensus.raft().term();
         status.leader = self.leader_address();
         status.committed = self.consensus.raft().committed();
-        status.change_in_progress = self.consensus.raft().has_pending_conf()
-            || !self
-                .consensus
-                .raft()
-                .conf_state()
-                .voters_outgoing
-                .is_empty();
+        let raft = self.consensus.raft();
+        status.change_in_progress = raft.has_pending_conf() || raft.is_joint();
         let log = self.consensus.raft().log();
         status.log = LogStatus {
             first_index: log.first_index().unwrap_or_default(),

@@ -299,6 +299,34 @@ mod tests {
         assert_eq!(indexes, [3, 4], "what is behind it keeps its order");
     }
 
+    /// A voter loses its vote by one change and is removed by another. A replica may need the removed one's vote until it
+    /// knows that the first change is committed, also after a restart. So whoever has promised to have the second one has
+    /// the commit index of the first one on its disk.
+    #[test]
+    fn the_disk_that_has_a_removal_knows_that_the_demotion_is_committed() {
+        let mut group = follower();
+        let now = Instant::ZERO;
+        for (index, commit) in [(2, 1), (3, 2)] {
+            let mut append = message(MessageType::MsgAppend, 2);
+            let log_term = if index == 2 { 1 } else { 2 };
+            (append.index, append.log_term, append.commit) = (index - 1, log_term, commit);
+            append.entries = vec![entry(index, EntryType::EntryConfChangeV2)];
+            group.step(now, 2, append).unwrap();
+            let mut on_disk = Vec::new();
+            let mut promised = 0;
+            while let Some(work) = group.poll_work_durably(|record, _| {
+                on_disk.push((record.last_index, record.committed()));
+                index
+            }) {
+                promised += work.messages.len();
+            }
+            assert_eq!(promised, 0, "the append is answered once it is written");
+            assert_eq!(on_disk.first(), Some(&(index, commit)));
+            let work = group.on_written(index).unwrap();
+            assert_eq!(work.messages.len(), 1);
+        }
+    }
+
     fn entry(index: u64, kind: EntryType) -> Entry {
         let mut entry = Entry {
             index,

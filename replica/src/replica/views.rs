@@ -75,6 +75,24 @@ impl Replica {
             .map_or_else(Default::default, |group| group.voter_sides())
     }
 
+    /// For checkers: a number that changes with the members that this replica knows and with their roles. Costs next to
+    /// nothing.
+    pub fn members_digest(&self) -> u64 {
+        self.life.group().map_or(0, |group| group.members_digest())
+    }
+
+    /// For checkers: term and index of the last entry of the log; zeros while there is none.
+    pub fn log_end(&self) -> (u64, u64) {
+        self.life.group().map_or((0, 0), |group| group.log_end())
+    }
+
+    /// For checkers: whether this replica leads, and the configuration that it has applied gives it no vote.
+    pub fn leads_without_vote(&self) -> bool {
+        self.life
+            .group()
+            .is_some_and(|group| group.leads_without_vote())
+    }
+
     /// The term in which this replica leads, if it does.
     pub fn leads_in(&self) -> Option<u64> {
         self.life.group()?.leads_in()

@@ -17,6 +17,7 @@ mod membership;
 mod narrow_session;
 mod ordered;
 mod raft_paper;
+mod replacement;
 mod rights;
 mod rights_table;
 mod support;

@@ -7,6 +7,7 @@
 use std::net::SocketAddr;
 
 use raft::eraftpb::ConfChangeV2;
+use trine_canary as canary;
 use trine_protocol::message::{
     AdminCommand, AdminReply, AdminRequest, AdminStatus, Incarnation, Member, MemberRole, NodeId,
     ReplyToken,
@@ -14,15 +15,14 @@ use trine_protocol::message::{
 use trine_protocol::route::is_same_address;
 use trine_transport::time::{Duration, Instant};
 
+use super::spares::PATIENCE;
 use super::{Membership, lately};
 use crate::addresses::Addresses;
 use crate::audit::{Audit, By};
 use crate::config::NODES_MAX;
 use crate::group::cx::Cx;
-use crate::membership::{promote, remove};
+use crate::membership::{demote, promote, remove};
 
-/// How long a leader remembers a command that it cannot follow yet.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a command that waits for signs of life counts as wanted after it was asked for last; admin clients ask again
 /// many times a second.
 const SIGN_OF_LIFE_PATIENCE: Duration = Duration::from_secs(2);
@@ -105,6 +105,7 @@ impl Membership {
             return not_leading();
         }
         let node_id = request.node_id;
+        self.spares.on_asked(cx.now, node_id);
         let verdict = match request.command {
             AdminCommand::Add { voter } => self.add(cx, request, voter, known),
             AdminCommand::Promote => self.promote(cx, node_id),
@@ -152,7 +153,8 @@ impl Membership {
                 "nobody has said where the replica of node {node_id} will be: add --address HOST:PORT"
             )),
             None => {
-                self.remember(cx, node_id, AdminCommand::Add { voter }, address);
+                let command = AdminCommand::Add { voter };
+                self.remember(cx, (node_id, command, Incarnation::NONE), address);
                 under_way(format!(
                     "waiting for a replica that was started with --id {node_id}{} to ask",
                     at(address)
@@ -168,8 +170,11 @@ impl Membership {
         if member.role == MemberRole::Voter {
             return done(format!("node {node_id} votes"));
         }
+        if has_left(cx, &member) {
+            return under_way(format!("node {node_id} was replaced and is being removed"));
+        }
         // After the command, as for a removal: a learner that died just now would be a vote that cannot be given.
-        let since = self.remember_awaiting_sign(cx, node_id, AdminCommand::Promote);
+        let since = self.remember_awaiting_sign(cx, &member, AdminCommand::Promote);
         if !self.has_caught_up(member.incarnation, cx)
             || !self.liveness.was_heard_since(member.incarnation, since)
         {
@@ -183,37 +188,52 @@ impl Membership {
     }
 
     fn remove(&mut self, cx: &mut Cx<'_>, node_id: NodeId, meant: Incarnation) -> Verdict {
-        let Some(member) = member_at(cx, node_id) else {
+        let Some(holder) = member_at(cx, node_id) else {
             self.pending.forget_all_of(node_id);
             return done(format!("node {node_id} is not a member"));
         };
-        if !meant.is_none() && meant != member.incarnation {
+        let Some(member) = meant_member(cx, &holder, meant) else {
             return done(format!("node {node_id} is held by another replica now"));
-        }
-        let since = self.remember_awaiting_sign(cx, node_id, AdminCommand::Remove);
+        };
+        let since = self.remember_awaiting_sign(cx, &member, AdminCommand::Remove);
         if member.role == MemberRole::Voter {
-            if let Err(why) =
-                self.check_quorum_without(cx, lately(cx.now, cx.local), member.incarnation)
-            {
-                self.pending.forget_all_of(node_id);
-                return refused(why);
-            }
-            // A member that is silent from now on is found out before long.
-            if self
-                .check_quorum_without(cx, since, member.incarnation)
-                .is_err()
-            {
-                return under_way("waiting to hear from the voters that would be left");
-            }
-            if member.incarnation == cx.local.own.incarnation {
-                return self.transfer_first(cx, "it leads, and transfers leadership first");
-            }
+            return self.demote(cx, &member, since);
         }
         propose(
             cx,
             remove(member.incarnation),
             format!("removing node {node_id}"),
         )
+    }
+
+    /// The first half of the removal of a voter: it loses its vote, and is removed as a learner then. `since` is when
+    /// the removal was asked for first.
+    fn demote(&mut self, cx: &mut Cx<'_>, voter: &Member, since: Instant) -> Verdict {
+        let Member {
+            node_id,
+            incarnation,
+            ..
+        } = *voter;
+        if let Err(why) = self.check_quorum_without(cx, lately(cx.now, cx.local), incarnation) {
+            self.pending.forget_all_of(node_id);
+            return refused(why);
+        }
+        // A member that is silent from now on is found out before long.
+        if self.check_quorum_without(cx, since, incarnation).is_err() {
+            return under_way("waiting to hear from the voters that would be left");
+        }
+        if incarnation == cx.local.own.incarnation {
+            return self.transfer_first(cx, "it leads, and transfers leadership first");
+        }
+        let text = format!("removing node {node_id}: it loses its vote first");
+        match cx.consensus.propose_conf_change(demote(incarnation)) {
+            Ok(_) => {
+                // The second half is to come also if the admin client is gone by then.
+                self.remember(cx, (node_id, AdminCommand::Remove, incarnation), None);
+                under_way(text)
+            }
+            Err(error) => under_way(format!("waiting: {error}")),
+        }
     }
 
     /// Whether the voters that would be left have a quorum of members that were heard from since then.
@@ -246,24 +266,27 @@ impl Membership {
     }
 
     fn replace(&mut self, cx: &mut Cx<'_>, request: &AdminRequest) -> Verdict {
-        let (node_id, meant) = (request.node_id, request.incarnation);
-        let Some(member) = member_at(cx, node_id) else {
+        let node_id = request.node_id;
+        let Some(holder) = member_at(cx, node_id) else {
             return refused(format!("node {node_id} is not a member: add it instead"));
         };
-        if !meant.is_none() && meant != member.incarnation {
+        let Some(old) = meant_member(cx, &holder, request.incarnation) else {
             // Remembered, it would be done to the new holder, too: by the old one, when its process was started again.
             self.pending.forget(node_id, AdminCommand::Replace);
-            return done(format!("node {node_id} is held by {}", member.incarnation));
+            return done(format!("node {node_id} is held by {}", holder.incarnation));
+        };
+        let replaced = old.incarnation != holder.incarnation;
+        if replaced && !canary::planted("a learner takes its seat back") {
+            return remove_replaced(cx, &old, &holder);
         }
-        if let Err(why) =
-            self.check_quorum_without(cx, lately(cx.now, cx.local), member.incarnation)
-        {
+        if let Err(why) = self.check_quorum_without(cx, lately(cx.now, cx.local), old.incarnation) {
             return refused(why);
         }
-        if member.incarnation == cx.local.own.incarnation {
+        if old.incarnation == cx.local.own.incarnation {
             return self.transfer_first(cx, "it leads, and transfers leadership first");
         }
-        self.remember(cx, node_id, AdminCommand::Replace, request.address);
+        let command = (node_id, AdminCommand::Replace, old.incarnation);
+        self.remember(cx, command, request.address);
         under_way(format!(
             "waiting for a new replica with --id {node_id}{} to ask",
             at(request.address)
@@ -307,24 +330,23 @@ impl Membership {
     fn remember(
         &mut self,
         cx: &Cx<'_>,
-        node_id: NodeId,
-        command: AdminCommand,
+        command: (NodeId, AdminCommand, Incarnation),
         address: Option<SocketAddr>,
     ) {
         let until = cx.now + PATIENCE;
-        self.pending
-            .remember(cx.now, node_id, command, address, until);
+        self.pending.remember(cx.now, command, address, until);
     }
 
     /// Returns when the command was asked for first.
     fn remember_awaiting_sign(
         &mut self,
         cx: &Cx<'_>,
-        node_id: NodeId,
+        member: &Member,
         command: AdminCommand,
     ) -> Instant {
         let until = cx.now + SIGN_OF_LIFE_PATIENCE;
-        self.pending.remember(cx.now, node_id, command, None, until)
+        let command = (member.node_id, command, member.incarnation);
+        self.pending.remember(cx.now, command, None, until)
     }
 }
 
@@ -338,11 +360,44 @@ fn answer(cx: &mut Cx<'_>, token: ReplyToken, (status, text): Verdict) {
     cx.out.reply(token, &reply);
 }
 
-/// The member with a node id; while one replaces another, the voter.
+/// The member with a node id. While one replaces another, it is the voter, and of two voters the one that stays.
 fn member_at(cx: &Cx<'_>, node_id: NodeId) -> Option<Member> {
     let members = cx.members()?;
-    let voter = members.voter_at(node_id, Incarnation::NONE);
-    voter.or_else(|| members.at(node_id).next()).copied()
+    let staying = cx.raft().conf_state().voters;
+    let mut at_node = members.at(node_id);
+    let stays = at_node.find(|member| staying.contains(&member.incarnation.0));
+    stays.or_else(|| members.at(node_id).next()).copied()
+}
+
+/// The member that a command means: the named incarnation, or else the holder of the node id. Nothing if the named one
+/// is no member.
+fn meant_member(cx: &Cx<'_>, holder: &Member, meant: Incarnation) -> Option<Member> {
+    if meant.is_none() {
+        return Some(*holder);
+    }
+    let member = cx.members()?.get(meant).copied();
+    member.filter(|member| member.node_id == holder.node_id)
+}
+
+fn has_left(cx: &Cx<'_>, member: &Member) -> bool {
+    let members = cx.members();
+    members.is_some_and(|members| members.has_left(member.incarnation))
+}
+
+/// The last step of a replacement: `old` has a successor that votes.
+fn remove_replaced(cx: &mut Cx<'_>, old: &Member, successor: &Member) -> Verdict {
+    let node_id = old.node_id;
+    if old.role == MemberRole::Voter {
+        return under_way(format!(
+            "node {node_id} is held by {}, and {} is about to lose its vote",
+            successor.incarnation, old.incarnation
+        ));
+    }
+    let text = format!(
+        "node {node_id} is held by {}, and {} is being removed",
+        successor.incarnation, old.incarnation
+    );
+    propose(cx, remove(old.incarnation), text)
 }
 
 fn propose(cx: &mut Cx<'_>, change: ConfChangeV2, text: String) -> Verdict {

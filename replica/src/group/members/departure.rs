@@ -1,7 +1,7 @@
 //! The ends of a membership: this replica was removed, or the group that it was told of never began.
 //!
 //! A member that is removed may never hear of it: members send nothing to a replica that is not a member. So one that
-//! has had no leader for long asks the members that it knows whether it still is one. A first member that has never had
+//! has heard of no leader for long asks the members that it knows whether it still is one. A first member that has never had
 //! a leader has promised and acknowledged nothing. The replica that should have begun the group with it is gone, and it
 //! is of more use as a new one.
 
@@ -41,7 +41,10 @@ impl Membership {
         let Some(members) = cx.members() else { return };
         let patience = 4 * cx.local.election_timeout().as_nanos();
         let long = |since: Instant| cx.now.saturating_since(since).as_nanos() > patience;
-        if !cx.consensus.leaderless_since().is_some_and(long) || cx.now < self.probe.ask_at {
+        let leaderless = cx.consensus.leaderless_since().is_some_and(long);
+        // A learner never looks for another leader, so raft names its last one for ever.
+        let unheard = !cx.raft().is_voter() && cx.raft().silence().as_nanos() > patience;
+        if !(leaderless || unheard) || cx.now < self.probe.ask_at {
             return;
         }
         let (own, cluster) = (cx.local.own, cx.local.cluster);

@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use trine_protocol::message::{AdminCommand, NodeId};
+use trine_protocol::message::{AdminCommand, Incarnation, Member, NodeId};
 use trine_protocol::route::is_same_address;
 use trine_transport::time::Instant;
 
@@ -24,6 +24,9 @@ pub(super) struct PendingCommands {
 struct Pending {
     node_id: NodeId,
     command: AdminCommand,
+    /// The member that the command is about; none with a command to add. The command must not be done to the next
+    /// member with the node id: the question may come once more while the change is in the log.
+    of: Incarnation,
     /// Where the admin client has said that the node's next replica will be.
     address: Option<SocketAddr>,
     /// When it was asked for first.
@@ -36,12 +39,11 @@ impl PendingCommands {
     pub(super) fn remember(
         &mut self,
         now: Instant,
-        node_id: NodeId,
-        command: AdminCommand,
+        (node_id, command, of): (NodeId, AdminCommand, Incarnation),
         address: Option<SocketAddr>,
         until: Instant,
     ) -> Instant {
-        let is_it = |other: &&Pending| other.is(now, node_id, command);
+        let is_it = |other: &&Pending| other.is(now, node_id, command) && other.of == of;
         let before = self.list.iter().find(is_it);
         let since = before.map_or(now, |before| before.since);
         // To add a voter means to promote it in the end; any other command replaces the earlier one.
@@ -53,6 +55,7 @@ impl PendingCommands {
             self.list.push(Pending {
                 node_id,
                 command,
+                of,
                 address,
                 since,
                 until,
@@ -66,6 +69,14 @@ impl PendingCommands {
         self.list
             .iter()
             .any(|other| other.is(now, node_id, command))
+    }
+
+    /// Whether an admin client has asked for this lately, of this very member.
+    pub(super) fn wants_of(&self, now: Instant, member: &Member, command: AdminCommand) -> bool {
+        let is_it = |other: &Pending| {
+            other.is(now, member.node_id, command) && other.of == member.incarnation
+        };
+        self.list.iter().any(is_it)
     }
 
     /// Whether an admin client has said lately that the node's next replica will be at this address.
@@ -87,6 +98,11 @@ impl PendingCommands {
         self.list.retain(|other| other.node_id != node_id);
     }
 
+    /// The command about this member is done.
+    pub(super) fn forget_of(&mut self, member: Incarnation) {
+        self.list.retain(|other| other.of != member);
+    }
+
     pub(super) fn clear(&mut self) {
         self.list.clear();
     }
@@ -100,9 +116,12 @@ impl Pending {
 
 #[cfg(test)]
 mod tests {
+    use trine_protocol::message::MemberRole;
+
     use super::*;
 
     const ADD: AdminCommand = AdminCommand::Add { voter: true };
+    const NONE: Incarnation = Incarnation::NONE;
 
     fn at(ns: u64) -> Instant {
         Instant::from_nanos(ns)
@@ -111,8 +130,8 @@ mod tests {
     #[test]
     fn a_command_that_is_asked_again_keeps_its_first_time_until_it_is_over() {
         let (mut pending, node_id) = (PendingCommands::default(), NodeId(4));
-        let mut ask =
-            |now, until| pending.remember(at(now), node_id, AdminCommand::Remove, None, at(until));
+        let remove = (node_id, AdminCommand::Remove, Incarnation(1));
+        let mut ask = |now, until| pending.remember(at(now), remove, None, at(until));
         assert_eq!(ask(1, 10), at(1));
         assert_eq!(ask(5, 20), at(1));
         assert_eq!(ask(20, 30), at(20));
@@ -124,12 +143,36 @@ mod tests {
     #[test]
     fn a_promotion_leaves_the_addition_and_any_other_command_replaces_it() {
         let (mut pending, node_id) = (PendingCommands::default(), NodeId(4));
-        let mut ask = |command| pending.remember(at(1), node_id, command, None, at(9));
+        let mut ask = |command| pending.remember(at(1), (node_id, command, NONE), None, at(9));
         ask(ADD);
         ask(AdminCommand::Promote);
         assert!(pending.wants(at(2), node_id, ADD));
-        pending.remember(at(1), node_id, AdminCommand::Remove, None, at(9));
+        let remove = (node_id, AdminCommand::Remove, NONE);
+        pending.remember(at(1), remove, None, at(9));
         assert!(!pending.wants(at(2), node_id, ADD));
         assert!(!pending.wants(at(2), node_id, AdminCommand::Promote));
+    }
+
+    /// A question to replace a member came once more while the change was in the log. It was remembered for the node id,
+    /// so the member that had come was replaced by the one that had gone.
+    #[test]
+    fn a_command_about_a_member_is_none_about_the_next_one() {
+        let mut pending = PendingCommands::default();
+        let member = |incarnation| Member {
+            node_id: NodeId(2),
+            role: MemberRole::Voter,
+            incarnation: Incarnation(incarnation),
+            address: ([127, 0, 0, 1], 7471).into(),
+        };
+        let (old, new) = (member(20), member(21));
+        let replace = (old.node_id, AdminCommand::Replace, old.incarnation);
+        pending.remember(at(1), replace, None, at(9));
+        let wants = |pending: &PendingCommands, member| {
+            pending.wants_of(at(2), member, AdminCommand::Replace)
+        };
+        assert!(wants(&pending, &old) && !wants(&pending, &new));
+        // A sign of life counts from the question about this member.
+        let replace = (new.node_id, AdminCommand::Replace, new.incarnation);
+        assert_eq!(pending.remember(at(3), replace, None, at(9)), at(3));
     }
 }
