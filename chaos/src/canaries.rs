@@ -151,6 +151,12 @@ pub const CANARIES: &[Canary] = &[
         "a restore goes on in the old cluster",
         &["answered a client of the old one"],
     ),
+    group(
+        "removed in the joint change",
+        &["no replica could be elected"],
+    ),
+    group("a demoted leader stays", &["leads and has no vote"]),
+    group("a learner takes its seat back", &["took its seat back"]),
     transport("credits off by one", &["credits", "add with overflow"]),
     transport(
         "response to a reused slot",
@@ -297,6 +303,7 @@ fn may_find(canary: Canary, seed: u64) -> bool {
         | "a resumed backup skips a piece"
         | "a restore gives old positions again"
         | "a restore goes on in the old cluster" => config.backups,
+        "a demoted leader stays" | "a learner takes its seat back" => config.moves,
         "a revoked user keeps its session"
         | "a session answers another user"
         | "a front has the rights of whomever it names"

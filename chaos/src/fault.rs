@@ -13,6 +13,7 @@ use std::fmt;
 use std::str::FromStr;
 use trine_transport::backend::Faults;
 use trine_transport::prng::Ratio;
+use trine_transport::time::Duration;
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -111,6 +112,17 @@ impl Topology {
     pub fn machines(&self) -> usize {
         self.replicas + self.client_machines
     }
+}
+
+/// What happens to a leader amid a change of the members.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Amid {
+    /// Nothing.
+    Peace,
+    /// It is cut off for so long.
+    Cut(Duration),
+    /// It dies, and is down for so long.
+    Death(Duration),
 }
 
 /// The target of a fault; leaders get more than their share.

@@ -13,6 +13,7 @@ pub mod log_agreement;
 mod model;
 pub mod numbers;
 pub mod positions;
+pub mod seats;
 pub mod watches;
 
 use crate::history::Operation;

@@ -1,6 +1,6 @@
 //! What the parameters of an event are drawn with.
 
-use super::{Topology, Victim};
+use super::{Amid, Topology, Victim};
 use std::collections::BTreeSet;
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::time::Duration;
@@ -57,6 +57,15 @@ impl Draw {
 
     pub(super) fn replica(&mut self) -> usize {
         self.prng.below(self.topology.replicas as u64) as usize
+    }
+
+    pub(super) fn amid(&mut self) -> Amid {
+        let span = self.span(50, 1_500);
+        match self.prng.below(3) {
+            0 => Amid::Peace,
+            1 => Amid::Cut(span),
+            _ => Amid::Death(span),
+        }
     }
 
     /// Packets that an attacker sends at once.

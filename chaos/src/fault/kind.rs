@@ -2,7 +2,7 @@
 //! report shows it. What a fault does is where it happens: `sim/chaos.rs` and live chaos's nemesis.
 
 use super::draw::Draw;
-use super::{LinkFaults, Victim};
+use super::{Amid, LinkFaults, Victim};
 use std::collections::BTreeSet;
 use trine_transport::backend::Faults;
 use trine_transport::prng::{Prng, Ratio};
@@ -33,6 +33,9 @@ pub enum Need {
     OldVersion,
     /// Packets are sealed.
     Sealed,
+    /// Each node has a second machine that its replica can move to. That follows from its configuration, so nothing draws
+    /// it.
+    Spares,
     /// Reads without leases: leases are promised only if clocks run within their drift.
     IndexReads,
 }
@@ -417,6 +420,13 @@ kinds! {
         simulated: Simulated::Group,
         live: None,
     },
+    /// A replica moves while it runs: a new process at another address replaces it. What the leader does then may be hit
+    /// by a fault.
+    Move => event("move", |draw| Event::Move {
+        node_id: draw.replica(),
+        amid: draw.amid(),
+    })
+    .needing(&[Need::Spares]),
 }
 
 fn draw_lossy(prng: &mut Prng, replicas: u64) -> Strike {
@@ -555,6 +565,13 @@ pub enum Event {
         /// Which.
         node_id: usize,
     },
+    /// An operator has a live replica replaced by a new process at another address.
+    Move {
+        /// Which.
+        node_id: usize,
+        /// What happens to the leader as soon as a joint configuration is in force.
+        amid: Amid,
+    },
     /// A machine's clock runs at another speed.
     Drift {
         /// Which.
@@ -648,6 +665,7 @@ impl Event {
             Event::Pause { .. } | Event::PauseApart { .. } => Fault::Pause,
             Event::Transfer { .. } => Fault::Transfer,
             Event::Remove { .. } | Event::Replace { .. } => Fault::Members,
+            Event::Move { .. } => Fault::Move,
             Event::Drift { .. } => Fault::Drift,
             Event::Jump { .. } => Fault::Jump,
             Event::ClientCrash { .. } => Fault::ClientCrash,

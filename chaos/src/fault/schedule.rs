@@ -12,7 +12,7 @@ use trine_transport::time::{Duration, Instant};
 /// groups are drawn apart, and whether a group begins with an old version follows from its configuration.
 pub fn draw_kinds(prng: &mut Prng) -> BTreeSet<Fault> {
     let apart = |fault: &Fault| {
-        [Need::Disk, Need::OldVersion, Need::Sealed]
+        [Need::Disk, Need::OldVersion, Need::Sealed, Need::Spares]
             .iter()
             .any(|need| fault.needs(*need))
     };
@@ -261,7 +261,7 @@ mod tests {
             all.extend(draw_disk_kinds(&mut Prng::new(seed)));
             all.extend(draw_sealed_kinds(&mut Prng::new(seed)));
         }
-        all.insert(Fault::Versions);
+        all.extend([Fault::Versions, Fault::Move]);
         assert_eq!(all.len(), Fault::simulated().count());
     }
 

@@ -1,5 +1,7 @@
 //! What faults do to a cluster.
 
+mod moves;
+
 use super::Host;
 use super::cluster::Cluster;
 use super::disk::CALM;
@@ -7,7 +9,7 @@ use super::member::Member;
 use super::network::Cut;
 use super::player::{Player, Stage, host, pause};
 use super::world::World;
-use crate::fault::{Event, Fault, Schedule, Victim};
+use crate::fault::{Amid, Event, Fault, Schedule, Victim};
 use std::collections::BTreeSet;
 use trine_protocol::message::AdminCommand;
 use trine_replica::disk::DiskCause;
@@ -42,6 +44,8 @@ pub(crate) enum End {
     NextKeys(Duration),
     /// A stopping replica dies as soon as it may; it is down for the span.
     Kill(Host, Duration),
+    /// Until the moment given: as soon as a replica has a joint configuration, the leader is hit.
+    Amid(Instant, Amid),
 }
 
 /// The faults of a cluster.
@@ -64,7 +68,7 @@ impl Chaos {
         trace.note(now, || "all faults end".to_owned());
         // A change of keys may be left half way.
         self.end_all(cluster, |end| {
-            matches!(end, End::CutOld(..) | End::NextKeys(_))
+            matches!(end, End::CutOld(..) | End::NextKeys(_) | End::Amid(..))
         });
         cluster.heal_disks();
         cluster.world.network.calm();
@@ -117,6 +121,8 @@ impl Chaos {
             // An operator may have replaced the member meanwhile; the replica that runs there must not lose its memory
             // unasked.
             End::Restart(host) if cluster.world.program(*host).is_some() => {}
+            // It has moved, or is about to.
+            End::Restart(host) if !cluster.comes_back(*host) => {}
             End::Restart(host) => {
                 if !cluster.start_replica(*host, false) {
                     self.end_later(cluster.world.now(), RESTART_PAUSE, End::Restart(*host));
@@ -130,6 +136,7 @@ impl Chaos {
             }
             End::Rejoin(host) => self.rejoin(cluster, *host),
             End::CutOld(until, span) => self.cut_old(cluster, *until, *span),
+            End::Amid(until, amid) => self.hit_amid(cluster, *until, *amid),
             End::NextKeys(pause) => {
                 if cluster.change_keys_further() {
                     self.end_later(cluster.world.now(), *pause, End::NextKeys(*pause));
@@ -223,6 +230,7 @@ impl Chaos {
             }
             // A disk keeps the identity of its replica: a process there is not a new member.
             Event::Remove { .. } | Event::Replace { .. } if cluster.config.disk.is_some() => {}
+            Event::Remove { node_id, .. } if cluster.is_moving(host(*node_id)) => {}
             Event::Remove { node_id, .. } if !cluster.begins_to_leave(host(*node_id)) => {}
             Event::Remove { node_id, span } => {
                 cluster.run_admin(host(*node_id), AdminCommand::Remove);
@@ -230,6 +238,7 @@ impl Chaos {
                 self.end_later(cluster.world.now(), *span, End::Rejoin(host(*node_id)));
             }
             Event::Replace { node_id } => self.replace(cluster, host(*node_id)),
+            Event::Move { node_id, amid } => self.move_replica(cluster, host(*node_id), *amid),
             Event::Drift {
                 machine,
                 parts_per_million,
@@ -291,7 +300,7 @@ impl Chaos {
             return;
         }
         cluster.world.network.stats.fire(Fault::Blackout);
-        for host in cluster.replica_hosts() {
+        for host in cluster.places() {
             if cluster.world.program(host).is_some() {
                 cluster.kill_replica(host, false);
                 self.end_later(cluster.world.now(), span, End::Restart(host));
@@ -376,6 +385,7 @@ impl Chaos {
                 cluster.world.network.stats.fire(fault);
             }
             cluster.kill_replica(host, false);
+            // A replica that was removed because it has moved does not come back: the move ends.
             self.end_later(cluster.world.now(), RESTART_PAUSE, End::Restart(host));
         }
     }
@@ -402,22 +412,26 @@ fn may_die(cluster: &Cluster, host: Host) -> bool {
 impl Chaos {
     /// Starts a new process with the node id of a member that was to be removed. If it was not removed, the next
     /// command changes nothing, and the process replaces its dead predecessor as after a crash.
-    fn rejoin(&mut self, cluster: &mut Cluster, host: Host) {
+    fn rejoin(&mut self, cluster: &mut Cluster, seat: Host) {
+        let host = cluster.place_of(seat);
         // It stays as it is while it cannot be spared: then the command finds a member, and changes nothing.
         let gone = cluster.world.program(host).is_none();
         if gone || cluster.is_no_voter(host) || cluster.survives_without(host) {
             cluster.kill(host);
             cluster.start_replica(host, false);
         }
-        cluster.run_admin(host, AdminCommand::Add { voter: true });
+        cluster.run_admin(seat, AdminCommand::Add { voter: true });
     }
 
-    fn replace(&mut self, cluster: &mut Cluster, host: Host) {
-        let busy = cluster.world.program(host).is_none() || cluster.is_leaving(host);
+    fn replace(&mut self, cluster: &mut Cluster, seat: Host) {
+        let host = cluster.place_of(seat);
+        let busy = cluster.world.program(host).is_none()
+            || cluster.is_leaving(seat)
+            || cluster.is_moving(seat);
         if busy || !cluster.survives_without(host) {
             return;
         }
-        cluster.run_admin(host, AdminCommand::Replace);
+        cluster.run_admin(seat, AdminCommand::Replace);
         cluster.world.network.stats.fire(Fault::Members);
         cluster.kill(host);
         cluster.start_replica(host, false);
@@ -444,8 +458,8 @@ impl Chaos {
 fn targets(cluster: &Cluster, victim: Victim) -> Vec<Host> {
     match victim {
         Victim::Leader => cluster.leader().map(|(host, _)| host).into_iter().collect(),
-        Victim::Replica(index) => vec![host(index)],
-        Victim::All => cluster.replica_hosts().collect(),
+        Victim::Replica(index) => vec![cluster.place_of(host(index))],
+        Victim::All => cluster.places(),
     }
 }
 

@@ -2,12 +2,14 @@
 
 mod backed_up;
 mod deaths;
+mod moved;
 mod restored;
 mod sealed;
 mod watched;
 
 use self::backed_up::BackedUp;
 use self::deaths::Companions;
+use self::moved::Moves;
 pub(crate) use self::restored::OldLife;
 use self::restored::{Beginning, Begun};
 use self::sealed::Trust;
@@ -27,6 +29,7 @@ use super::trace::Trace;
 use super::watchers;
 use super::world::World;
 use crate::checker::counts::RangeCount;
+use crate::checker::seats::Seats;
 use crate::fault::Fault;
 use crate::history::History;
 use crate::workload::Workload;
@@ -51,6 +54,9 @@ use trine_transport::prng::{Prng, Ratio};
 use trine_transport::session::{Holder, Identity};
 use trine_transport::time::{Duration, Instant};
 
+/// A node of the group, called by the machine at which its first replica runs.
+type Seat = Host;
+
 /// Memory that one machine's message buffers may take.
 const POOL_BYTES: usize = 512 << 20;
 
@@ -70,8 +76,8 @@ pub(crate) struct Cluster {
     go_on: fn() -> bool,
     /// Since it was told not to.
     pub(crate) ended_early: bool,
-    /// Each replica's disk, in disk mode.
-    disks: Vec<SimDisk>,
+    /// The disk of each machine of replicas, in disk mode.
+    disks: BTreeMap<Host, SimDisk>,
     /// Nodes that an operator removes from the group, until they are added again.
     leaving: BTreeSet<Host>,
     /// Those of them for which an operator has given the command to add them.
@@ -88,6 +94,10 @@ pub(crate) struct Cluster {
     backed_up: Option<BackedUp>,
     /// The processes that tell of deaths.
     companions: Companions,
+    /// Where the replicas are.
+    moves: Moves,
+    /// Who votes, and who could be elected.
+    pub(crate) seats: Rc<RefCell<Seats>>,
     /// What the next replica to start begins with, in a group that is being restored.
     beginning: Option<Beginning>,
     /// The group has begun with a backup.
@@ -119,6 +129,8 @@ impl Cluster {
             .backups
             .then(|| BackedUp::new(config.seed, backup_host(&config)));
         let companions = Companions::new(config.seed);
+        let spares_from = config.moves.then(|| first_spare(&config));
+        let moves = Moves::new(config.seed, spares_from);
         let mut cluster = Self {
             world,
             config,
@@ -131,7 +143,7 @@ impl Cluster {
             clients_made: 0,
             go_on,
             ended_early: false,
-            disks: Vec::new(),
+            disks: BTreeMap::new(),
             leaving: BTreeSet::new(),
             rejoining: BTreeSet::new(),
             incarnations: BTreeMap::new(),
@@ -140,12 +152,17 @@ impl Cluster {
             watched,
             backed_up,
             companions,
+            moves,
+            seats: Rc::default(),
             beginning: None,
             is_restored: false,
         };
         if let Some(disk) = &cluster.config.disk {
             let mut prng = Prng::new(disk.fault_seed);
-            let disks = cluster.replica_hosts().map(|_| SimDisk::new(prng.fork()));
+            let spares = cluster.replica_hosts();
+            let spares = spares.filter_map(|seat| cluster.spare_of(seat));
+            let hosts = cluster.replica_hosts().chain(spares);
+            let disks = hosts.map(|host| (host, SimDisk::new(prng.fork())));
             cluster.disks = disks.collect();
         }
         for host in cluster.replica_hosts() {
@@ -177,7 +194,8 @@ impl Cluster {
     }
 
     fn addresses(&self) -> Vec<SocketAddr> {
-        self.replica_hosts().map(Host::address).collect()
+        let places = self.replica_hosts().map(|seat| self.place_of(seat));
+        places.map(Host::address).collect()
     }
 
     fn caps(&mut self) -> Caps {
@@ -212,16 +230,13 @@ impl Cluster {
             opened => opened.flatten(),
         };
         let incarnation = opened.as_ref().map_or(fresh, |opened| opened.incarnation);
-        let peers = self
-            .replica_hosts()
-            .map(|host| (node_id_of(host), host.address()))
-            .collect();
+        let (own_seat, peers) = (self.seat_of(host), self.peers_of(host));
         let config = self.settings_of(host, bootstrap);
         let seed = self.prng.next_u64();
         let replica = Replica::new(
             config,
             incarnation,
-            node_id_of(host),
+            node_id_of(own_seat),
             host.address(),
             peers,
             pool.clone(),
@@ -239,7 +254,7 @@ impl Cluster {
                 begun.judge(restored);
             }
             replica = replica.on_disk(opened.restored, now);
-            let disk = self.disks[host.index()].clone();
+            let disk = self.disks[&host].clone();
             queue = Some(SimQueue::new(opened.writer, disk));
         } else if let Some(restored) = beginning.and_then(Begun::in_memory) {
             replica = replica.begun_from_backup(restored, now);
@@ -251,9 +266,10 @@ impl Cluster {
         if let Some(queue) = &queue {
             node = node.with_disk(Box::new(queue.clone()));
         }
-        let endpoint = self.endpoint(pool, node.identity(), KeyOf::Replica(host));
+        let endpoint = self.endpoint(pool, node.identity(), KeyOf::Replica(own_seat));
         let deaths = Rc::clone(&self.companions.ledger);
-        let mut observed = Observed::new(node, Rc::clone(&self.log), deaths, queue);
+        let seats = Rc::clone(&self.seats);
+        let mut observed = Observed::new(node, Rc::clone(&self.log), deaths, seats, queue);
         observed.revocations = self
             .trust
             .as_ref()
@@ -269,6 +285,7 @@ impl Cluster {
 
     /// The settings of a replica that starts. Notes whether it is of the earlier version.
     fn settings_of(&mut self, host: Host, bootstrap: bool) -> ReplicaConfig {
+        let seat = self.seat_of(host);
         let config = ReplicaConfig {
             bootstrap,
             state_version: match bootstrap {
@@ -278,8 +295,8 @@ impl Cluster {
             ..self.config.replica
         };
         if config.state_version == self.config.first_state_version {
-            self.first_version.insert(host);
-        } else if self.first_version.remove(&host) {
+            self.first_version.insert(seat);
+        } else if self.first_version.remove(&seat) {
             self.world.network.stats.fire(Fault::Versions);
         }
         config
@@ -293,9 +310,9 @@ impl Cluster {
         incarnation: Incarnation,
     ) -> Option<Option<Opened<SimDisk>>> {
         let config = self.config.disk?;
-        let options = disk_options(&config, host, incarnation);
+        let options = disk_options(&config, self.seat_of(host), incarnation);
         let now = self.world.now();
-        match self.disks[host.index()].open(options) {
+        match self.disks[&host].open(options) {
             Ok(opened) => {
                 self.world.trace.note(now, || {
                     let (lost, restored) = (&opened.lost, &opened.restored);
@@ -314,7 +331,7 @@ impl Cluster {
 
     /// A replica's disk, in disk mode.
     pub(crate) fn device(&self, host: Host) -> Option<MutexGuard<'_, Device>> {
-        self.disks.get(host.index()).map(SimDisk::device)
+        self.disks.get(&host).map(SimDisk::device)
     }
 
     /// Whether a replica that dies comes back with its memory.
@@ -352,40 +369,17 @@ impl Cluster {
             let node = self.world.program(*host).and_then(Member::replica);
             node.is_some_and(|node| matches!(node.replica().halted(), Some(Halt::Removed { .. })))
         };
-        let removed: Vec<Host> = self.rejoining.iter().copied().filter(was_removed).collect();
+        let rejoining = self.rejoining.iter().map(|&seat| self.place_of(seat));
+        let removed: Vec<Host> = rejoining.filter(was_removed).collect();
         for host in removed {
             self.kill(host);
             self.start_replica(host, false);
         }
     }
 
-    /// Nodes that have no voter, or one that is not the process which runs there. Once nothing goes wrong any more,
-    /// the group must accept each process that has lost its memory, whatever has happened to the incarnations and
-    /// leaders before it.
-    pub(crate) fn nodes_without_vote(&self) -> Vec<NodeId> {
-        let members = self
-            .leader()
-            .and_then(|(leader, _)| self.world.program(leader)?.replica())
-            .map(|leader| leader.replica().discovery().members.0);
-        let members = members.unwrap_or_default();
-        let votes = |host: &Host| {
-            let node = self.world.program(*host).and_then(Member::replica);
-            let running = node.map(Node::replica).filter(|r| r.halted().is_none());
-            let incarnation = running.map(|replica| replica.discovery().incarnation);
-            let at_node = members
-                .iter()
-                .filter(|member| member.node_id == node_id_of(*host));
-            let at_node: Vec<_> = at_node.collect();
-            let [only] = at_node[..] else { return false };
-            only.role == MemberRole::Voter && Some(only.incarnation) == incarnation
-        };
-        let hosts = self.replica_hosts().filter(|host| !votes(host));
-        hosts.map(node_id_of).collect()
-    }
-
     /// No disk is faulty from here on.
     pub(crate) fn heal_disks(&mut self) {
-        for disk in &self.disks {
+        for disk in self.disks.values() {
             let mut device = disk.device();
             device.full = false;
             device.forget_failure();
@@ -465,7 +459,18 @@ impl Cluster {
 
     /// Lets an operator give a command that concerns the node at `host`, instead of the last one about it. The old one
     /// must not arrive behind the new one, and undo what it was answered.
-    pub(crate) fn run_admin(&mut self, host: Host, command: AdminCommand) {
+    pub(crate) fn run_admin(&mut self, host: Seat, command: AdminCommand) {
+        self.run_admin_about(host, command, Incarnation::NONE, None);
+    }
+
+    /// The same about one incarnation, and with the address of a new replica.
+    fn run_admin_about(
+        &mut self,
+        host: Seat,
+        command: AdminCommand,
+        incarnation: Incarnation,
+        address: Option<SocketAddr>,
+    ) {
         let operator = self.operator_of(host);
         self.world.lose_from(operator);
         if matches!(command, AdminCommand::Add { .. }) {
@@ -478,9 +483,9 @@ impl Cluster {
         let request = AdminRequest {
             command,
             node_id: node_id_of(host),
-            incarnation: Incarnation::NONE,
+            incarnation,
             cluster: ClusterId::NONE,
-            address: None,
+            address,
         };
         let config = ClientConfig::new(self.addresses());
         let seed = self.prng.next_u64();
@@ -517,18 +522,6 @@ impl Cluster {
         let (host, _) = self.leader()?;
         let node = self.world.program(host)?.replica()?;
         node.replica().is_handing_over().then_some(host)
-    }
-
-    /// Whether no member sees a voter with the node id of `host`.
-    pub(crate) fn is_no_voter(&self, host: Host) -> bool {
-        let node_id = node_id_of(host);
-        let votes = |view: &View| {
-            let mut members = view.discovery.members.0.iter();
-            view.host != host
-                && members
-                    .any(|member| member.node_id == node_id && member.role == MemberRole::Voter)
-        };
-        !self.views().iter().any(votes)
     }
 
     fn endpoint(&mut self, pool: Pool, identity: Identity, whose: KeyOf) -> Endpoint<Host> {
@@ -639,6 +632,7 @@ impl Cluster {
     pub(crate) fn probe(&mut self) {
         self.replace_spent();
         self.dismiss_operators();
+        self.attend_moves();
         self.attend_users();
         self.attend_watchers();
         self.attend_backups();
@@ -678,7 +672,7 @@ impl Cluster {
                 matches!(node.replica().halted(), Some(Halt::NeverBegan { .. }))
             })
         };
-        let spent: Vec<Host> = self.replica_hosts().filter(is_spent).collect();
+        let spent: Vec<Host> = self.places().into_iter().filter(is_spent).collect();
         for host in spent {
             self.kill(host);
             self.start_replica(host, true);
@@ -778,7 +772,13 @@ fn hosts_of(config: &SimConfig) -> usize {
         true => 1 + config.client_machines,
         false => 0,
     };
-    backup_host(config).index() + backups
+    let spares = if config.moves { config.replicas } else { 0 };
+    backup_host(config).index() + backups + spares
+}
+
+/// The second machines of the nodes come last. A group with backups has none.
+fn first_spare(config: &SimConfig) -> Host {
+    Host((hosts_of(config) - config.replicas) as u16)
 }
 
 fn backup_host(config: &SimConfig) -> Host {

@@ -73,6 +73,8 @@ pub struct SimConfig {
     pub backups: bool,
     /// All packets are sealed.
     pub sealed: bool,
+    /// Replicas move between two machines that each node has.
+    pub moves: bool,
     /// Fewest operations that must complete, or the run proves nothing.
     pub operations_min: u64,
     /// Shortest simulated time, or the run proves nothing.
@@ -218,6 +220,8 @@ impl SimConfig {
             watches: watchers::is_drawn(seed) && !keys::is_drawn(seed),
             backups: backups::is_drawn(seed),
             sealed: keys::is_drawn(seed),
+            // A group that is restored from a backup begins at known places.
+            moves: draw_moves(seed) && !backups::is_drawn(seed),
             operations_min: 2_000,
             simulated_min: Duration::from_secs(60),
             limits: Limits::default(),
@@ -309,6 +313,11 @@ fn draw_ordered(seed: u64) -> Option<OrderedFrom> {
         1 => Some(OrderedFrom::Clients),
         _ => None,
     }
+}
+
+/// In a third of the seeds replicas move. Drawn separately, so that the other seeds stay the same.
+fn draw_moves(seed: u64) -> bool {
+    Prng::new(seed ^ 0x0a0e_5ea7_0a0e_5ea7).below(3) == 0
 }
 
 /// A third of the seeds keep their logs on disk. Drawn separately, so that the other seeds stay the same.

@@ -57,6 +57,7 @@ impl SimConfig {
         config.sealed = false;
         config.watches = false;
         config.backups = false;
+        config.moves = false;
         config.ordered = None;
         config
     }

@@ -11,12 +11,13 @@ use super::users::User;
 use super::watchers::{Ledger as WatchLedger, Watching};
 use super::{Host, Program};
 use crate::checker::log_agreement::LogAgreement;
+use crate::checker::seats::{Seats, Seen};
 use std::cell::RefCell;
 use std::rc::Rc;
 use trine_client::AdminClient;
 use trine_keys::Credential;
 use trine_kvstore::{Position, Users};
-use trine_replica::{Node, Replica};
+use trine_replica::{Halt, Node, Replica};
 use trine_transport::app::{App, Completion, Cx, Reply, Request};
 use trine_transport::endpoint::Endpoint;
 use trine_transport::keys::KeyId;
@@ -38,6 +39,9 @@ pub(crate) struct Observed {
     pub(crate) node: Node<Host>,
     log: Rc<RefCell<Agreement>>,
     deaths: Rc<RefCell<DeathLedger>>,
+    seats: Rc<RefCell<Seats>>,
+    /// The members that it knew behind the last turn, and whether it had halted.
+    knew: (u64, bool),
     /// The term in which it led, and the elections that it had begun for a death, behind the last turn.
     seen: (Option<u64>, u64),
     applied: u64,
@@ -132,12 +136,15 @@ impl Observed {
         node: Node<Host>,
         log: Rc<RefCell<Agreement>>,
         deaths: Rc<RefCell<DeathLedger>>,
+        seats: Rc<RefCell<Seats>>,
         queue: Option<SimQueue>,
     ) -> Self {
         Self {
             node,
             log,
             deaths,
+            seats,
+            knew: (0, false),
             seen: (None, 0),
             applied: 0,
             stopping: false,
@@ -182,6 +189,32 @@ impl Observed {
         if let (Some((leader, term)), true) = (replica.last_death(), now.1 != before.1) {
             ledger.note_death(own, leader, term);
         }
+    }
+
+    fn observe_seats(&mut self) {
+        let replica = self.node.replica();
+        let own = replica.incarnation();
+        let mut seats = self.seats.borrow_mut();
+        if replica.leads_without_vote() {
+            seats.note_leader_without_vote(own);
+        }
+        let log_end = replica.log_end();
+        let knows = (replica.members_digest(), replica.halted().is_some());
+        if knows == std::mem::replace(&mut self.knew, knows) {
+            return seats.note_log(own, log_end);
+        }
+        let removed = matches!(replica.halted(), Some(Halt::Removed { .. }));
+        if replica.halted().is_some() && !removed {
+            return seats.note_crash(own);
+        }
+        let seen = Seen {
+            replica: own,
+            sides: replica.voter_sides(),
+            members: &replica.discovery().members.0,
+            applied: replica.applied_state().map_or(0, |(applied, _)| applied),
+            answers: !removed,
+        };
+        seats.note_change(&seen, log_end);
     }
 
     fn observe(&mut self) {
@@ -335,6 +368,7 @@ impl Program for Member {
                 observed.note_applied(simulated);
                 observed.observe();
                 observed.observe_deaths();
+                observed.observe_seats();
                 if let Some(queue) = &observed.queue {
                     queue.begin_batch(simulated);
                 }

@@ -156,6 +156,9 @@ fn draw_faults(config: &SimConfig, prng: &mut Prng) -> BTreeSet<Fault> {
     if config.mixes_versions() {
         drawn.insert(Fault::Versions);
     }
+    if config.moves {
+        drawn.insert(Fault::Move);
+    }
     drawn
 }
 

@@ -148,6 +148,9 @@ impl SimConfig {
             // Old versions know no users, and without deaths the group never switches.
             self.first_state_version = self.replica.state_version;
         }
+        if asked(Need::Spares).is_some() {
+            (self.moves, self.backups) = (true, false);
+        }
         if asked(Need::IndexReads).is_some() {
             self.replica.reads = ReadMode::Index;
         }

@@ -103,6 +103,7 @@ impl SimReport {
             .and(log.states.verdict())
             .and(cluster.world.opened_once())
             .and(cluster.death_verdict())
+            .and(cluster.seat_verdict())
             .and(cluster.trust_verdict())
             .and(cluster.watch_verdict(schedule.quiet_from, silent_from))
             .and(cluster.backup_verdict())

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::common::{Cluster, program, wait_for};
+use crate::common::{Cluster, program, trine, wait_for};
 use trine_base::ports::free_addresses;
 use trine_local::Process;
 
@@ -101,5 +101,49 @@ fn in_disk_mode_a_removed_replica_sets_its_files_aside_and_waits_to_be_added() {
     assert!(!left.iter().any(|name| lost(&name)), "{left:?}");
     assert!(left.iter().any(|name| name == "identity"), "{left:?}");
     drop(fourth);
+    std::fs::remove_dir_all(&directory).expect("it is there");
+}
+
+/// With the logs on disk, too: the old replica runs until it is replaced, and is told to go only when nobody needs its vote.
+/// Its leader dies as soon as it says that it is a member no more.
+#[test]
+fn a_live_replica_on_disk_is_replaced_at_another_address_and_the_leader_may_die() {
+    let name = format!("trine-replaced-{}", std::process::id());
+    let directory = std::env::temp_dir().join(name);
+    let data = format!("{}/{{node_id}}", directory.to_str().expect("plain letters"));
+    let mut cluster = Cluster::start(&["--log", "disk", "--data-dir", &data]);
+    cluster.ok(&["put", "key", "value"]);
+    let leader = cluster.leader();
+    let (old, third) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+    let others = [leader, third].map(|node| cluster.group.addresses()[node - 1].to_string());
+    let address = free_addresses(1).expect("a port")[0];
+    let moved = directory.join("moved");
+    let moved = moved.to_str().expect("plain letters");
+    let more = ["--log", "disk", "--data-dir", moved];
+    let new = serve(old, address, &others.join(","), &more);
+    let node = old.to_string();
+    cluster.ok(&[
+        "member",
+        "replace",
+        &node,
+        "--address",
+        &address.to_string(),
+    ]);
+    let list = String::from_utf8(cluster.ok(&["member", "list"])).expect("text");
+    assert_eq!(
+        list.matches("voter").count() + list.matches("leader").count(),
+        3,
+        "{list}"
+    );
+    assert!(
+        !list.contains("learner") && list.contains(&address.to_string()),
+        "{list}"
+    );
+    cluster.group.kill(leader).expect("it runs");
+    let peers = format!("{},{address}", others[1]);
+    trine(&["put", "key", "after", "--timeout", "20s"], &peers, b"").expect_status(0);
+    let read = trine(&["get", "key", "--timeout", "20s"], &peers, b"").expect_status(0);
+    assert_eq!(read.stdout, b"after");
+    drop(new);
     std::fs::remove_dir_all(&directory).expect("it is there");
 }

@@ -71,6 +71,7 @@ impl Cluster {
                 .ledger
                 .borrow_mut()
                 .note_role(incarnation, None);
+            self.seats.borrow_mut().note_crash(incarnation);
         }
         let secret = self.companions.secrets.remove(&host);
         if let Some(secret) = secret
@@ -82,7 +83,8 @@ impl Cluster {
 
     fn tell_death(&mut self, host: Host, secret: RunSecret) {
         let bytes = notice(DEATH_NOTICE, &secret.0);
-        for other in self.replica_hosts().filter(|&other| other != host) {
+        let others = self.places();
+        for other in others.into_iter().filter(|&other| other != host) {
             let prng = &mut self.companions.prng;
             let late = Duration::from_nanos(prng.below(LATE_NS));
             self.companions.counts.told += 1;
@@ -97,7 +99,8 @@ impl Cluster {
     /// A stranger says to all others that this replica has ended, without its secret.
     pub(crate) fn tell_false_death(&mut self, host: Host) {
         let others: Vec<Host> = self
-            .replica_hosts()
+            .places()
+            .into_iter()
             .filter(|&other| other != host)
             .collect();
         let neighbours = others.iter().cycle().skip(1);
@@ -117,6 +120,12 @@ impl Cluster {
     pub(crate) fn death_verdict(&self) -> Verdict {
         let finding = self.companions.ledger.borrow().finding.clone();
         finding.map_or(Verdict::Pass, Verdict::violation)
+    }
+
+    /// At no time would one crash have left the group without a leader for good.
+    pub(crate) fn seat_verdict(&self) -> Verdict {
+        let seats = self.seats.borrow();
+        seats.finding().map_or(Verdict::Pass, Verdict::violation)
     }
 
     pub(crate) fn death_counts(&self) -> DeathCounts {

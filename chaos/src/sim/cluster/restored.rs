@@ -141,8 +141,9 @@ impl Cluster {
 
     /// The same machines, with new disks, and nothing that has happened to them.
     fn without_history(mut self) -> Self {
-        let fresh = |_: &SimDisk| SimDisk::new(self.prng.fork());
-        self.disks = self.disks.iter().map(fresh).collect();
+        for disk in self.disks.values_mut() {
+            *disk = SimDisk::new(self.prng.fork());
+        }
         self.config.first_state_version = self.config.replica.state_version;
         Self {
             history: Rc::default(),
@@ -154,6 +155,7 @@ impl Cluster {
             rejoining: BTreeSet::new(),
             incarnations: BTreeMap::new(),
             first_version: BTreeSet::new(),
+            seats: Rc::default(),
             watched: None,
             backed_up: None,
             is_restored: true,
@@ -201,7 +203,7 @@ impl Cluster {
                 .map(|(begun, restored)| (begun, Some(restored))),
             Some(config) => {
                 let options = disk_options(config, host, incarnation);
-                let disk = self.disks[host.index()].clone();
+                let disk = self.disks[&host].clone();
                 let made = restore(disk.clone(), options, content, cluster, member, ttl);
                 disk.settle();
                 made.map(|begun| (begun, None))

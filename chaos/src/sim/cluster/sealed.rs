@@ -199,11 +199,15 @@ impl Cluster {
         let Some((host, keys)) = next else {
             return false;
         };
+        let places: Vec<Host> = self.machines_of(host);
         let now = self.world.now();
         let note = || format!("{host} reads its next key file");
         self.world.trace.note(now, note);
-        self.world
-            .with_endpoint(host, |endpoint, local| endpoint.change_keys(local, keys));
+        for place in places {
+            let keys = keys.clone();
+            self.world
+                .with_endpoint(place, |endpoint, local| endpoint.change_keys(local, keys));
+        }
         true
     }
 
