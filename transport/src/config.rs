@@ -21,6 +21,17 @@ pub const CREDITS_MIN: u16 = 1;
 /// A session of which a slot has had so many requests ends: the request number has 42 bits for them. The rest is for
 /// those that come before the next scan, with the keepalive: in a day no slot has as many.
 pub const SEQUENCES_MAX: u64 = crate::wire::RequestNumber::SEQUENCE_MAX - (1 << 40);
+/// A client end takes the path for a black hole of full packets after so many time-outs of one in a row, while the peer
+/// shows that it is alive.
+pub const BLACK_HOLE_TIMEOUTS: u8 = 3;
+/// The same for a request whose response may have full packets: nobody knows yet whether it has.
+pub const BLACK_HOLE_TIMEOUTS_UNSURE: u8 = 5;
+/// So long sessions on that route have packets that every path carries. Doubles each time.
+pub const BLACK_HOLE_SPAN: Duration = Duration::from_secs(60);
+/// See [`BLACK_HOLE_SPAN`]. A route that was well for so long after its span begins anew.
+pub const BLACK_HOLE_SPAN_MAX: Duration = Duration::from_secs(600);
+/// Routes of which that is remembered; of more, the one whose span ends first is forgotten.
+pub const BLACK_HOLES_MAX: usize = 64;
 /// Among more sessions none is sought that shows that another one's peer lives.
 pub const SIBLINGS_SOUGHT_MAX: usize = 64;
 /// Idle sessions of an endpoint together send no more keepalives a second: with many sessions each
@@ -127,7 +138,7 @@ pub struct Config {
     pub credits: u16,
     /// Concurrent requests of a session, offered at connect; the smaller offer wins.
     pub slots: u8,
-    /// Largest packet in bytes (UDP payload); `None` takes the backend's.
+    /// Largest packet in bytes (UDP payload), whatever the route; `None` takes what the backend says of each route.
     pub mtu: Option<u16>,
     /// Sessions of this endpoint, of both modes together.
     pub sessions: usize,

@@ -21,7 +21,7 @@ mod sessions;
 mod transmit;
 
 use self::seal_memory::SealMemory;
-use crate::backend::{Caps, Route};
+use crate::backend::{Caps, PacketSizes, Route};
 use crate::buf::{MsgBuf, Pool};
 use crate::config::{Config, ConfigError, HALF_OPEN_MAX, MTU_MAX, MTU_MIN};
 use crate::congestion::Congestion;
@@ -101,7 +101,11 @@ impl<R: Route> Endpoint<R> {
             failure_timeout: config.failure_timeout,
             keepalive_interval: config.keepalive_interval,
         };
-        let mut sessions = Sessions::new(settings, identity, seed);
+        // At most MTU_MAX.
+        let sizes = PacketSizes::of_device(mtu as u16);
+        let mut control = ControlQueue::new(config.answers);
+        control.set_datagram_max(sizes.anywhere());
+        let mut sessions = Sessions::new(settings, sizes, identity, seed);
         if let Some(keys) = &config.keys {
             sessions.set_keys(keys.clone());
         }
@@ -110,12 +114,19 @@ impl<R: Route> Endpoint<R> {
             requests: Requests::new(config.requests, config.sessions + HALF_OPEN_MAX),
             responses: Responses::new(&config),
             fast_path: FastPath::new(config.congestion.batched_timestamps),
-            control: ControlQueue::new(config.answers),
+            control,
             memory: Memory::new(pool, caps.copies, &config),
             counters: Counters::default(),
             seal_memory: SealMemory::new(config.tag_per_run),
             config,
         })
+    }
+
+    /// From now on the size of a session's packets depends on its route. Without this call it is one size for all:
+    /// [`Config::mtu`], or the backend's. A size above that is not wished for.
+    pub fn set_packet_sizes(&mut self, sizes: PacketSizes<R>) {
+        self.control.set_datagram_max(sizes.anywhere());
+        self.sessions.set_packet_sizes(sizes);
     }
 
     /// A request's timer may be due: packets that have arrived are better taken in first.

@@ -102,7 +102,11 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
         let batched_timestamps = config.congestion.batched_timestamps;
         let pool = backend.pool().clone();
         let caps = backend.caps();
-        let endpoint = Endpoint::new(config, &caps, pool, identity, seed)?;
+        let is_same_everywhere = config.mtu.is_some();
+        let mut endpoint = Endpoint::new(config, &caps, pool, identity, seed)?;
+        if !is_same_everywhere {
+            endpoint.set_packet_sizes(backend.packet_sizes());
+        }
         let now = clock.now();
         Ok(Self {
             backend,

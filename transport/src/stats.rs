@@ -52,6 +52,8 @@ pub struct EndpointStats {
     pub sessions_violated: u64,
     /// Sessions that gave way to those of callers with fewer of them.
     pub sessions_gave_way: u64,
+    /// Sessions of this endpoint that ended because packets of their size vanished on the path.
+    pub black_holes: u64,
     /// Runs of sealed packets that were opened.
     pub sealed_opened: u64,
     /// Handshakes that were put off, because handshakes had taken their share of this endpoint's time.

@@ -10,8 +10,8 @@ use trine_transport::time::Duration;
 
 /// Frames taken from or given to the port in one call. DPDK's drivers are tuned for this number.
 pub const BURST: usize = 32;
-/// Wire packet of a port with Ethernet's usual MTU of 1,500 bytes, the same as on kernel UDP.
-pub const MTU_DEFAULT: usize = 1_472;
+/// Wire packet that every path carries, the same as on kernel UDP.
+pub const MTU_DEFAULT: usize = trine_transport::backend::PACKET_EVERYWHERE;
 /// Descriptors of a receive or transmit queue.
 pub const DESCRIPTORS_DEFAULT: u16 = 1_024;
 /// IPv4 and UDP headers: the port's MTU must have room for them beyond a wire packet.
@@ -70,7 +70,7 @@ pub struct DpdkConfig {
     pub mac: Option<MacAddr>,
     /// Neighbours that need no ARP.
     pub neighbours: Vec<(Ipv4Addr, MacAddr)>,
-    /// Largest wire packet. All peers must agree.
+    /// Largest wire packet; the smaller one of both ends of a session counts.
     pub mtu: usize,
     /// Descriptors of each queue.
     pub descriptors: u16,

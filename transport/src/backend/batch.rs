@@ -173,6 +173,8 @@ struct Item<R> {
     copied_len: u32,
     /// Index among the bodies, or `COPIED`.
     body: u32,
+    /// See [`TxItem::datagram_max`].
+    datagram_max: u16,
 }
 
 /// The packet lies in the batch with all of its bytes.
@@ -195,7 +197,13 @@ pub struct TxItem<'a, R> {
     pub head: &'a [u8],
     /// The body if it was not copied.
     pub body: Option<&'a BodyRef>,
+    /// Bytes of a datagram that this packet may share with others: the largest packet of its session, because the path
+    /// carries no more for certain. A longer packet, and one with 0 here, goes alone.
+    pub datagram_max: usize,
 }
+
+/// The datagrams of a packet that belongs to no session are limited by the backend alone.
+const ANY_DATAGRAM: u16 = u16::MAX;
 
 impl<R: Route> TxBatch<R> {
     /// Wire packets that fit into one batch by default.
@@ -224,13 +232,24 @@ impl<R: Route> TxBatch<R> {
         }
     }
 
-    /// Adds a wire packet.
+    /// Adds a wire packet, whose datagram the backend alone limits.
     ///
     /// # Panics
     ///
     /// If the batch is full, the header longer than [`TxBatch::HEADER_MAX`], `Body::Bytes` longer
     /// than [`TxBatch::COPY_MAX`] or a message's range outside its length.
     pub fn push(&mut self, route: R, header: &[u8], body: Body<'_>) {
+        self.push_within(route, header, body, ANY_DATAGRAM);
+    }
+
+    /// The same, with the packet's own limit: see [`TxItem::datagram_max`].
+    pub(crate) fn push_within(
+        &mut self,
+        route: R,
+        header: &[u8],
+        body: Body<'_>,
+        datagram_max: u16,
+    ) {
         assert!(
             header.len() <= Self::HEADER_MAX,
             "a header longer than the batch allows"
@@ -251,7 +270,7 @@ impl<R: Route> TxBatch<R> {
         let room = self.next_room();
         room[..header.len()].copy_from_slice(header);
         room[header.len()..len].copy_from_slice(copied);
-        self.add(route, len, shared);
+        self.add(route, len, shared, datagram_max);
     }
 
     /// Where the next packet goes that is added by [`TxBatch::push_written`].
@@ -268,8 +287,8 @@ impl<R: Route> TxBatch<R> {
 
     /// Adds the packet of `len` bytes that has been written into the [`TxBatch::next_room`].
     #[inline(always)]
-    pub(crate) fn push_written(&mut self, route: R, len: usize) {
-        self.add(route, len, None);
+    pub(crate) fn push_written(&mut self, route: R, len: usize, datagram_max: u16) {
+        self.add(route, len, None, datagram_max);
     }
 
     /// Adds a packet of another batch; a body that is referred to stays so.
@@ -279,11 +298,18 @@ impl<R: Route> TxBatch<R> {
     /// If the batch is full.
     pub(crate) fn push_item(&mut self, item: &TxItem<'_, R>) {
         self.room_for(item.head.len()).copy_from_slice(item.head);
-        self.add(item.route, item.head.len(), item.body.cloned());
+        // It was made from 16 bits.
+        let datagram_max = item.datagram_max as u16;
+        self.add(
+            item.route,
+            item.head.len(),
+            item.body.cloned(),
+            datagram_max,
+        );
     }
 
     #[inline(always)]
-    fn add(&mut self, route: R, copied_len: usize, body: Option<BodyRef>) {
+    fn add(&mut self, route: R, copied_len: usize, body: Option<BodyRef>, datagram_max: u16) {
         let body = body.map_or(COPIED, |body| {
             self.bodies.push(body);
             self.bodies.len() as u32 - 1
@@ -293,6 +319,7 @@ impl<R: Route> TxBatch<R> {
             start: self.used as u32,
             copied_len: copied_len as u32,
             body,
+            datagram_max,
         });
         self.used += copied_len;
     }
@@ -342,8 +369,8 @@ impl<R: Route> TxBatch<R> {
     }
 
     /// Adds the packet of `len` bytes that has been written into the [`TxBatch::room_for`] it.
-    pub(crate) fn push_room(&mut self, route: R, len: usize) {
-        self.add(route, len, None);
+    pub(crate) fn push_room(&mut self, route: R, len: usize, datagram_max: u16) {
+        self.add(route, len, None, datagram_max);
     }
 
     /// Packets that still fit.
@@ -396,6 +423,7 @@ impl<R: Route> TxBatch<R> {
             route: item.route,
             head,
             body: self.bodies.get(item.body as usize),
+            datagram_max: usize::from(item.datagram_max),
         }
     }
 }

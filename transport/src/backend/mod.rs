@@ -12,6 +12,7 @@ mod error;
 mod faulty;
 mod pcap;
 mod ring;
+mod sizes;
 mod udp;
 pub(crate) mod wake;
 
@@ -23,7 +24,10 @@ pub use faulty::{
 };
 pub use pcap::{Capture, CaptureAddress, CaptureEnd, Pcap};
 pub use ring::{RingBackend, RingConfig, RingRoute};
-pub use udp::{MTU_DEFAULT, MTU_MAX, RxQueueShortfall, UdpBackend, UdpConfig};
+pub use sizes::{PACKET_EVERYWHERE, PacketSizes};
+#[doc(hidden)]
+pub use udp::Datagrams;
+pub use udp::{MTU_DEFAULT, MTU_MAX, RxQueueShortfall, UdpBackend, UdpConfig, interface_carries};
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -62,6 +66,12 @@ pub trait Backend {
 
     /// The facts that the core must know; constant over the backend's lifetime.
     fn caps(&self) -> Caps;
+
+    /// The largest packet to wish for on each route, at most [`Caps::mtu`]. By default that is the size for all routes.
+    fn packet_sizes(&self) -> PacketSizes<Self::Route> {
+        // Sizes have 16 bits in handshakes, too.
+        PacketSizes::of_device(self.caps().mtu.min(usize::from(u16::MAX)) as u16)
+    }
 
     /// The pool whose memory this backend can send from.
     fn pool(&self) -> &Pool;

@@ -8,7 +8,10 @@
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 
-use super::{Backend, BackendError, BackendStats, Caps, RingRoute, Route, RxBatch, TxBatch, Waker};
+use super::{
+    Backend, BackendError, BackendStats, Caps, PacketSizes, RingRoute, Route, RxBatch, TxBatch,
+    Waker,
+};
 use crate::buf::Pool;
 use crate::time::{Clock, Duration, Instant};
 use trine_origin::Origin;
@@ -191,6 +194,10 @@ where
 
     fn caps(&self) -> Caps {
         self.inner.caps()
+    }
+
+    fn packet_sizes(&self) -> PacketSizes<B::Route> {
+        self.inner.packet_sizes()
     }
 
     fn pool(&self) -> &Pool {

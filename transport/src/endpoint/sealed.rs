@@ -282,6 +282,7 @@ fn seal_chain<R: Route>(
         if !is_sealed {
             return;
         }
-        tx.push_room(item.route, len);
+        // Sessions agree on 16 bits.
+        tx.push_room(item.route, len, bytes_max as u16);
     }
 }

@@ -159,8 +159,11 @@ impl<R: Route> Endpoint<R> {
                 SlotScan::End => return,
                 SlotScan::Quiet => {}
                 SlotScan::Expired(ended) => self.complete(now, id.index, ended, app),
+                SlotScan::Probe(_) | SlotScan::TimedOut { .. } if self.swallows(id, slot) => {
+                    return self.on_black_hole(now, id);
+                }
                 SlotScan::Probe(header) => {
-                    let probe = session.control(&header, &[]);
+                    let probe = self.sessions.entry(id.index).control(&header, &[]);
                     self.control.push(probe, &mut self.counters.stats.drops);
                 }
                 SlotScan::TimedOut { sent_at, rto } => {
@@ -170,6 +173,27 @@ impl<R: Route> Endpoint<R> {
                 }
             }
         }
+    }
+
+    /// Whether the path seems to swallow the full packets of a slot's request: the peer is there, and says nothing of it.
+    fn swallows(&self, id: SessionId, slot: u8) -> bool {
+        let session = self.sessions.get(id);
+        session.is_some_and(|session| match session.role() {
+            Role::Client(client) => {
+                let stuck = client.stuck_since(slot, &session.terms(), &self.requests);
+                stuck.is_some_and(|since| session.heard_at() > since)
+                    && self.sessions.rests_on_promise(id.index)
+            }
+            Role::Server(_) => false,
+        })
+    }
+
+    /// The path swallows full packets, although it was said to carry them: the session ends, and the next one to this peer
+    /// has smaller ones.
+    fn on_black_hole(&mut self, now: Instant, id: SessionId) {
+        self.counters.stats.black_holes += 1;
+        self.sessions.on_black_hole(now, id.index);
+        self.close(now, id, DownReason::BlackHole);
     }
 
     /// Ends queued requests whose deadline has passed.

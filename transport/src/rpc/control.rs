@@ -38,6 +38,8 @@ impl<R: Route> Control<R> {
 pub(crate) struct ControlQueue<R> {
     queue: VecDeque<Control<R>>,
     limit: usize,
+    /// Bytes of a datagram with such packets. Many of them belong to no session yet, or to none any more.
+    datagram_max: u16,
 }
 
 /// Control packets for which there is room from the start.
@@ -48,7 +50,13 @@ impl<R: Route> ControlQueue<R> {
         Self {
             queue: VecDeque::with_capacity(limit.min(ROOM_AT_FIRST)),
             limit,
+            datagram_max: 0,
         }
+    }
+
+    /// What a datagram may have on any route.
+    pub(crate) fn set_datagram_max(&mut self, bytes: u16) {
+        self.datagram_max = bytes;
     }
 
     /// Queues a control packet. A full queue loses it, as the wire might.
@@ -70,7 +78,7 @@ impl<R: Route> ControlQueue<R> {
             };
             let room = tx.next_room();
             room[..PACKET_BYTES_MAX].copy_from_slice(&packet.bytes);
-            tx.push_written(packet.route, packet.len);
+            tx.push_written(packet.route, packet.len, self.datagram_max);
         }
     }
 

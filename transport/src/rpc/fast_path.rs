@@ -70,6 +70,6 @@ impl<R: Route> FastPath<R> {
     ) {
         let room = self.waiting.next_room();
         let len = header.write_packet(to.seed, extension, message, room);
-        self.waiting.push_written(to.route, len);
+        self.waiting.push_written(to.route, len, to.terms.mtu);
     }
 }

@@ -19,8 +19,9 @@ pub(super) fn push_data<R: Route>(
 ) {
     if range.len() <= TxBatch::<R>::COPY_MAX {
         let len = header.write_packet(to.seed, extension, &message[range], tx.next_room());
-        return tx.push_written(to.route, len);
+        return tx.push_written(to.route, len, to.terms.mtu);
     }
     let head = header.write(to.seed, extension, &message[range.clone()]);
-    tx.push(to.route, &head, Body::Message(message, range));
+    let body = Body::Message(message, range);
+    tx.push_within(to.route, &head, body, to.terms.mtu);
 }

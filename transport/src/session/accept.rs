@@ -117,7 +117,7 @@ impl<R: Route> Sessions<R> {
         holder: Holder,
         out: &mut Output<'_, R>,
     ) -> Option<Ended> {
-        let terms = self.terms_for(connect);
+        let terms = self.terms_for(now, &route, connect);
         let (ended, has_room) = self.make_room(now, &terms, holder, out);
         if !has_room {
             refuse(route, connect, RefuseReason::Full, 0, out);
@@ -259,7 +259,7 @@ impl<R: Route> Sessions<R> {
     }
 
     /// The smaller of both wishes.
-    pub(super) fn terms_for(&self, connect: &Connect) -> Terms {
+    pub(super) fn terms_for(&self, now: Instant, route: &R, connect: &Connect) -> Terms {
         let own = self.settings.terms;
         let credits = own.credits.min(connect.credits);
         // A request whose handler has not answered keeps a credit. With more slots than credits
@@ -269,7 +269,7 @@ impl<R: Route> Sessions<R> {
             credits,
             slots: own.slots.min(connect.slots).min(slots_max),
             features: own.features.and(connect.features).without(Features::SEALED),
-            mtu: own.mtu.min(connect.mtu),
+            mtu: self.packet_size(now, route).min(connect.mtu),
         }
     }
 

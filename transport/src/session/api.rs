@@ -141,6 +141,8 @@ pub enum DownReason {
     NumbersUsedUp,
     /// There was no room for another caller's session or message, and the peer's address held most.
     GaveWay,
+    /// Packets of the session's size vanished while smaller ones arrived. The next session has smaller packets.
+    BlackHole,
 }
 
 impl fmt::Display for DownReason {
@@ -158,6 +160,10 @@ impl fmt::Display for DownReason {
             Self::Violation => "the peer broke the protocol; run the same release on both sides",
             Self::NumbersUsedUp => "the session has used up its request numbers; connect again",
             Self::GaveWay => "there was no room for other callers, and this one's address held most",
+            Self::BlackHole => {
+                "the path does not carry packets as large as --mtu says; for a while sessions there have packets of 1,232 \
+                 bytes; lower --mtu, or raise the MTU of the links and routers on the way"
+            }
         })
     }
 }

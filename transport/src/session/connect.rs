@@ -28,6 +28,7 @@ impl<R: Route> Sessions<R> {
         let terms = Terms {
             credits: params.credits.unwrap_or(own.credits),
             slots: params.slots.unwrap_or(own.slots),
+            mtu: self.packet_size(now, &route),
             ..own
         };
         let slots_are_good = (1..=SLOTS_MAX).contains(&usize::from(terms.slots));

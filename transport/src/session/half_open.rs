@@ -204,7 +204,7 @@ impl<R: Route> Sessions<R> {
     ) {
         let goes_first = self.goes_first(&key);
         self.forget_oldest_half(goes_first);
-        let mut terms = self.terms_for(connect);
+        let mut terms = self.terms_for(now, &route, connect);
         terms.features = terms
             .features
             .with_if(true, Features::SEALED)

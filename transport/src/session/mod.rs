@@ -5,6 +5,7 @@
 
 mod accept;
 mod api;
+mod black_holes;
 mod change;
 mod connect;
 mod half_open;
@@ -37,20 +38,22 @@ pub(crate) use timers::Timer;
 
 use std::collections::VecDeque;
 
+use self::black_holes::BlackHoles;
 use self::half_open::Trust;
 use self::secret::Secret;
 use self::shares::Shares;
 use self::state::{Input, State};
 use self::table::{Handshake, Probing, SessionTable};
-use crate::backend::Route;
+use crate::backend::{PACKET_EVERYWHERE, PacketSizes, Route};
 use crate::config::HALF_OPEN_MAX;
 use crate::congestion::Congestion;
 use crate::keys::KeyId;
 use crate::rpc::{Control, ControlQueue};
 use crate::stats::{Drops, EndpointStats};
-use crate::time::Duration;
+use crate::time::{Duration, Instant};
 use crate::timing_wheel::TimingWheel;
 use crate::wire::{Body, Header, Seed};
+use trine_canary as canary;
 
 /// All sessions of an endpoint.
 pub(crate) struct Sessions<R: Route> {
@@ -61,6 +64,8 @@ pub(crate) struct Sessions<R: Route> {
     /// Only where sessions may be sealed.
     trust: Option<Box<Trust>>,
     settings: SessionSettings,
+    sizes: PacketSizes<R>,
+    black_holes: BlackHoles<R>,
     /// An entry per session, by index.
     timers: TimingWheel,
     /// News that the program has not taken.
@@ -73,7 +78,7 @@ pub(crate) struct SessionSettings {
     pub(crate) sessions: usize,
     /// Those of them that only privileged holders get.
     pub(crate) sessions_reserved: usize,
-    /// This side's offer in a handshake.
+    /// This side's offer in a handshake; the route may allow smaller packets only.
     pub(crate) terms: Terms,
     pub(crate) rto_limits: RtoLimits,
     /// The congestion state that a new client end begins with.
@@ -120,7 +125,12 @@ impl<'a, R: Route> Output<'a, R> {
 }
 
 impl<R: Route> Sessions<R> {
-    pub(crate) fn new(settings: SessionSettings, identity: Identity, seed: u64) -> Self {
+    pub(crate) fn new(
+        settings: SessionSettings,
+        sizes: PacketSizes<R>,
+        identity: Identity,
+        seed: u64,
+    ) -> Self {
         let precision_ns = settings.rto_limits.floor.as_nanos() / 32;
         Self {
             table: SessionTable::new(settings.sessions),
@@ -131,7 +141,39 @@ impl<R: Route> Sessions<R> {
             timers: TimingWheel::new(settings.sessions + HALF_OPEN_MAX, precision_ns),
             events: VecDeque::with_capacity(settings.sessions.min(EVENTS_AT_FIRST)),
             settings,
+            sizes,
+            black_holes: BlackHoles::default(),
         }
+    }
+
+    /// From now on the size of packets depends on the route.
+    pub(crate) fn set_packet_sizes(&mut self, sizes: PacketSizes<R>) {
+        self.sizes = sizes;
+    }
+
+    /// The largest packet to wish for on a route.
+    fn packet_size(&self, now: Instant, route: &R) -> u16 {
+        let largest = self.settings.terms.mtu;
+        if canary::planted("the wish is the device's size") {
+            return largest;
+        }
+        let wish = self.sizes.of(route).min(largest);
+        if self.black_holes.is_known(now, route) {
+            return wish.min(PACKET_EVERYWHERE as u16);
+        }
+        wish
+    }
+
+    /// Whether a session's packets are larger than what every path carries, because somebody said that this one does.
+    pub(crate) fn rests_on_promise(&self, index: u16) -> bool {
+        let session = &self.table[index];
+        let bytes = usize::from(session.terms.mtu);
+        self.sizes.is_promise(&session.route, bytes)
+    }
+
+    /// Full packets of a session vanish. The next sessions on its route have smaller ones for a while.
+    pub(crate) fn on_black_hole(&mut self, now: Instant, index: u16) {
+        self.black_holes.note(now, self.table[index].route);
     }
 
     pub(crate) fn identity(&self) -> Identity {

@@ -170,6 +170,11 @@ impl<R> Session<R> {
         &mut self.role
     }
 
+    /// When the peer last proved that it is there.
+    pub(crate) fn heard_at(&self) -> Instant {
+        self.heard_at
+    }
+
     /// See `heard_at`.
     #[inline(always)]
     pub(crate) fn prove_alive(&mut self, now: Instant) {

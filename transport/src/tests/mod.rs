@@ -10,6 +10,7 @@ mod incast;
 mod mutations;
 mod net;
 mod pacing;
+mod packet_sizes;
 mod queue;
 mod replays;
 mod scale;

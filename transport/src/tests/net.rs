@@ -48,6 +48,8 @@ pub(crate) struct Net {
     sent: u64,
     /// All packets to this node go through one slow link.
     pub(crate) bottleneck: Option<Bottleneck>,
+    /// Packets to this node that are longer vanish.
+    pub(crate) narrow: Option<(u32, usize)>,
     /// The keys of all nodes.
     pub(crate) keys: Option<Keys>,
     /// This node sends the first packet of each request, and none of the others.
@@ -251,6 +253,7 @@ impl Net {
             under_way: BTreeMap::new(),
             sent: 0,
             bottleneck: None,
+            narrow: None,
             keys: None,
             finishes_nothing: None,
             recorded: None,
@@ -479,6 +482,12 @@ impl Net {
         let faults = self.faults;
         let copies = 1 + usize::from(self.prng.chance(faults.duplication));
         if self.prng.chance(faults.loss) {
+            return;
+        }
+        if self
+            .narrow
+            .is_some_and(|(node, most)| node == to && bytes.len() > most)
+        {
             return;
         }
         if self.finishes_nothing == Some(from) && is_later_part(&bytes) {

@@ -13,8 +13,8 @@ pub use rules::{Direction, FaultCounts, FaultHandle, Faults, ParseFaultsError, R
 
 use self::rules::{Counters, Rules};
 use super::{
-    Backend, BackendError, BackendStats, Body, Caps, RxBatch, RxPacket, RxSlot, TxBatch, TxItem,
-    Waker,
+    Backend, BackendError, BackendStats, Body, Caps, PacketSizes, RxBatch, RxPacket, RxSlot,
+    TxBatch, TxItem, Waker,
 };
 use crate::buf::{MsgBuf, Pool};
 use crate::prng::Prng;
@@ -186,8 +186,9 @@ impl<B: Backend, C: Clock> Faulty<B, C> {
         if self.tx.is_full() {
             self.flush_tx()?;
         }
-        self.tx
-            .push(route, &[], Body::Message(&bytes, 0..bytes.len()));
+        // Which session it is of is not known here, so it shares no datagram.
+        let body = Body::Message(&bytes, 0..bytes.len());
+        self.tx.push_within(route, &[], body, 0);
         self.in_tx.push(bytes);
         Ok(())
     }
@@ -441,6 +442,10 @@ impl<B: Backend, C: Clock> Backend for Faulty<B, C> {
 
     fn caps(&self) -> Caps {
         self.inner.caps()
+    }
+
+    fn packet_sizes(&self) -> PacketSizes<B::Route> {
+        self.inner.packet_sizes()
     }
 
     fn pool(&self) -> &Pool {

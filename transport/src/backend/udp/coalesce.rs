@@ -1,12 +1,14 @@
 //! Which wire packets share a datagram, and which datagrams share a send.
 //!
 //! A datagram costs the kernel the same work whatever it carries, so packets of one batch for one
-//! route are put together up to the MTU. Datagrams of equal size for one route form a train, of
+//! route are put together, up to the smallest limit among them: sessions to one peer may differ in
+//! what their paths carry. Datagrams of equal size for one route form a train, of
 //! which the last may be shorter. The kernel takes a train as one and segments it as late as it can
 //! (GSO). Packets of one route keep their order: only the route's newest datagram may still grow,
 //! and only its newest train.
 
-use crate::backend::{Route, TxBatch};
+use crate::backend::{Route, TxBatch, TxItem};
+use trine_canary as canary;
 
 /// Datagrams and trains made from a batch; reused from burst to burst.
 #[derive(Debug)]
@@ -22,6 +24,8 @@ pub(super) struct Plan<R> {
 struct Datagram<R> {
     route: R,
     bytes: usize,
+    /// The smallest limit of its items.
+    bytes_max: usize,
     packets: u32,
     first: u16,
     last: u16,
@@ -43,7 +47,7 @@ pub(super) struct Train<R> {
 /// The limits on what the plan may combine.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Limits {
-    /// Bytes of a datagram; longer single packets go alone and are the kernel's to refuse.
+    /// Bytes of a datagram, whatever its items allow; longer single packets go alone and are the kernel's to refuse.
     pub(super) datagram_bytes: usize,
     /// Datagrams of a train; one where the kernel does not segment.
     pub(super) train_datagrams: u32,
@@ -74,25 +78,32 @@ impl<R: Route> Plan<R> {
         self.next.clear();
         for (index, item) in tx.iter().enumerate() {
             self.next.push(END);
-            self.add_item(index as u16, item.route, item.len(), limits.datagram_bytes);
+            self.add_item(index as u16, &item, limits.datagram_bytes);
         }
         for index in 0..self.datagrams.len() {
             self.add_datagram(self.datagrams[index], limits.train_datagrams);
         }
     }
 
-    fn add_item(&mut self, index: u16, route: R, len: usize, bytes_max: usize) {
+    fn add_item(&mut self, index: u16, item: &TxItem<'_, R>, bytes_max: usize) {
+        let (route, len) = (item.route, item.len());
+        let bytes_max = match canary::planted("one datagram size for all routes") {
+            true => bytes_max,
+            false => bytes_max.min(item.datagram_max),
+        };
         let mut recent = self.datagrams.iter_mut().rev().take(LOOK_BACK_MAX);
         match recent.find(|datagram| datagram.route == route) {
-            Some(datagram) if datagram.bytes + len <= bytes_max => {
+            Some(datagram) if datagram.bytes + len <= bytes_max.min(datagram.bytes_max) => {
                 self.next[usize::from(datagram.last)] = index;
                 datagram.last = index;
                 datagram.bytes += len;
+                datagram.bytes_max = datagram.bytes_max.min(bytes_max);
                 datagram.packets += 1;
             }
             _ => self.datagrams.push(Datagram {
                 route,
                 bytes: len,
+                bytes_max,
                 packets: 1,
                 first: index,
                 last: index,
@@ -122,6 +133,46 @@ impl<R: Route> Plan<R> {
         }
     }
 
+    /// Keeps the trains from `first` on, and takes them apart: each of their datagrams becomes a send of its own, in the
+    /// same order.
+    pub(super) fn take_apart(&mut self, first: usize, tx: &TxBatch<R>) {
+        self.datagrams.clear();
+        for index in first..self.trains.len() {
+            self.cut(self.trains[index], tx);
+        }
+        self.trains.clear();
+        for index in 0..self.datagrams.len() {
+            self.add_datagram(self.datagrams[index], 1);
+        }
+    }
+
+    /// Lists the datagrams of a train. All but the last have its `segment_bytes`.
+    fn cut(&mut self, train: Train<R>, tx: &TxBatch<R>) {
+        let mut index = train.first;
+        while index != END {
+            let mut datagram = Datagram {
+                route: train.route,
+                bytes: 0,
+                bytes_max: train.segment_bytes,
+                packets: 0,
+                first: index,
+                last: index,
+            };
+            loop {
+                let item = tx.get(usize::from(index));
+                datagram.bytes += item.expect("the plan was made from this batch").len();
+                datagram.packets += 1;
+                datagram.last = index;
+                index = self.next[usize::from(index)];
+                if index == END || datagram.bytes >= train.segment_bytes {
+                    break;
+                }
+            }
+            self.next[usize::from(datagram.last)] = END;
+            self.datagrams.push(datagram);
+        }
+    }
+
     pub(super) fn trains(&self) -> &[Train<R>] {
         &self.trains
     }
@@ -137,6 +188,41 @@ impl<R: Route> Plan<R> {
             index = self.next[usize::from(current)];
             Some(usize::from(current))
         })
+    }
+}
+
+/// The datagrams that the UDP backend makes of a batch, for simulators.
+#[derive(Debug)]
+pub struct Datagrams<R> {
+    plan: Plan<R>,
+    bytes: Vec<usize>,
+}
+
+impl<R: Route> Default for Datagrams<R> {
+    fn default() -> Self {
+        Self {
+            plan: Plan::with_capacity(0),
+            bytes: Vec::new(),
+        }
+    }
+}
+
+impl<R: Route> Datagrams<R> {
+    /// For each packet of the batch, the bytes of the datagram that it travels in, over a device with this limit.
+    pub fn bytes_of(&mut self, tx: &TxBatch<R>, device_bytes: usize) -> &[usize] {
+        let limits = Limits {
+            datagram_bytes: device_bytes,
+            train_datagrams: 1,
+        };
+        self.plan.make(tx, limits);
+        self.bytes.clear();
+        self.bytes.resize(tx.len(), 0);
+        for train in self.plan.trains() {
+            for item in self.plan.items(train) {
+                self.bytes[item] = train.bytes;
+            }
+        }
+        &self.bytes
     }
 }
 
@@ -199,6 +285,54 @@ mod tests {
             trains(&[(1, 50), (2, 50), (1, 50)], 1472, 64),
             [(1, 1, vec![0, 2]), (2, 1, vec![1])]
         );
+    }
+
+    /// One limit counted for all routes, that of the device. Small packets of a session with a smaller limit were joined
+    /// into datagrams that its path did not carry.
+    #[test]
+    fn a_datagram_grows_up_to_the_smallest_limit_of_its_packets() {
+        let mut tx = TxBatch::with_capacity(5);
+        for (route, datagram_max) in [(1u8, 250), (1, 250), (1, 1_472), (2, 1_472), (2, 100)] {
+            tx.push_within(route, &[0; 24], Body::Bytes(&[0; 80]), datagram_max);
+        }
+        let mut plan = Plan::with_capacity(tx.len());
+        let limits = Limits {
+            datagram_bytes: 1_472,
+            train_datagrams: 1,
+        };
+        plan.make(&tx, limits);
+        let items = plan
+            .trains()
+            .iter()
+            .map(|train| plan.items(train).collect());
+        let items: Vec<Vec<usize>> = items.collect();
+        assert_eq!(items, [vec![0, 1], vec![2], vec![3], vec![4]]);
+    }
+
+    #[test]
+    fn trains_that_are_taken_apart_keep_their_datagrams_and_the_order() {
+        let packets = [(1, 200), (1, 100), (1, 100), (1, 200), (2, 90), (1, 40)];
+        let tx = batch(&packets);
+        let mut plan = Plan::with_capacity(tx.len());
+        let limits = Limits {
+            datagram_bytes: 200,
+            train_datagrams: 64,
+        };
+        plan.make(&tx, limits);
+        let of = |plan: &Plan<u8>| -> Vec<(u32, Vec<usize>)> {
+            let trains = plan.trains().iter();
+            trains
+                .map(|train| (train.datagrams, plan.items(train).collect()))
+                .collect()
+        };
+        assert_eq!(of(&plan), [(4, vec![0, 1, 2, 3, 5]), (1, vec![4])]);
+        let mut apart = Plan::with_capacity(tx.len());
+        apart.make(&tx, limits);
+        apart.take_apart(1, &tx);
+        assert_eq!(of(&apart), [(1, vec![4])], "the first was sent already");
+        plan.take_apart(0, &tx);
+        let alone = [vec![0], vec![1, 2], vec![3], vec![5], vec![4]];
+        assert_eq!(of(&plan), alone.map(|items| (1, items)));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod address;
 mod coalesce;
 mod options;
+mod own_address;
 mod receive;
 mod send;
 mod socket;
@@ -13,18 +14,24 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+pub use self::coalesce::Datagrams;
 use self::coalesce::{Limits, Plan};
+pub use self::own_address::interface_carries;
+use self::own_address::is_own_address;
 use self::receive::Receiver;
 use self::send::{Sender, Verdict};
 pub(super) use self::socket::bind_error;
 use self::socket::{ask_for_rx_queue, set_busy_poll, set_path_options, takes_rx_offload};
 use self::trains::Trains;
 use super::wake::{WakeEvent, wait_readable};
-use super::{Backend, BackendError, BackendStats, Caps, RxBatch, RxSlot, TxBatch, Wake, Waker};
+use super::{
+    Backend, BackendError, BackendStats, Caps, PACKET_EVERYWHERE, PacketSizes, RxBatch, RxSlot,
+    TxBatch, Wake, Waker,
+};
 use crate::buf::{Pool, PoolConfig};
 use crate::time::Duration;
 
-/// UDP payload of an Ethernet frame of 1500 bytes with IPv4: never an IP fragment.
+/// Largest packet within this machine: as much as an Ethernet frame of 1,500 bytes holds.
 pub const MTU_DEFAULT: usize = 1472;
 /// Largest UDP payload over IPv4.
 pub const MTU_MAX: usize = 65_507;
@@ -46,7 +53,8 @@ const SEND_RETRIES_MAX: u32 = 64;
 /// How a UDP backend is opened.
 #[derive(Clone, Debug)]
 pub struct UdpConfig {
-    /// Largest datagram in bytes, at most [`MTU_MAX`]. All peers must agree.
+    /// Bytes that each path to another machine carries in a datagram, at most [`MTU_MAX`]. Packets within this machine
+    /// have [`MTU_DEFAULT`], whatever is said here.
     pub mtu: usize,
     /// Receive queue to ask the kernel for, in bytes.
     pub rx_queue_bytes: usize,
@@ -84,6 +92,8 @@ pub struct UdpBackend {
     limits: Limits,
     trains: Trains,
     congestion_marks: bool,
+    /// See [`UdpConfig::mtu`].
+    mtu: u16,
     pool: Pool,
     receiver: Receiver,
     slots: Vec<RxSlot<SocketAddr>>,
@@ -101,7 +111,7 @@ pub struct UdpBackend {
 impl Default for UdpConfig {
     fn default() -> Self {
         Self {
-            mtu: MTU_DEFAULT,
+            mtu: PACKET_EVERYWHERE,
             rx_queue_bytes: 8 << 20,
             coalesce: true,
             offload: true,
@@ -145,11 +155,12 @@ impl UdpBackend {
         let offload = config.offload && takes_rx_offload(&socket);
         let wake =
             WakeEvent::beside(&socket).map_err(|error| BackendError::from_io("eventfd", &error))?;
+        let largest = config.mtu.max(MTU_DEFAULT);
         Ok(Self {
             socket,
             local,
             caps: Caps {
-                mtu: config.mtu,
+                mtu: largest,
                 rto_floor: Duration::from_millis(1),
                 copies: true,
                 rx_queue_packets: u32::try_from(granted / RX_PACKET_CHARGE).unwrap_or(u32::MAX),
@@ -158,7 +169,7 @@ impl UdpBackend {
             shortfall,
             limits: Limits {
                 // With no room every packet has a datagram of its own.
-                datagram_bytes: if config.coalesce { config.mtu } else { 0 },
+                datagram_bytes: if config.coalesce { largest } else { 0 },
                 train_datagrams: 1,
             },
             trains: Trains::new(config.offload),
@@ -166,12 +177,10 @@ impl UdpBackend {
             pool: Pool::new(config.pool),
             receiver: Receiver::new(
                 RX_BURST_MAX,
-                if offload {
-                    RX_OFFLOAD_BYTES
-                } else {
-                    config.mtu
-                },
+                if offload { RX_OFFLOAD_BYTES } else { largest },
             ),
+            // At most MTU_MAX.
+            mtu: config.mtu as u16,
             slots: Vec::with_capacity(RX_BURST_MAX),
             rx_burst: 1,
             sender: Sender::new(local.is_ipv6()),
@@ -194,6 +203,33 @@ impl UdpBackend {
         self.shortfall
     }
 
+    /// Hands the plan to the kernel, up to the first train that it refuses: the index of that one.
+    fn send_planned(&mut self, tx: &TxBatch<SocketAddr>) -> Result<Option<usize>, BackendError> {
+        let (plan, stats, trains) = (&self.plan, &mut self.stats, &mut self.trains);
+        let (mut fatal, mut refused) = (None, None);
+        let mut retries = 0;
+        let socket = self.socket.as_fd();
+        self.sender.send(socket, tx, plan, |index, error| {
+            let train = &plan.trains()[index];
+            let verdict = judge_send_error(&error, retries);
+            match verdict {
+                Verdict::Retry => {
+                    retries += 1;
+                    stats.tx_retries += 1;
+                }
+                Verdict::Skip if train.datagrams > 1 => {
+                    refused = Some(index);
+                    trains.on_refused(&error);
+                    return Verdict::Stop;
+                }
+                Verdict::Skip => stats.tx_refused += u64::from(train.packets),
+                Verdict::Stop => fatal = Some(BackendError::from_io("sendmmsg", &error)),
+            }
+            verdict
+        });
+        fatal.map_or(Ok(refused), Err)
+    }
+
     fn count_sent(&mut self) {
         for train in self.plan.trains() {
             self.stats.tx_datagrams += u64::from(train.datagrams);
@@ -208,6 +244,10 @@ impl Backend for UdpBackend {
 
     fn caps(&self) -> Caps {
         self.caps
+    }
+
+    fn packet_sizes(&self) -> PacketSizes<SocketAddr> {
+        PacketSizes::by_route(MTU_DEFAULT as u16, self.mtu, is_own_address)
     }
 
     fn pool(&self) -> &Pool {
@@ -261,35 +301,22 @@ impl Backend for UdpBackend {
         self.limits.train_datagrams = self.trains.datagrams_max();
         self.plan.make(tx, self.limits);
         self.count_sent();
-        let (plan, stats, trains) = (&self.plan, &mut self.stats, &mut self.trains);
-        let mut fatal = None;
-        let mut retries = 0;
-        let mut is_taken = plan.trains().iter().any(|train| train.datagrams > 1);
-        self.sender
-            .send(self.socket.as_fd(), tx, plan, |index, error| {
-                let train = &plan.trains()[index];
-                let verdict = judge_send_error(&error, retries);
-                match verdict {
-                    Verdict::Retry => {
-                        retries += 1;
-                        stats.tx_retries += 1;
-                    }
-                    Verdict::Skip => {
-                        stats.tx_refused += u64::from(train.packets);
-                        if train.datagrams > 1 {
-                            is_taken = false;
-                            trains.on_refused(&error);
-                        }
-                    }
-                    Verdict::Stop => fatal = Some(BackendError::from_io("sendmmsg", &error)),
-                }
-                verdict
-            });
-        if is_taken && fatal.is_none() {
-            trains.on_taken();
-        }
+        let has_trains = self.plan.trains().iter().any(|train| train.datagrams > 1);
+        let sent = match self.send_planned(tx) {
+            Ok(Some(refused)) => {
+                // The same datagrams without the kernel's segmentation, which this device or path may not take.
+                self.plan.take_apart(refused, tx);
+                self.send_planned(tx).map(drop)
+            }
+            Ok(None) if has_trains => {
+                self.trains.on_taken();
+                Ok(())
+            }
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
         tx.clear();
-        fatal.map_or(Ok(()), Err)
+        sent
     }
 
     /// The kernel has copied everything already.

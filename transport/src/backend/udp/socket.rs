@@ -24,7 +24,11 @@ pub(in crate::backend) fn bind_error(address: SocketAddr, error: &io::Error) -> 
     }
 }
 
-/// No fragments, and congestion marks instead of drops if the receiver reads them.
+/// Datagrams that may become fragments, and congestion marks instead of drops if the receiver reads them.
+///
+/// A datagram above what its path carries must arrive in pieces rather than not at all: packets keep their size for as
+/// long as their session lives, and checksum or seal find pieces that were put together wrongly. With
+/// `IP_PMTUDISC_OMIT` the kernel also ignores what ICMP says of the path, so a forged message does nothing.
 pub(super) fn set_path_options(
     socket: &UdpSocket,
     local: SocketAddr,
@@ -41,7 +45,7 @@ pub(super) fn set_path_options(
             (
                 libc::IPPROTO_IPV6,
                 libc::IPV6_MTU_DISCOVER,
-                libc::IPV6_PMTUDISC_DO,
+                libc::IPV6_PMTUDISC_OMIT,
             ),
             (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, capable),
             (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, marks),
@@ -51,12 +55,17 @@ pub(super) fn set_path_options(
             (
                 libc::IPPROTO_IP,
                 libc::IP_MTU_DISCOVER,
-                libc::IP_PMTUDISC_DO,
+                libc::IP_PMTUDISC_OMIT,
             ),
             (libc::IPPROTO_IP, libc::IP_TOS, capable),
             (libc::IPPROTO_IP, libc::IP_RECVTOS, marks),
         ]
     };
+    if local.is_ipv6() {
+        // The same for the IPv4 peers of this socket. A socket for IPv6 alone has none.
+        let (name, omit) = (libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_OMIT);
+        let _ = set_option(socket.as_fd(), libc::IPPROTO_IP, name, omit);
+    }
     for (level, name, value) in options {
         set_option(socket.as_fd(), level, name, value)
             .map_err(|error| BackendError::from_io("setsockopt", &error))?;

@@ -1,7 +1,8 @@
 //! May datagrams be sent as trains (GSO)? Not where the kernel or the device below cannot.
 //!
-//! `EIO` and `EOPNOTSUPP` say that the device does not segment or sum: that is permanent. `EINVAL` says the same of an
-//! old kernel, but also that *this* send was wrong: a path with a smaller MTU, a port of zero. After `EINVAL`, trains
+//! `EIO` and `EOPNOTSUPP` say that the device does not segment or sum: that is permanent. `EMSGSIZE` says that the
+//! datagrams of a train are larger than what the interface carries; older kernels say `EINVAL`, which also means a kernel
+//! without segmentation, or a port of zero. After these two, trains
 //! therefore rest for a number of bursts that doubles each time. A kernel without segmentation soon sees next to none,
 //! and one bad address costs the others a few bursts. Trains that the kernel then accepts halve this number again, one
 //! step for as many bursts as the rest had. Occasional errors therefore do not add up over a long time.
@@ -65,12 +66,12 @@ impl Trains {
         }
     }
 
-    /// The kernel refused a train. Its packets are retransmitted.
+    /// The kernel refused a train. The caller sends its datagrams one by one.
     pub(super) fn on_refused(&mut self, error: &io::Error) {
         match error.raw_os_error() {
             Some(libc::EIO | libc::EOPNOTSUPP) => self.state = State::Off,
             // Several trains of one burst are one piece of news.
-            Some(libc::EINVAL) if self.state == State::On => {
+            Some(libc::EINVAL | libc::EMSGSIZE) if self.state == State::On => {
                 self.state = State::Resting(self.next_rest);
                 self.next_rest = (self.next_rest * 2).min(REST_BURSTS_MAX);
                 self.well = 0;
@@ -121,6 +122,15 @@ mod tests {
             trains.on_taken();
         }
         refuse(&mut trains, libc::EINVAL);
+        assert_eq!(rest(&mut trains), REST_BURSTS_MIN);
+    }
+
+    /// Only `EINVAL` was known here. A train of packets above the size of the interface was refused and lost, again and
+    /// again, for as long as the session lived.
+    #[test]
+    fn trains_above_the_size_of_the_interface_rest() {
+        let mut trains = Trains::new(true);
+        refuse(&mut trains, libc::EMSGSIZE);
         assert_eq!(rest(&mut trains), REST_BURSTS_MIN);
     }
 

@@ -4,12 +4,13 @@
 //! so that an answer tells which transmission it belongs to: RTT samples are unambiguous (Karn), and
 //! a gap in the answers to this round is a loss in this round, found before the timer fires.
 
-use super::request::NO_REQUEST;
+use super::request::{Awaited, NO_REQUEST};
 use super::send_state::Transmission;
 use super::{ClientEnd, Ended, Requests};
 use crate::backend::Route;
+use crate::config::{BLACK_HOLE_TIMEOUTS, BLACK_HOLE_TIMEOUTS_UNSURE};
 use crate::exchange::RpcError;
-use crate::session::{Peer, Received};
+use crate::session::{Peer, Received, Terms};
 use crate::stats::{Counters, Drops, EndpointStats, RttHistogram};
 use crate::time::{Duration, Instant};
 use crate::wire::{Flags, Header, RequestNumber, ServerTime};
@@ -187,12 +188,33 @@ impl ClientEnd {
             Cause::Gap => stats.gaps += 1,
             Cause::Timeout => {
                 stats.timeouts += 1;
-                request.send.on_timeout();
+                request.send.on_timeout(now);
                 self.rtt.on_timeout(now, request.send.sent_at());
             }
         }
         let session = request.session;
         self.mark_ready(session, requests);
+    }
+
+    /// Since when the peer has said nothing of a request of which a full packet may be what gets lost, although it was
+    /// asked several times. `None` if nothing hints at that.
+    pub(crate) fn stuck_since(
+        &self,
+        slot: u8,
+        terms: &Terms,
+        requests: &Requests,
+    ) -> Option<Instant> {
+        let index = self.slots.get(slot)?.request;
+        if index == NO_REQUEST {
+            return None;
+        }
+        let request = &requests.table[index];
+        let timeouts = match request.next_awaited(terms) {
+            Awaited::Full => BLACK_HOLE_TIMEOUTS,
+            Awaited::PerhapsFull => BLACK_HOLE_TIMEOUTS_UNSURE,
+            Awaited::Short => return None,
+        };
+        request.send.unheard_since(timeouts)
     }
 
     /// Scans one slot for a deadline that has passed, lost packets, and a probe of a busy request that is due.

@@ -3,11 +3,12 @@
 use std::ops::Range;
 
 use super::send_state::SendState;
+use crate::backend::PACKET_EVERYWHERE;
 use crate::buf::MsgBuf;
 use crate::exchange::{Completion, RpcError};
 use crate::session::Terms;
 use crate::time::Instant;
-use crate::wire::HEADER_BYTES;
+use crate::wire::{HEADER_BYTES, PACKET_OVERHEAD};
 
 /// No request: an index that the table never gives.
 pub(super) const NO_REQUEST: u32 = u32::MAX;
@@ -37,6 +38,26 @@ pub(crate) struct NewRequest {
     pub(crate) tag: u64,
     pub(crate) deadline: Option<Instant>,
     pub(crate) buffers: Buffers,
+}
+
+/// A packet whose arrival a request waits for, at either end.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum Awaited {
+    /// It is larger than what every path carries.
+    Full,
+    /// The first packet of a response whose size is not known yet.
+    PerhapsFull,
+    /// Every path carries it.
+    Short,
+}
+
+impl Awaited {
+    fn full_if(is_full: bool) -> Self {
+        match is_full {
+            true => Self::Full,
+            false => Self::Short,
+        }
+    }
 }
 
 /// The two buffers that a request brings and takes home.
@@ -104,6 +125,31 @@ impl ClientRequest {
         let message_bytes = buffers.response.len();
         let bytes_of = |number| HEADER_BYTES + terms.data_range(message_bytes, number).len();
         packets.map(bytes_of).sum()
+    }
+
+    /// What the first packet of the exchange that is not answered has to bring to the other end.
+    pub(super) fn next_awaited(&self, terms: &Terms) -> Awaited {
+        let Some(buffers) = &self.buffers else {
+            return Awaited::Short;
+        };
+        let (request, response) = (buffers.request.len(), &buffers.response);
+        let is_full = |message: usize, number: u32| {
+            let bytes = PACKET_OVERHEAD + terms.data_range(message, number).len();
+            bytes > PACKET_EVERYWHERE
+        };
+        let (number, packets) = (self.send.answered(), terms.packets(request));
+        if number < packets && is_full(request, number) {
+            return Awaited::Full;
+        }
+        if self.send.has_response() {
+            // Response packet 0 answers the last request packet.
+            let of_response = number.saturating_sub(packets - 1);
+            return Awaited::full_if(is_full(response.len(), of_response));
+        }
+        match number + 1 == packets && is_full(response.capacity(), 0) {
+            true => Awaited::PerhapsFull,
+            false => Awaited::Short,
+        }
     }
 
     /// Whether its deadline has passed.

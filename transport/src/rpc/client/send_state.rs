@@ -14,6 +14,8 @@ pub(super) struct SendState {
     due: Instant,
     /// When a packet was last sent.
     sent_at: Instant,
+    /// When the first of the `unheard` ones was; means nothing while there are none.
+    unheard_since: Instant,
     /// When the round before this one had sent its last packet, if a timeout ended it; else `ZERO`.
     taken_for_lost: Instant,
     /// The transmission epoch of the last retransmitted data packet; 0 for none.
@@ -31,6 +33,8 @@ pub(super) struct SendState {
     round: u8,
     /// Timeouts or probes since the last progress.
     attempts: u8,
+    /// Timeouts or probes in a row to which the server has said nothing of this request.
+    unheard: u8,
     /// Rollbacks for a gap since the last progress.
     gaps: u8,
     /// The server has said that the handler runs.
@@ -45,6 +49,7 @@ impl SendState {
             due: Instant::FAR_FUTURE,
             sent_at: Instant::ZERO,
             taken_for_lost: Instant::ZERO,
+            unheard_since: Instant::ZERO,
             retransmitted_in: 0,
             response_packets: 0,
             answered: 0,
@@ -53,6 +58,7 @@ impl SendState {
             request_packets: 0,
             round: 0,
             attempts: 0,
+            unheard: 0,
             gaps: 0,
             is_busy: false,
             stamps: [Instant::ZERO; RTT_STAMPS],
@@ -69,6 +75,7 @@ impl SendState {
         self.answered = 0;
         self.round = 0;
         self.attempts = 0;
+        self.unheard = 0;
         self.gaps = 0;
         self.is_busy = false;
         self.sent_at = Instant::ZERO;
@@ -262,6 +269,7 @@ impl SendState {
         self.sent = self.sent.max(answered);
         self.sent_max = self.sent_max.max(answered);
         self.attempts = 0;
+        self.unheard = 0;
         self.gaps = 0;
         self.is_busy = false;
         self.taken_for_lost = Instant::ZERO;
@@ -281,14 +289,24 @@ impl SendState {
     }
 
     /// Nothing came in time: the round is over.
-    pub(super) fn on_timeout(&mut self) {
+    pub(super) fn on_timeout(&mut self, now: Instant) {
         self.taken_for_lost = self.sent_at;
-        self.on_attempt();
+        self.on_attempt(now);
     }
 
     /// Nothing came in time, or a probe is sent.
-    pub(super) fn on_attempt(&mut self) {
+    pub(super) fn on_attempt(&mut self, now: Instant) {
         self.attempts = self.attempts.saturating_add(1);
+        if self.unheard == 0 {
+            self.unheard_since = now;
+        }
+        self.unheard = self.unheard.saturating_add(1);
+    }
+
+    /// When the first was of at least `count` timeouts or probes in a row to which the server has said nothing of this
+    /// request. `None` if there were fewer.
+    pub(super) fn unheard_since(&self, count: u8) -> Option<Instant> {
+        (self.unheard >= count).then_some(self.unheard_since)
     }
 
     /// Goes back to the first unanswered packet. Returns the credits of the packets after it.
@@ -314,6 +332,7 @@ impl SendState {
     /// The server has all of the request; it is probed at `due`.
     pub(super) fn on_busy(&mut self, due: Instant) {
         self.is_busy = true;
+        self.unheard = 0;
         self.due = due;
     }
 

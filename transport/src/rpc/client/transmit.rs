@@ -172,7 +172,7 @@ impl ClientEnd {
     ) -> Header {
         let slot = requests.table[index].slot;
         let send = &mut requests.table[index].send;
-        send.on_attempt();
+        send.on_attempt(now);
         let interval = probe_interval(&self.rtt, send, now, interval_max);
         send.probe_at(now + interval);
         let header = Header {
@@ -236,5 +236,5 @@ fn push_request_for_response<R: Route>(
         ..Header::new(PacketType::RequestForResponse, to.remote)
     };
     let len = header.write_packet(to.seed, None, &[], tx.next_room());
-    tx.push_written(to.route, len);
+    tx.push_written(to.route, len, to.terms.mtu);
 }

@@ -41,7 +41,7 @@ impl ServerEnd {
             }
         };
         let len = header.write_packet(to.seed, None, &[], tx.next_room());
-        tx.push_written(to.route, len);
+        tx.push_written(to.route, len, to.terms.mtu);
         None
     }
 

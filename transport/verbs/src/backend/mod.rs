@@ -538,6 +538,7 @@ impl VerbsBackend {
                 route,
                 head: &notice,
                 body: None,
+                datagram_max: 0,
             });
         }
         let mut answer = [0; ANSWER_BYTES];
@@ -550,6 +551,7 @@ impl VerbsBackend {
                 route,
                 head: &answer[packet],
                 body: None,
+                datagram_max: 0,
             });
         }
         let failure = self.one_sided.as_mut().and_then(OneSided::take_failure);
@@ -624,6 +626,7 @@ impl VerbsBackend {
                     route: item.route,
                     head: room,
                     body: None,
+                    datagram_max: 0,
                 });
                 true
             }

@@ -404,6 +404,7 @@ impl SendQueue {
                 route: own,
                 head: &[0],
                 body: None,
+                datagram_max: 0,
             },
             immediate: Immediate::None,
         };

@@ -106,6 +106,7 @@ mod tests {
             route: VerbsRoute::nowhere(),
             head: packet,
             body: None,
+            datagram_max: 0,
         };
         let (mut slot, mut puts) = ([0; ANSWER_BYTES], Vec::new());
         answers.put(seed_of(7), &item, None, &mut slot, |at, bytes| {
