@@ -101,6 +101,7 @@ pub fn open<N: Network>(
 ) -> Result<Session, Failure> {
     let addresses = peers::resolve(&arguments.group.peers)?;
     let capture = arguments.capture.open()?;
+    network.check_paths(&addresses);
     let opened = network.call(&addresses)?;
     let mut config = ClientConfig::new(addresses);
     config.operation_timeout = arguments.group.timeout.into();

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use trine_client::{Probed, Report, leader_of, probe_status};
 use trine_protocol::status::Status;
+use trine_transport::Config;
 use trine_transport::backend::MonotonicClock;
 use trine_transport::time::Duration;
 
@@ -20,22 +21,36 @@ pub fn ask<N: Network>(
     addresses: &[SocketAddr],
     limit: Duration,
 ) -> Result<Vec<Report>, Failure> {
+    let report = |probed: Probed| Report {
+        address: probed.address,
+        answer: probed.status,
+    };
+    let probed = ask_in_packets_of(network, addresses, None, limit)?;
+    Ok(probed.into_iter().map(report).collect())
+}
+
+/// The same, in sessions whose packets have at most so many bytes, on any path; `None` for the network's own sizes.
+pub fn ask_in_packets_of<N: Network>(
+    network: &N,
+    addresses: &[SocketAddr],
+    bytes: Option<u16>,
+    limit: Duration,
+) -> Result<Vec<Probed>, Failure> {
     let Opened {
         backend,
-        endpoint: transport,
+        endpoint,
         route_of,
         ..
     } = network.call(addresses)?;
+    let transport = Config {
+        mtu: bytes,
+        ..endpoint
+    };
     let clock = MonotonicClock;
     // No two askers have the same seed, not even one after the other on the same port.
     let seed = random_seed()?;
-    let probed = probe_status(backend, clock, transport, &route_of, addresses, limit, seed)
-        .map_err(|error| Failure::usage(error.to_string(), ""))?;
-    let report = |Probed { address, status }| Report {
-        address,
-        answer: status,
-    };
-    Ok(probed.into_iter().map(report).collect())
+    probe_status(backend, clock, transport, &route_of, addresses, limit, seed)
+        .map_err(|error| Failure::usage(error.to_string(), ""))
 }
 
 /// Asks the named replicas, and then the other group members that these know.

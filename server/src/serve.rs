@@ -16,6 +16,7 @@ use trine_protocol::message::{
 use trine_protocol::status::ReceivingStatus;
 use trine_replica::backup::restore_in_memory;
 use trine_replica::disk::WriterThread;
+use trine_replica::node::LinkNews;
 use trine_replica::node::Node;
 use trine_replica::{Halt, Replica};
 use trine_transport::backend::{Backend, FaultCounts, Faults, Faulty, MonotonicClock, Waker};
@@ -92,6 +93,12 @@ pub fn run<N: Network>(
     if network.keeps_to_loopback() {
         require_loopback(own, arguments)?;
     }
+    network.check_paths(
+        &peers
+            .iter()
+            .map(|&(_, address)| address)
+            .collect::<Vec<_>>(),
+    );
     // This must be before the replica's thread is bound to its processor, because the new thread has to run elsewhere.
     let addresses: Vec<SocketAddr> = peers.iter().map(|&(_, address)| address).collect();
     let resp = resp::start(network, arguments, own, &addresses, tls.as_ref(), announcer)?;
@@ -299,6 +306,7 @@ fn serve<B: Backend>(
             told.tell_idle(&found.explain(directory, arguments.rejoin));
         }
         tell_audit(&mut event_loop);
+        tell_links(&mut event_loop);
         tell_faults();
         let mut keys = startup.keys.borrow_mut();
         keys.attend(&mut event_loop, watch.announcer);
@@ -695,6 +703,25 @@ fn tell_audit<B: Backend>(event_loop: &mut ReplicaLoop<B>) {
         match audit.is_denial() {
             true => tracing::warn!(target: AUDIT, by, what, outcome, %position, "denied"),
             false => tracing::info!(target: AUDIT, by, what, outcome, %position, "applied"),
+        }
+    }
+}
+
+/// Writes a line for each change of the packets of a link.
+fn tell_links<B: Backend>(event_loop: &mut ReplicaLoop<B>) {
+    while let Some(news) = event_loop.app_mut().next_link_news() {
+        match news {
+            LinkNews::PacketSize {
+                address,
+                bytes,
+                before,
+            } => tracing::info!(peer = %address, bytes, before, "packets have another size now"),
+            LinkNews::BlackHole { address, bytes } => tracing::warn!(
+                peer = %address,
+                bytes,
+                hint = "lower --mtu, or raise the MTU of the links and routers on the way",
+                "packets of this size vanish on the way to the peer, smaller ones arrive"
+            ),
         }
     }
 }

@@ -16,6 +16,7 @@ use trine_protocol::RouteOf;
 use trine_protocol::route::is_same_address;
 use trine_protocol::route::{HolderOf, IsAt};
 use trine_transport::backend::{Backend, CaptureAddress};
+use trine_transport::config::{MTU_MAX, MTU_MIN};
 use trine_transport::{Config, CongestionControl, Holder};
 
 pub use self::dpdk::DpdkArguments;
@@ -50,6 +51,16 @@ pub struct NetworkArguments {
         value_parser = parse_congestion
     )]
     pub congestion: Option<CongestionControl>,
+    /// Bytes of UDP payload that every path to other machines carries in one packet, 512 to 9000; 1232 if absent, which
+    /// every network carries. The smaller size of both ends of a session counts. For an MTU of 9000: 8972, with IPv6 8952.
+    #[arg(
+        long,
+        env = "TRINE_MTU",
+        value_name = "BYTES",
+        global = true,
+        value_parser = parse_mtu
+    )]
+    pub mtu: Option<u16>,
     /// Whose key this process uses.
     #[command(flatten)]
     pub key: KeyArguments,
@@ -67,6 +78,7 @@ impl NetworkArguments {
     pub fn settings(&self, stage: Option<KeyStage>) -> EndpointSettings {
         EndpointSettings {
             congestion: self.congestion,
+            mtu: self.mtu,
             key: self.key.choice(),
             key_log: self.key.log.clone(),
             stage,
@@ -89,6 +101,19 @@ pub enum TransportKind {
 fn parse_congestion(name: &str) -> Result<CongestionControl, String> {
     name.parse()
         .map_err(|error: trine_transport::UnknownControl| error.to_string())
+}
+
+/// Bytes of a packet.
+fn parse_mtu(text: &str) -> Result<u16, String> {
+    let bytes = text.parse::<u16>().ok();
+    let allowed = MTU_MIN..=MTU_MAX;
+    bytes
+        .filter(|bytes| allowed.contains(&usize::from(*bytes)))
+        .ok_or_else(|| {
+            format!(
+                "a packet has {MTU_MIN} to {MTU_MAX} bytes: the MTU of the links less 28 bytes of headers, with IPv6 less 48"
+            )
+        })
 }
 
 /// A backend that reaches processes by their socket addresses.
@@ -125,6 +150,11 @@ pub trait Network: Clone + Send + 'static {
         let mut opened = self.call(peers)?;
         opened.endpoint.keys = self.settings().of_replicas_client()?;
         Ok(opened)
+    }
+
+    /// Warns if this machine's interfaces carry less towards `peers` than the user says.
+    fn check_paths(&self, peers: &[SocketAddr]) {
+        let _ = peers;
     }
 
     /// What all endpoints of this process share.
@@ -241,6 +271,12 @@ pub trait OnNetwork {
 /// # Errors
 /// Which options these are.
 pub fn check_unused(arguments: &NetworkArguments) -> Result<(), Failure> {
+    if arguments.transport != TransportKind::Udp && arguments.mtu.is_some() {
+        return Err(Failure::usage(
+            "--mtu is for kernel UDP (--transport udp), and another network was chosen",
+            "with DPDK, name the size in --dpdk (mtu=BYTES); with verbs, the port's MTU is the size",
+        ));
+    }
     if arguments.transport != TransportKind::Verbs {
         arguments.verbs.check_unused()?;
     }

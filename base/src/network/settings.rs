@@ -99,6 +99,8 @@ pub struct EndpointSettings {
     /// The congestion control that the user asked for; none if absent. Timely's thresholds are absolute, so a long path
     /// without a queue looks congested to it.
     pub congestion: Option<CongestionControl>,
+    /// Bytes that each path to another machine carries in one packet, if the user says so.
+    pub mtu: Option<u16>,
     /// This process's key.
     pub key: KeyChoice,
     /// The file to which the secrets of sessions are written.
@@ -229,6 +231,9 @@ impl EndpointSettings {
         let mut arguments: Vec<OsString> = Vec::new();
         if let Some(control) = self.congestion {
             arguments.extend(["--congestion".into(), control.name().into()]);
+        }
+        if let Some(bytes) = self.mtu {
+            arguments.extend(["--mtu".into(), bytes.to_string().into()]);
         }
         if let Some(path) = self.file() {
             arguments.extend(["--key".into(), path.clone().into()]);

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use trine_transport::backend::{UdpBackend, UdpConfig};
+use trine_transport::backend::{PACKET_EVERYWHERE, UdpBackend, UdpConfig, interface_carries};
 use trine_transport::{Config, CongestionControl};
 
 use super::{EndpointSettings, KeyChoice, Network, Opened, opened_by_address};
@@ -39,6 +39,16 @@ impl Network for Udp {
         )
     }
 
+    fn check_paths(&self, peers: &[SocketAddr]) {
+        for (peer, carries) in self.broken_promises(peers) {
+            note(format_args!(
+                "warning: --mtu {} is more than the interface towards {peer} carries ({carries} bytes in a packet); hint: \
+                 lower --mtu, or raise the interface's MTU",
+                self.settings.mtu.unwrap_or_default()
+            ));
+        }
+    }
+
     fn local_address(&self, backend: &UdpBackend) -> SocketAddr {
         backend.local_addr()
     }
@@ -71,6 +81,17 @@ impl Network for Udp {
 }
 
 impl Udp {
+    /// The peers on whose way already this machine's interface carries less than `--mtu` says, and how much.
+    fn broken_promises(&self, peers: &[SocketAddr]) -> Vec<(SocketAddr, usize)> {
+        let Some(promised) = self.settings.mtu.map(usize::from) else {
+            return Vec::new();
+        };
+        let carried = peers
+            .iter()
+            .filter_map(|peer| Some((*peer, interface_carries(*peer)?)));
+        carried.filter(|(_, carries)| *carries < promised).collect()
+    }
+
     /// A socket at `local`.
     fn open(&self, local: SocketAddr, endpoint: Config) -> Result<Opened<UdpBackend>, Failure> {
         let marks = self
@@ -79,6 +100,7 @@ impl Udp {
             .is_some_and(CongestionControl::uses_marks);
         let config = UdpConfig {
             congestion_marks: marks,
+            mtu: self.settings.mtu.map_or(PACKET_EVERYWHERE, usize::from),
             ..UdpConfig::default()
         };
         let backend = UdpBackend::bind(local, &config).map_err(backend_failure)?;
@@ -89,6 +111,31 @@ impl Udp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trine_transport::backend::Backend as _;
+
+    #[test]
+    fn a_size_reaches_the_backend_and_the_replicas_that_are_started() {
+        let network = |mtu| Udp {
+            settings: EndpointSettings {
+                mtu,
+                ..EndpointSettings::default()
+            },
+        };
+        let loopback: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let elsewhere: SocketAddr = "192.0.2.1:9".parse().expect("an address");
+        let sizes_of = |mtu| {
+            let opened = network(mtu).serve_at(loopback).expect("a socket");
+            let sizes = opened.backend.packet_sizes();
+            (sizes.of(&loopback), sizes.of(&elsewhere))
+        };
+        assert_eq!(sizes_of(None), (1_472, 1_232));
+        assert_eq!(sizes_of(Some(8_952)), (1_472, 8_952));
+        assert_eq!(sizes_of(Some(512)), (1_472, 512));
+        let args: Vec<OsString> = vec!["--mtu".into(), "8952".into()];
+        assert_eq!(network(Some(8_952)).serve_args(), args);
+        // Loopback carries more than any packet.
+        assert!(network(Some(9_000)).broken_promises(&[loopback]).is_empty());
+    }
 
     #[test]
     fn the_choice_reaches_the_endpoint_and_the_replicas_that_are_started() {

@@ -23,6 +23,8 @@ const STATUS_BYTES_MAX: usize = 256 << 10;
 pub struct Probed {
     /// The address that was asked.
     pub address: SocketAddr,
+    /// Bytes of the largest packet of the session with it. `None` if there was no session.
+    pub packet_bytes: Option<u16>,
     /// Its status.
     pub status: Result<Box<NodeStatus>, Obstacle>,
 }
@@ -31,6 +33,7 @@ struct Target<R> {
     address: SocketAddr,
     route: Option<R>,
     session: Option<SessionId>,
+    packet_bytes: Option<u16>,
     outcome: Option<Result<Box<NodeStatus>, Obstacle>>,
 }
 
@@ -132,7 +135,13 @@ impl<R: Route> App<R> for Probe<R> {
 
     fn on_event(&mut self, cx: &mut Cx<'_, R>, event: Event<R>) {
         match event {
-            Event::Connected { session, .. } => self.ask(cx, session),
+            Event::Connected { session, .. } => {
+                let agreed = cx.session_stats(session).map(|agreed| agreed.mtu);
+                if let Some(target) = self.of_session(session) {
+                    target.packet_bytes = agreed;
+                }
+                self.ask(cx, session);
+            }
             Event::ConnectFailed {
                 session, reason, ..
             } => {
@@ -179,6 +188,7 @@ pub fn probe_status<B: Backend, C: Clock>(
         address,
         route: route_of(address),
         session: None,
+        packet_bytes: None,
         outcome: None,
     };
     let probe = Probe {
@@ -198,6 +208,7 @@ pub fn probe_status<B: Backend, C: Clock>(
     event_loop.turn().map_err(ProbeError::Backend)?;
     let probed = |target: Target<B::Route>| Probed {
         address: target.address,
+        packet_bytes: target.packet_bytes,
         status: target.outcome.unwrap_or(Err(Obstacle::NoConnection)),
     };
     Ok(targets.into_iter().map(probed).collect())

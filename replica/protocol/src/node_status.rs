@@ -141,6 +141,9 @@ pub struct LinkStatus {
     /// Congestion control's sending rate; zero with congestion control off.
     #[serde(default)]
     pub rate_bytes_per_second: Option<u64>,
+    /// Largest packet agreed on.
+    #[serde(default)]
+    pub packet_bytes: Option<u16>,
 }
 
 /// The endpoint's counters that matter to people.

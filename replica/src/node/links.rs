@@ -15,6 +15,7 @@ use super::config::{
     BULK_SLOTS, CONNECT_TIMEOUT, LINK_IDLE, LINK_QUEUE_MAX, LINKS_MAX, RAFT_SLOTS, RECONNECT_MAX,
     RECONNECT_MIN,
 };
+use super::link_news::LinkNews;
 use crate::output::Class;
 
 /// The state of the session.
@@ -48,6 +49,8 @@ pub(super) struct Link {
     failures: u32,
     /// Established sessions that have ended.
     pub(super) sessions_lost: u64,
+    /// Bytes of the largest packet of the present session, or of the last one; 0 before the first.
+    packet_bytes: u16,
     /// The replica that answered the session's handshake; zero while no session is established.
     pub(super) peer: Incarnation,
     /// Messages that wait until the session is established, at most [`LINK_QUEUE_MAX`].
@@ -162,6 +165,7 @@ impl<R: Route> Links<R> {
             },
             failures: 0,
             sessions_lost: 0,
+            packet_bytes: 0,
             peer: Incarnation::NONE,
             queue: VecDeque::new(),
             stream: 0,
@@ -210,6 +214,27 @@ impl<R: Route> Links<R> {
         link.failures = 0;
         link.peer = peer;
         link.begin_stream();
+    }
+
+    /// The packets of the session that is up have so many bytes. Returns what is worth telling.
+    pub(super) fn on_packet_size(&mut self, index: usize, bytes: u16) -> Option<LinkNews> {
+        let link = &mut self.list[index];
+        let before = std::mem::replace(&mut link.packet_bytes, bytes);
+        let (address, differs) = (link.address, before != 0 && before != bytes);
+        differs.then_some(LinkNews::PacketSize {
+            address,
+            bytes,
+            before,
+        })
+    }
+
+    /// Packets of the link's session vanished for their size.
+    pub(super) fn black_hole(&self, index: usize) -> LinkNews {
+        let link = &self.list[index];
+        LinkNews::BlackHole {
+            address: link.address,
+            bytes: link.packet_bytes,
+        }
     }
 
     /// The session could not be made: the next attempt follows after a pause that doubles, less a random half.

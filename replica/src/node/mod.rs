@@ -7,6 +7,7 @@ mod batch;
 mod callers;
 mod config;
 mod keys;
+mod link_news;
 mod links;
 mod reorder;
 mod rights;
@@ -29,12 +30,13 @@ use trine_transport::prng::Prng;
 use trine_transport::slab::{Key, Slab};
 use trine_transport::time::Instant;
 use trine_transport::{
-    App, Completion, Cx, Event, Holder, Identity, PeerInfo, Reply, Request, ResponseHandle,
-    SessionId,
+    App, Completion, Cx, DownReason, Event, Holder, Identity, PeerInfo, Reply, Request,
+    ResponseHandle, SessionId,
 };
 
 pub use config::WAITING_REQUESTS_MAX;
 pub use keys::UnsealedMember;
+pub use link_news::LinkNews;
 
 use self::batch::Batch;
 use self::config::REQUESTS_MAX;
@@ -70,6 +72,7 @@ pub struct Node<R: Route> {
     /// That address for sessions that replicas have opened: finding it out may cost something, and may fail for a while.
     origins: BTreeMap<SessionId, SocketAddr>,
     links: Links<R>,
+    link_news: link_news::Waiting,
     rng: Prng,
     /// Requests that the replica answers later.
     tokens: Slab<Waiting>,
@@ -106,6 +109,7 @@ impl<R: Route> Node<R> {
             holder_of: Box::new(|_| Holder::Shared),
             origins: BTreeMap::new(),
             links: Links::new(route_of),
+            link_news: link_news::Waiting::default(),
             rng: Prng::new(seed),
             tokens: Slab::new(WAITING_REQUESTS_MAX),
             batches: Slab::new(WAITING_REQUESTS_MAX),
@@ -119,6 +123,11 @@ impl<R: Route> Node<R> {
             member_roots: None,
             stats: NodeStats::default(),
         }
+    }
+
+    /// What happened to the packets of a link, if nobody was told yet.
+    pub fn next_link_news(&mut self) -> Option<LinkNews> {
+        self.link_news.pop()
     }
 
     /// Counts sessions of callers that are no members by their routes. Without it nothing tells them apart.
@@ -409,6 +418,11 @@ impl<R: Route> App<R> for Node<R> {
                     self.links
                         .on_connected(index, session, Incarnation(peer.identity.incarnation));
                     let agreed = cx.session_stats(session);
+                    if let Some(agreed) = agreed
+                        && let Some(news) = self.links.on_packet_size(index, agreed.mtu)
+                    {
+                        self.link_news.push(news);
+                    }
                     self.note_session(index, agreed.map(|agreed| usize::from(agreed.slots)));
                     self.send_queued(cx, index);
                 }
@@ -420,7 +434,14 @@ impl<R: Route> App<R> for Node<R> {
                     self.note_unreachable(now, index);
                 }
             }
-            Event::Down { session, .. } => self.on_session_down(cx, session),
+            Event::Down { session, reason } => {
+                if reason == DownReason::BlackHole
+                    && let Some(index) = self.links.of_session(session)
+                {
+                    self.link_news.push(self.links.black_hole(index));
+                }
+                self.on_session_down(cx, session);
+            }
             Event::Accepted { .. } => {}
         }
     }

@@ -99,5 +99,6 @@ fn link_status<R: Route>(link: &Link, election_timeout: Duration, cx: &Cx<'_, R>
         credit_stalls: stats.map(|stats| stats.credit_stalls),
         rto_ns: stats.map(|stats| stats.rto_ns),
         rate_bytes_per_second: stats.map(|stats| stats.rate_bytes_per_second),
+        packet_bytes: stats.map(|stats| stats.mtu),
     }
 }

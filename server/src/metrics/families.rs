@@ -600,6 +600,11 @@ fn transport(snapshot: &Snapshot) -> Vec<Family> {
             stats.response_bytes_held,
         ),
         counter(
+            "transport_black_holes",
+            "Sessions of this process that ended because packets of their size vanished on the path.",
+            stats.black_holes,
+        ),
+        counter(
             "transport_requests_gave_way",
             "Requests that were given up half received, because their address held most of the memory.",
             stats.requests_gave_way,
@@ -769,6 +774,12 @@ fn links(links: &[LinkStatus]) -> Vec<Family> {
         each("link_credits_in_use", "Credits in use.", gauge, |link| {
             link.credits_in_use.map(f64::from)
         }),
+        each(
+            "link_packet_bytes",
+            "Largest packet agreed on, as UDP payload.",
+            gauge,
+            |link| link.packet_bytes.map(f64::from),
+        ),
         each(
             "link_rate_bytes_per_second",
             "The rate that congestion control allows.",

@@ -102,7 +102,7 @@ pub(super) mod tests {
             "links": [{
                 "address": "127.0.0.1:2", "class": "raft", "state": "up", "sessions_lost": 0, "rtt_ns": 20_000,
                 "rtt_ns_min": 10_000, "retransmissions": 3, "credits": 32, "credits_in_use": 1, "credit_stalls": 2,
-                "rto_ns": 1_000_000, "rate_bytes_per_second": 1_000,
+                "rto_ns": 1_000_000, "rate_bytes_per_second": 1_000, "packet_bytes": 1_232,
             }],
             "transport": to_value::<trine_protocol::node_status::TransportStatus>(),
             "keys": {
@@ -183,6 +183,8 @@ pub(super) mod tests {
             "trine_snapshot_receiving_total_bytes 400.0",
             "trine_member_lag_entries{node_id=\"2\",address=\"127.0.0.1:2\"} 10.0",
             "trine_link_rtt_seconds{peer=\"127.0.0.1:2\",class=\"raft\"} 0.00002",
+            "trine_link_packet_bytes{peer=\"127.0.0.1:2\",class=\"raft\"} 1232.0",
+            "trine_transport_black_holes_total 0.0",
             "trine_link_retransmissions_total{peer=\"127.0.0.1:2\",class=\"raft\"} 3.0",
             "trine_write_stage_seconds_bucket{le=\"+Inf\",stage=\"quorum\"} 0",
             "trine_log_lines_dropped_total 2.0",
