@@ -150,6 +150,10 @@ impl User {
             return None;
         }
         let ledger = self.ledger.borrow();
+        // A front may use sessions of users, and then acts for them.
+        if ledger.grant(self.grant).is_front {
+            return None;
+        }
         let sessions = ledger.sessions_of_others(ledger.grant(self.grant).name);
         drop(ledger);
         let place = self.prng.below(sessions.len().max(1) as u64) as usize;

@@ -343,12 +343,11 @@ fn a_front_acts_for_users_and_a_user_for_none() {
     assert_eq!(refused.err(), Some(ClientStatus::Denied));
 }
 
-/// A front with role read and a prefix named an administrator. It read every key, wrote, and added an administrator of its
-/// own, and the audit line was about the administrator that it had named.
-#[test]
-fn a_front_has_the_rights_of_both_and_administrates_for_nobody() {
-    const BOSS: u32 = 4;
-    const READER: u32 = 5;
+const BOSS: u32 = 4;
+const READER: u32 = 5;
+
+/// The same group with two more fronts: boss (an administrator) and reader (reads keys below a/). No audit line waits.
+fn group_with_fronts() -> World {
     let mut world = group();
     let admin = world.registered_client(1);
     for (who, role, prefix, front) in [
@@ -370,8 +369,15 @@ fn a_front_has_the_rights_of_both_and_administrates_for_nobody() {
     world.run_for(Duration::from_secs(1));
     let leader = world.leader().expect("a leader");
     while world.replica_mut(leader).next_audit().is_some() {}
-    let (boss, reader) = (user("boss", BOSS), user("reader", READER));
+    world
+}
 
+/// A front with role read and a prefix named an administrator, and read and wrote every key.
+#[test]
+fn a_front_reads_and_writes_what_both_may() {
+    let mut world = group_with_fronts();
+    let leader = world.leader().expect("a leader");
+    let reader = user("reader", READER);
     // Reads of every way, at every replica.
     let outside =
         "user reader, acting for user boss, may not touch key \"b/1\": its keys begin with \"a/\"";
@@ -407,18 +413,27 @@ fn a_front_has_the_rights_of_both_and_administrates_for_nobody() {
         let said = put_for(&mut world, reader, user_of(named), session, 1, "a/1");
         assert_eq!(said, lacks);
     }
+}
 
-    // The group itself: for another user nobody changes it, whatever the front may do for itself.
+const ADMINISTRATES: &str = "may not administrate the group: such a command needs the sender's own session, and is for \
+                             nobody else";
+
+/// A front added an administrator of its own, and the audit line was about the administrator that it had named.
+#[test]
+fn a_front_administrates_for_nobody_and_the_audit_names_both() {
+    let mut world = group_with_fronts();
+    let (boss, reader) = (user("boss", BOSS), user("reader", READER));
+    let of_boss = register(&mut world, reader, 90, BOSS).expect("a session");
+    let own = register(&mut world, reader, 91, 0).expect("a session");
     let memory = Command::SetMemory {
         memory_bytes: 1 << 20,
     };
-    let for_boss = "may not administrate the group: such a command needs the sender's own session, and is for nobody else";
     for (session, named) in [(of_boss, BOSS), (of_boss, 0), (own, BOSS)] {
         let request = write_request(user_of(named), session, 1, &memory);
         let said = said(&mut world, reader, &request);
         assert_eq!(
             said,
-            format!("user reader, acting for user boss, {for_boss}")
+            format!("user reader, acting for user boss, {ADMINISTRATES}")
         );
     }
     let of_alice = register(&mut world, boss, 92, ALICE).expect("a session");
@@ -433,40 +448,50 @@ fn a_front_has_the_rights_of_both_and_administrates_for_nobody() {
         let request = write_request(user_of(named), session, 1, &memory);
         assert_eq!(
             said(&mut world, boss, &request),
-            format!("{who} {for_boss}")
+            format!("{who} {ADMINISTRATES}")
         );
     }
-    let member = register(&mut world, MEMBER, 94, BOSS).expect("a session");
-    let request = write_request(user_of(BOSS), member, 1, &memory);
-    assert_eq!(
-        said(&mut world, MEMBER, &request),
-        format!("user boss {for_boss}")
-    );
     let request = write_request(None, of_itself, 1, &memory);
     assert_eq!(said(&mut world, boss, &request), "Done");
-
-    world.run_for(Duration::from_secs(1));
-    let mut lines = Vec::new();
-    while let Some((audit, _)) = world.replica_mut(leader).next_audit() {
-        assert_eq!(
-            audit.is_denial(),
-            audit.outcome != "done",
-            "{}",
-            audit.outcome
-        );
-        lines.push(audit.to_string());
-    }
+    let lines = audit_lines(&mut world);
     assert_eq!(
         lines[0],
         "user boss (number 4): set memory to 1048576 bytes: done"
     );
-    let begin = "user reader, acting for user boss (number 4): set memory to 1048576 bytes: denied: user reader, acting for user boss, ";
-    let of_reader = lines.iter().filter(|line| line.starts_with(begin)).count();
-    assert_eq!(of_reader, 3, "{lines:?}");
-    let begin =
-        "user boss, acting for user alice (number 1): set memory to 1048576 bytes: denied: ";
-    let of_boss = lines.iter().filter(|line| line.starts_with(begin)).count();
-    assert_eq!(of_boss, 3, "{lines:?}");
+    for begin in [
+        "user reader, acting for user boss (number 4): set memory to 1048576 bytes: denied: user reader, acting for ",
+        "user boss, acting for user alice (number 1): set memory to 1048576 bytes: denied: ",
+    ] {
+        let of_it = lines.iter().filter(|line| line.starts_with(begin)).count();
+        assert_eq!(of_it, 3, "{lines:?}");
+    }
+}
+
+/// A member lends a user its word for keys, and changes the group in its own name alone.
+#[test]
+fn a_member_administrates_for_nobody() {
+    let mut world = group_with_fronts();
+    let memory = Command::SetMemory {
+        memory_bytes: 1 << 20,
+    };
+    let member = register(&mut world, MEMBER, 94, BOSS).expect("a session");
+    let request = write_request(user_of(BOSS), member, 1, &memory);
+    assert_eq!(
+        said(&mut world, MEMBER, &request),
+        format!("user boss {ADMINISTRATES}")
+    );
+}
+
+/// The lines of the leader, each of which says of itself whether it is about a denial.
+fn audit_lines(world: &mut World) -> Vec<String> {
+    world.run_for(Duration::from_secs(1));
+    let leader = world.leader().expect("a leader");
+    let mut lines = Vec::new();
+    while let Some((audit, _)) = world.replica_mut(leader).next_audit() {
+        assert_eq!(audit.is_denial(), audit.outcome != "done", "{audit}");
+        lines.push(audit.to_string());
+    }
+    lines
 }
 
 /// A user that tries again and again would fill the log.
