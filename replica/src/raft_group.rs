@@ -41,6 +41,8 @@ pub(crate) struct RaftGroup<L: Log> {
     /// Ticks since a leader was last followed here. Raft counts the same, but forgets it together with the leader as
     /// soon as any message names a later term. A lease may rely on a promise from before that.
     ticks_since_leader: usize,
+    /// Ticks since this replica last knew of a leader, itself or another. Time in which it led is no silence.
+    ticks_unled: usize,
     /// How late a leader's messages have been lately.
     patience: Patience,
     /// For so many ticks after a leader's last message no replica gets a vote from here, not even this replica itself.
@@ -132,6 +134,7 @@ impl<L: Log> RaftGroup<L> {
             ticks: TickPlan::starting_at(now + config.tick),
             votes_from,
             ticks_since_leader: usize::MAX,
+            ticks_unled: usize::MAX,
             patience: Patience::default(),
             silence_ticks: config.election_ticks,
             prompt_commit_ticks: 0,
@@ -189,6 +192,7 @@ impl<L: Log> RaftGroup<L> {
         if from_leader && self.leader() == sender {
             self.patience.heard(self.term(), self.ticks_since_leader);
             self.ticks_since_leader = 0;
+            self.ticks_unled = 0;
             self.ticks.on_leader();
         }
         Ok(self.node.raft.msgs[before..]
@@ -301,10 +305,10 @@ impl<L: Log> RaftGroup<L> {
         self.silence_ticks = self.silence_ticks.max(election_ticks);
     }
 
-    /// How long nothing was heard of a leader, by the ticks of this replica. A learner never looks for another leader: raft
-    /// names its old one for as long as it is cut off.
+    /// How long nothing was heard of a leader, by the ticks of this replica; of one that led itself, since it stepped down. A
+    /// learner never looks for another leader: raft names its old one for as long as it is cut off.
     pub(crate) fn silence(&self) -> Duration {
-        match self.ticks_since_leader {
+        match self.ticks_unled {
             // None was heard of yet: then raft names none either.
             usize::MAX => Duration::ZERO,
             _ if self.is_leader() => Duration::ZERO,

@@ -169,6 +169,10 @@ impl<L: Log> RaftGroup<L> {
         let draw = self.drawn_election_timeout();
         self.node.raft.set_randomized_election_timeout(draw);
         self.ticks_since_leader = self.ticks_since_leader.saturating_add(1);
+        self.ticks_unled = match self.is_leader() {
+            true => 0,
+            false => self.ticks_unled.saturating_add(1),
+        };
         self.patience.tick();
         if !self.must_keep_silent() {
             self.node.tick();

@@ -3,8 +3,8 @@
 use trine_client::{WatchConfig, WatchFrom, WatchStream, WatchTarget};
 use trine_protocol::endpoint_config;
 use trine_protocol::message::{
-    ClientReply, ClientStatus, ClusterId, Encode, EventWriter, WATCH_REPLY_BYTES, Watch,
-    WatchReply, WatchRequest, Watched, kind,
+    AdminCommand, AdminStatus, ClientReply, ClientStatus, ClusterId, Encode, EventWriter,
+    WATCH_REPLY_BYTES, Watch, WatchReply, WatchRequest, Watched, kind,
 };
 use trine_replica::ReplicaConfig;
 use trine_replica_harness::World;
@@ -67,6 +67,43 @@ fn a_learner_that_is_cut_off_sends_its_watchers_on() {
     ask(&mut world);
     world.run_for(SECOND * 4);
     assert!(!is_sent_on(&world), "it has its leader again");
+}
+
+/// A leader of some seconds that stepped down took the time in which it led for a silence: it told its watchers that it
+/// knows no leader, and for two seconds it took no new ones. Redis clients of that replica had no cache meanwhile.
+#[test]
+fn a_leader_that_steps_down_keeps_its_watchers_while_another_one_leads() {
+    let mut world = World::serving(3, ReplicaConfig::default(), 4);
+    world.run_for(SECOND * 4);
+    let old = world.leader().expect("a leader");
+    let next = old % 3 + 1;
+    let ask = |world: &mut World| {
+        let from = world.status(old).applied << 16;
+        let cluster = world.replica(old).cluster();
+        world.inject(old, kind::WATCH, &request(cluster, from, b"k"));
+    };
+    let is_sent_on = |world: &World| {
+        let heard = world.heard_from_replicas.iter();
+        heard
+            .map(|bytes| WatchReply::decode(bytes))
+            .any(|reply| matches!(reply, Ok(WatchReply::Later { .. })))
+    };
+    world.heard_from_replicas.clear();
+    ask(&mut world);
+    let limit = SECOND * 5;
+    let (status, text) = world.admin(AdminCommand::TransferLeadership, next, limit);
+    assert_eq!(status, AdminStatus::Done, "{text}");
+    for _ in 0..40 {
+        ask(&mut world);
+        world.run_for(SECOND / 10);
+        assert!(!is_sent_on(&world), "replica {next} leads");
+    }
+    // What it counts from then on is a silence.
+    world.isolate(old);
+    world.run_for(SECOND);
+    assert!(!is_sent_on(&world), "it may only be slow");
+    world.run_for(SECOND * 2);
+    assert!(is_sent_on(&world), "it is cut off");
 }
 
 const CLUSTER: ClusterId = ClusterId(0xc1);

@@ -32,6 +32,8 @@ pub(super) struct Meanwhile {
 pub(crate) struct Late {
     /// The keys that the call has read.
     pub(crate) read: Vec<Box<[u8]>>,
+    /// The client tracks by broadcast: the table knows nothing of these keys.
+    pub(crate) broadcast: bool,
     /// The values in the answer are as of this position.
     pub(crate) seen: Position,
     /// Everything that the client knows is invalid.
@@ -111,6 +113,7 @@ impl Meanwhile {
         self.bytes = 0;
         Late {
             read: std::mem::take(&mut self.read),
+            broadcast: false,
             seen,
             all: self.all.take().is_some_and(|at| at > seen),
             keys,

@@ -292,8 +292,14 @@ impl Connection {
             return;
         }
         tracking.meanwhile.note_reads();
-        let is_tracked = match tracking.options.choice {
-            _ if tracking.options.broadcast => false,
+        let options = &tracking.options;
+        let is_broadcast = |key: &[u8]| {
+            let mut prefixes = options.prefixes.iter();
+            options.broadcast && prefixes.any(|prefix| key.starts_with(prefix))
+        };
+        let is_tracked = match options.choice {
+            // Without the stream nobody will tell of a change: the answer has to be invalid at once.
+            _ if options.broadcast => !broker.is_following(),
             Choice::All => true,
             Choice::Chosen => tracking.caching,
             Choice::NotExcluded => !tracking.caching,
@@ -305,7 +311,11 @@ impl Connection {
             if !key.starts_with(prefix) {
                 continue;
             }
-            broker.register(key, id);
+            match options.broadcast {
+                true if !is_broadcast(key) => continue,
+                true => {}
+                false => broker.register(key, id),
+            }
             tracking.meanwhile.reads(key);
         }
     }
@@ -339,7 +349,11 @@ impl Connection {
         if writes && tracking.options.no_loop {
             tracking.meanwhile.note_own(position);
         }
-        tracking.meanwhile.end(position, writes)
+        let broadcast = tracking.options.broadcast;
+        Late {
+            broadcast,
+            ..tracking.meanwhile.end(position, writes)
+        }
     }
 
     /// Whether the client is told of a change now: it may know the key, and the change is not its own.

@@ -20,7 +20,7 @@ use std::panic;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, Once, PoisonError};
 use std::thread::{self, ThreadId};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, ioctl_fionbio};
 use trine_base::endpoint::random_seed;
@@ -34,8 +34,11 @@ use self::line::Line;
 
 /// The first argument of such a process; it is no command for users.
 pub const COMMAND: &str = "tell-death";
-/// How often a companion that has ended is replaced.
+/// How often in a row a companion that has ended is replaced.
 const RESTARTS_MAX: u32 = 3;
+/// After so long one more restart is allowed, up to [`RESTARTS_MAX`]. A replica runs for years, and a stray signal or want of
+/// memory now and then must not use the restarts up. One that ends again and again costs a process each quarter of an hour.
+const RESTART_EVERY: Duration = Duration::from_secs(15 * 60);
 
 /// The thread of the replica that runs, and the pipe. A panic of that thread is told before the process ends: that may
 /// take a while, if its memory is large.
@@ -49,9 +52,40 @@ pub struct Companion {
     held: Option<Held>,
     process: Process,
     told: Vec<SocketAddr>,
-    restarts: u32,
-    /// It has ended once more after the last restart, and the log says so.
+    restarts: Restarts,
+    /// It has ended with no restart left, and the log says so.
     is_given_up: bool,
+}
+
+/// How many restarts are left, which grows with time.
+struct Restarts {
+    left: u32,
+    /// When one more was allowed last, or when the first of a full number was used.
+    since: Instant,
+}
+
+impl Restarts {
+    fn new(now: Instant) -> Self {
+        Self {
+            left: RESTARTS_MAX,
+            since: now,
+        }
+    }
+
+    /// Uses one, if there is one.
+    fn take(&mut self, now: Instant) -> bool {
+        while self.left < RESTARTS_MAX && now.saturating_duration_since(self.since) >= RESTART_EVERY
+        {
+            self.left += 1;
+            self.since += RESTART_EVERY;
+        }
+        if self.left == RESTARTS_MAX {
+            self.since = now;
+        }
+        let has_one = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        has_one
+    }
 }
 
 /// The process, and the pipe to it.
@@ -83,7 +117,7 @@ impl Companion {
             held,
             process,
             told: Vec::new(),
-            restarts: 0,
+            restarts: Restarts::new(Instant::now()),
             is_given_up: false,
         })
     }
@@ -95,8 +129,12 @@ impl Companion {
 
     /// These are to be told, in this order. Replaces the process if it has ended. To be called now and then.
     pub fn attend(&mut self, successors: Vec<SocketAddr>) {
+        self.attend_at(Instant::now(), successors);
+    }
+
+    fn attend_at(&mut self, now: Instant, successors: Vec<SocketAddr>) {
         let has_ended = self.process.has_ended();
-        if has_ended && !self.restart() {
+        if has_ended && !self.restart(now) {
             return;
         }
         if successors == self.told && !has_ended {
@@ -108,30 +146,30 @@ impl Companion {
     }
 
     /// Whether there is a new process.
-    fn restart(&mut self) -> bool {
-        if self.restarts >= RESTARTS_MAX {
+    fn restart(&mut self, now: Instant) -> bool {
+        if !self.restarts.take(now) {
             self.give_up();
             return false;
         }
-        self.restarts += 1;
-        let attempt = self.restarts;
+        self.is_given_up = false;
+        let left = self.restarts.left;
         match Process::start(self.secret, self.stagger, self.held.as_ref()) {
             Ok(process) => {
                 tracing::warn!(
-                    attempt,
+                    left,
                     "the process that tells of this one's end had ended: there is a new one"
                 );
                 self.process = process;
                 true
             }
             Err(error) => {
-                tracing::warn!(attempt, %error, "cannot start the process that tells of this one's end again");
+                tracing::warn!(left, %error, "cannot start the process that tells of this one's end again");
                 false
             }
         }
     }
 
-    /// Says once what it means that there is no such process any more.
+    /// Says once what it means that there is no such process for now.
     fn give_up(&mut self) {
         if self.is_given_up {
             return;
@@ -139,9 +177,10 @@ impl Companion {
         self.is_given_up = true;
         tracing::warn!(
             restarts = RESTARTS_MAX,
-            "the process that tells of this one's end has ended again, and gets no successor: if this replica dies while it \
-             leads, the others elect another leader only after an election timeout. Find out what ends it (a signal, want \
-             of memory), and start this replica again"
+            minutes = RESTART_EVERY.as_secs() / 60,
+            "the process that tells of this one's end has ended again and again, and gets a successor only in some minutes. \
+             If this replica dies before while it leads, the others elect another leader only after an election timeout. \
+             Find out what ends it (a signal, want of memory)"
         );
     }
 }
@@ -241,6 +280,7 @@ mod tests {
     /// After the last restart the replica went on without a companion, and no line of the log said so.
     #[test]
     fn a_companion_that_ends_again_and_again_is_given_up() {
+        let start = Instant::now();
         // The companions of a test are its own program, which ends at once: it does not know their arguments.
         let mut child = Command::new("true").stdin(Stdio::piped()).spawn().unwrap();
         let pipe = File::from(OwnedFd::from(child.stdin.take().unwrap()));
@@ -250,19 +290,25 @@ mod tests {
             held: None,
             process: Process { child, pipe },
             told: Vec::new(),
-            restarts: 0,
+            restarts: Restarts::new(start),
             is_given_up: false,
         };
-        for restarts in 1..=RESTARTS_MAX {
+        let mut ends_at = |now: Instant| {
             companion.process.child.wait().unwrap();
-            companion.attend(Vec::new());
-            assert_eq!(companion.restarts, restarts);
-            assert!(!companion.is_given_up, "there may be one more");
+            companion.attend_at(now, Vec::new());
+            (companion.restarts.left, companion.is_given_up)
+        };
+        let soon = start + Duration::from_secs(1);
+        for left in (0..RESTARTS_MAX).rev() {
+            assert_eq!(ends_at(soon), (left, false), "there may be one more");
         }
-        companion.process.child.wait().unwrap();
-        companion.attend(Vec::new());
-        assert!(companion.is_given_up);
-        companion.attend(Vec::new());
-        assert_eq!(companion.restarts, RESTARTS_MAX);
+        assert_eq!(ends_at(soon), (0, true));
+        assert_eq!(ends_at(soon), (0, true));
+        assert_eq!(ends_at(soon + RESTART_EVERY / 2), (0, true));
+        // It was given up for the rest of the replica's life.
+        assert_eq!(ends_at(soon + RESTART_EVERY), (0, false), "one more");
+        assert_eq!(ends_at(soon + RESTART_EVERY), (0, true));
+        let much_later = soon + RESTART_EVERY * 100;
+        assert_eq!(ends_at(much_later), (RESTARTS_MAX - 1, false), "never more");
     }
 }

@@ -736,7 +736,7 @@ impl Server {
             }
         }
         let _ = self.poll.registry().deregister(client.stream.socket_mut());
-        client.connection.leave(&mut self.broker.borrow_mut());
+        self.tell(|broker, clients| broker.on_end(&mut client.connection, clients));
         self.ids.remove(&client.connection.id());
         self.stats.cut_off += u64::from(client.connection.is_cut_off());
         self.slots[index].generation = self.slots[index].generation.wrapping_add(1);

@@ -164,6 +164,11 @@ impl Broker {
         self.keys_max = keys_max;
     }
 
+    /// Whether the stream is there.
+    pub(crate) fn is_following(&self) -> bool {
+        self.is_following
+    }
+
     /// Whether the stream is there. If not, the client is told when it is.
     pub(crate) fn is_following_for(&mut self, client: u64) -> bool {
         if !self.is_following {
@@ -290,6 +295,7 @@ impl Broker {
         });
         let Late {
             read,
+            broadcast,
             seen,
             all,
             keys,
@@ -297,7 +303,11 @@ impl Broker {
         let uncovered: Vec<&[u8]> = read
             .iter()
             .map(|key| &key[..])
-            .filter(|key| !self.table.settle(key, client, seen))
+            .filter(|key| match broadcast {
+                // If the stream has come meanwhile, it tells of every change since it was lost.
+                true => !self.is_following,
+                false => !self.table.settle(key, client, seen),
+            })
             .collect();
         if all {
             return invalidate(client, None, clients);
@@ -308,6 +318,21 @@ impl Broker {
         for key in &keys {
             invalidate(client, Some(&[key]), clients);
         }
+    }
+
+    /// A connection has ended. If another one was told instead of it, nobody notes any more which keys the client keeps: that
+    /// one is told that all of them are invalid.
+    pub fn on_end(&mut self, ended: &mut Connection, clients: &mut dyn Clients) {
+        let redirection = ended.redirection();
+        ended.leave(self);
+        let Some((target, user)) = redirection else {
+            return;
+        };
+        clients.with(target, &mut |connection| {
+            if connection.acts_as(user) {
+                connection.push_invalidation(None, true);
+            }
+        });
     }
 
     /// A client that tracks is about to read a key.

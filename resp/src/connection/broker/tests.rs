@@ -1,6 +1,8 @@
 //! Clients with a cache of what they have read, beside a store whose changes come when the test wants: whatever comes in
 //! which order, in the end no cache has a value that the store has not.
 
+mod lost;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -543,52 +545,6 @@ fn a_subscriber_of_resp2_is_told_instead_and_its_end_is_noticed() {
 }
 
 #[test]
-fn without_a_stream_nothing_is_kept_and_commands_that_need_it_wait() {
-    let mut world = World::new();
-    (1..=3).for_each(|id| world.join(id));
-    assert_eq!(world.asks(1, "CLIENT TRACKING ON"), ok());
-    assert_eq!(world.asks(3, "CLIENT TRACKING ON BCAST"), ok());
-    world.asks(1, "GET k");
-    world.says(1, "GET m");
-    world.broker.borrow_mut().on_lost(&mut world.parties);
-    assert_eq!(world.hears(1), [all_invalid()], "before anything else");
-    assert_eq!(world.hears(3), [all_invalid()]);
-    world.apply(1);
-    world.answer(1);
-    assert_eq!(world.hears(1), [Heard::Nothing, invalid(&["m"])]);
-    assert_eq!(world.asks(1, "GET k"), [Heard::Nothing, invalid(&["k"])]);
-    assert_eq!(world.asks(2, "CLIENT TRACKING ON"), [], "it waits");
-    world.asks(3, "GET k");
-    world.says(3, "GET k");
-    world.apply(3);
-    world.begin();
-    assert_eq!(world.hears(2), ok());
-    assert_eq!(
-        world.hears(3),
-        [all_invalid()],
-        "what it has read meanwhile"
-    );
-    world.answer(3);
-    assert_eq!(world.hears(3), [Heard::Nothing, all_invalid()]);
-    assert_eq!(
-        world.asks(1, "GET k"),
-        [Heard::Nothing],
-        "it is tracked again"
-    );
-    world.broker.borrow_mut().on_lost(&mut world.parties);
-    assert_eq!(world.hears(1), [all_invalid()]);
-    assert_eq!(
-        world.asks(2, "SUBSCRIBE __keyevent@0__:set"),
-        [all_invalid()]
-    );
-    world
-        .broker
-        .borrow_mut()
-        .on_refused("there is none", &mut world.parties);
-    assert_eq!(world.hears(2), [Heard::text("-ERR there is none")]);
-}
-
-#[test]
 fn keys_beyond_the_limit_are_pushed_out_and_invalid() {
     let mut world = World::new();
     world.join(1);
@@ -845,6 +801,10 @@ impl Run {
         }
         (1..=CACHING).for_each(|id| self.world.advance(id));
         self.hear();
+        for (id, cache) in &self.caches {
+            let kept = &cache.values;
+            assert!(self.is_following || kept.is_empty(), "{id} keeps {kept:?}");
+        }
     }
 
     fn hear(&mut self) {
