@@ -2,14 +2,15 @@
 
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXCPU, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
+use crate::announce::note;
 use crate::failure::Failure;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -17,6 +18,8 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 /// is at its end before that.
 static ARRIVED: AtomicBool = AtomicBool::new(false);
 static TERMINATED: AtomicBool = AtomicBool::new(false);
+/// The kernel has said that the process has used up its processor time.
+static OUT_OF_TIME: AtomicBool = AtomicBool::new(false);
 static HANGUPS: AtomicU64 = AtomicU64::new(0);
 static SLEEPERS: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
 static HOOK: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
@@ -30,6 +33,15 @@ enum Hangup {
     Counts,
 }
 
+/// A limit to the size of files (`ulimit -f`) is an error of the write that comes to it, as a full disk is. By default the
+/// kernel ends the process, which says nothing.
+///
+/// # Errors
+/// The system takes no handler.
+pub fn survive_file_limits() -> io::Result<()> {
+    flag::register(SIGXFSZ, Arc::default()).map(drop)
+}
+
 /// Watches for Ctrl-C and SIGTERM.
 pub fn start() -> Result<(), Failure> {
     watch(&[SIGINT, SIGTERM], Hangup::Counts)
@@ -40,9 +52,10 @@ pub fn start_screen() -> Result<(), Failure> {
     watch(&[SIGINT, SIGTERM, SIGHUP], Hangup::Ends)
 }
 
-/// The same for a server. Neither a terminal that goes away nor a limit to the size of the file that it logs to ends it.
+/// The same for a server. Neither a terminal that goes away nor a limit to the size of the file that it logs to ends it. A
+/// limit of processor time does, with a word.
 pub fn start_server() -> Result<(), Failure> {
-    watch(&[SIGINT, SIGTERM, SIGHUP, SIGXFSZ], Hangup::Counts)
+    watch(&[SIGINT, SIGTERM, SIGHUP, SIGXFSZ, SIGXCPU], Hangup::Counts)
 }
 
 /// The same for a command that writes a file. A limit to the size of files is then an error like a full disk.
@@ -60,7 +73,7 @@ fn watch(signals: &[i32], hangup: Hangup) -> Result<(), Failure> {
 fn catch(signals: &[i32], hangup: Hangup) -> io::Result<()> {
     let ends = |signal: i32| match signal {
         SIGHUP => hangup == Hangup::Ends,
-        SIGXFSZ => false,
+        SIGXFSZ | SIGXCPU => false,
         _ => true,
     };
     // The mark is set before the thread can hear of the signal, which takes the mark away.
@@ -91,11 +104,37 @@ fn catch(signals: &[i32], hangup: Hangup) -> io::Result<()> {
                         );
                     }
                     SIGXFSZ => {}
+                    SIGXCPU => on_end_of_time(),
                     _ => on_wish_to_end(signal, std::mem::take(&mut hung_up)),
                 }
             }
         })?;
     Ok(())
+}
+
+/// The soft limit of processor time is reached. The kernel says so again each second, and kills the process at the hard one:
+/// what remains is for an orderly end.
+fn on_end_of_time() {
+    if !OUT_OF_TIME.swap(true, Ordering::SeqCst) {
+        note(
+            "WARNING: the processor time that this process may use (ulimit -t) is used up: it ends",
+        );
+        interrupt();
+    }
+}
+
+/// `Err` if the process ends because it has used up its processor time.
+///
+/// # Errors
+/// It has.
+pub fn check_processor_time() -> Result<(), Failure> {
+    match OUT_OF_TIME.load(Ordering::SeqCst) {
+        false => Ok(()),
+        true => Err(Failure::negative(
+            "the processor time that this process may use (ulimit -t) is used up",
+            "start it with `ulimit -t unlimited`",
+        )),
+    }
 }
 
 /// Ctrl-C or SIGTERM. `hung_up` says that only a terminal that went away has set the flag so far.

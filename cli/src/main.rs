@@ -20,6 +20,7 @@ use crate::cmd::key::KeyCommand;
 use crate::settings::{ConfigCommand, Stop};
 use trine_base::announce;
 use trine_base::failure::Failure;
+use trine_base::interrupt;
 use trine_base::network::{KeyChoice, Network, NetworkArguments, OnNetwork, on_chosen};
 use trine_base::output::{Output, OutputForm};
 use trine_server::companion;
@@ -31,6 +32,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     if let Err(error) = trine_local::die_with_parent() {
+        announce::note(format_args!("trine: {error}"));
+        return ExitCode::from(2);
+    }
+    if let Err(error) = interrupt::survive_file_limits() {
         announce::note(format_args!("trine: {error}"));
         return ExitCode::from(2);
     }
@@ -59,7 +64,8 @@ fn main() -> ExitCode {
     let Some(command) = &arguments.command else {
         unreachable!("a line without a command was read as the shell's");
     };
-    let status = match run(command, &arguments.global.network, output) {
+    let done = run(command, &arguments.global.network, output);
+    let status = match done.and_then(|()| interrupt::check_processor_time()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             // The failure follows earlier announcements, which went to the other stream.

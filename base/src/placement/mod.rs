@@ -1,14 +1,19 @@
 //! On which processors and from which memory does a replica run, and may other machines reach it?
 
+mod control_group;
 mod numa;
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 
 use clap::Args;
+use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::failure::Failure;
 use crate::units::show_bytes;
+
+pub use self::control_group::{MemoryLimit, memory_limit};
 
 /// Who may reach the process, and which processors and memory it uses.
 #[derive(Clone, Debug, Default, Args)]
@@ -91,8 +96,11 @@ fn ranges(numbers: &[usize]) -> String {
 /// The address space of a process beside its store: code, stacks, message buffers, allocator arenas.
 const ADDRESS_SPACE_BESIDE: u64 = 1 << 30;
 
-/// Checks that the memory of `count` processes of this command fits into the machine. A lack of memory is refused now,
-/// so that it does not cause a failure later.
+/// Checks that the memory of `count` processes of this command fits into the machine, and into the control group of this
+/// process. A lack of memory is refused now, so that it does not cause a failure later.
+///
+/// # Errors
+/// Says which limit it exceeds.
 pub fn require_memory(each: u64, count: u64) -> Result<(), Failure> {
     let known = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = known.lines().find_map(|line| {
@@ -100,30 +108,43 @@ pub fn require_memory(each: u64, count: u64) -> Result<(), Failure> {
         rest.strip_suffix(" kB")?.parse::<u64>().ok()
     });
     if let Some(total) = total {
-        fits(each, count, total << 10)?;
+        fits(each, count, total << 10, "this machine has")?;
     }
-    let limit = rustix::process::getrlimit(rustix::process::Resource::As).current;
-    limit.map_or(Ok(()), |limit| fits_limit(each, limit))
+    if let Some(MemoryLimit { bytes, file }) = memory_limit(Path::new("/")) {
+        let has = format!("this control group may have ({})", file.display());
+        fits(each, count, bytes, &has)?;
+    }
+    for (resource, option) in [(Resource::As, "-v"), (Resource::Data, "-d")] {
+        if let Some(limit) = getrlimit(resource).current {
+            fits_limit(each, limit, option)?;
+        }
+    }
+    Ok(())
 }
 
 /// A store reserves address space before it uses it, twice as much as it holds; the rest of a process needs some, too.
-fn fits_limit(each: u64, limit: u64) -> Result<(), Failure> {
+/// `option` is that of `ulimit`.
+fn fits_limit(each: u64, limit: u64, option: &str) -> Result<(), Failure> {
     let needed = each.saturating_mul(2).saturating_add(ADDRESS_SPACE_BESIDE);
     if needed <= limit {
         return Ok(());
     }
     Err(Failure::usage(
         format!(
-            "the address space of a process is limited to {} here (ulimit -v), and --memory {} needs up to {}",
+            "the address space of a process is limited to {} here (ulimit {option}), and --memory {} needs up to {}",
             show_bytes(limit),
             show_bytes(each),
             show_bytes(needed)
         ),
-        "lift it with `ulimit -v unlimited`, or give --memory less; a limit of resident memory belongs to a cgroup",
+        format!(
+            "lift it with `ulimit {option} unlimited`, or give --memory less; a limit of resident memory belongs to a \
+             control group"
+        ),
     ))
 }
 
-fn fits(each: u64, count: u64, total: u64) -> Result<(), Failure> {
+/// `has` says whose `total` that is.
+fn fits(each: u64, count: u64, total: u64, has: &str) -> Result<(), Failure> {
     if each.saturating_mul(count) <= total {
         return Ok(());
     }
@@ -133,10 +154,10 @@ fn fits(each: u64, count: u64, total: u64) -> Result<(), Failure> {
     };
     Err(Failure::usage(
         format!(
-            "--memory {wanted} is more than this machine has, {}",
+            "--memory {wanted} is more than {has}, {}",
             show_bytes(total)
         ),
-        "give it less than the machine has room for",
+        "give it less than there is room for",
     ))
 }
 
@@ -189,13 +210,14 @@ mod tests {
 
     #[test]
     fn what_replicas_of_one_machine_store_counts_together() {
-        assert!(fits(4 << 30, 1, 8 << 30).is_ok() && fits(4 << 30, 2, 8 << 30).is_ok());
-        let failure = fits(4 << 30, 3, 8 << 30).expect_err("too much");
+        let has = "this machine has";
+        assert!(fits(4 << 30, 1, 8 << 30, has).is_ok() && fits(4 << 30, 2, 8 << 30, has).is_ok());
+        let failure = fits(4 << 30, 3, 8 << 30, has).expect_err("too much");
         assert!(
             failure.message().contains("4.0 GiB for each of 3 replicas"),
             "{failure}"
         );
-        assert!(fits(u64::MAX, 7, 8 << 30).is_err());
+        assert!(fits(u64::MAX, 7, 8 << 30, has).is_err());
     }
 
     #[test]

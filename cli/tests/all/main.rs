@@ -21,6 +21,7 @@ mod index;
 mod interrupted;
 mod key_changes;
 mod keys;
+mod limits;
 mod member;
 mod metrics;
 mod net;

@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use trine_protocol::message::{ClusterId, Member};
 
+use super::descriptors;
 use super::identity::{self, Identity};
 use super::names::LOCK;
 use super::spare::{self, FILE_MODE, Spare};
@@ -154,10 +155,10 @@ impl Directory {
         if let Some(at) = self.open.iter().position(|(open, _)| open == name) {
             return Ok(&self.open[at].1);
         }
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(self.path.join(name))?;
+        let path = self.path.join(name);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        let file = descriptors::open(|| options.open(&path))?;
         Ok(self.keep(name, file))
     }
 
@@ -209,7 +210,7 @@ impl Disk for Directory {
     fn names(&mut self) -> Result<Vec<String>, DiskError> {
         let list = || -> io::Result<Vec<String>> {
             let mut names = Vec::new();
-            for entry in std::fs::read_dir(&self.path)? {
+            for entry in descriptors::open(|| std::fs::read_dir(&self.path))? {
                 let entry = entry?;
                 if !is_of_file_system(&entry) {
                     names.push(entry.file_name().to_string_lossy().into_owned());
@@ -290,7 +291,7 @@ impl Disk for Directory {
     }
 
     fn sync_names(&mut self) -> Result<(), DiskError> {
-        File::open(&self.path)
+        descriptors::open(|| File::open(&self.path))
             .and_then(|directory| directory.sync_all())
             .map_err(|error| self.failed("sync", "", &error))
     }

@@ -7,6 +7,7 @@
 
 #[cfg(test)]
 mod cache;
+mod descriptors;
 mod directory;
 mod error;
 mod frame;

@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use super::descriptors;
+
 /// Its name until it is used: like everything unfinished it is removed at the next start.
 pub(super) const SPARE: &str = "spare.tmp";
 /// Zeros that are written and synced at a time, so that a sync of the log waits behind no more than that.
@@ -94,13 +96,10 @@ fn make(path: &Path, size: u64, given_up: &AtomicBool) -> io::Result<File> {
 }
 
 fn create(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .create(true)
-        .truncate(true)
-        .read(true)
-        .write(true)
-        .mode(FILE_MODE)
-        .open(path)
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(true).read(true).write(true);
+    options.mode(FILE_MODE);
+    descriptors::open(|| options.open(path))
 }
 
 /// A file whose room is taken, whatever its old content; it reads as zeros.

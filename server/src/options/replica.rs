@@ -7,6 +7,7 @@ use clap::ArgAction;
 use clap::Args;
 use clap::ValueEnum;
 
+use trine_base::announce::note;
 use trine_base::failure::Failure;
 use trine_base::placement;
 use trine_base::units::parse_bytes;
@@ -54,14 +55,32 @@ impl LimitArguments {
 }
 
 impl LimitArguments {
-    /// Whether the machine has the memory that these replicas may need. Only a size above the default is checked. With
-    /// the default, a small machine can also serve a small group, because memory is taken as the store fills.
+    /// Whether the machine and the control group have the memory that these replicas may need. A size above the default is
+    /// refused if they have not. Up to the default it is said: a small machine can also serve a small group, because memory
+    /// is taken as the store fills.
+    ///
+    /// # Errors
+    /// Says which limit the size exceeds.
     pub fn require_memory(&self, replicas: u64) -> Result<(), Failure> {
-        match parse_store_bytes(STORE_BYTES) {
-            Ok(default) if self.memory <= default => Ok(()),
-            _ => placement::require_memory(self.memory, replicas),
+        let fits = placement::require_memory(self.memory, replicas);
+        match fits {
+            Err(failure) if self.memory <= default_store_bytes() => {
+                note(format_args!(
+                    "WARNING: {}. Memory is taken as the store fills, and a replica that needs more than there is ends \
+                     without a chance to say so; give --memory less, or it more room",
+                    failure.message()
+                ));
+                Ok(())
+            }
+            fits => fits,
         }
     }
+}
+
+/// The size limit of a store without `--memory`.
+#[must_use]
+pub fn default_store_bytes() -> u64 {
+    parse_store_bytes(STORE_BYTES).expect("the default is a size")
 }
 
 /// How a replica answers linearizable reads while it leads.
@@ -176,7 +195,7 @@ mod tests {
             ordered: false,
             spin: Duration::ZERO,
         };
-        let default = parse_store_bytes(STORE_BYTES).expect("a size");
+        let default = default_store_bytes();
         assert!(limits(default).require_memory(u64::MAX).is_ok());
         let failure = limits(default + 1).require_memory(u64::MAX);
         assert_eq!(failure.expect_err("refused").exit_status(), 2);

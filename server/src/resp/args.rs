@@ -42,7 +42,8 @@ pub struct RespArguments {
     /// Let no client do anything before AUTH: with the name and the key of a user of the group, or with a password.
     #[arg(long)]
     pub resp_require_auth: bool,
-    /// Connections at the same time; more are turned away with Redis's error.
+    /// Connections at the same time; more are turned away with Redis's error. If the limit of descriptors (`ulimit -n`) has no
+    /// room for as many, a line at the start says how many fit.
     #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub resp_max_clients: u32,
     /// How long a command may wait for the group before it is answered with an error. Many clients themselves wait 5 s,

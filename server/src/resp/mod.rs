@@ -6,6 +6,7 @@
 mod args;
 mod auth;
 mod checker;
+mod descriptors;
 mod feed;
 mod hosted;
 mod info;
@@ -194,7 +195,10 @@ fn open(
         note(warning);
     }
     let ring = Arc::new(key_ring(settings)?);
-    Server::open(address, options(&arguments.resp, ring, tls.cloned())?)
+    let mut options = options(&arguments.resp, ring, tls.cloned())?;
+    let has_metrics = arguments.watch.metrics.is_some();
+    options.clients_max = descriptors::clients_max(options.clients_max, has_metrics)?;
+    Server::open(address, options)
 }
 
 /// The key file by which users' keys are known. Without keys there are no users.

@@ -207,7 +207,6 @@ impl Server {
             let message = format!("cannot serve the Redis protocol at {address}: {error}");
             Failure::usage(message, "choose another port with --resp")
         };
-        raise_descriptor_limit();
         let mut listener = TcpListener::bind(address).map_err(cannot)?;
         let poll = Poll::new().map_err(cannot)?;
         poll.registry()
@@ -859,18 +858,6 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepintvl(stream, KEEPALIVE_IDLE / KEEPALIVE_PROBES)?;
     sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
     Ok(sockopt::set_socket_keepalive(stream, true)?)
-}
-
-/// Raises the limit of descriptors as far as the system allows, because each connection takes one.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    let wanted = Rlimit {
-        current: maximum,
-        maximum,
-    };
-    // On failure fewer connections are possible, and refused ones are counted.
-    let _ = setrlimit(Resource::Nofile, wanted);
 }
 
 fn unix_ms() -> i64 {

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use trine_base::placement::{self, MemoryLimit};
+
 /// A root directory with `proc`, `sys` and `dev` in it.
 #[derive(Clone, Debug)]
 pub(super) struct Machine {
@@ -49,6 +51,11 @@ impl Machine {
             .lines()
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
         line.split_whitespace().next()?.parse().ok()
+    }
+
+    /// The memory limit of this process's control group.
+    pub(super) fn memory_limit(&self) -> Option<MemoryLimit> {
+        placement::memory_limit(&self.root)
     }
 
     /// The soft limit in `/proc/self/limits`; none means unlimited or unknown.

@@ -7,13 +7,50 @@ use std::time::{Duration, Instant};
 use super::machine::{Limit, Machine};
 use super::{Finding, shown};
 use trine_base::failure::Failure;
+use trine_base::placement::MemoryLimit;
 use trine_base::units::{plural, show_bytes};
 use trine_replica::disk::files_set_aside;
+use trine_server::options::default_store_bytes;
 
 /// Connections of Redis clients and the replica's own files fit below this.
 const OPEN_FILES: u64 = 16_384;
 /// A verbs endpoint registers its frames and message buffers.
 const LOCKED_BYTES: u64 = 256 << 20;
+
+/// What a replica may take: the machine's memory, or what its control group has of it.
+pub(super) fn total(machine: &Machine) -> Finding {
+    const CHECK: &str = "memory";
+    let of_machine = machine
+        .entry("proc/meminfo", "MemTotal")
+        .map(|kib| kib << 10);
+    let limit = machine.memory_limit();
+    let limit = limit.filter(|limit| of_machine.is_none_or(|total| limit.bytes < total));
+    let (bytes, found) = match (limit, of_machine) {
+        (None, None) => return Finding::not_here(CHECK, "not told by this kernel"),
+        (None, Some(bytes)) => (bytes, show_bytes(bytes)),
+        (Some(MemoryLimit { bytes, file }), _) => {
+            let of = file.display();
+            let found = format!(
+                "{}, the limit of this control group ({of})",
+                show_bytes(bytes)
+            );
+            (bytes, found)
+        }
+    };
+    let needed = default_store_bytes();
+    if bytes > needed {
+        return Finding::good(CHECK, found);
+    }
+    Finding::better(
+        CHECK,
+        found,
+        &format!(
+            "a store may grow to {} by default, and the kernel ends a replica that needs more than there is",
+            show_bytes(needed)
+        ),
+        &format!("trine serve --memory {}MiB", (bytes / 2) >> 20),
+    )
+}
 
 pub(super) fn open_files(machine: &Machine) -> Finding {
     match machine.soft_limit("Max open files") {

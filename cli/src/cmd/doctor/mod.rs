@@ -98,6 +98,7 @@ fn examine(machine: &Machine) -> Vec<Finding> {
         cpu::idle_states(machine),
         network::interrupts(machine),
         network::socket_buffers(machine),
+        memory::total(machine),
         memory::open_files(machine),
         memory::locked(machine),
         memory::huge_pages(machine),

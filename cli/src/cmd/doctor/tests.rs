@@ -81,6 +81,47 @@ fn a_machine_that_is_set_up_well_needs_nothing() {
     assert_eq!(verdict(&findings, "interrupts"), Verdict::Good);
 }
 
+/// Nothing said that a container has less memory than its machine.
+#[test]
+fn the_limit_of_a_control_group_counts_as_the_memory() {
+    let mounts = "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+    let meminfo = "MemTotal:       16777216 kB\n";
+    let with = |name: &str, limit: &str| {
+        let tree = Tree::new(
+            name,
+            &[
+                ("proc/meminfo", meminfo),
+                ("proc/self/mountinfo", mounts),
+                ("proc/self/cgroup", "0::/box\n"),
+                ("sys/fs/cgroup/box/memory.max", limit),
+            ],
+        );
+        let findings = examine(&tree.machine());
+        let found = findings
+            .into_iter()
+            .find(|finding| finding.check == "memory");
+        found.expect("a check of this name")
+    };
+    let small = with("small-group", "314572800\n");
+    assert_eq!(small.verdict, Verdict::Better);
+    assert!(small.found.contains("300") && small.found.contains("memory.max"));
+    assert_eq!(small.hint, "trine serve --memory 150MiB");
+    let large = with("large-group", "4294967296\n");
+    assert_eq!(large.verdict, Verdict::Good);
+    assert!(
+        large.found.starts_with("4.0 GiB, the limit"),
+        "{}",
+        large.found
+    );
+    for none in ["max\n", "99999999999999\n"] {
+        let finding = with("no-limit", none);
+        assert_eq!(
+            (finding.verdict, &*finding.found),
+            (Verdict::Good, "16.0 GiB")
+        );
+    }
+}
+
 #[test]
 fn everything_that_could_be_better_comes_with_a_command() {
     let tree = Tree::new(
