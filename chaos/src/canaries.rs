@@ -157,6 +157,11 @@ pub const CANARIES: &[Canary] = &[
     ),
     group("a demoted leader stays", &["leads and has no vote"]),
     group("a learner takes its seat back", &["took its seat back"]),
+    group("the wish is the device's size", &["too long for the path"]),
+    group(
+        "one datagram size for all routes",
+        &["too long for the path"],
+    ),
     transport("credits off by one", &["credits", "add with overflow"]),
     transport(
         "response to a reused slot",
@@ -308,6 +313,7 @@ fn may_find(canary: Canary, seed: u64) -> bool {
         | "a session answers another user"
         | "a front has the rights of whomever it names"
         | "window ignores replays" => config.sealed,
+        "the wish is the device's size" | "one datagram size for all routes" => config.small_paths,
         _ => true,
     }
 }

@@ -93,14 +93,9 @@ pub fn run<N: Network>(
     if network.keeps_to_loopback() {
         require_loopback(own, arguments)?;
     }
-    network.check_paths(
-        &peers
-            .iter()
-            .map(|&(_, address)| address)
-            .collect::<Vec<_>>(),
-    );
     // This must be before the replica's thread is bound to its processor, because the new thread has to run elsewhere.
     let addresses: Vec<SocketAddr> = peers.iter().map(|&(_, address)| address).collect();
+    network.check_paths(&addresses);
     let resp = resp::start(network, arguments, own, &addresses, tls.as_ref(), announcer)?;
     watch.resp = resp.as_ref().map(resp::Resp::stats);
     placement::apply(&arguments.placement)?;

@@ -36,6 +36,8 @@ pub enum Need {
     /// Each node has a second machine that its replica can move to. That follows from its configuration, so nothing draws
     /// it.
     Spares,
+    /// Its paths carry little. That follows from its configuration, so nothing draws it.
+    SmallPaths,
     /// Reads without leases: leases are promised only if clocks run within their drift.
     IndexReads,
 }
@@ -427,6 +429,14 @@ kinds! {
         amid: draw.amid(),
     })
     .needing(&[Need::Spares]),
+    /// All paths carry less than the devices of the machines, from the first packet to the last: longer datagrams are
+    /// lost.
+    SmallPaths => Definition {
+        name: "small-paths",
+        needs: &[Need::SmallPaths],
+        simulated: Simulated::Group,
+        live: None,
+    },
 }
 
 fn draw_lossy(prng: &mut Prng, replicas: u64) -> Strike {

@@ -9,10 +9,18 @@ use trine_transport::prng::{Prng, Ratio};
 use trine_transport::time::{Duration, Instant};
 
 /// Draws a random subset of the faults of at least [`KINDS_MIN`]. Those of disks and of sealed
-/// groups are drawn apart, and whether a group begins with an old version follows from its configuration.
+/// groups are drawn apart. Whether a group begins with an old version, and whether its paths carry little, follows from
+/// its configuration.
 pub fn draw_kinds(prng: &mut Prng) -> BTreeSet<Fault> {
     let apart = |fault: &Fault| {
-        [Need::Disk, Need::OldVersion, Need::Sealed, Need::Spares]
+        let drawn_apart = [
+            Need::Disk,
+            Need::OldVersion,
+            Need::Sealed,
+            Need::Spares,
+            Need::SmallPaths,
+        ];
+        drawn_apart
             .iter()
             .any(|need| fault.needs(*need))
     };
@@ -261,7 +269,7 @@ mod tests {
             all.extend(draw_disk_kinds(&mut Prng::new(seed)));
             all.extend(draw_sealed_kinds(&mut Prng::new(seed)));
         }
-        all.extend([Fault::Versions, Fault::Move]);
+        all.extend([Fault::Versions, Fault::Move, Fault::SmallPaths]);
         assert_eq!(all.len(), Fault::simulated().count());
     }
 

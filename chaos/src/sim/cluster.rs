@@ -24,6 +24,7 @@ use super::keys::{GroupKeys, KeyOf};
 use super::member::Agreement;
 use super::member::Member;
 use super::member::{Observed, Revocations};
+use super::paths::{DEVICE_BYTES, Paths};
 use super::ranges::Ranges;
 use super::trace::Trace;
 use super::watchers;
@@ -119,6 +120,9 @@ impl Cluster {
         let mut prng = Prng::new(config.seed);
         let mut world = World::new(&mut prng, hosts_of(&config), trace);
         world.sealed = config.sealed;
+        world.paths = config
+            .has_small_paths()
+            .then(|| Paths::of_seed(config.seed));
         let trust = config
             .sealed
             .then(|| Trust::new(config.seed, config.replicas));
@@ -200,7 +204,7 @@ impl Cluster {
 
     fn caps(&mut self) -> Caps {
         Caps {
-            mtu: 1_472,
+            mtu: DEVICE_BYTES,
             rto_floor: Duration::from_millis(1),
             copies: self.prng.chance(Ratio::percent(50)),
             rx_queue_packets: 4_096,
@@ -532,8 +536,13 @@ impl Cluster {
         };
         config.keys = self.trust.as_mut().map(|trust| trust.keys.of(whose));
         let seed = self.prng.next_u64();
-        Endpoint::new(config, &caps, pool, identity, seed)
-            .expect("the simulated settings are sound")
+        let mut endpoint = Endpoint::new(config, &caps, pool, identity, seed)
+            .expect("the simulated settings are sound");
+        if let Some(paths) = &mut self.world.paths {
+            endpoint.set_packet_sizes(paths.sizes());
+            self.world.network.stats.fire(Fault::SmallPaths);
+        }
+        endpoint
     }
 
     /// Every running replica's view of the group.

@@ -1,7 +1,7 @@
 //! The settings of a simulation. The seed alone is enough: the rest follows from it.
 
 use super::callers::Pace;
-use super::{backups, counts, keys, walks, watchers};
+use super::{backups, counts, keys, paths, walks, watchers};
 use crate::checker::linearizability::Limits;
 use crate::fault::{Event, Fault, Topology};
 use crate::workload::{Mix, WorkloadConfig};
@@ -75,6 +75,8 @@ pub struct SimConfig {
     pub sealed: bool,
     /// Replicas move between two machines that each node has.
     pub moves: bool,
+    /// Paths carry little, for the whole run; unless other faults are named.
+    pub small_paths: bool,
     /// Fewest operations that must complete, or the run proves nothing.
     pub operations_min: u64,
     /// Shortest simulated time, or the run proves nothing.
@@ -222,6 +224,7 @@ impl SimConfig {
             sealed: keys::is_drawn(seed),
             // A group that is restored from a backup begins at known places.
             moves: draw_moves(seed) && !backups::is_drawn(seed),
+            small_paths: paths::is_drawn(seed),
             operations_min: 2_000,
             simulated_min: Duration::from_secs(60),
             limits: Limits::default(),
@@ -260,6 +263,12 @@ impl SimConfig {
     /// Whether the group begins with another version than that of replicas that start later.
     pub fn mixes_versions(&self) -> bool {
         self.first_state_version != self.replica.state_version
+    }
+
+    /// Whether paths carry little.
+    pub(super) fn has_small_paths(&self) -> bool {
+        let named = self.faults.as_ref();
+        self.small_paths && named.is_none_or(|faults| faults.contains(&Fault::SmallPaths))
     }
 
     /// Keeps the logs on disk, as the seed would.

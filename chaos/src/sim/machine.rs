@@ -1,10 +1,12 @@
 //! One machine: a program on an endpoint, its receive queue, and its clock.
 
 use super::clock::LocalClock;
+use super::paths::DEVICE_BYTES;
 use super::seals::Seals;
 use super::{Host, Program};
 use trine_transport::app::Cx;
 use trine_transport::backend::{RxBatch, RxPacket, TxBatch};
+use trine_transport::backend_api::Datagrams;
 use trine_transport::endpoint::Endpoint;
 use trine_transport::time::Instant;
 
@@ -31,8 +33,18 @@ pub(crate) struct Machine<P> {
     pub(crate) busy_until: Instant,
     /// The sealed packets that came, if the simulation has keys.
     pub(crate) seals: Option<Seals>,
+    /// Where paths carry little: the datagrams of a batch.
+    pub(crate) datagrams: Option<Datagrams<Host>>,
     /// A turn is wanted whatever the deadlines say: the first one, or after a call from outside.
     pub(crate) woken: bool,
+}
+
+/// A wire packet that leaves.
+pub(crate) struct Sent {
+    pub(crate) to: Host,
+    pub(crate) bytes: Vec<u8>,
+    /// Bytes of the datagram that it is a part of, where paths carry little; otherwise 0.
+    pub(crate) datagram_bytes: usize,
 }
 
 impl<P: Program> Machine<P> {
@@ -47,6 +59,7 @@ impl<P: Program> Machine<P> {
             begun: None,
             busy_until: Instant::ZERO,
             seals: None,
+            datagrams: None,
             woken: true,
         }
     }
@@ -69,7 +82,7 @@ impl<P: Program> Machine<P> {
     pub(crate) fn turn(
         &mut self,
         simulated: Instant,
-        sent: &mut Vec<(Host, Vec<u8>)>,
+        sent: &mut Vec<Sent>,
         spare: &mut Vec<Vec<u8>>,
     ) -> usize {
         self.woken = false;
@@ -112,20 +125,21 @@ impl<P: Program> Machine<P> {
         count
     }
 
-    fn transmit(
-        &mut self,
-        now: Instant,
-        sent: &mut Vec<(Host, Vec<u8>)>,
-        spare: &mut Vec<Vec<u8>>,
-    ) {
+    fn transmit(&mut self, now: Instant, sent: &mut Vec<Sent>, spare: &mut Vec<Vec<u8>>) {
         for _ in 0..TRANSMITS_MAX {
             let transmit = self.endpoint.poll_transmit(now, &mut self.tx);
-            for item in self.tx.iter() {
+            let datagrams = self.datagrams.as_mut();
+            let joined = datagrams.map(|datagrams| datagrams.bytes_of(&self.tx, DEVICE_BYTES));
+            for (index, item) in self.tx.iter().enumerate() {
                 let mut bytes = spare.pop().unwrap_or_default();
                 bytes.clear();
                 bytes.reserve(item.len());
                 item.copy_to(&mut bytes);
-                sent.push((item.route, bytes));
+                sent.push(Sent {
+                    to: item.route,
+                    bytes,
+                    datagram_bytes: joined.map_or(0, |joined| joined[index]),
+                });
             }
             self.tx.clear();
             // Everything was copied out, so there is no reference to a buffer any more.

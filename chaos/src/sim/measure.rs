@@ -55,6 +55,7 @@ impl SimConfig {
         config.disk = None;
         config.first_state_version = config.replica.state_version;
         config.sealed = false;
+        config.small_paths = false;
         config.watches = false;
         config.backups = false;
         config.moves = false;

@@ -25,6 +25,7 @@ mod member;
 mod network;
 pub mod numbers;
 mod part;
+mod paths;
 mod plan;
 mod player;
 mod ranges;
@@ -158,6 +159,9 @@ fn draw_faults(config: &SimConfig, prng: &mut Prng) -> BTreeSet<Fault> {
     }
     if config.moves {
         drawn.insert(Fault::Move);
+    }
+    if config.has_small_paths() {
+        drawn.insert(Fault::SmallPaths);
     }
     drawn
 }

@@ -142,6 +142,7 @@ impl SimConfig {
         if asked(Need::Sealed).is_some() {
             self.sealed = true;
         }
+        self.small_paths |= asked(Need::SmallPaths).is_some();
         if faults.into_iter().any(|fault| *fault == Fault::Users)
             && asked(Need::OldVersion).is_none()
         {

@@ -102,6 +102,7 @@ impl SimReport {
             .and(log.stores.verdict())
             .and(log.states.verdict())
             .and(cluster.world.opened_once())
+            .and(cluster.world.datagrams_fitted())
             .and(cluster.death_verdict())
             .and(cluster.seat_verdict())
             .and(cluster.trust_verdict())

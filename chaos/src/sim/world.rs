@@ -5,15 +5,18 @@
 
 use super::clock::LocalClock;
 use super::forger::{Forged, Forger};
-use super::machine::Machine;
+use super::machine::{Machine, Sent};
 use super::network::{Arrival, Network, NetworkStats};
+use super::paths::{DEVICE_BYTES, Paths};
 use super::seals::Seals;
 use super::trace::Trace;
 use super::{Host, Program};
 use crate::checker::Verdict;
+use crate::fault::Fault;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use trine_canary as canary;
+use trine_transport::backend_api::Datagrams;
 use trine_transport::endpoint::Endpoint;
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::time::{Duration, Instant};
@@ -23,8 +26,6 @@ const TURN_COST_NS: u64 = 1_500;
 const DATAGRAM_COST_NS: u64 = 300;
 /// A machine that only waits for a datagram, or is down.
 const NO_TURN: (Instant, u64) = (Instant::FAR_FUTURE, 0);
-/// Largest datagram that packets are put together into.
-const DATAGRAM_MAX: usize = 1_472;
 
 pub(crate) struct World<P> {
     now: Instant,
@@ -50,7 +51,11 @@ pub(crate) struct World<P> {
     /// The first sealed packet that was opened twice.
     pub(crate) opened_twice: Option<String>,
     arrivals: Vec<Arrival>,
-    sent: Vec<(Host, Vec<u8>)>,
+    sent: Vec<Sent>,
+    /// The paths, if they carry little.
+    pub(crate) paths: Option<Paths>,
+    /// The first datagram that was longer than its path carries, although nobody had promised more.
+    too_long: Option<String>,
 }
 
 /// Counters of the world.
@@ -102,6 +107,8 @@ impl<P: Program> World<P> {
             opened_twice: None,
             arrivals: Vec::new(),
             sent: Vec::new(),
+            paths: None,
+            too_long: None,
         }
     }
 
@@ -126,6 +133,7 @@ impl<P: Program> World<P> {
         self.trace.note(self.now, || format!("{host} starts"));
         let mut machine = Machine::new(endpoint, program, clock);
         machine.seals = self.sealed.then(Seals::default);
+        machine.datagrams = self.paths.as_ref().map(|_| Datagrams::default());
         self.machines[host.index()] = Some(machine);
         self.turns[host.index()] = NO_TURN;
         self.plan_turn(host);
@@ -282,6 +290,32 @@ impl<P: Program> World<P> {
         twice.map_or(Verdict::Pass, |text| Verdict::violation(text.clone()))
     }
 
+    /// No datagram was longer than what its sender could know that the path carries.
+    pub(crate) fn datagrams_fitted(&self) -> Verdict {
+        let too_long = self.too_long.as_ref();
+        too_long.map_or(Verdict::Pass, |text| Verdict::violation(text.clone()))
+    }
+
+    /// Whether the path carries the packet's datagram.
+    fn fits(&mut self, from: Host, packet: &Sent) -> bool {
+        let Some(paths) = &self.paths else {
+            return true;
+        };
+        let (bytes, carries, to) = (packet.datagram_bytes, paths.carries, packet.to);
+        if bytes <= carries {
+            return true;
+        }
+        if paths.keep_promises() {
+            self.too_long.get_or_insert_with(|| {
+                format!("too long for the path: a datagram of {bytes} bytes from {from} to {to}, which carries {carries}")
+            });
+        }
+        let fault = Fault::SmallPaths;
+        self.trace
+            .note(self.now, || format!("lost {from} -> {to}: {fault}"));
+        false
+    }
+
     /// Plays all events that are due until `until`.
     pub(crate) fn run_until(&mut self, until: Instant) {
         while let Some((at, next)) = self.next_happening().filter(|&(at, _)| at <= until) {
@@ -377,9 +411,11 @@ impl<P: Program> World<P> {
     }
 
     /// Sends wire packets; neighbours for one host may share a datagram.
-    fn send(&mut self, from: Host, sent: &mut Vec<(Host, Vec<u8>)>) {
+    fn send(&mut self, from: Host, sent: &mut Vec<Sent>) {
         let mut open: Option<(Host, Instant, Vec<u8>)> = None;
-        for (to, bytes) in sent.drain(..) {
+        for packet in sent.drain(..) {
+            let is_carried = self.fits(from, &packet);
+            let Sent { to, bytes, .. } = packet;
             assert!(
                 to.index() < self.machines.len(),
                 "routes name hosts of this world"
@@ -387,6 +423,10 @@ impl<P: Program> World<P> {
             self.trace.packet(self.now, "send", from, to, &bytes);
             if let Some(forger) = &mut self.forger {
                 forger.observe(from, to, &bytes);
+            }
+            if !is_carried {
+                self.spare.push(bytes);
+                continue;
             }
             let mut arrivals = std::mem::take(&mut self.arrivals);
             self.network
@@ -409,6 +449,10 @@ impl<P: Program> World<P> {
         open: Option<(Host, Instant, Vec<u8>)>,
         arrival: Arrival,
     ) -> Option<(Host, Instant, Vec<u8>)> {
+        let datagram_max = self
+            .paths
+            .as_ref()
+            .map_or(DEVICE_BYTES, |paths| paths.carries);
         if !arrival.ordinary {
             let bytes = arrival.bytes;
             self.plan(arrival.at, Parcel { from, to, bytes });
@@ -417,7 +461,7 @@ impl<P: Program> World<P> {
         match open {
             Some((open_to, at, mut bytes))
                 if open_to == to
-                    && bytes.len() + arrival.bytes.len() <= DATAGRAM_MAX
+                    && bytes.len() + arrival.bytes.len() <= datagram_max
                     && self.prng.chance(Ratio::percent(75)) =>
             {
                 bytes.extend_from_slice(&arrival.bytes);
