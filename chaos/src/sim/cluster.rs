@@ -120,9 +120,7 @@ impl Cluster {
         let mut prng = Prng::new(config.seed);
         let mut world = World::new(&mut prng, hosts_of(&config), trace);
         world.sealed = config.sealed;
-        world.paths = config
-            .has_small_paths()
-            .then(|| Paths::of_seed(config.seed));
+        world.paths = Paths::of(&config);
         let trust = config
             .sealed
             .then(|| Trust::new(config.seed, config.replicas));
@@ -538,10 +536,7 @@ impl Cluster {
         let seed = self.prng.next_u64();
         let mut endpoint = Endpoint::new(config, &caps, pool, identity, seed)
             .expect("the simulated settings are sound");
-        if let Some(paths) = &mut self.world.paths {
-            endpoint.set_packet_sizes(paths.sizes());
-            self.world.network.stats.fire(Fault::SmallPaths);
-        }
+        self.world.fit_to_paths(&mut endpoint);
         endpoint
     }
 

@@ -3,7 +3,7 @@
 //! Either every machine wishes for packets that its paths carry. Then no datagram may ever be longer than a path carries.
 //! Or some machines were told of paths that carry more. Then full packets vanish until the transport has noticed it.
 
-use super::Host;
+use super::{Host, SimConfig};
 use trine_transport::backend::{PACKET_EVERYWHERE, PacketSizes};
 use trine_transport::prng::Prng;
 
@@ -20,13 +20,13 @@ pub(crate) struct Paths {
     promised: Option<u16>,
 }
 
-/// A quarter of the seeds have such paths.
-pub(super) fn is_drawn(seed: u64) -> bool {
-    Prng::new(seed ^ 0x0a17_5a11_0a17_5a11).below(4) == 0
-}
-
 impl Paths {
-    pub(crate) fn of_seed(seed: u64) -> Self {
+    /// The paths of a run, if they carry little.
+    pub(crate) fn of(config: &SimConfig) -> Option<Self> {
+        config.has_small_paths().then(|| Self::of_seed(config.seed))
+    }
+
+    fn of_seed(seed: u64) -> Self {
         let mut prng = Prng::new(seed ^ 0x9a75_0a17_9a75_0a17);
         let least = PACKET_EVERYWHERE as u64;
         let carries = prng.in_range(least..=DEVICE_BYTES as u64 - 1);

@@ -296,6 +296,14 @@ impl<P: Program> World<P> {
         too_long.map_or(Verdict::Pass, |text| Verdict::violation(text.clone()))
     }
 
+    /// A new endpoint wishes for what its machine was told of the paths, if they carry little.
+    pub(crate) fn fit_to_paths(&mut self, endpoint: &mut Endpoint<Host>) {
+        if let Some(paths) = &mut self.paths {
+            endpoint.set_packet_sizes(paths.sizes());
+            self.network.stats.fire(Fault::SmallPaths);
+        }
+    }
+
     /// Whether the path carries the packet's datagram.
     fn fits(&mut self, from: Host, packet: &Sent) -> bool {
         let Some(paths) = &self.paths else {
