@@ -275,7 +275,7 @@ pub(super) fn node_id_at(address: SocketAddr, reports: &[Report]) -> Option<u32>
 
 /// Round-trip times and retransmissions on each link between replicas that carries consensus.
 fn link_table(reports: &[Report]) -> Table {
-    let mut table = Table::new(["link", "state", "rtt", "min RTT", "retransmitted"]);
+    let mut table = Table::new(["link", "state", "rtt", "min RTT", "retransmitted", "packet"]);
     let node_id_of = |address: SocketAddr| {
         node_id_at(address, reports)
             .map_or_else(|| address.to_string(), |node_id| node_id.to_string())
@@ -300,7 +300,7 @@ pub(super) fn link_state(link: &LinkStatus) -> &str {
     }
 }
 
-fn link_row(name: String, link: &LinkStatus) -> [String; 5] {
+fn link_row(name: String, link: &LinkStatus) -> [String; 6] {
     let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), show_ns);
     [
         name,
@@ -309,6 +309,8 @@ fn link_row(name: String, link: &LinkStatus) -> [String; 5] {
         time(link.rtt_ns_min),
         link.retransmissions
             .map_or_else(|| "-".to_owned(), show_count),
+        link.packet_bytes
+            .map_or_else(|| "-".to_owned(), |bytes| bytes.to_string()),
     ]
 }
 

@@ -9,6 +9,7 @@ mod keys;
 mod machine;
 mod memory;
 mod network;
+mod packets;
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +36,9 @@ pub(crate) fn run_with_group<N: Network>(
     let addresses = peers::resolve(arguments.peers.as_deref().unwrap_or_default())?;
     let has_key = network.settings().file_towards(&addresses).is_some();
     let reports = ask_everybody(network, &addresses, SURVEY_TIMEOUT.into());
-    tell(arguments, key, keys::group(reports, has_key), output)
+    let mut findings = keys::group(reports, has_key);
+    findings.extend(packets::group(network, &addresses));
+    tell(arguments, key, findings, output)
 }
 
 pub(crate) fn run(

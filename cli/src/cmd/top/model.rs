@@ -67,7 +67,7 @@ pub(super) struct Model {
     /// Which callers the replicas take, and the sessions by role; empty if none tells.
     pub(super) keys: String,
     pub(super) replicas: Vec<ReplicaRow>,
-    pub(super) links: Vec<[String; 8]>,
+    pub(super) links: Vec<[String; 9]>,
     pub(super) interval: Option<Interval>,
     /// Writes a second, the newest last.
     pub(super) history: VecDeque<u64>,
@@ -309,7 +309,7 @@ fn lag(node: &NodeStatus, sample: &Sample) -> Option<u64> {
     own.behind
 }
 
-fn link_rows(reports: &[Report]) -> Vec<[String; 8]> {
+fn link_rows(reports: &[Report]) -> Vec<[String; 9]> {
     let mut rows = Vec::new();
     for report in reports {
         let Ok(node) = &report.answer else { continue };
@@ -321,8 +321,8 @@ fn link_rows(reports: &[Report]) -> Vec<[String; 8]> {
     rows
 }
 
-/// Link, state, round trip, minimum, timeout, retransmitted, credits in use, pacing rate.
-fn link_row(node: &NodeStatus, link: &LinkStatus, reports: &[Report]) -> [String; 8] {
+/// Link, state, round trip, minimum, timeout, retransmitted, credits in use, largest packet, pacing rate.
+fn link_row(node: &NodeStatus, link: &LinkStatus, reports: &[Report]) -> [String; 9] {
     let to = node_id_at(link.address, reports);
     let to = to.map_or_else(|| link.address.to_string(), |node_id| node_id.to_string());
     let credits = link.credits_in_use.zip(link.credits);
@@ -334,6 +334,7 @@ fn link_row(node: &NodeStatus, link: &LinkStatus, reports: &[Report]) -> [String
         dash(link.rto_ns, show_ns),
         dash(link.retransmissions, |count| show_count_within(count, 6)),
         dash(credits, |(used, all)| format!("{used}/{all}")),
+        dash(link.packet_bytes, |bytes| bytes.to_string()),
         dash(link.rate_bytes_per_second, |rate| match rate {
             0 => "off".to_owned(),
             rate => format!("{}/s", show_bytes(rate)),

@@ -31,7 +31,7 @@ fn node(node_id: u16, writes: u64) -> Box<NodeStatus> {
             "address": address(to), "class": "raft", "state": "up", "sessions_lost": 0,
             "rtt_ns": 21_000 + u64::from(to) * 1_000, "rtt_ns_min": 9_400, "retransmissions": u64::from(to),
             "credits": 32, "credits_in_use": to, "credit_stalls": 0, "rto_ns": 5_000_000,
-            "rate_bytes_per_second": 1_250_000_000_u64,
+            "rate_bytes_per_second": 1_250_000_000_u64, "packet_bytes": 1_232,
         })
     };
     let zero = |names: &[&str]| -> serde_json::Map<String, serde_json::Value> {

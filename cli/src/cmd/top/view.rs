@@ -32,6 +32,7 @@ const HELP: &str = " up, down   select a replica
  stages     where a write's time goes at the leader, of a sample;
             each figure is the upper end of a power of two
  credits    in use, of those agreed on
+ packet     bytes of the largest packet of the link's session
  keys       which callers are taken; the sessions of others, by role
  pacing     the rate that congestion control allows
 
@@ -194,7 +195,7 @@ fn draw_stages(frame: &mut Frame<'_>, model: &Model, area: Rect) {
 
 fn draw_links(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     let header = [
-        " link", "state", "rtt", "least", "timeout", "resent", "credits", "pacing",
+        " link", "state", "rtt", "least", "timeout", "resent", "credits", "packet", "pacing",
     ];
     let rows = model.links.iter().map(|link| {
         let style = match link[1].as_str() {
@@ -203,7 +204,7 @@ fn draw_links(frame: &mut Frame<'_>, model: &Model, area: Rect) {
         };
         row(link.iter().map(String::as_str), 2).style(style)
     });
-    let widths = [11, 10, 8, 8, 8, 7, 8, 12].map(Constraint::Fill);
+    let widths = [11, 10, 8, 8, 8, 7, 8, 7, 12].map(Constraint::Fill);
     let table = Table::new(rows, widths)
         .header(row(header, 2).style(bold()))
         .block(section(" links "));
