@@ -249,6 +249,7 @@ mod tests {
                 route: None,
                 session: None,
                 outcome: None,
+                packet_bytes: None,
             }],
             deadline: Instant::ZERO,
         };
