@@ -7,6 +7,13 @@ pub const DEFAULT_PEERS: &str = "127.0.0.1:7471,127.0.0.1:7472,127.0.0.1:7473";
 /// The most replicas that a peer list may name: as many as a group has nodes.
 pub const PEERS_MAX: usize = trine_protocol::message::MEMBERS_MAX - 1;
 
+/// Names that are looked up at a time.
+pub(crate) const LOOKUPS_MAX: usize = 4;
+/// How long lookups of names are waited for while none has brought an address.
+pub(crate) const LOOKUP_LIMIT: Duration = Duration::from_secs(15);
+/// How long the other ones are waited for once one has.
+pub const LOOKUP_GRACE: Duration = Duration::from_millis(500);
+
 /// The most announcements of a server that wait to be written; more are dropped and counted.
 pub(crate) const ANNOUNCEMENTS_MAX: usize = 1024;
 /// The same for lines of its log.

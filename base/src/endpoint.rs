@@ -2,7 +2,7 @@
 
 use trine_transport::backend::BackendError;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Trouble};
 
 /// 64 bits from the operating system.
 pub fn random_seed() -> Result<u64, Failure> {
@@ -16,7 +16,12 @@ pub fn random_seed() -> Result<u64, Failure> {
 
 /// A socket that cannot be opened or used.
 pub fn backend_failure(error: BackendError) -> Failure {
-    Failure::usage(error.to_string(), "")
+    let trouble = match &error {
+        BackendError::AddressNotAvailable { .. } => Some(Trouble::AddressMissing),
+        BackendError::AddressInUse { .. } => Some(Trouble::AddressInUse),
+        _ => None,
+    };
+    Failure::usage(error.to_string(), "").with_trouble(trouble)
 }
 
 impl From<BackendError> for Failure {

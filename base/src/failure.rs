@@ -5,9 +5,10 @@
 //! | 0 | done |
 //! | 1 | a clear negative answer: no such key, the store refused, the check failed |
 //! | 2 | wrong usage or configuration; nothing was done |
-//! | 3 | the cluster was not reached (nothing was done), or the outcome is unknown; the text says which |
+//! | 3 | the cluster was not reached (nothing was done), or the outcome is unknown, or a server's port stayed in use; the text says which |
 
 use std::fmt;
+use std::io;
 
 use serde::Serialize;
 
@@ -23,6 +24,8 @@ pub enum Kind {
     NotReachable,
     /// It may or may not have been done.
     OutcomeUnknown,
+    /// What this process needs of its machine is taken; nothing was done, and it may be free later.
+    Unavailable,
     /// The user ended it.
     Interrupted,
 }
@@ -35,6 +38,29 @@ pub struct Failure {
     /// Empty when there is nothing sensible to advise.
     #[serde(skip_serializing_if = "String::is_empty")]
     hint: String,
+    /// What keeps the process from listening, where that may change by itself.
+    #[serde(skip)]
+    trouble: Option<Trouble>,
+}
+
+/// Why an address cannot be opened yet.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// It belongs to no interface of this machine, or its name has no address.
+    AddressMissing,
+    /// Another process has it.
+    AddressInUse,
+}
+
+impl Trouble {
+    /// The trouble behind an error of the system, if it is one of these.
+    pub fn of(error: &io::Error) -> Option<Self> {
+        match error.kind() {
+            io::ErrorKind::AddrNotAvailable => Some(Self::AddressMissing),
+            io::ErrorKind::AddrInUse => Some(Self::AddressInUse),
+            _ => None,
+        }
+    }
 }
 
 impl Failure {
@@ -44,6 +70,7 @@ impl Failure {
             kind: Kind::Negative,
             message: message.into(),
             hint: hint.into(),
+            trouble: None,
         }
     }
 
@@ -53,6 +80,7 @@ impl Failure {
             kind: Kind::Usage,
             message: message.into(),
             hint: hint.into(),
+            trouble: None,
         }
     }
 
@@ -70,6 +98,7 @@ impl Failure {
             kind: Kind::NotReachable,
             message: message.into(),
             hint: hint.into(),
+            trouble: None,
         }
     }
 
@@ -79,6 +108,7 @@ impl Failure {
             kind: Kind::OutcomeUnknown,
             message: message.into(),
             hint: hint.into(),
+            trouble: None,
         }
     }
 
@@ -88,6 +118,7 @@ impl Failure {
             kind: Kind::Interrupted,
             message: "interrupted".into(),
             hint: String::new(),
+            trouble: None,
         }
     }
 
@@ -97,6 +128,25 @@ impl Failure {
             kind: Kind::Interrupted,
             message: format!("interrupted: {done}"),
             hint: hint.into(),
+            trouble: None,
+        }
+    }
+
+    /// The same failure of an address that cannot be opened, with the reason.
+    pub fn with_trouble(self, trouble: Option<Trouble>) -> Self {
+        Self { trouble, ..self }
+    }
+
+    /// What keeps the process from listening, where that may change by itself.
+    pub fn trouble(&self) -> Option<Trouble> {
+        self.trouble
+    }
+
+    /// The address stayed unavailable. The command may be right, and is worth another try: exit status 3.
+    pub fn into_unavailable(self) -> Self {
+        Self {
+            kind: Kind::Unavailable,
+            ..self
         }
     }
 
@@ -157,7 +207,7 @@ impl Failure {
         match self.kind {
             Kind::Negative => 1,
             Kind::Usage => 2,
-            Kind::NotReachable | Kind::OutcomeUnknown => 3,
+            Kind::NotReachable | Kind::OutcomeUnknown | Kind::Unavailable => 3,
             Kind::Interrupted => 130,
         }
     }
@@ -166,7 +216,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let prefix = match self.kind {
-            Kind::Negative | Kind::Usage | Kind::Interrupted => "",
+            Kind::Negative | Kind::Usage | Kind::Interrupted | Kind::Unavailable => "",
             Kind::NotReachable => "not reachable: ",
             Kind::OutcomeUnknown => "outcome unknown: ",
         };

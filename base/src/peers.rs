@@ -1,32 +1,85 @@
 //! Which addresses does a list of peers name?
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::{Mutex, PoisonError};
 
+use crate::announce::note;
 use crate::config::PEERS_MAX;
 use crate::failure::Failure;
+use crate::lookup::{self, Found};
 
 const HINT: &str = "write --peers host:port,host:port,... (or set TRINE_PEERS)";
 
-/// Returns the addresses of `list`, in its order. Names are resolved now. IPv4 is preferred, because `trine up` listens
-/// on it.
+/// Returns the addresses of `list`, in its order. Names are resolved now; one without an address is left out, and
+/// standard error says so. IPv4 is preferred, because `trine up` listens on it.
+///
+/// # Errors
+/// No name has an address, or the list is none.
 pub fn resolve(list: &str) -> Result<Vec<SocketAddr>, Failure> {
+    check(list)?;
     let items = items(list)?;
-    let found = items
+    let found = lookup::of_all(&items)?;
+    let number = items
         .iter()
-        .copied()
-        .map(|item| lookup_peer(item, HINT))
-        .collect::<Result<Vec<_>, _>>()?;
-    let addresses = of_one_family(&items, &found)?;
-    for (index, address) in addresses.iter().enumerate() {
-        if addresses[..index].contains(address) {
-            let message = format!("the list of peers names {address} twice");
-            return Err(Failure::usage(
-                message,
-                "give every replica an address of its own",
-            ));
+        .find_map(|item| item.parse::<SocketAddr>().ok());
+    let known = found.iter().filter_map(|found| found.as_deref().ok());
+    let is_v4 = number.map_or_else(|| prefers_v4(known), |number| number.is_ipv4());
+    let mut addresses = Vec::new();
+    let mut missing = Vec::new();
+    for (item, found) in items.iter().zip(&found) {
+        match in_family(found, is_v4) {
+            // Two names of one replica name it once.
+            Ok(address) if addresses.contains(&address) => {}
+            Ok(address) => addresses.push(address),
+            Err(why) => missing.push(format!("{item} ({why})")),
         }
     }
+    if addresses.is_empty() {
+        return Err(Failure::not_reachable(
+            format!("no replica has an address: {}", missing.join(", ")),
+            "check the names and the name service (`getent hosts NAME` asks it), and try again",
+        ));
+    }
+    warn_of(missing);
     Ok(addresses)
+}
+
+/// Says once in this process which names have no address.
+fn warn_of(missing: Vec<String>) {
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    for text in missing {
+        let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.insert(text.clone()) {
+            note(format_args!("warning: goes on without {text}"));
+        }
+    }
+}
+
+/// Whether a group with these addresses uses IPv4: unless more of its names have an IPv6 address. One socket sends to all.
+pub fn prefers_v4<'a>(found: impl Iterator<Item = &'a [SocketAddr]>) -> bool {
+    let counts = found.fold((0, 0), |(v4, v6), found| {
+        let has = |is_of: fn(&SocketAddr) -> bool| usize::from(found.iter().any(is_of));
+        (v4 + has(SocketAddr::is_ipv4), v6 + has(SocketAddr::is_ipv6))
+    });
+    counts.0 >= counts.1
+}
+
+/// The first address of a family.
+fn in_family(found: &Found, is_v4: bool) -> Result<SocketAddr, String> {
+    let found = found.as_ref().map_err(Clone::clone)?;
+    let first = found.iter().find(|address| address.is_ipv4() == is_v4);
+    first.copied().ok_or_else(|| no_address_of(is_v4))
+}
+
+/// Why a name with addresses of the other family is of no use.
+pub fn no_address_of(is_v4: bool) -> String {
+    let (needed, there) = if is_v4 {
+        ("IPv4", "IPv6")
+    } else {
+        ("IPv6", "IPv4")
+    };
+    format!("it has no {needed} address, only {there}; the other replicas have {needed}")
 }
 
 /// Whether `list` can be a list of peers. The check looks up no names.
@@ -35,11 +88,34 @@ pub fn check(list: &str) -> Result<(), Failure> {
     for item in &items {
         well_formed(item, HINT)?;
     }
-    let all_numbers = items.iter().all(|item| item.parse::<SocketAddr>().is_ok());
-    match all_numbers {
-        true => resolve(list).map(drop),
-        false => Ok(()),
+    for (index, item) in items.iter().enumerate() {
+        if items[..index].iter().any(|other| is_same(other, item)) {
+            let message = format!("the list of peers names {item} twice");
+            return Err(Failure::usage(
+                message,
+                "give every replica an address of its own",
+            ));
+        }
     }
+    let numbers: Vec<SocketAddr> = items.iter().filter_map(|item| item.parse().ok()).collect();
+    if let Some(address) = numbers.iter().find(|address| address.ip().is_unspecified()) {
+        return Err(unusable(&address.to_string(), EVERY_ADDRESS, HINT));
+    }
+    let v4 = numbers.iter().find(|address| address.is_ipv4());
+    let v6 = numbers.iter().find(|address| address.is_ipv6());
+    match (v4, v6) {
+        (Some(v4), Some(v6)) => Err(Failure::usage(
+            format!("the list of peers mixes IPv4 and IPv6: {v4} and {v6}"),
+            "name every replica by addresses of one family",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Whether two items are written alike, or as one number.
+fn is_same(one: &str, other: &str) -> bool {
+    let number = |item: &str| item.parse::<SocketAddr>().ok();
+    one.eq_ignore_ascii_case(other) || (number(one).is_some() && number(one) == number(other))
 }
 
 /// The items between the commas.
@@ -61,6 +137,9 @@ pub fn items(list: &str) -> Result<Vec<&str>, Failure> {
     }
     Ok(items)
 }
+
+const EVERY_ADDRESS: &str =
+    "it means every address of this machine, and none that others could use";
 
 const SERVER_HINT: &str = "write host:port, for example 127.0.0.1:7481";
 
@@ -100,37 +179,11 @@ fn preferred(found: &[SocketAddr]) -> SocketAddr {
     *v4.unwrap_or(&found[0])
 }
 
-/// Returns one address for each item, all IPv4 or all IPv6, because one socket sends to all of them.
-fn of_one_family(items: &[&str], found: &[Vec<SocketAddr>]) -> Result<Vec<SocketAddr>, Failure> {
-    for is_of_family in [SocketAddr::is_ipv4, SocketAddr::is_ipv6] {
-        let all = found
-            .iter()
-            .map(|found| found.iter().find(|address| is_of_family(address)));
-        if let Some(addresses) = all.map(|address| address.copied()).collect() {
-            return Ok(addresses);
-        }
-    }
-    let only = |is_of_family: fn(&SocketAddr) -> bool| {
-        let mut found = items.iter().zip(found);
-        found
-            .find(|(_, found)| found.iter().all(is_of_family))
-            .map_or("", |(item, _)| *item)
-    };
-    let (v4, v6) = (only(SocketAddr::is_ipv4), only(SocketAddr::is_ipv6));
-    Err(Failure::usage(
-        format!(
-            "the list of peers mixes IPv4 and IPv6: {v4} has no IPv6 address, {v6} no IPv4 address"
-        ),
-        "name every replica by addresses of one family",
-    ))
-}
-
 /// Works like [`lookup`], for an address that others have to send to.
 fn lookup_peer(item: &str, hint: &str) -> Result<Vec<SocketAddr>, Failure> {
     let found = lookup(item, hint)?;
     if found.iter().any(|address| address.ip().is_unspecified()) {
-        let why = "it means every address of this machine, and none that others could use";
-        return Err(unusable(item, why, hint));
+        return Err(unusable(item, EVERY_ADDRESS, hint));
     }
     Ok(found)
 }
@@ -194,6 +247,44 @@ mod tests {
         );
     }
 
+    /// One name that did not resolve made every client fail with status 2, although two of three replicas served.
+    #[test]
+    fn a_name_without_an_address_is_left_out() {
+        let dead = "no-such-name.invalid:7472";
+        let found =
+            resolve(&format!("{dead},127.0.0.1:7471,localhost:7471")).expect("one is known");
+        assert_eq!(found, ["127.0.0.1:7471".parse().expect("an address")]);
+        let failure = resolve(dead).expect_err("nobody is known");
+        assert_eq!(failure.exit_status(), 3);
+        let text = failure.to_string();
+        assert!(
+            text.contains(dead) && text.contains("no replica has an address"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_family_is_that_of_most_names_and_ipv4_at_a_tie() {
+        let at = |text: &str| vec![text.parse::<SocketAddr>().expect("an address")];
+        let (v4, v6) = (at("10.0.0.1:1"), at("[2001:db8::1]:1"));
+        let both = [v4.clone(), v6.clone()].concat();
+        for (found, is_v4) in [
+            ([&both, &both, &both], true),
+            ([&both, &v6, &v6], false),
+            ([&v4, &v6, &both], true),
+            ([&v6, &v6, &v6], false),
+        ] {
+            assert_eq!(prefers_v4(found.iter().map(|found| &found[..])), is_v4);
+        }
+        assert!(prefers_v4(std::iter::empty()));
+        let only_v6: Found = Ok(v6);
+        assert!(
+            in_family(&only_v6, true)
+                .expect_err("another family")
+                .contains("no IPv4")
+        );
+    }
+
     #[test]
     fn addresses_may_be_of_the_sixth_version() {
         let found = resolve("[::1]:7471,[2001:db8::2]:7472").expect("resolves");
@@ -242,6 +333,7 @@ mod tests {
             ("0.0.0.0:1", "every address"),
             ("[::]:1", "every address"),
             ("127.0.0.1:1,[::1]:2", "mixes IPv4 and IPv6: 127.0.0.1:1"),
+            ("127.0.0.1:1,localhost:2,127.0.0.1:1", "twice"),
             (long.as_str(), "64 replicas"),
         ] {
             let failure = resolve(list).expect_err(list);

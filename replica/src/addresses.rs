@@ -11,23 +11,35 @@ use std::net::SocketAddr;
 use trine_protocol::message::NodeId;
 use trine_protocol::route::is_same_address;
 
-use crate::config::LEARNED_ADDRESSES_MAX;
+use crate::config::{CANDIDATES_MAX, LEARNED_ADDRESSES_MAX};
 
 /// The addresses that this replica trusts beside those of the members.
 #[derive(Debug)]
 pub(crate) struct Addresses {
     /// `--peers`, without this replica itself.
-    peers: Vec<(NodeId, SocketAddr)>,
+    listed: Vec<Listed>,
     /// Named by answers or by operators, the latest at the end, at most [`LEARNED_ADDRESSES_MAX`].
     learned: VecDeque<SocketAddr>,
-    /// Whether `peers` tells which node has which address, or only which addresses to ask.
+    /// Whether `listed` tells which node has which address, or only which addresses to ask.
     has_node_ids: bool,
+}
+
+/// A node in `--peers`.
+#[derive(Debug)]
+struct Listed {
+    node_id: NodeId,
+    /// What its name stands for, the one to use first; none while that is not known. At most [`CANDIDATES_MAX`].
+    addresses: Vec<SocketAddr>,
 }
 
 impl Addresses {
     pub(crate) fn new(peers: Vec<(NodeId, SocketAddr)>) -> Self {
+        let listed = peers.into_iter().map(|(node_id, address)| Listed {
+            node_id,
+            addresses: vec![address],
+        });
         Self {
-            peers,
+            listed: listed.collect(),
             learned: VecDeque::new(),
             has_node_ids: true,
         }
@@ -39,21 +51,36 @@ impl Addresses {
         self
     }
 
-    /// The other nodes that were named at the start.
-    pub(crate) fn peers(&self) -> &[(NodeId, SocketAddr)] {
-        &self.peers
+    /// `--peers` names this node, and the name stands for these addresses now.
+    pub(crate) fn set_listed(&mut self, node_id: NodeId, addresses: &[SocketAddr]) {
+        let mut addresses = addresses.to_vec();
+        addresses.truncate(CANDIDATES_MAX);
+        match self
+            .listed
+            .iter_mut()
+            .find(|listed| listed.node_id == node_id)
+        {
+            Some(listed) => listed.addresses = addresses,
+            None => self.listed.push(Listed { node_id, addresses }),
+        }
+    }
+
+    /// The other nodes of `--peers`, each with the address that its name stands for, if that is known.
+    pub(crate) fn peers(&self) -> impl Iterator<Item = (NodeId, Option<SocketAddr>)> {
+        let listed = self.listed.iter();
+        listed.map(|listed| (listed.node_id, listed.addresses.first().copied()))
     }
 
     /// Whether `--peers` names this address for this node.
     pub(crate) fn lists(&self, node_id: NodeId, address: SocketAddr) -> bool {
-        let is_it =
-            |&(other, at): &(NodeId, SocketAddr)| other == node_id && is_same_address(at, address);
-        self.has_node_ids && self.peers.iter().any(is_it)
+        let mut of_node = self.listed.iter().filter(|other| other.node_id == node_id);
+        let is_it = |at: &SocketAddr| is_same_address(*at, address);
+        self.has_node_ids && of_node.any(|listed| listed.addresses.iter().any(is_it))
     }
 
-    /// Whether `--peers` names an address for this node.
+    /// Whether `--peers` names this node, with an address or without.
     pub(crate) fn lists_node(&self, node_id: NodeId) -> bool {
-        self.has_node_ids && self.peers.iter().any(|&(other, _)| other == node_id)
+        self.has_node_ids && self.listed.iter().any(|other| other.node_id == node_id)
     }
 
     /// An answer over a session that this replica has opened names this address, or an operator does.
@@ -67,10 +94,15 @@ impl Addresses {
         self.learned.push_back(address);
     }
 
+    /// Those of `--peers`.
+    pub(crate) fn of_peers(&self) -> impl Iterator<Item = SocketAddr> {
+        let listed = self.listed.iter();
+        listed.flat_map(|listed| listed.addresses.iter().copied())
+    }
+
     /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = SocketAddr> {
-        let peers = self.peers.iter().map(|&(_, address)| address);
-        peers.chain(self.learned.iter().copied())
+        self.of_peers().chain(self.learned.iter().copied())
     }
 }
 
@@ -80,6 +112,25 @@ mod tests {
 
     fn address(text: &str) -> SocketAddr {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_name_without_an_address_is_listed_and_gets_one_later() {
+        let mut addresses = Addresses::new(Vec::new());
+        let (node_id, at) = (NodeId(2), address("10.0.0.2:7"));
+        addresses.set_listed(node_id, &[]);
+        assert!(addresses.lists_node(node_id) && !addresses.lists(node_id, at));
+        assert_eq!(addresses.peers().collect::<Vec<_>>(), [(node_id, None)]);
+        let many: Vec<_> = (1..=20)
+            .map(|n| SocketAddr::from(([10, 0, 0, n], 7)))
+            .collect();
+        addresses.set_listed(node_id, &many);
+        assert!(addresses.lists(node_id, at) && !addresses.lists(NodeId(3), at));
+        assert_eq!(
+            addresses.peers().collect::<Vec<_>>(),
+            [(node_id, Some(many[0]))]
+        );
+        assert_eq!(addresses.of_peers().count(), CANDIDATES_MAX);
     }
 
     #[test]

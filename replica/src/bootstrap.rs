@@ -155,8 +155,8 @@ pub(crate) enum Progress {
 #[derive(Debug)]
 pub(crate) struct Bootstrap {
     own: Member,
-    /// All other nodes.
-    peers: Vec<(NodeId, SocketAddr)>,
+    /// All other nodes, with their addresses if these are known.
+    peers: Vec<(NodeId, Option<SocketAddr>)>,
     config: ReplicaConfig,
     prng: Prng,
     stage: Stage,
@@ -169,7 +169,7 @@ impl Bootstrap {
     #[must_use]
     pub(crate) fn new(
         own: Member,
-        peers: Vec<(NodeId, SocketAddr)>,
+        peers: Vec<(NodeId, Option<SocketAddr>)>,
         config: ReplicaConfig,
         prng: Prng,
         now: Instant,
@@ -183,6 +183,19 @@ impl Bootstrap {
             stage,
             next_attempt: now,
             problem: "asking the peers who they are".to_owned(),
+        }
+    }
+
+    /// A node that has to take part, and where it is asked from now on.
+    pub(crate) fn set_peer(&mut self, node_id: NodeId, address: Option<SocketAddr>) {
+        match self.peers.iter_mut().find(|(other, _)| *other == node_id) {
+            Some((_, before)) if *before == address => return,
+            Some((_, before)) => *before = address,
+            None => self.peers.push((node_id, address)),
+        }
+        // Another replica may be there. Once the members are fixed, nothing changes their addresses any more.
+        if let Stage::Probing(found) = &mut self.stage {
+            found.remove(&node_id);
         }
     }
 
@@ -214,11 +227,15 @@ impl Bootstrap {
         let timeout = self.config.attach_retry;
         match &self.stage {
             Stage::Probing(found) => {
-                for &(node_id, address) in self
-                    .peers
-                    .iter()
-                    .filter(|(node_id, _)| !found.contains_key(node_id))
-                {
+                let unheard = self.peers.iter();
+                let unheard = unheard.filter(|(node_id, _)| !found.contains_key(node_id));
+                for &(node_id, address) in unheard {
+                    let Some(address) = address else {
+                        self.problem = format!(
+                            "a new group needs all of its replicas, and the name of node {node_id} has no address yet"
+                        );
+                        continue;
+                    };
                     out.send(
                         peer_request(node_id, address, timeout),
                         &BootstrapRequest::Probe { node_id },
@@ -332,6 +349,7 @@ impl Bootstrap {
             .iter()
             .filter_map(|&(node_id, address)| {
                 let (incarnation, _) = *found.get(&node_id)?;
+                let address = address?;
                 Some(Member {
                     node_id,
                     role: MemberRole::Voter,
@@ -443,8 +461,8 @@ impl Bootstrap {
 
     fn name(&self, node_id: NodeId) -> String {
         match self.peers.iter().find(|(other, _)| *other == node_id) {
-            Some((_, address)) => format!("node {node_id} at {address}"),
-            None => format!("node {node_id}"),
+            Some((_, Some(address))) => format!("node {node_id} at {address}"),
+            _ => format!("node {node_id}"),
         }
     }
 }

@@ -63,6 +63,8 @@ pub const READY_ROUNDS_MAX: usize = 64;
 pub const TERM_ALLOWANCE_MAX: u64 = 1 << 32;
 /// Terms that are added to that allowance in a second, up to its maximum.
 pub const TERMS_PER_SECOND: u64 = 1 << 20;
+/// Addresses that one name in `--peers` counts for; a name service may give any number.
+pub const CANDIDATES_MAX: usize = 8;
 /// Addresses of replicas that a replica remembers from answers, beside its members and `--peers`; the oldest gives way.
 pub const LEARNED_ADDRESSES_MAX: usize = 128;
 const _: () = assert!(LEARNED_ADDRESSES_MAX > NODES_MAX);

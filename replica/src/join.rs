@@ -80,6 +80,7 @@ impl Joiner {
         // Those that were named at the start may be gone: also those are asked that answers have named since.
         let count = known.iter().count().max(1);
         let Some(next) = known.iter().nth(self.turn % count) else {
+            self.problem = "no name in the list of peers has an address yet".to_owned();
             return;
         };
         let to = self.leader.take().unwrap_or_else(|| {

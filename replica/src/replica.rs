@@ -107,7 +107,7 @@ impl Replica {
         let mut prng = Prng::new(seed ^ incarnation.0.rotate_left(32));
         let bootstrap = config
             .bootstrap
-            .then(|| Bootstrap::new(own, others.clone(), config, prng.fork(), now));
+            .then(|| Bootstrap::new(own, known(&others), config, prng.fork(), now));
         Ok(Self {
             config,
             own,
@@ -153,6 +153,19 @@ impl Replica {
     pub fn with_peers_anywhere(mut self) -> Self {
         self.addresses = self.addresses.without_node_ids();
         self
+    }
+
+    /// The list of peers names another node, and its name stands for these addresses now: for none while they are not
+    /// known. Before the first turn of a replica that bootstraps each other node has to be named here, or in
+    /// [`Replica::new`].
+    pub fn set_listed(&mut self, node_id: NodeId, addresses: &[SocketAddr]) {
+        if node_id == self.own.node_id {
+            return;
+        }
+        self.addresses.set_listed(node_id, addresses);
+        if let Some(bootstrap) = self.life.bootstrap_mut() {
+            bootstrap.set_peer(node_id, addresses.first().copied());
+        }
     }
 
     /// The first member of a new group with the state of a backup, before the first turn. Its log is in memory.
@@ -312,8 +325,7 @@ impl Replica {
             .group()
             .into_iter()
             .flat_map(|group| group.member_addresses());
-        let peers = self.addresses.peers().iter().map(|&(_, address)| address);
-        members.chain(peers).any(comes_from)
+        members.chain(self.addresses.of_peers()).any(comes_from)
     }
 
     /// A message between replicas came from an address that no replica is known at. It is dropped; the answer does not
@@ -856,7 +868,7 @@ impl Replica {
     fn bootstrap_again(&mut self, now: Instant) {
         if self.life.is_to_bootstrap_again(now) {
             let prng = Prng::new(self.prng.next_u64());
-            let others = self.addresses.peers().to_vec();
+            let others = self.addresses.peers().collect();
             let bootstrap = Bootstrap::new(self.own, others, self.config, prng, now);
             self.life = Life::Bootstrapping(Box::new(bootstrap));
         }
@@ -873,6 +885,12 @@ impl Replica {
 /// themselves.
 pub(crate) fn is_for_anybody(kind: u8) -> bool {
     matches!(kind, kind::JOIN | kind::ADMIN)
+}
+
+/// Peers whose addresses are known.
+fn known(peers: &[(NodeId, SocketAddr)]) -> Vec<(NodeId, Option<SocketAddr>)> {
+    let peers = peers.iter();
+    peers.map(|&(node_id, at)| (node_id, Some(at))).collect()
 }
 
 fn check_peers(

@@ -24,19 +24,21 @@ const ASK_EVERY: Duration = Duration::from_secs(10);
 /// How long the peers may take to answer one question.
 const ANSWER_LIMIT: Duration = Duration::from_millis(500);
 
-/// Asks every peer for its status, in a separate thread.
-pub(crate) type Ask = Box<dyn Fn() -> io::Result<JoinHandle<Vec<Report>>>>;
+/// Asks these peers for their status, in a separate thread.
+pub(crate) type Ask = Box<dyn Fn(Vec<SocketAddr>) -> Asked>;
 
-/// How a replica at `own` asks `peers`. `None` where a process has only one port, because the replica uses it.
-pub(crate) fn asker<N: Network>(network: &N, own: SocketAddr, peers: &[SocketAddr]) -> Option<Ask> {
+/// The thread that asks.
+type Asked = io::Result<JoinHandle<Vec<Report>>>;
+
+/// How a replica at `own` asks others. `None` where a process has only one port, because the replica uses it.
+pub(crate) fn asker<N: Network>(network: &N, own: SocketAddr) -> Option<Ask> {
     if network.chooses_addresses() {
         return None;
     }
     let network = network.clone();
-    let mut others = peers.to_vec();
-    others.retain(|&address| address != own);
-    Some(Box::new(move || {
-        let (network, others) = (network.clone(), others.clone());
+    Some(Box::new(move |mut others| {
+        others.retain(|&address| address != own);
+        let network = network.clone();
         std::thread::Builder::new()
             .name("cluster-check".into())
             .spawn(move || survey::ask(&network, &others, ANSWER_LIMIT).unwrap_or_default())
@@ -58,7 +60,7 @@ impl ClusterCheck {
         &mut self,
         replica: &Replica,
         now: Instant,
-        ask: Option<&Ask>,
+        ask: Option<impl FnOnce() -> Asked>,
     ) -> Option<OtherClusters> {
         let ask = ask?;
         let own = replica.discovery();

@@ -19,13 +19,16 @@ use trine_replica::disk::WriterThread;
 use trine_replica::node::LinkNews;
 use trine_replica::node::Node;
 use trine_replica::{Halt, Replica};
-use trine_transport::backend::{Backend, FaultCounts, Faults, Faulty, MonotonicClock, Waker};
+use trine_transport::backend::{
+    Backend, CaptureAddress, FaultCounts, Faults, Faulty, MonotonicClock, Waker,
+};
 use trine_transport::time::{Clock, Duration, Instant};
 use trine_transport::{Config, EventLoop};
 
 pub use self::args::ServeArguments;
+pub(crate) use self::check::own_of;
+use self::check::replica_config;
 pub use self::check::{check, check_common};
-use self::check::{own_of, replica_config};
 use trine_base::announce::Announcer;
 
 use crate::backup_file;
@@ -37,8 +40,10 @@ use crate::injection::{self, Injector};
 use crate::key_changes::KeyChanges;
 use crate::logs::{AUDIT, Logs};
 use crate::metrics::{self, Snapshot};
+use crate::names::Names;
 use crate::resp;
 use crate::tls::Tls;
+use crate::waiting::Waiting;
 use trine_base::aside::Aside;
 use trine_base::capture::{self, CaptureFile};
 use trine_base::document::path_text;
@@ -47,9 +52,9 @@ use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::{Network, Opened};
 use trine_base::output::Output;
+use trine_base::placement;
 use trine_base::restoring::Restoring;
 use trine_base::units::plural;
-use trine_base::{peers, placement};
 
 /// The start of the line that says where the metrics are.
 pub const METRICS_LINE: &str = "metrics at ";
@@ -84,23 +89,34 @@ pub fn run<N: Network>(
     arguments.limits.require_memory(1)?;
     let announcer = Announcer::start(output.json)?;
     let tls = Tls::open(&arguments.tls)?;
-    let mut watch = Watch::start(arguments, from_file, tls.clone(), announcer)?;
     interrupt::start_server()?;
+    let mut waiting = Waiting::new(announcer);
+    // First, so that it tells what is waited for.
+    let Some(mut watch) = Watch::start(arguments, from_file, tls.clone(), &mut waiting)? else {
+        return Ok(());
+    };
     if let Some(tls) = &tls {
         tls.reload_at_signal()?;
     }
-    let (own, peers) = node_ids(arguments)?;
+    let is_ip = network.is_ip();
+    // This and the next one must be before the replica's thread is bound to its processor, because new threads have to run
+    // elsewhere.
+    let mut names = Names::start(arguments)?;
+    let Some(own) = names.wait(is_ip, &mut waiting)? else {
+        return Ok(());
+    };
     if network.keeps_to_loopback() {
         require_loopback(own, arguments)?;
     }
-    // This must be before the replica's thread is bound to its processor, because the new thread has to run elsewhere.
-    let addresses: Vec<SocketAddr> = peers.iter().map(|&(_, address)| address).collect();
+    let addresses = names.addresses();
     network.check_paths(&addresses);
-    let resp = resp::start(network, arguments, own, &addresses, tls.as_ref(), announcer)?;
+    let start = || resp::start(network, arguments, own, &addresses, tls.as_ref(), announcer);
+    let Some(resp) = waiting.until_open(start)? else {
+        return Ok(());
+    };
     watch.resp = resp.as_ref().map(resp::Resp::stats);
     placement::apply(&arguments.placement)?;
-    let injector = injector(arguments, own, &peers)?;
-    let is_ip = network.is_ip();
+    let injector = injector(arguments, own, &names)?;
     let checked = is_ip.then(|| require_loopback(own, arguments));
     let may_accept = checked.unwrap_or(Ok(()));
     let front = resp.as_ref().map(resp::Resp::teller);
@@ -109,8 +125,8 @@ pub fn run<N: Network>(
     let mut startup = Startup {
         own,
         is_ip,
-        ask_peers: cluster_check::asker(network, own, &addresses),
-        peers,
+        ask_peers: cluster_check::asker(network, own),
+        names: RefCell::new(names),
         bootstrap: arguments.bootstrap,
         lost_memory: None,
         sleeper: Sleeper::default(),
@@ -121,7 +137,11 @@ pub fn run<N: Network>(
     interrupt::on_interrupt(move || sleeper.wake());
     let mut capture = arguments.capture.open()?;
     loop {
-        match live(network, &startup, capture.take(), arguments, &watch)? {
+        let opened = waiting.until_open(|| network.serve_at(own))?;
+        let Some(opened) = opened else {
+            return Ok(());
+        };
+        match live(opened, &startup, capture.take(), arguments, &watch)? {
             End::Asked => return Ok(()),
             End::Anew { why, bootstrap } => {
                 tracing::info!(target: ROLE, why, "goes on as a new replica");
@@ -150,7 +170,8 @@ struct Startup {
     own: SocketAddr,
     /// Whether any process of this machine reaches the others by IP.
     is_ip: bool,
-    peers: Vec<(NodeId, SocketAddr)>,
+    /// The list of peers, and what its names stand for.
+    names: RefCell<Names>,
     /// Asks the peers for their group; `None` if they cannot be asked.
     ask_peers: Option<cluster_check::Ask>,
     bootstrap: bool,
@@ -167,13 +188,17 @@ struct Startup {
 fn injector(
     arguments: &ServeArguments,
     own: SocketAddr,
-    peers: &[(NodeId, SocketAddr)],
+    names: &Names,
 ) -> Result<Option<Arc<Injector>>, Failure> {
     let faults = arguments.fault.unwrap_or(Faults::NONE);
     if faults.is_none() && !arguments.fault_injection {
         return Ok(None);
     }
-    let injector = Injector::new(arguments.id, own, peers.to_vec(), faults);
+    let others = names.present();
+    let others = others.filter_map(|(node_id, found)| Some((node_id, *found.first()?)));
+    let mut all: Vec<_> = others.chain([(NodeId(arguments.id), own)]).collect();
+    all.sort_unstable();
+    let injector = Injector::new(arguments.id, own, all, faults);
     if arguments.fault_injection {
         injection::serve(own, Arc::clone(&injector))?;
     }
@@ -205,15 +230,14 @@ impl Sleeper {
     }
 }
 
-/// Runs one incarnation, from its socket to its end.
-fn live<N: Network>(
-    network: &N,
+/// Runs one incarnation on its socket, until its end.
+fn live<B: Backend<Route: CaptureAddress>>(
+    opened: Opened<B>,
     startup: &Startup,
     capture: Option<CaptureFile>,
     arguments: &ServeArguments,
     watch: &Watch,
 ) -> Result<End, Failure> {
-    let opened = network.serve_at(startup.own)?;
     let Some(capture) = capture else {
         return live_with_faults(opened, startup, arguments, watch);
     };
@@ -248,26 +272,6 @@ fn live_with_faults<B: Backend>(
     serve(opened, startup, arguments, watch, tell)
 }
 
-/// The replica's own address, and every node that it knows, its own included.
-fn node_ids(
-    arguments: &ServeArguments,
-) -> Result<(SocketAddr, Vec<(NodeId, SocketAddr)>), Failure> {
-    let addresses = peers::resolve(&arguments.peers)?;
-    let Some(listen) = &arguments.listen else {
-        let own = own_of(arguments.id, &addresses)?;
-        let node_ids = (1..).map(NodeId);
-        return Ok((own, node_ids.zip(addresses).collect()));
-    };
-    // The list names the replicas to ask, and their node ids do not matter. Only a replica that starts a group has to
-    // know those.
-    let own = peers::resolve_server(listen)?;
-    let others = addresses.into_iter().filter(|&address| address != own);
-    let other_places = (1..).map(NodeId).filter(|&NodeId(n)| n != arguments.id);
-    let mut peers: Vec<_> = other_places.zip(others).collect();
-    peers.push((NodeId(arguments.id), own));
-    Ok((own, peers))
-}
-
 fn serve<B: Backend>(
     mut opened: Opened<B>,
     startup: &Startup,
@@ -296,10 +300,15 @@ fn serve<B: Backend>(
         if let Some(companion) = &mut companion {
             companion.attend(replica.successors(now));
         }
-        if let Some(found) = cluster_check.check(replica, now, startup.ask_peers.as_ref()) {
+        let ask_peers = startup.ask_peers.as_ref().map(|ask| {
+            let names = startup.names.borrow();
+            move || ask(names.addresses())
+        });
+        if let Some(found) = cluster_check.check(replica, now, ask_peers) {
             let directory = arguments.log.directory().map(PathBuf::as_path);
             told.tell_idle(&found.explain(directory, arguments.rejoin));
         }
+        attend_names(&mut event_loop, startup, watch.announcer)?;
         tell_audit(&mut event_loop);
         tell_links(&mut event_loop);
         tell_faults();
@@ -329,6 +338,35 @@ fn serve<B: Backend>(
     drop(keep);
     tell_faults();
     Ok(End::Asked)
+}
+
+/// Tells the replica what the names in its list of peers stand for now.
+///
+/// # Errors
+/// The other replicas turn out to be on other machines, which cannot reach the own address. Once it is a member, a name
+/// service ends no replica.
+fn attend_names<B: Backend>(
+    event_loop: &mut ReplicaLoop<B>,
+    startup: &Startup,
+    announcer: Announcer,
+) -> Result<(), Failure> {
+    let replica = event_loop.app().replica();
+    let leaderless = replica.discovery().leader.is_none();
+    let is_member = !replica.cluster().is_none();
+    let mut names = startup.names.borrow_mut();
+    let changes = names.attend(|_| leaderless, announcer);
+    if changes.is_empty() {
+        return Ok(());
+    }
+    event_loop.with(|node, _| {
+        for (node_id, addresses) in &changes {
+            node.replica_mut().set_listed(*node_id, addresses);
+        }
+    });
+    match startup.is_ip && !is_member {
+        true => names.check_own(),
+        false => Ok(()),
+    }
 }
 
 /// The process that tells of this one's end, if there is to be one. Without it a dead leader is missed after an election
@@ -401,8 +439,9 @@ impl Watch {
         arguments: &ServeArguments,
         from_file: FromFile,
         tls: Option<Tls>,
-        announcer: Announcer,
-    ) -> Result<Self, Failure> {
+        waiting: &mut Waiting,
+    ) -> Result<Option<Self>, Failure> {
+        let announcer = waiting.announcer();
         let settings = &arguments.watch;
         let logs = Logs::start(&settings.log_level, settings.log_format)?;
         let file = arguments.file_unless(arguments.named.log_level);
@@ -417,17 +456,23 @@ impl Watch {
         };
         let endpoint = match &settings.metrics {
             None => None,
-            Some(listen) => Some(metrics::start(listen, guard, Some(logs))?),
+            Some(listen) => {
+                let Some(listener) = waiting.until_open(|| metrics::open(listen, &guard))? else {
+                    return Ok(None);
+                };
+                Some(metrics::start(listener, guard, Some(logs))?)
+            }
         };
         if let Some(endpoint) = &endpoint {
+            waiting.publish_at(&endpoint.published);
             announcer.json_line(&json!({ "metrics": endpoint.url }));
             announcer.line(format_args!("{METRICS_LINE}{}/metrics", endpoint.url));
         }
-        Ok(Self {
+        Ok(Some(Self {
             announcer,
             endpoint,
             resp: None,
-        })
+        }))
     }
 
     /// Publishes the replica's numbers for the metrics endpoint and for Redis clients, if they are served.
@@ -491,7 +536,7 @@ fn assemble<B: Backend>(
         incarnation,
         NodeId(arguments.id),
         startup.own,
-        startup.peers.clone(),
+        vec![(NodeId(arguments.id), startup.own)],
         pool,
         seed,
         now,
@@ -500,6 +545,9 @@ fn assemble<B: Backend>(
     .with_secret(secret);
     if arguments.listen.is_some() {
         replica = replica.with_peers_anywhere();
+    }
+    for (node_id, addresses) in startup.names.borrow().present() {
+        replica.set_listed(node_id, &addresses);
     }
     replica.lend_stopwatch(|| MonotonicClock.now());
     let node = match data {

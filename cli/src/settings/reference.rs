@@ -39,8 +39,10 @@ $ trine config show serve -- --config trine.toml --memory 2GiB
 ...
 ```
 
-Addresses are `host:port`: an IPv4 address, a name, or an IPv6 address in brackets (`[2001:db8::1]:7471`). Names are
-resolved once, at the start. One list of peers uses one family: IPv4 if every peer has such an address, IPv6 otherwise.
+Addresses are `host:port`: an IPv4 address, a name, or an IPv6 address in brackets (`[2001:db8::1]:7471`). A client
+looks names up when it starts, and goes on without those that have no address. A replica looks them up again while it runs
+(docs/operations.md). One list of peers uses one family: IPv6 if more of its names have an IPv6 address than an IPv4 address,
+IPv4 otherwise.
 
 A replica without a key (`--key`) listens on loopback only. `--insecure` lets it listen on addresses that other machines
 reach. A client that can send packets to it can then read and write.

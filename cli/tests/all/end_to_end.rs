@@ -393,12 +393,13 @@ fn client_of(cluster: &Cluster) -> BlockingClient<UdpBackend, MonotonicClock> {
     BlockingClient::new(backend, clock, config, endpoint_config(), route_of, 7).expect("a client")
 }
 
+/// A replica waits for 30 s, since its predecessor may still end. Status 3 has a service manager start it again.
 #[test]
 fn a_port_in_use_is_named_with_its_hint() {
     let holder = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let address = holder.local_addr().expect("bound").to_string();
     let args = ["serve", "--id", "1", "--peers", &address];
-    trine(&args, "", b"").expect_error(2, &[&address, "in use", "another port"]);
+    trine(&args, "", b"").expect_error(3, &[&address, "in use", "another port"]);
 
     let port = holder.local_addr().expect("bound").port().to_string();
     let ran = trine(&["up", "--base-port", &port], "", b"");

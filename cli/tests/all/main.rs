@@ -24,6 +24,7 @@ mod keys;
 mod limits;
 mod member;
 mod metrics;
+mod names;
 mod net;
 mod observe;
 mod ordered;

@@ -28,9 +28,13 @@ pub(super) fn live(snapshot: Option<&Snapshot>) -> Result<String, String> {
 }
 
 /// Whether the replica belongs to a group, knows its leader and has applied the committed entries; otherwise why not.
-pub(super) fn ready(snapshot: Option<&Snapshot>) -> Result<String, String> {
+/// `waiting` says what a start waits for.
+pub(super) fn ready(
+    snapshot: Option<&Snapshot>,
+    waiting: Option<String>,
+) -> Result<String, String> {
     let Some(snapshot) = snapshot else {
-        return Err("starting".into());
+        return Err(waiting.unwrap_or_else(|| "starting".into()));
     };
     let age = snapshot.taken.elapsed();
     if age > READY_LIMIT {
@@ -72,7 +76,11 @@ mod tests {
     #[test]
     fn a_replica_is_ready_when_it_can_be_used_and_says_why_not() {
         let fine = snapshot();
-        assert!(ready(Some(&fine)).expect("ready").contains("leads in term"));
+        assert!(
+            ready(Some(&fine), None)
+                .expect("ready")
+                .contains("leads in term")
+        );
         assert!(live(Some(&fine)).is_ok());
         type Change = fn(&mut Snapshot);
         let cases: [(Change, &str); 6] = [
@@ -104,10 +112,12 @@ mod tests {
         for (change, part) in cases {
             let mut changed = snapshot();
             change(&mut changed);
-            let why = ready(Some(&changed)).expect_err(part);
+            let why = ready(Some(&changed), None).expect_err(part);
             assert!(why.contains(part), "{why}");
             assert_eq!(live(Some(&changed)).is_ok(), part != "has not turned");
         }
-        assert!(ready(None).is_err() && live(None).is_ok());
+        assert!(ready(None, None).is_err() && live(None).is_ok());
+        let why = ready(None, Some("the name r1 has no address yet".into()));
+        assert_eq!(why, Err("the name r1 has no address yet".into()));
     }
 }

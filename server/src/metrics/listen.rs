@@ -1,10 +1,11 @@
 //! An address to listen on, as `--metrics` takes it.
 
 use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::str::FromStr;
 
-use trine_base::failure::Failure;
+use trine_base::failure::{Failure, Trouble};
+use trine_base::lookup;
 
 /// "host:port"; "host:port+N" means the port N further. `trine up` uses that to give each replica its own port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,13 +23,11 @@ impl Listen {
                 "write for example 127.0.0.1:9471 or [::1]:9471",
             )
         };
-        let mut found = self
-            .host_port
-            .to_socket_addrs()
-            .map_err(|error| wrong(error.to_string()))?;
-        let mut address = found
-            .next()
-            .ok_or_else(|| wrong("the name has no address".into()))?;
+        let missing = |why| wrong(why).with_trouble(Some(Trouble::AddressMissing));
+        let mut address = match self.as_written() {
+            Some(address) => address,
+            None => lookup::first_of(&self.host_port)?.map_err(missing)?,
+        };
         let port = address.port().checked_add(self.offset);
         address.set_port(port.ok_or_else(|| wrong("the port runs past 65535".into()))?);
         Ok(address)

@@ -24,7 +24,7 @@ use crate::exposure::Exposed;
 use crate::logs::Logs;
 use crate::tls::Tls;
 use trine_base::announce::note;
-use trine_base::failure::Failure;
+use trine_base::failure::{Failure, Trouble};
 
 /// The state behind the endpoint's answers.
 struct Service {
@@ -73,23 +73,39 @@ pub(crate) fn exposed(address: SocketAddr) -> Exposed<'static> {
     }
 }
 
-/// Starts the endpoint at `listen`.
-pub fn start(listen: &Listen, guard: Guard, logs: Option<Arc<Logs>>) -> Result<Endpoint, Failure> {
+/// Opens the endpoint at `listen`, for [`start`].
+///
+/// # Errors
+/// Nothing protects it, or the address cannot be opened.
+pub fn open(listen: &Listen, guard: &Guard) -> Result<TcpListener, Failure> {
     let address = listen.resolve()?;
-    let exposed = guard.exposed(address);
-    exposed.check()?;
-    if let Some(warning) = exposed.warning() {
+    guard.exposed(address).check()?;
+    TcpListener::bind(address).map_err(|error| cannot_serve(address, &error))
+}
+
+fn cannot_serve(address: SocketAddr, error: &std::io::Error) -> Failure {
+    Failure::usage(
+        format!("cannot serve metrics at {address}: {error}"),
+        "give --metrics another port, or stop what uses this one",
+    )
+    .with_trouble(Trouble::of(error))
+}
+
+/// Starts the endpoint on its socket.
+pub fn start(
+    listener: TcpListener,
+    guard: Guard,
+    logs: Option<Arc<Logs>>,
+) -> Result<Endpoint, Failure> {
+    let address = listener
+        .local_addr()
+        .map_err(|error| Failure::usage(format!("cannot serve metrics: {error}"), ""))?;
+    if let Some(warning) = guard.exposed(address).warning() {
         note(warning);
     }
-    let cannot = |error: std::io::Error| {
-        Failure::usage(
-            format!("cannot serve metrics at {address}: {error}"),
-            "give --metrics another port, or stop what uses this one",
-        )
-    };
-    let listener = TcpListener::bind(address).map_err(cannot)?;
+    let cannot = |error: std::io::Error| cannot_serve(address, &error);
     let scheme = if guard.tls.is_some() { "https" } else { "http" };
-    let url = format!("{scheme}://{}", listener.local_addr().map_err(cannot)?);
+    let url = format!("{scheme}://{address}");
     let published = Arc::new(Published::default());
     let service = Service {
         published: Arc::clone(&published),
@@ -117,7 +133,9 @@ impl Service {
                 }
             }
             ("GET" | "HEAD", "/livez") => verdict(live(snapshot.as_deref())),
-            ("GET" | "HEAD", "/readyz") => verdict(ready(snapshot.as_deref())),
+            ("GET" | "HEAD", "/readyz") => {
+                verdict(ready(snapshot.as_deref(), self.published.waiting()))
+            }
             ("GET" | "HEAD", "/log-level") => match &self.logs {
                 Some(logs) => Response::text(Status::Ok, format!("{}\n", logs.level())),
                 None => Response::text(Status::NotFound, "this process writes no log\n"),

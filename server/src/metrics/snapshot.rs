@@ -33,14 +33,18 @@ pub struct Snapshot {
 
 /// The latest snapshot.
 #[derive(Debug, Default)]
-pub struct Published(Mutex<Option<Arc<Snapshot>>>);
+pub struct Published {
+    latest: Mutex<Option<Arc<Snapshot>>>,
+    /// What the replica waits for before there is a snapshot.
+    waiting: Mutex<Option<String>>,
+}
 
 impl Published {
     /// Replaces the snapshot. It never waits: if a reader is taking the old one, the new one is dropped, and the next
     /// follows soon. A reader takes nanoseconds unless the kernel stops it there.
     pub fn publish(&self, snapshot: Snapshot) {
         let fresh = Some(Arc::new(snapshot));
-        let old = match self.0.try_lock() {
+        let old = match self.latest.try_lock() {
             Ok(mut slot) => std::mem::replace(&mut *slot, fresh),
             Err(_) => fresh,
         };
@@ -49,9 +53,24 @@ impl Published {
 
     /// The latest snapshot; `None` before the first.
     pub fn latest(&self) -> Option<Arc<Snapshot>> {
-        self.0
+        self.latest
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    /// The replica does not run, and waits for `reason`. The snapshot of an earlier one says nothing any more.
+    pub fn wait(&self, reason: &str) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        *waiting = Some(reason.to_owned());
+        drop(waiting);
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(latest.take());
+    }
+
+    /// What the replica waited for last.
+    pub(super) fn waiting(&self) -> Option<String> {
+        let waiting = self.waiting.lock();
+        waiting.unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -191,14 +191,15 @@ fn open(
 ) -> Result<Server, Failure> {
     let exposed = arguments.resp.exposed(address, &arguments.tls);
     exposed.check()?;
-    if let Some(warning) = exposed.warning() {
-        note(warning);
-    }
     let ring = Arc::new(key_ring(settings)?);
     let mut options = options(&arguments.resp, ring, tls.cloned())?;
     let has_metrics = arguments.watch.metrics.is_some();
     options.clients_max = descriptors::clients_max(options.clients_max, has_metrics)?;
-    Server::open(address, options)
+    let server = Server::open(address, options)?;
+    if let Some(warning) = exposed.warning() {
+        note(warning);
+    }
+    Ok(server)
 }
 
 /// The key file by which users' keys are known. Without keys there are no users.

@@ -33,7 +33,7 @@ use super::info::{KEEPALIVE_IDLE, SharedStats, Stats, View};
 use super::passwords::Passwords;
 use super::stream::Stream;
 use crate::tls::Tls;
-use trine_base::failure::Failure;
+use trine_base::failure::{Failure, Trouble};
 
 const LISTENER: Token = Token(usize::MAX);
 /// A password was compared.
@@ -206,6 +206,7 @@ impl Server {
         let cannot = |error: io::Error| {
             let message = format!("cannot serve the Redis protocol at {address}: {error}");
             Failure::usage(message, "choose another port with --resp")
+                .with_trouble(Trouble::of(&error))
         };
         let mut listener = TcpListener::bind(address).map_err(cannot)?;
         let poll = Poll::new().map_err(cannot)?;

@@ -1,0 +1,314 @@
+//! Groups whose list of peers has names. Each process has a file of hosts of the test's own, in a mount namespace.
+
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use super::common::{LIMIT, Ran, TempFile, command, finish, leave_out, program, signal, wait_for};
+
+/// A name service for the processes of one test: a file of hosts, and no server behind it.
+struct Hosts {
+    hosts: TempFile,
+    resolver: TempFile,
+}
+
+impl Hosts {
+    /// None where this machine has no mount namespaces for the test.
+    fn new() -> Option<Self> {
+        let hosts = TempFile::holding("hosts", "127.0.0.1 localhost\n");
+        let text = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n";
+        let resolver = TempFile::holding("resolv.conf", text);
+        let this = Self { hosts, resolver };
+        let tried = this.inside("true", &[]).status();
+        if tried.is_ok_and(|status| status.success()) {
+            return Some(this);
+        }
+        let why = "no mount namespace can be made here, which root may";
+        leave_out(why, "TRINE_NEED_SANDBOX");
+        None
+    }
+
+    /// From now on these are the names, each with an address.
+    fn set(&self, names: &[(String, String)]) {
+        let lines = names
+            .iter()
+            .map(|(name, address)| format!("{address} {name}\n"));
+        let text: String = ["127.0.0.1 localhost\n".to_owned()]
+            .into_iter()
+            .chain(lines)
+            .collect();
+        // In place: a new file would not be the one that is mounted.
+        std::fs::write(&self.hosts.0, text).expect("written");
+    }
+
+    fn inside(&self, program: &str, args: &[&str]) -> Command {
+        let script = "mount --bind \"$0\" /etc/hosts && mount --bind \"$1\" /etc/resolv.conf && shift && exec \"$@\"";
+        let usual = command(&[], "");
+        let fresh = [
+            "-m",
+            "sh",
+            "-c",
+            script,
+            self.hosts.path(),
+            self.resolver.path(),
+            program,
+        ];
+        let mut unshare = Command::new("unshare");
+        unshare.args(fresh).args(args).stdin(Stdio::null());
+        for (key, value) in usual.get_envs() {
+            match value {
+                Some(value) => unshare.env(key, value),
+                None => unshare.env_remove(key),
+            };
+        }
+        unshare
+    }
+
+    /// Runs a command of trine to its end.
+    fn run(&self, args: &[&str], peers: &str) -> Ran {
+        let args = [args, &["--peers", peers]].concat();
+        let mut command = self.inside(program().to_str().expect("text"), &args);
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        finish(command.spawn().expect("starts"))
+    }
+
+    /// Starts `trine serve`.
+    fn serve(&self, args: &[&str]) -> Serving {
+        let args = [&["serve"], args].concat();
+        let mut command = self.inside(program().to_str().expect("text"), &args);
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
+        Serving::new(command.spawn().expect("starts"))
+    }
+}
+
+/// A replica and the lines that it announces.
+struct Serving {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Serving {
+    fn new(mut child: Child) -> Self {
+        let out = BufReader::new(child.stdout.take().expect("piped"));
+        let (tell, lines) = channel();
+        std::thread::spawn(move || {
+            for line in out.lines().map_while(Result::ok) {
+                let _ = tell.send(line);
+            }
+        });
+        Self { child, lines }
+    }
+
+    /// Waits for a line with all of these parts, and returns it.
+    #[track_caller]
+    fn expect(&self, parts: &[&str]) -> String {
+        let until = Instant::now() + LIMIT;
+        let mut heard = Vec::new();
+        while let Ok(line) = self
+            .lines
+            .recv_timeout(until.saturating_duration_since(Instant::now()))
+        {
+            if parts.iter().all(|part| line.contains(part)) {
+                return line;
+            }
+            heard.push(line);
+        }
+        panic!("no line with {parts:?} in {heard:#?}");
+    }
+
+    /// Ends it in order.
+    #[track_caller]
+    fn end(mut self) {
+        signal(self.child.id(), "TERM");
+        let status = wait_for("the end", || self.child.try_wait().expect("a child"));
+        assert!(status.success(), "{status}");
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The names of three replicas and their addresses, in a network of loopback for each `net`.
+fn three(net: u8) -> Vec<(String, String)> {
+    let name = |n| (format!("r{n}.example"), format!("127.{net}.0.{n}"));
+    (1..=3).map(name).collect()
+}
+
+fn free_port() -> u16 {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    socket.local_addr().expect("bound").port()
+}
+
+fn peers_at(port: u16) -> String {
+    let item = |(name, _)| format!("{name}:{port}");
+    three(0).into_iter().map(item).collect::<Vec<_>>().join(",")
+}
+
+/// The options of one replica on disk.
+fn options(n: usize, peers: &str, directory: &Path) -> Vec<String> {
+    let data = directory.join(format!("d{n}"));
+    let data = data.to_str().expect("text");
+    let options = [
+        "--id",
+        &n.to_string(),
+        "--peers",
+        peers,
+        "--log",
+        "disk",
+        "--data-dir",
+        data,
+    ];
+    options.map(str::to_owned).to_vec()
+}
+
+fn texts(options: &[String]) -> Vec<&str> {
+    options.iter().map(String::as_str).collect()
+}
+
+/// One dead name of three made every client fail with status 2, although two replicas served, and a replica that was
+/// started again ended with status 2, after which a service manager does not start it any more.
+#[test]
+fn a_name_that_does_not_resolve_keeps_nobody_from_serving() {
+    let Some(hosts) = Hosts::new() else { return };
+    hosts.set(&three(83));
+    let (directory, peers) = (TempFile::new("names"), peers_at(free_port()));
+    let start = |n: usize, more: &[&str]| {
+        let options = options(n, &peers, &directory.0);
+        hosts.serve(&[&texts(&options), more].concat())
+    };
+    let mut replicas = vec![start(1, &["--bootstrap"]), start(2, &[]), start(3, &[])];
+    wait_for("a whole group", || {
+        let ran = hosts.run(&["status"], &peers);
+        String::from_utf8_lossy(&ran.stdout)
+            .contains("tolerates 1 more")
+            .then_some(())
+    });
+    hosts.run(&["put", "k", "v"], &peers).expect_status(0);
+    drop(replicas.pop());
+    hosts.set(&three(83)[..2]);
+
+    let ran = hosts.run(&["get", "k"], &peers).expect_status(0);
+    assert_eq!(ran.stdout, b"v");
+    assert!(
+        ran.stderr.contains("goes on without r3.example"),
+        "{}",
+        ran.stderr
+    );
+    // The one that was given --bootstrap for good comes back, too: it has a group.
+    replicas.remove(0).end();
+    let first = start(1, &["--bootstrap"]);
+    first.expect(&["r3.example", "has no address yet", "goes on without node 3"]);
+    first.expect(&["in term"]);
+    hosts.run(&["put", "k", "w"], &peers).expect_status(0);
+
+    // The name comes back, and with it the replica.
+    let third = start(3, &[]);
+    third.expect(&["the name of this replica, r3.example", "has no address yet"]);
+    hosts.set(&three(83));
+    third.expect(&["follows"]);
+    first.expect(&["r3.example", "stands for 127.83.0.3"]);
+    wait_for("a whole group again", || {
+        let ran = hosts.run(&["status"], &peers);
+        String::from_utf8_lossy(&ran.stdout)
+            .contains("tolerates 1 more")
+            .then_some(())
+    });
+    third.end();
+    let _ = std::fs::remove_dir_all(&directory.0);
+}
+
+/// A group is only begun with all of its replicas: their addresses are a part of it. The start waits for the last name.
+#[test]
+fn a_bootstrap_waits_for_every_name_and_a_start_for_its_own() {
+    let Some(hosts) = Hosts::new() else { return };
+    hosts.set(&[]);
+    let peers = peers_at(free_port());
+    let metrics = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = metrics.local_addr().expect("bound").to_string();
+    drop(metrics);
+    let first = hosts.serve(&[
+        "--id",
+        "1",
+        "--peers",
+        &peers,
+        "--bootstrap",
+        "--metrics",
+        &at,
+    ]);
+    first.expect(&["not serving yet", "the name of this replica, r1.example"]);
+    let ready = |part: &str| {
+        wait_for(part, || {
+            let said = http_get(&at, "/readyz")?;
+            (said.contains(" 503 ") && said.contains(part)).then_some(())
+        });
+    };
+    ready("r1.example");
+    hosts.set(&three(84)[..2]);
+    let second = hosts.serve(&["--id", "2", "--peers", &peers]);
+    ready("the name of node 3 has no address yet");
+    hosts.set(&three(84));
+    let third = hosts.serve(&["--id", "3", "--peers", &peers]);
+    first.expect(&["leads in term"]);
+    for other in [second, third] {
+        other.expect(&["follows"]);
+    }
+    // A signal ends a start that waits.
+    hosts.set(&[]);
+    let waits = hosts.serve(&["--id", "1", "--peers", "nobody.example:7471"]);
+    waits.expect(&["not serving yet"]);
+    waits.end();
+}
+
+fn http_get(at: &str, path: &str) -> Option<String> {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(at).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    )
+    .ok()?;
+    let mut said = String::new();
+    stream.read_to_string(&mut said).ok()?;
+    Some(said)
+}
+
+/// The own name stands for 127.0.1.1 on a Debian host. The replica listened there, and blamed the others.
+#[test]
+fn an_own_name_on_loopback_among_other_machines_is_refused() {
+    let Some(hosts) = Hosts::new() else { return };
+    let name = |n: u8, at: &str| (format!("r{n}.example"), at.to_owned());
+    hosts.set(&[
+        name(1, "127.0.1.1"),
+        name(2, "192.0.2.2"),
+        name(3, "192.0.2.3"),
+    ]);
+    let peers = peers_at(free_port());
+    let ran = hosts.run(&["serve", "--id", "1"], &peers);
+    ran.expect_error(2, &["r1.example", "127.0.1.1", "loopback", "/etc/hosts"]);
+}
+
+/// An earlier process that still holds the port ended a start with status 2, which is final for a service manager.
+#[test]
+fn a_port_in_use_is_waited_for() {
+    let holder = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let address = holder.local_addr().expect("bound").to_string();
+    let args = ["serve", "--id", "1", "--peers", &address, "--bootstrap"];
+    let mut serve = command(&args, "");
+    let serve = serve
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let serving = Serving::new(serve.spawn().expect("starts"));
+    serving.expect(&["not serving yet", &address, "in use"]);
+    drop(holder);
+    serving.expect(&["leads in term"]);
+    serving.end();
+}
