@@ -20,9 +20,7 @@ pub fn draw_kinds(prng: &mut Prng) -> BTreeSet<Fault> {
             Need::Spares,
             Need::SmallPaths,
         ];
-        drawn_apart
-            .iter()
-            .any(|need| fault.needs(*need))
+        drawn_apart.iter().any(|need| fault.needs(*need))
     };
     let mut kinds: Vec<Fault> = Fault::simulated().filter(|f| !apart(f)).collect();
     prng.shuffle(&mut kinds);
