@@ -9,8 +9,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use trine_protocol::message::{Incarnation, Member, MemberRole};
 
-/// Term and index of a log's last entry: a vote is given to those that have no smaller one.
-pub type LogEnd = (u64, u64);
+/// A replica's log.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// Term and index of its last entry: a vote is given to those that have no smaller ones.
+    pub end: (u64, u64),
+    /// The replica knows of committed entries that it has not applied yet. Its configuration may be another one in a
+    /// moment, without a word from anybody.
+    pub unapplied: bool,
+}
 
 /// What a replica shows of itself when it has applied a change.
 #[derive(Clone, Debug)]
@@ -33,7 +40,7 @@ struct Standing {
     sides: [Vec<Incarnation>; 2],
     /// What it had applied when its configuration became this one.
     since: u64,
-    log_end: LogEnd,
+    log: Log,
     answers: bool,
     crashed: bool,
 }
@@ -61,19 +68,24 @@ pub struct Seats {
     /// was seen.
     left: BTreeMap<Incarnation, u64>,
     judged: u64,
+    /// The replica behind whose change it was not clear yet what the others would do.
+    unjudged: Option<Incarnation>,
     finding: Option<String>,
 }
 
 impl Seats {
     /// The end of a replica's log, behind each of its turns.
-    pub fn note_log(&mut self, replica: Incarnation, log_end: LogEnd) {
+    pub fn note_log(&mut self, replica: Incarnation, log: Log) {
         if let Some(standing) = self.standings.get_mut(&replica) {
-            standing.log_end = log_end;
+            standing.log = log;
+        }
+        if let Some(changed) = self.unjudged {
+            self.judge(changed);
         }
     }
 
     /// A replica has applied a change of the members, or has ceased to answer.
-    pub fn note_change(&mut self, seen: &Seen<'_>, log_end: LogEnd) {
+    pub fn note_change(&mut self, seen: &Seen<'_>, log: Log) {
         self.note_places(seen);
         let before = self.standings.get(&seen.replica);
         let since = match before {
@@ -83,7 +95,7 @@ impl Seats {
         let standing = Standing {
             sides: seen.sides.clone(),
             since,
-            log_end,
+            log,
             answers: seen.answers,
             crashed: false,
         };
@@ -162,6 +174,11 @@ impl Seats {
 
     /// Looks for a crash that would leave no replica that can be elected.
     fn judge(&mut self, changed: Incarnation) {
+        let unclear = self.running().any(|standing| standing.log.unapplied);
+        self.unjudged = unclear.then_some(changed);
+        if unclear {
+            return;
+        }
         let voters: BTreeSet<_> = self.running().flat_map(Standing::voters).collect();
         // A group need only survive one crash, and it may have happened already.
         let down = voters.iter().filter(|voter| !self.runs(**voter));
@@ -197,7 +214,7 @@ impl Seats {
                 .sides
                 .clone()
                 .map(|side| side.iter().map(|v| format!("{:x}", v.0)).collect::<Vec<_>>().join(" "));
-            let ((term, index), answers) = (standing.log_end, standing.answers);
+            let ((term, index), answers) = (standing.log.end, standing.answers);
             format!(
                 "{:x}: voters [{incoming}] [{outgoing}], log up to {index} of term {term}, answers {answers}",
                 who.0
@@ -230,7 +247,7 @@ impl Seats {
             let grants = |voter: Incarnation| {
                 self.answers(voter)
                     && voter != without
-                    && self.standings[&voter].log_end <= candidate.log_end
+                    && self.standings[&voter].log.end <= candidate.log.end
             };
             candidate.voters().any(|voter| voter == who)
                 && self.answers(who)
@@ -263,6 +280,13 @@ mod tests {
         let voters = voters.iter().map(|&who| member(who, MemberRole::Voter));
         let learners = learners.iter().map(|&who| member(who, MemberRole::Learner));
         voters.chain(learners).collect()
+    }
+
+    fn log(end: u64) -> Log {
+        Log {
+            end: (1, end),
+            unapplied: false,
+        }
     }
 
     struct Group(Seats);
@@ -299,11 +323,11 @@ mod tests {
                 applied: at,
                 answers,
             };
-            self.0.note_change(&seen, (1, at));
+            self.0.note_change(&seen, log(at));
         }
 
         fn log(&mut self, who: u64, end: u64) {
-            self.0.note_log(Incarnation(who), (1, end));
+            self.0.note_log(Incarnation(who), log(end));
         }
     }
 
@@ -343,6 +367,21 @@ mod tests {
         group.shows(1, 4, (NEW, &[]), &[], false);
         assert_eq!(group.0.finding(), None);
         assert!(group.0.judged() > 10);
+    }
+
+    /// A replica that had just started on its log seemed to have an old configuration (seed 37).
+    #[test]
+    fn nothing_is_judged_while_a_replica_has_committed_entries_to_apply() {
+        let mut group = amid();
+        let unapplied = Log {
+            unapplied: true,
+            ..log(3)
+        };
+        group.0.note_log(Incarnation(11), unapplied);
+        group.shows(1, 3, (NEW, &[]), &[], false);
+        assert_eq!(group.0.finding(), None);
+        group.log(11, 3);
+        assert!(group.0.finding().is_some(), "the question is still there");
     }
 
     /// Two crashes are one too many, and two voters bear none, also while one becomes the third.

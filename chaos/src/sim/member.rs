@@ -11,7 +11,7 @@ use super::users::User;
 use super::watchers::{Ledger as WatchLedger, Watching};
 use super::{Host, Program};
 use crate::checker::log_agreement::LogAgreement;
-use crate::checker::seats::{Seats, Seen};
+use crate::checker::seats::{Log, Seats, Seen};
 use std::cell::RefCell;
 use std::rc::Rc;
 use trine_client::AdminClient;
@@ -198,10 +198,13 @@ impl Observed {
         if replica.leads_without_vote() {
             seats.note_leader_without_vote(own);
         }
-        let log_end = replica.log_end();
+        let log = Log {
+            end: replica.log_end(),
+            unapplied: replica.has_unapplied(),
+        };
         let knows = (replica.members_digest(), replica.halted().is_some());
         if knows == std::mem::replace(&mut self.knew, knows) {
-            return seats.note_log(own, log_end);
+            return seats.note_log(own, log);
         }
         let removed = matches!(replica.halted(), Some(Halt::Removed { .. }));
         if replica.halted().is_some() && !removed {
@@ -214,7 +217,7 @@ impl Observed {
             applied: replica.applied_state().map_or(0, |(applied, _)| applied),
             answers: !removed,
         };
-        seats.note_change(&seen, log_end);
+        seats.note_change(&seen, log);
     }
 
     fn observe(&mut self) {

@@ -170,6 +170,12 @@ impl Group {
         (raft.term_at(index).unwrap_or_default(), index)
     }
 
+    /// See [`crate::Replica::has_unapplied`].
+    pub(crate) fn has_unapplied(&self) -> bool {
+        let raft = self.consensus.raft();
+        raft.committed() > raft.applied()
+    }
+
     /// See [`crate::Replica::leads_without_vote`].
     pub(crate) fn leads_without_vote(&self) -> bool {
         let raft = self.consensus.raft();

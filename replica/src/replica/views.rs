@@ -86,6 +86,12 @@ impl Replica {
         self.life.group().map_or((0, 0), |group| group.log_end())
     }
 
+    /// For checkers: whether entries that this replica knows to be committed are not applied yet, for instance because it
+    /// has just started on its log.
+    pub fn has_unapplied(&self) -> bool {
+        self.life.group().is_some_and(|group| group.has_unapplied())
+    }
+
     /// For checkers: whether this replica leads, and the configuration that it has applied gives it no vote.
     pub fn leads_without_vote(&self) -> bool {
         self.life
