@@ -30,6 +30,7 @@ mod observe;
 mod ordered;
 mod output;
 mod packaging;
+mod packet_sizes;
 mod paths;
 mod paused;
 mod progress;

@@ -1,4 +1,8 @@
-//! A network of this machine's own: a namespace with a bridge, and ports on it for DPDK.
+//! Networks of this machine's own: a namespace with a bridge, and ports on it for DPDK; hosts in namespaces of their own.
+
+mod hosts;
+
+pub use hosts::Hosts;
 
 use std::net::Ipv4Addr;
 use std::process::Command;
