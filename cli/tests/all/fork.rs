@@ -208,7 +208,7 @@ fn what_both_sides_of_a_fork_were_told_is_what_was_counted() {
     assert_eq!(counted, [1, INCREMENTS, 0, INCREMENTS]);
     let captures = group.ended();
     let sealed = captures.iter().map(|capture| sealed_runs(capture, port));
-    let sealed: usize = sealed.map(|counters| unique(counters)).sum();
+    let sealed: usize = sealed.map(unique).sum();
     assert!(sealed >= INCREMENTS as usize, "only {sealed} sealed runs");
 }
 
