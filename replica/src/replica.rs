@@ -1,6 +1,7 @@
 //! One replica as a sans-IO value: requests, peers' answers and time go in, messages and answers come out.
 
 mod life;
+mod peers;
 mod views;
 
 use std::net::SocketAddr;
@@ -22,7 +23,7 @@ use trine_transport::time::{Duration, Instant};
 use crate::addresses::Addresses;
 use crate::audit::Audit;
 use crate::bootstrap::{self, Begin, Bootstrap, Origin, Progress};
-use crate::config::{BEGIN_PATIENCE, ConfigError, NODES_MAX, ReplicaConfig, WATCH_PAUSE_MS};
+use crate::config::{BEGIN_PATIENCE, ConfigError, ReplicaConfig, WATCH_PAUSE_MS};
 use crate::disk::{DiskError, Fsync, Restored, Write};
 use crate::group::Group;
 use crate::halt::Halt;
@@ -33,6 +34,7 @@ use crate::output::{Class, Output};
 use crate::rights::{Caller, Denied, Subject, What};
 use crate::timing::Stopwatch;
 use life::Life;
+use peers::{check_peers, known};
 
 /// Room for the answer who the members are, with the most of them.
 const DISCOVERY_BYTES_MAX: usize = 4 << 10;
@@ -885,28 +887,4 @@ impl Replica {
 /// themselves.
 pub(crate) fn is_for_anybody(kind: u8) -> bool {
     matches!(kind, kind::JOIN | kind::ADMIN)
-}
-
-/// Peers whose addresses are known.
-fn known(peers: &[(NodeId, SocketAddr)]) -> Vec<(NodeId, Option<SocketAddr>)> {
-    let peers = peers.iter();
-    peers.map(|&(node_id, at)| (node_id, Some(at))).collect()
-}
-
-fn check_peers(
-    node_id: NodeId,
-    address: SocketAddr,
-    peers: &[(NodeId, SocketAddr)],
-) -> Result<(), ConfigError> {
-    let error = ConfigError::Peers { node_id: node_id.0 };
-    let mut node_ids: Vec<_> = peers.iter().map(|&(node_id, _)| node_id).collect();
-    let mut addresses: Vec<_> = peers.iter().map(|&(_, address)| address).collect();
-    node_ids.sort_unstable();
-    addresses.sort_unstable();
-    let distinct = node_ids.windows(2).all(|pair| pair[0] != pair[1])
-        && addresses.windows(2).all(|pair| pair[0] != pair[1]);
-    if !distinct || peers.len() > NODES_MAX || !peers.contains(&(node_id, address)) {
-        return Err(error);
-    }
-    Ok(())
 }

@@ -24,6 +24,8 @@ use trine_base::lines::Lines;
 /// The part of the log that tells who changed what. A change of the level is a warning there, because more filters let
 /// warnings pass.
 pub const AUDIT: &str = "audit";
+/// The part of the log that reports changes of role.
+pub const ROLE: &str = "role";
 
 /// How the lines look.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -16,7 +16,8 @@ use trine_protocol::message::NodeId;
 use trine_protocol::route::is_same_address;
 use trine_replica::config::CANDIDATES_MAX;
 
-use crate::serve::{ROLE, ServeArguments, own_of};
+use crate::logs::ROLE;
+use crate::serve::{ServeArguments, own_of};
 use crate::waiting::Waiting;
 
 /// A name is asked for again so soon while its replica is silent, or has no address.

@@ -38,7 +38,7 @@ use crate::data;
 use crate::from_file::FromFile;
 use crate::injection::{self, Injector};
 use crate::key_changes::KeyChanges;
-use crate::logs::{AUDIT, Logs};
+use crate::logs::{AUDIT, Logs, ROLE};
 use crate::metrics::{self, Snapshot};
 use crate::names::Names;
 use crate::resp;
@@ -58,8 +58,6 @@ use trine_base::units::plural;
 
 /// The start of the line that says where the metrics are.
 pub const METRICS_LINE: &str = "metrics at ";
-/// The part of the log that reports changes of role.
-pub const ROLE: &str = "role";
 /// The poll interval for changes of role, which are announced.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The pause before a new replica replaces one that cannot continue.
@@ -122,7 +120,7 @@ pub fn run<N: Network>(
     let front = resp.as_ref().map(resp::Resp::teller);
     let settings = network.settings();
     let keys = KeyChanges::start(settings, arguments, from_file, front, may_accept)?;
-    let mut startup = Startup {
+    let startup = Startup {
         own,
         is_ip,
         ask_peers: cluster_check::asker(network, own),
@@ -135,13 +133,24 @@ pub fn run<N: Network>(
     };
     let sleeper = startup.sleeper.clone();
     interrupt::on_interrupt(move || sleeper.wake());
+    serve_on(network, startup, waiting, arguments, &watch)
+}
+
+/// Runs one incarnation after the other, until the process is asked to end.
+fn serve_on<N: Network>(
+    network: &N,
+    mut startup: Startup,
+    mut waiting: Waiting,
+    arguments: &ServeArguments,
+    watch: &Watch,
+) -> Result<(), Failure> {
+    let announcer = watch.announcer;
     let mut capture = arguments.capture.open()?;
     loop {
-        let opened = waiting.until_open(|| network.serve_at(own))?;
-        let Some(opened) = opened else {
+        let Some(opened) = waiting.until_open(|| network.serve_at(startup.own))? else {
             return Ok(());
         };
-        match live(opened, &startup, capture.take(), arguments, &watch)? {
+        match live(opened, &startup, capture.take(), arguments, watch)? {
             End::Asked => return Ok(()),
             End::Anew { why, bootstrap } => {
                 tracing::info!(target: ROLE, why, "goes on as a new replica");
@@ -529,7 +538,6 @@ fn assemble<B: Backend>(
     let seed = random_seed()?;
     let data = data::open(arguments, fresh, startup.lost_memory.as_deref(), announcer)?;
     let incarnation = data.as_ref().map_or(fresh, |data| data.incarnation);
-    let pool = backend.pool().clone();
     let now = MonotonicClock.now();
     let mut replica = Replica::new(
         config,
@@ -537,7 +545,7 @@ fn assemble<B: Backend>(
         NodeId(arguments.id),
         startup.own,
         vec![(NodeId(arguments.id), startup.own)],
-        pool,
+        backend.pool().clone(),
         seed,
         now,
     )
@@ -546,9 +554,7 @@ fn assemble<B: Backend>(
     if arguments.listen.is_some() {
         replica = replica.with_peers_anywhere();
     }
-    for (node_id, addresses) in startup.names.borrow().present() {
-        replica.set_listed(node_id, &addresses);
-    }
+    list_peers(&mut replica, startup);
     replica.lend_stopwatch(|| MonotonicClock.now());
     let node = match data {
         None => {
@@ -575,6 +581,13 @@ fn assemble<B: Backend>(
     };
     EventLoop::new(backend, MonotonicClock, node, config, identity, seed)
         .map_err(|error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""))
+}
+
+/// Tells a replica where the names in its list of peers lead.
+fn list_peers(replica: &mut Replica, startup: &Startup) {
+    for (node_id, addresses) in startup.names.borrow().present() {
+        replica.set_listed(node_id, &addresses);
+    }
 }
 
 /// In memory mode: the replica with the state of a backup, if it is to begin with one. An incarnation that replaces

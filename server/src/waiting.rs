@@ -11,8 +11,8 @@ use trine_base::announce::Announcer;
 use trine_base::failure::{Failure, Trouble};
 use trine_base::interrupt;
 
+use crate::logs::ROLE;
 use crate::metrics::Published;
-use crate::serve::ROLE;
 
 /// How long another process may hold an address that this one needs.
 const IN_USE_MAX: Duration = Duration::from_secs(30);

@@ -4,9 +4,10 @@
 //! where they are put together. The test reports the other circles: those between modules of which none contains the
 //! others. They leave no order in which a reader could take the files.
 
+use crate::edges::EDGES;
 use crate::imports::{Imports, imports};
 use crate::modules::{File, Modules};
-use crate::{EDGES, report, repository, sources};
+use crate::{report, repository, sources};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;

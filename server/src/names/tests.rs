@@ -1,3 +1,5 @@
+//! Names of peers that do not resolve, resolve late, change, or lead to this machine.
+
 use super::*;
 
 fn at(text: &str) -> SocketAddr {
