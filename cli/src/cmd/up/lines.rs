@@ -8,7 +8,8 @@ use trine_base::interrupt;
 use trine_local::faults::FAULTS_LINE;
 use trine_local::{LineSink, Stream};
 use trine_server::data;
-use trine_server::serve::{METRICS_LINE, ROLE};
+use trine_server::logs::ROLE;
+use trine_server::serve::METRICS_LINE;
 
 /// The start of the line that says that a replica's files were set aside (`trine_server::data`).
 const SET_ASIDE_LINE: &str = "does not go on with its files";
