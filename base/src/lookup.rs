@@ -19,7 +19,7 @@ struct Job {
     item: String,
 }
 
-/// At most [`LOOKUPS_MAX`] lookups at a time. One that hangs keeps its thread, and the process may end all the same.
+/// At most `LOOKUPS_MAX` lookups at a time. One that hangs keeps its thread, and the process may end all the same.
 pub struct Lookups {
     jobs: Sender<Job>,
     found: Receiver<(usize, Found)>,
