@@ -9,7 +9,7 @@ use trine_transport::backend::{Backend, BackendError, Route};
 use trine_transport::event_loop::EventLoop;
 use trine_transport::time::{Clock, Duration, Instant};
 use trine_transport::{
-    App, Completion, ConnectParams, Cx, Event, Identity, Reply, Request, SessionId,
+    App, Completion, ConnectParams, Cx, DownReason, Event, Identity, Reply, Request, SessionId,
 };
 
 use super::outcome::Obstacle;
@@ -117,6 +117,18 @@ impl<R: Route> Probe<R> {
     }
 }
 
+impl<R: Route> Probe<R> {
+    /// The answer was too large for the path, which the transport knows now. The next session has smaller packets, and a
+    /// status can be asked for again.
+    fn ask_again(&mut self, session: SessionId) {
+        if let Some(target) = self.of_session(session)
+            && !matches!(target.outcome, Some(Ok(_)))
+        {
+            (target.session, target.outcome) = (None, None);
+        }
+    }
+}
+
 impl<R: Route> App<R> for Probe<R> {
     fn on_request(&mut self, cx: &mut Cx<'_, R>, _request: Request<'_>) -> Reply {
         cx.alloc(0).map_or(Reply::Later, Reply::Now)
@@ -149,6 +161,10 @@ impl<R: Route> App<R> for Probe<R> {
                     target.outcome = Some(Err(obstacle_of(reason)));
                 }
             }
+            Event::Down {
+                session,
+                reason: DownReason::BlackHole,
+            } => self.ask_again(session),
             Event::Down { .. } | Event::Accepted { .. } => {}
         }
     }
