@@ -257,10 +257,6 @@ fn wrong_command_lines_exit_with_2_and_name_the_mistake() {
         (&["get", "k", "--peers", "127.0.0.1"], "no port"),
         (&["get", "k", "--peers", "127.0.0.1:0"], "port 0"),
         (&["get", "k", "--peers", "127.0.0.1:1,127.0.0.1:1"], "twice"),
-        (
-            &["get", "k", "--peers", "no-such-host.invalid:7471"],
-            "no-such-host.invalid",
-        ),
         (&["get", "k", "--timeout", "0s"], "longer than zero"),
         (&["get", "k", "--timeout", "5"], "500ms, 20s or 2m"),
         (&["put", "k", "@/no/such/file"], "/no/such/file"),
@@ -338,6 +334,17 @@ fn wrong_command_lines_exit_with_2_and_name_the_mistake() {
     }
     let too_large = vec![0; (1 << 20) + 1];
     trine(&["put", "k", "-"], "", &too_large).expect_error(2, &["1.0 MiB"]);
+}
+
+/// The command line is right: the name may have an address a moment later.
+#[test]
+fn a_name_without_an_address_is_somebody_who_does_not_answer() {
+    let ran = trine(
+        &["get", "k", "--peers", "no-such-host.invalid:7471"],
+        "",
+        b"",
+    );
+    ran.expect_error(3, &["no-such-host.invalid:7471", "check the names"]);
 }
 
 #[test]

@@ -85,13 +85,13 @@ impl Hosts {
 }
 
 /// A replica and the lines that it announces.
-struct Serving {
+pub(crate) struct Serving {
     child: Child,
     lines: Receiver<String>,
 }
 
 impl Serving {
-    fn new(mut child: Child) -> Self {
+    pub(crate) fn new(mut child: Child) -> Self {
         let out = BufReader::new(child.stdout.take().expect("piped"));
         let (tell, lines) = channel();
         std::thread::spawn(move || {
@@ -104,7 +104,7 @@ impl Serving {
 
     /// Waits for a line with all of these parts, and returns it.
     #[track_caller]
-    fn expect(&self, parts: &[&str]) -> String {
+    pub(crate) fn expect(&self, parts: &[&str]) -> String {
         let until = Instant::now() + LIMIT;
         let mut heard = Vec::new();
         while let Ok(line) = self
@@ -121,7 +121,7 @@ impl Serving {
 
     /// Ends it in order.
     #[track_caller]
-    fn end(mut self) {
+    pub(crate) fn end(mut self) {
         signal(self.child.id(), "TERM");
         let status = wait_for("the end", || self.child.try_wait().expect("a child"));
         assert!(status.success(), "{status}");
