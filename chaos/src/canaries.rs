@@ -176,7 +176,7 @@ pub const CANARIES: &[Canary] = &[
     transport("window ignores replays", &["opened twice"]),
     sequencer("an epoch begins twice", &["a number came twice"]),
     sequencer("a taker waits for nobody", &["a number went back"]),
-    sequencer("a lease is looked at too early", &["a number went back"]).from(30),
+    sequencer("a lease is looked at too early", &["a number went back"]).from(370),
     sequencer(
         "a half is joined with a newer guess",
         &["a number went back", "a number came twice"],
