@@ -333,7 +333,7 @@ fn other_machines_are_let_in_only_when_asked_for() {
     let mut allowed = command(&allowed, "");
     allowed.stdout(Stdio::piped()).stderr(Stdio::null());
     let waits = Serving::new(allowed.spawn().expect("starts"));
-    waits.expect(&["not serving yet", "192.0.2.1:7471"]);
+    waits.expect(&["not serving yet", "192.0.2.1 belongs to no interface"]);
     waits.end();
 }
 

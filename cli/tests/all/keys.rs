@@ -246,7 +246,7 @@ fn a_replica_that_requires_keys_may_listen_beyond_loopback() {
     let mut allowed = command(&serve, "");
     allowed.stdout(Stdio::piped()).stderr(Stdio::null());
     let waits = Serving::new(allowed.spawn().expect("starts"));
-    waits.expect(&["not serving yet", "192.0.2.1:7471"]);
+    waits.expect(&["not serving yet", "192.0.2.1 belongs to no interface"]);
     waits.end();
     for stage in ["accept", "none"] {
         let line = [&serve[..], &["--keys", stage]].concat();
