@@ -228,7 +228,7 @@ pub fn search(canary: Canary, from: u64, jobs: u64) -> Search {
                 return (seed, None);
             }
             let bug = trine_canary::plant(canary.name);
-            let finding = finding_of(canary.subject, seed);
+            let finding = finding_of(canary.subject, config_of(canary, seed));
             drop(bug);
             let finding = finding.filter(|text| is_what_it_is(canary, text));
             if finding.is_some() {
@@ -269,7 +269,7 @@ pub fn false_alarms(subject: Subject, seeds: &BTreeSet<u64>, jobs: u64) -> Vec<(
         || true,
         |number| {
             let seed = numbered[number as usize];
-            (seed, finding_of(subject, seed))
+            (seed, finding_of(subject, SimConfig::from_seed(seed)))
         },
         |(seed, finding)| alarms.extend(finding.map(|text| (seed, text))),
     );
@@ -294,7 +294,7 @@ pub fn seeds_run(searches: &[Search], subject: Subject) -> BTreeSet<u64> {
 /// A seed without leases cannot find a bug of leases. It is the same with disks, keys and ordered indexes. Such a seed
 /// counts, and need not run.
 fn may_find(canary: Canary, seed: u64) -> bool {
-    let config = SimConfig::from_seed(seed);
+    let config = config_of(canary, seed);
     match canary.name {
         name if name.starts_with("lease") => config.replica.reads == ReadMode::Lease,
         "ack before fsync" => config.disk.is_some(),
@@ -319,10 +319,22 @@ fn may_find(canary: Canary, seed: u64) -> bool {
 }
 
 /// The finding of a seed; a run that proves nothing finds nothing.
-fn finding_of(subject: Subject, seed: u64) -> Option<String> {
+/// What a seed stands for. Replicas move where the bug is one of moves.
+fn config_of(canary: Canary, seed: u64) -> SimConfig {
+    let config = SimConfig::from_seed(seed);
+    match canary.name {
+        "removed in the joint change"
+        | "a demoted leader stays"
+        | "a learner takes its seat back" => config.with_moves(),
+        _ => config,
+    }
+}
+
+fn finding_of(subject: Subject, config: SimConfig) -> Option<String> {
+    let seed = config.seed;
     let verdict = match subject {
         Subject::Group => {
-            let report = sim::run(SimConfig::from_seed(seed), Trace::Off);
+            let report = sim::run(config, Trace::Off);
             report
                 .expect("seeds stand for sound configurations")
                 .verdict
