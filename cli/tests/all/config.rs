@@ -407,8 +407,8 @@ fn the_settings_of_a_parent_are_not_those_of_its_replicas() {
         .env("TRINE_FAULT", "loss=100%")
         .env("TRINE_CONFIG", "/does/not/exist");
     let child = child
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped());
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     finish(child.spawn().expect("started")).expect_status(0);
 }
 
