@@ -406,9 +406,7 @@ fn the_settings_of_a_parent_are_not_those_of_its_replicas() {
     child
         .env("TRINE_FAULT", "loss=100%")
         .env("TRINE_CONFIG", "/does/not/exist");
-    let child = child
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    let child = child.stdout(Stdio::piped()).stderr(Stdio::piped());
     finish(child.spawn().expect("started")).expect_status(0);
 }
 
