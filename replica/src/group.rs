@@ -50,7 +50,7 @@ use crate::halt::Halt;
 use crate::log::MemoryLog;
 use crate::membership;
 use crate::outbox::Outbox;
-use crate::raft_group::{RaftGroup, Work};
+use crate::raft_group::{Proposal, RaftGroup, Work};
 use crate::rights::Caller;
 use crate::state_machine::StateMachine;
 use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
@@ -416,7 +416,11 @@ impl Group {
         // An unreadable entry changes nothing, on every replica alike.
         let change = membership::decode_change(&entry.data);
         let named = change.as_ref().and_then(membership::named_member);
-        let conf = self.consensus.apply_conf_change(now, change.as_ref());
+        let at = Proposal {
+            index: entry.index,
+            term: entry.term,
+        };
+        let conf = self.consensus.apply_conf_change(now, at, change.as_ref());
         let Some(state) = &mut self.state else { return };
         let own = self.local.own.incarnation;
         let was_member = state.members().get(own).is_some();

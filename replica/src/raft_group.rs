@@ -2,6 +2,7 @@
 
 mod demotion;
 mod durable;
+mod former_voter;
 mod patience;
 mod terms;
 mod ticks;
@@ -56,6 +57,8 @@ pub(crate) struct RaftGroup<L: Log> {
     written_term: u64,
     /// How far messages may still raise the term.
     terms: TermAllowance,
+    /// The entry by which this replica lost its vote, if it may overlook what is behind: see `former_voter`.
+    vote_ended: Option<Proposal>,
 }
 
 /// The requests of one round of the ready loop, in the order in which they have to be done.
@@ -141,6 +144,7 @@ impl<L: Log> RaftGroup<L> {
             unwritten: VecDeque::new(),
             written_term,
             terms: TermAllowance::new(now),
+            vote_ended: None,
         }
     }
 
@@ -171,6 +175,9 @@ impl<L: Log> RaftGroup<L> {
         if vote && (now < self.votes_from || self.has_promised_silence(&message)) {
             return Err(Refusal::TooEarlyToVote);
         }
+        if vote {
+            self.overlook_entries_behind_vote(&mut message);
+        }
         if message.get_msg_type() == MessageType::MsgTimeoutNow && self.must_not_campaign_yet() {
             return Err(Refusal::NotEntitled);
         }
@@ -181,6 +188,9 @@ impl<L: Log> RaftGroup<L> {
             message.get_msg_type(),
             MessageType::MsgAppend | MessageType::MsgHeartbeat | MessageType::MsgSnapshot
         );
+        if message.get_msg_type() == MessageType::MsgSnapshot {
+            self.vote_ended = None;
+        }
         if message.get_msg_type() == MessageType::MsgReadIndex {
             self.commit_promptly();
         }
@@ -392,11 +402,21 @@ impl<L: Log> RaftGroup<L> {
         work
     }
 
-    /// Puts a committed change of the configuration into force. Raft may refuse it: then it is as if it said nothing,
+    /// Puts a change of the configuration that is committed as the entry `at` into force. Raft may refuse it: then it is as if it said nothing,
     /// on every replica alike, because all apply it to the same configuration.
-    pub(crate) fn apply_conf_change(&mut self, change: &ConfChangeV2) -> Option<ConfState> {
+    pub(crate) fn apply_conf_change(
+        &mut self,
+        at: Proposal,
+        change: &ConfChangeV2,
+    ) -> Option<ConfState> {
+        let (voted, before) = (self.is_voter(), self.conf_state());
         let state = self.node.apply_conf_change(change).ok()?;
         self.node.mut_store().set_conf_state(state.clone());
+        if self.is_voter() {
+            self.vote_ended = None;
+        } else if voted && former_voter::may_overlook(&before) {
+            self.vote_ended = Some(at);
+        }
         // Raft leaves it in its role, and would take a single voter that is left for itself.
         self.step_down_without_vote(&state);
         Some(state)
@@ -756,7 +776,8 @@ mod tests {
         group.applied_to(2);
         assert!(group.leads_with_commit());
         let removal = crate::membership::remove(trine_protocol::message::Incarnation(1));
-        let conf = group.apply_conf_change(&removal).unwrap();
+        let at = Proposal { index: 2, term: 2 };
+        let conf = group.apply_conf_change(at, &removal).unwrap();
         assert_eq!(conf.voters, [2]);
         assert!(!group.read_index(7));
         assert!(!group.is_leader());

@@ -12,8 +12,10 @@ use trine_protocol::message::{Incarnation, Member, MemberRole};
 /// A replica's log.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Log {
-    /// Term and index of its last entry: a vote is given to those that have no smaller ones.
+    /// Term and index of its last entry.
     pub end: (u64, u64),
+    /// Term and index of the shortest log that gets its vote.
+    pub votes_from: (u64, u64),
     /// The replica knows of committed entries that it has not applied yet. Its configuration may be another one in a
     /// moment, without a word from anybody.
     pub unapplied: bool,
@@ -247,7 +249,7 @@ impl Seats {
             let grants = |voter: Incarnation| {
                 self.answers(voter)
                     && voter != without
-                    && self.standings[&voter].log.end <= candidate.log.end
+                    && self.standings[&voter].log.votes_from <= candidate.log.end
             };
             candidate.voters().any(|voter| voter == who)
                 && self.answers(who)
@@ -285,6 +287,7 @@ mod tests {
     fn log(end: u64) -> Log {
         Log {
             end: (1, end),
+            votes_from: (1, end),
             unapplied: false,
         }
     }

@@ -200,6 +200,7 @@ impl Observed {
         }
         let log = Log {
             end: replica.log_end(),
+            votes_from: replica.least_log_voted_for(),
             unapplied: replica.has_unapplied(),
         };
         let knows = (replica.members_digest(), replica.halted().is_some());

@@ -116,14 +116,16 @@ impl Consensus {
         self.raft.propose_conf_change(change)
     }
 
-    /// A change of the configuration was committed; nothing if it cannot be read. Ends the lease in any case.
+    /// A change of the configuration was committed as the entry `at`; nothing if it cannot be read. Ends the lease in any
+    /// case.
     pub(super) fn apply_conf_change(
         &mut self,
         now: Instant,
+        at: Proposal,
         change: Option<&ConfChangeV2>,
     ) -> Option<ConfState> {
         self.lease.interrupt(now);
-        change.and_then(|change| self.raft.apply_conf_change(change))
+        change.and_then(|change| self.raft.apply_conf_change(at, change))
     }
 
     /// Takes other settings from here on; see [`RaftGroup::adopt`].

@@ -163,6 +163,11 @@ impl Group {
         })
     }
 
+    /// See [`crate::Replica::least_log_voted_for`].
+    pub(crate) fn least_log_voted_for(&self) -> (u64, u64) {
+        self.consensus.raft().least_log_voted_for()
+    }
+
     /// See [`crate::Replica::log_end`].
     pub(crate) fn log_end(&self) -> (u64, u64) {
         let raft = self.consensus.raft();

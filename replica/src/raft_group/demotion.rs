@@ -73,7 +73,10 @@ mod tests {
     use super::*;
     use crate::log::MemoryLog;
     use crate::membership::{demote, leave_joint, replace};
+    use crate::raft_group::Proposal;
     use crate::raft_group::tests::{message, round_numbers};
+
+    const END: Proposal = Proposal { index: 3, term: 2 };
 
     /// Replica 1, which leads 2 and has learner 3 in its log. All its entries are committed and applied.
     fn leader() -> RaftGroup<MemoryLog> {
@@ -112,7 +115,7 @@ mod tests {
         let change = replace(Incarnation(old), Incarnation(3));
         group.propose_conf_change(change.clone()).unwrap();
         acknowledge(&mut group, &[2]);
-        group.apply_conf_change(&change).unwrap();
+        group.apply_conf_change(END, &change).unwrap();
         let before = group.last_index();
         let committed = group.committed();
         group.applied_to(committed);
@@ -135,7 +138,9 @@ mod tests {
     #[test]
     fn a_leader_that_has_lost_its_vote_tells_a_voter_to_campaign_and_steps_down() {
         let mut group = leader();
-        let conf = group.apply_conf_change(&demote(Incarnation(1))).unwrap();
+        let conf = group
+            .apply_conf_change(END, &demote(Incarnation(1)))
+            .unwrap();
         assert_eq!((conf.voters, conf.learners), (vec![2], vec![1]));
         assert!(!group.is_leader() && !group.read_index(7));
         assert!(is_told_to_campaign(&mut group, 2));

@@ -151,7 +151,7 @@ impl<L: Log> RaftGroup<L> {
     }
 }
 
-fn changes_configuration(entry: &Entry) -> bool {
+pub(super) fn changes_configuration(entry: &Entry) -> bool {
     entry.get_entry_type() != EntryType::EntryNormal
 }
 

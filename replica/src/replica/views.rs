@@ -86,6 +86,13 @@ impl Replica {
         self.life.group().map_or((0, 0), |group| group.log_end())
     }
 
+    /// For checkers: term and index of the shortest log that gets a vote from this replica.
+    pub fn least_log_voted_for(&self) -> (u64, u64) {
+        self.life
+            .group()
+            .map_or((0, 0), |group| group.least_log_voted_for())
+    }
+
     /// For checkers: whether entries that this replica knows to be committed are not applied yet, for instance because it
     /// has just started on its log.
     pub fn has_unapplied(&self) -> bool {
