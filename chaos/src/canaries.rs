@@ -155,6 +155,10 @@ pub const CANARIES: &[Canary] = &[
         "removed in the joint change",
         &["no replica could be elected"],
     ),
+    group(
+        "a former voter compares its whole log",
+        &["no replica could be elected"],
+    ),
     group("a demoted leader stays", &["leads and has no vote"]),
     group("a learner takes its seat back", &["took its seat back"]),
     group("the wish is the device's size", &["too long for the path"]),
@@ -228,7 +232,7 @@ pub fn search(canary: Canary, from: u64, jobs: u64) -> Search {
                 return (seed, None);
             }
             let bug = trine_canary::plant(canary.name);
-            let finding = finding_of(canary.subject, config_of(canary, seed));
+            let finding = finding_of(canary.subject, SimConfig::from_seed(seed));
             drop(bug);
             let finding = finding.filter(|text| is_what_it_is(canary, text));
             if finding.is_some() {
@@ -294,7 +298,7 @@ pub fn seeds_run(searches: &[Search], subject: Subject) -> BTreeSet<u64> {
 /// A seed without leases cannot find a bug of leases. It is the same with disks, keys and ordered indexes. Such a seed
 /// counts, and need not run.
 fn may_find(canary: Canary, seed: u64) -> bool {
-    let config = config_of(canary, seed);
+    let config = SimConfig::from_seed(seed);
     match canary.name {
         name if name.starts_with("lease") => config.replica.reads == ReadMode::Lease,
         "ack before fsync" => config.disk.is_some(),
@@ -308,7 +312,10 @@ fn may_find(canary: Canary, seed: u64) -> bool {
         | "a resumed backup skips a piece"
         | "a restore gives old positions again"
         | "a restore goes on in the old cluster" => config.backups,
-        "a demoted leader stays" | "a learner takes its seat back" => config.moves,
+        "removed in the joint change"
+        | "a former voter compares its whole log"
+        | "a demoted leader stays"
+        | "a learner takes its seat back" => config.moves,
         "a revoked user keeps its session"
         | "a session answers another user"
         | "a front has the rights of whomever it names"
@@ -319,17 +326,6 @@ fn may_find(canary: Canary, seed: u64) -> bool {
 }
 
 /// The finding of a seed; a run that proves nothing finds nothing.
-/// What a seed stands for. Replicas move where the bug is one of moves.
-fn config_of(canary: Canary, seed: u64) -> SimConfig {
-    let config = SimConfig::from_seed(seed);
-    match canary.name {
-        "removed in the joint change"
-        | "a demoted leader stays"
-        | "a learner takes its seat back" => config.with_moves(),
-        _ => config,
-    }
-}
-
 fn finding_of(subject: Subject, config: SimConfig) -> Option<String> {
     let seed = config.seed;
     let verdict = match subject {

@@ -121,7 +121,7 @@ impl Chaos {
             // An operator may have replaced the member meanwhile; the replica that runs there must not lose its memory
             // unasked.
             End::Restart(host) if cluster.world.program(*host).is_some() => {}
-            // It has moved, or is about to.
+            // It has moved, or has lost its memory and is about to be replaced.
             End::Restart(host) if !cluster.comes_back(*host) => {}
             End::Restart(host) => {
                 if !cluster.start_replica(*host, false) {

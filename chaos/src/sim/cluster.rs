@@ -462,7 +462,10 @@ impl Cluster {
     /// Lets an operator give a command that concerns the node at `host`, instead of the last one about it. The old one
     /// must not arrive behind the new one, and undo what it was answered.
     pub(crate) fn run_admin(&mut self, host: Seat, command: AdminCommand) {
-        self.run_admin_about(host, command, Incarnation::NONE, None);
+        // Once its node has left, no member knows where its next replica is, unless it is where it has always been.
+        let adds = matches!(command, AdminCommand::Add { .. });
+        let place = (adds && self.config.moves).then(|| self.place_of(host).address());
+        self.run_admin_about(host, command, Incarnation::NONE, place);
     }
 
     /// The same about one incarnation, and with the address of a new replica.

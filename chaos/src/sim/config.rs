@@ -222,7 +222,8 @@ impl SimConfig {
             watches: watchers::is_drawn(seed) && !keys::is_drawn(seed),
             backups: backups::is_drawn(seed),
             sealed: keys::is_drawn(seed),
-            moves: false,
+            // A group that is restored from a backup begins at known places.
+            moves: draw_moves(seed) && !backups::is_drawn(seed),
             small_paths: draw_small_paths(seed),
             operations_min: 2_000,
             simulated_min: Duration::from_secs(60),
@@ -262,15 +263,6 @@ impl SimConfig {
     /// Whether the group begins with another version than that of replicas that start later.
     pub fn mixes_versions(&self) -> bool {
         self.first_state_version != self.replica.state_version
-    }
-
-    /// With replicas that move, in a third of the seeds. Seeds do not have them by themselves yet: with moves some of them,
-    /// 77 and 82 among them, end with a group that is not whole again, and the reason is not known.
-    #[must_use]
-    pub fn with_moves(mut self) -> Self {
-        // A group that is restored from a backup begins at known places.
-        self.moves = draw_moves(self.seed) && !self.backups;
-        self
     }
 
     /// Whether paths carry little.

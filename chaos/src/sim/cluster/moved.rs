@@ -87,13 +87,15 @@ impl Cluster {
         self.moves.under_way.contains_key(&seat)
     }
 
-    /// Whether a replica that has died is to be started again where it was. One that is to go is not.
+    /// Whether a replica that has died is to be started again where it was. One that is to go is started again with its
+    /// memory, because the others may still need its vote, and not once it is gone.
     pub(crate) fn comes_back(&self, host: Host) -> bool {
         let seat = self.seat_of(host);
-        match self.moves.under_way.get(&seat) {
-            Some(under_way) => host == under_way.to,
-            None => host == self.place_of(seat),
-        }
+        let Some(under_way) = self.moves.under_way.get(&seat) else {
+            return host == self.place_of(seat);
+        };
+        let is_needed = || self.leader().is_none() || self.is_member(under_way.old);
+        host == under_way.to || self.keeps_memory() && is_needed()
     }
 
     /// Starts a replica at the other machine of the node, and has an operator replace the present one by it. False if
