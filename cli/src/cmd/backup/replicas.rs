@@ -23,6 +23,7 @@ pub(super) enum Wanted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) node_id: u32,
+    /// Where it has answered. Behind mapped ports that is not where the others reach it.
     pub(super) address: SocketAddr,
     pub(super) incarnation: Incarnation,
     pub(super) cluster: ClusterId,
@@ -34,17 +35,20 @@ pub(super) struct Candidate {
 pub(super) fn choose(reports: &[Report], wanted: Wanted) -> Result<Vec<Candidate>, Failure> {
     let leader = leader_of(reports).map(|status| status.address);
     let has_state =
-        |status: &&Status| matches!(status.role, Role::Leader | Role::Follower | Role::Learner);
-    let is_wanted = |status: &&Status| match wanted {
+        |status: &Status| matches!(status.role, Role::Leader | Role::Follower | Role::Learner);
+    let is_wanted = |status: &Status| match wanted {
         Wanted::Any => true,
         Wanted::Leader => leader == Some(status.address),
         Wanted::Node(node_id) => status.node_id == node_id,
     };
-    let known = reports.iter().filter_map(Report::status);
-    let mut known: Vec<&Status> = known.filter(has_state).collect();
+    let mut known: Vec<(SocketAddr, &Status)> = reports
+        .iter()
+        .filter_map(|report| Some((report.address, report.status()?)))
+        .filter(|(_, status)| has_state(status))
+        .collect();
     require_one_cluster(&known)?;
-    known.retain(is_wanted);
-    known.sort_by_key(|status| {
+    known.retain(|(_, status)| is_wanted(status));
+    known.sort_by_key(|(_, status)| {
         let rank = match status.role {
             _ if leader == Some(status.address) => 2,
             Role::Learner => 1,
@@ -52,7 +56,10 @@ pub(super) fn choose(reports: &[Report], wanted: Wanted) -> Result<Vec<Candidate
         };
         (rank, u64::MAX - status.applied, status.node_id)
     });
-    let mut found: Vec<Candidate> = known.into_iter().filter_map(candidate).collect();
+    let found = known.into_iter();
+    let mut found: Vec<Candidate> = found
+        .filter_map(|(at, status)| candidate(at, status))
+        .collect();
     if let Some(last) = found.last_mut() {
         last.decides = true;
     }
@@ -62,11 +69,11 @@ pub(super) fn choose(reports: &[Report], wanted: Wanted) -> Result<Vec<Candidate
     }
 }
 
-fn candidate(status: &Status) -> Option<Candidate> {
+fn candidate(address: SocketAddr, status: &Status) -> Option<Candidate> {
     let number = |text: &str| u64::from_str_radix(text, 16).ok();
     Some(Candidate {
         node_id: status.node_id,
-        address: status.address,
+        address,
         incarnation: Incarnation(number(&status.incarnation)?),
         cluster: ClusterId(number(status.cluster.as_deref()?)?),
         decides: false,
@@ -74,10 +81,10 @@ fn candidate(status: &Status) -> Option<Candidate> {
 }
 
 /// A backup of one group must not take the place of another one's.
-fn require_one_cluster(known: &[&Status]) -> Result<(), Failure> {
+fn require_one_cluster(known: &[(SocketAddr, &Status)]) -> Result<(), Failure> {
     let mut clusters: Vec<&str> = known
         .iter()
-        .filter_map(|status| status.cluster.as_deref())
+        .filter_map(|(_, status)| status.cluster.as_deref())
         .collect();
     clusters.sort_unstable();
     clusters.dedup();
@@ -112,4 +119,30 @@ fn none(reports: &[Report], wanted: Wanted) -> Failure {
         _ => "`trine status` shows the replicas and their roles",
     };
     Failure::not_reachable(format!("{what}{because}; nothing was backed up"), hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmd::top::tests::node;
+
+    /// Behind mapped ports a replica answers at another address than the one by which the replicas know each other. The
+    /// backup was read from the latter, which the client does not reach.
+    #[test]
+    fn a_replica_is_read_where_it_has_answered() {
+        let mapped = |node_id: u16| SocketAddr::from(([10, 77, 0, 1], 7_490 + node_id));
+        let reports = [1, 2, 3].map(|node_id| {
+            let mut node = node(node_id, 0);
+            node.replica.incarnation = node_id.to_string();
+            node.replica.cluster = Some("c".to_owned());
+            assert_ne!(node.replica.address, mapped(node_id));
+            Report {
+                address: mapped(node_id),
+                answer: Ok(node),
+            }
+        });
+        let found = choose(&reports, Wanted::Any).unwrap();
+        let found: Vec<_> = found.iter().map(|one| (one.node_id, one.address)).collect();
+        assert_eq!(found, [2, 3, 1].map(|id| (u32::from(id), mapped(id))));
+    }
 }

@@ -250,4 +250,4 @@ fn act(hands: &Arc<Hands>, action: Action, news: &Sender<News>) -> Result<(), Fa
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::cmd) mod tests;

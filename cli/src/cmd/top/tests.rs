@@ -17,7 +17,7 @@ use crate::observe::Sample;
 
 /// The status of replica `node_id` after so many writes. The leader has sampled each thousandth in a fast class, and one
 /// of 50,000 in a slow class.
-fn node(node_id: u16, writes: u64) -> Box<NodeStatus> {
+pub(in crate::cmd) fn node(node_id: u16, writes: u64) -> Box<NodeStatus> {
     let leads = node_id == 1;
     let member = |of: u16| {
         json!({
