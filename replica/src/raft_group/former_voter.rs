@@ -107,7 +107,7 @@ mod tests {
             index,
             ..Entry::default()
         };
-        append.entries = (2..=last).map(entry).collect::<Vec<_>>().into();
+        append.entries = (2..=last).map(entry).collect();
         group.step(Instant::ZERO, 2, append).unwrap();
         while group.poll_work().is_some() {}
         assert_eq!(group.last_index(), last);
@@ -119,7 +119,7 @@ mod tests {
         let mut question = message(MessageType::MsgRequestVote, 3, 3);
         (question.log_term, question.index) = (term, index);
         // The promise of silence to the leader does not hold for its successor.
-        question.context = raft::CAMPAIGN_TRANSFER.to_vec().into();
+        question.context = raft::CAMPAIGN_TRANSFER.to_vec();
         group.step(Instant::ZERO, 3, question).unwrap();
         let mut granted = false;
         while let Some(work) = group.poll_work() {
@@ -190,7 +190,7 @@ mod tests {
             entry_type: EntryType::EntryConfChangeV2.into(),
             term: 2,
             index: 5,
-            data: promote(Incarnation(1)).encode_to_vec().into(),
+            data: promote(Incarnation(1)).encode_to_vec(),
             ..Entry::default()
         };
         let write = Entry {
@@ -198,7 +198,7 @@ mod tests {
             index: 6,
             ..Entry::default()
         };
-        append.entries = vec![again, write].into();
+        append.entries = vec![again, write];
         group.step(Instant::ZERO, 2, append).unwrap();
         while group.poll_work().is_some() {}
         group.applied_to(4);
