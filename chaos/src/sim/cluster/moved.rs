@@ -94,7 +94,8 @@ impl Cluster {
         let Some(under_way) = self.moves.under_way.get(&seat) else {
             return host == self.place_of(seat);
         };
-        let is_needed = || self.leader().is_none() || self.is_member(under_way.old);
+        let is_needed =
+            || self.leader().is_none() || self.other_holder(seat, under_way.to).is_some();
         host == under_way.to || self.keeps_memory() && is_needed()
     }
 
@@ -178,8 +179,13 @@ impl Cluster {
             self.start_replica(to, false);
         }
         if self.operator_is_idle(seat) && now >= asked_at + ASK_AGAIN {
+            // The old one may have lost its memory meanwhile, and be another member now.
+            let old = match self.is_member(old) {
+                true => old,
+                false => self.other_holder(seat, to).unwrap_or(old),
+            };
             if let Some(under_way) = self.moves.under_way.get_mut(&seat) {
-                under_way.asked_at = now;
+                (under_way.asked_at, under_way.old) = (now, old);
             }
             self.ask_to_move(seat, to, old);
         }
@@ -251,6 +257,18 @@ impl Cluster {
             }
             _ => false,
         }
+    }
+
+    /// A voter with the node id that is not the process at this machine, for the leader; or a learner, if no such voter is.
+    fn other_holder(&self, seat: Seat, host: Host) -> Option<Incarnation> {
+        let node = self.world.program(host).and_then(Member::replica);
+        let present = node.map(|node| node.replica().incarnation());
+        let members = self.leaders_members();
+        let others = members.iter().filter(|member| {
+            member.node_id == node_id_of(seat) && Some(member.incarnation) != present
+        });
+        let holder = others.max_by_key(|member| member.role == MemberRole::Voter);
+        holder.map(|member| member.incarnation)
     }
 
     fn is_member(&self, incarnation: Incarnation) -> bool {

@@ -273,7 +273,7 @@ impl Membership {
         let Some(old) = meant_member(cx, &holder, request.incarnation) else {
             // Remembered, it would be done to the new holder, too: by the old one, when its process was started again.
             self.pending.forget(node_id, AdminCommand::Replace);
-            return done(format!("node {node_id} is held by {}", holder.incarnation));
+            return replaced_meanwhile(&holder, request.address);
         };
         let replaced = old.incarnation != holder.incarnation;
         if replaced && !canary::planted("a learner takes its seat back") {
@@ -382,6 +382,23 @@ fn meant_member(cx: &Cx<'_>, holder: &Member, meant: Incarnation) -> Option<Memb
 fn has_left(cx: &Cx<'_>, member: &Member) -> bool {
     let members = cx.members();
     members.is_some_and(|members| members.has_left(member.incarnation))
+}
+
+/// The member that was to be replaced is gone. It may have been replaced by another one than was meant, for instance by
+/// its own process after a start without its memory.
+fn replaced_meanwhile(holder: &Member, meant_at: Option<SocketAddr>) -> Verdict {
+    let Member {
+        node_id,
+        incarnation,
+        address,
+        ..
+    } = *holder;
+    match meant_at {
+        Some(meant) if !is_same_address(meant, address) => refused(format!(
+            "node {node_id} is held by {incarnation} at {address}, which came while the command was under way: repeat the command to replace that one"
+        )),
+        _ => done(format!("node {node_id} is held by {incarnation}")),
+    }
 }
 
 /// The last step of a replacement: `old` has a successor that votes.
