@@ -138,7 +138,8 @@ pub const CANARIES: &[Canary] = &[
     group(
         "a backup of a follower that lags",
         &["a backup misses what was acknowledged"],
-    ),
+    )
+    .from(290),
     group(
         "a resumed backup skips a piece",
         &["a whole backup cannot be restored"],

@@ -237,6 +237,22 @@ fn a_live_voter_is_replaced_by_a_replica_at_another_address_and_removed() {
     assert!(replacement.was_removed(replacement.old));
 }
 
+/// A process that came back at its old place without its memory had taken the node. The operator who had it moved to
+/// another place was told that this was done (seed 210 of the simulation).
+#[test]
+fn a_command_is_not_done_when_the_node_is_held_elsewhere_than_was_asked_for() {
+    let mut replacement = Replacement::of(1);
+    replacement
+        .world
+        .expect("the end of the old one", SECOND * 5, |world| {
+            world.replica(replacement.old).halted().is_some()
+        });
+    assert_eq!(replacement.ask(), Some(AdminStatus::Done));
+    let elsewhere = replacement.world.add_node();
+    replacement.world.newcomer = Some(address(elsewhere));
+    assert_eq!(replacement.ask(), Some(AdminStatus::Refused));
+}
+
 /// A question to replace a member was remembered by its node id. A client that asked once more while the change was in
 /// the log had the successor replaced by the member that had gone: that one was there, and had the whole log.
 #[test]
