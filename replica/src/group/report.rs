@@ -170,9 +170,7 @@ impl Group {
 
     /// See [`crate::Replica::log_end`].
     pub(crate) fn log_end(&self) -> (u64, u64) {
-        let raft = self.consensus.raft();
-        let index = raft.last_index();
-        (raft.term_at(index).unwrap_or_default(), index)
+        self.consensus.raft().log_end()
     }
 
     /// See [`crate::Replica::has_unapplied`].

@@ -16,7 +16,8 @@
 //!   former voter alone: then it compares its whole log. Such a group loses nothing by that. Of five voters four are left
 //!   and any three of them are a majority of the five, and two voters survive no crash.
 //! - A former voter that is being made a voter again compares its whole log from the moment at which it has that change in
-//!   its log: whoever has applied it counts the replica.
+//!   its log: a leader that has applied the change counts this replica. After a snapshot it does the same, because a
+//!   snapshot may hold such a change.
 //!
 //! A replica whose log begins behind the end of its vote, as after some restarts, has forgotten it, and compares its
 //! whole log.
@@ -58,8 +59,8 @@ impl<L: Log> RaftGroup<L> {
         }
     }
 
-    /// Term and index of the last entry.
-    fn log_end(&self) -> (u64, u64) {
+    /// Term and index of the last entry; the term is zero if it is not known any more.
+    pub(crate) fn log_end(&self) -> (u64, u64) {
         let index = self.last_index();
         (self.term_at(index).unwrap_or_default(), index)
     }
