@@ -24,7 +24,7 @@ impl Network for Udp {
     type Backend = UdpBackend;
 
     fn serve_at(&self, own: SocketAddr) -> Result<Opened<UdpBackend>, Failure> {
-        let opened = self.open(own, self.settings.of_server()?)?;
+        let opened = self.open(own, self.settings.of_server()?, true)?;
         // Clients have few packets in flight and need no warning.
         if let Some(shortfall) = opened.backend.rx_queue_shortfall() {
             note(format_args!("warning: {shortfall}"));
@@ -36,6 +36,7 @@ impl Network for Udp {
         self.open(
             local_address_towards(peers),
             self.settings.of_client(peers)?,
+            false,
         )
     }
 
@@ -92,14 +93,20 @@ impl Udp {
         carried.filter(|(_, carries)| *carries < promised).collect()
     }
 
-    /// A socket at `local`.
-    fn open(&self, local: SocketAddr, endpoint: Config) -> Result<Opened<UdpBackend>, Failure> {
+    /// A socket at `local`. Only a server is asked by others at an address that they choose.
+    fn open(
+        &self,
+        local: SocketAddr,
+        endpoint: Config,
+        answers_where_asked: bool,
+    ) -> Result<Opened<UdpBackend>, Failure> {
         let marks = self
             .settings
             .congestion
             .is_some_and(CongestionControl::uses_marks);
         let config = UdpConfig {
             congestion_marks: marks,
+            answers_where_asked,
             mtu: self.settings.mtu.map_or(PACKET_EVERYWHERE, usize::from),
             ..UdpConfig::default()
         };

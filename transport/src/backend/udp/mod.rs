@@ -1,7 +1,9 @@
 //! Kernel UDP: batched system calls, several wire packets to one peer in one datagram.
 
 mod address;
+mod asked;
 mod coalesce;
+mod control;
 mod options;
 mod own_address;
 mod receive;
@@ -14,6 +16,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use self::asked::Asked;
 pub use self::coalesce::Datagrams;
 use self::coalesce::{Limits, Plan};
 pub use self::own_address::interface_carries;
@@ -21,7 +24,9 @@ use self::own_address::is_own_address;
 use self::receive::Receiver;
 use self::send::{Sender, Verdict};
 pub(super) use self::socket::bind_error;
-use self::socket::{ask_for_rx_queue, set_busy_poll, set_path_options, takes_rx_offload};
+use self::socket::{
+    ask_for_rx_queue, set_busy_poll, set_path_options, takes_rx_offload, tell_asked_addresses,
+};
 use self::trains::Trains;
 use super::wake::{WakeEvent, wait_readable};
 use super::{
@@ -66,6 +71,9 @@ pub struct UdpConfig {
     /// Whether received packets tell if the network marked congestion. Costs about a tenth of a
     /// microsecond for a packet that comes alone, so only for who uses it.
     pub congestion_marks: bool,
+    /// Whether a socket at `0.0.0.0` or `[::]` answers each peer from the address that the peer has asked, as a socket at one
+    /// address does anyway. Costs about as much as congestion marks, and 200 KiB. A client can turn it off: nobody asks it.
+    pub answers_where_asked: bool,
     /// Microseconds for which a receive call polls the network card itself, where its driver can
     /// (`SO_BUSY_POLL`). Helps a polling endpoint with a core of its own on a physical network,
     /// does nothing on loopback. Raising it takes CAP_NET_ADMIN.
@@ -92,6 +100,8 @@ pub struct UdpBackend {
     limits: Limits,
     trains: Trains,
     congestion_marks: bool,
+    /// `Some` exactly if the socket has several addresses and [`UdpConfig::answers_where_asked`] is set.
+    asked: Option<Asked>,
     /// See [`UdpConfig::mtu`].
     mtu: u16,
     pool: Pool,
@@ -116,6 +126,7 @@ impl Default for UdpConfig {
             coalesce: true,
             offload: true,
             congestion_marks: false,
+            answers_where_asked: true,
             busy_poll_us: 0,
             pool: PoolConfig::default(),
         }
@@ -147,6 +158,14 @@ impl UdpBackend {
             .map_err(|error| BackendError::from_io("fcntl", &error))?;
         set_busy_poll(&socket, config.busy_poll_us)?;
         set_path_options(&socket, local, config.congestion_marks)?;
+        // `::ffff:0.0.0.0` is every address, too.
+        let is_every = local.ip().to_canonical().is_unspecified();
+        let asked = if config.answers_where_asked && is_every {
+            tell_asked_addresses(&socket, local)?;
+            Some(Asked::new())
+        } else {
+            None
+        };
         let granted = ask_for_rx_queue(socket.as_fd(), config.rx_queue_bytes)?;
         let shortfall = (granted < config.rx_queue_bytes).then_some(RxQueueShortfall {
             asked: config.rx_queue_bytes,
@@ -174,6 +193,7 @@ impl UdpBackend {
             },
             trains: Trains::new(config.offload),
             congestion_marks: config.congestion_marks,
+            asked,
             pool: Pool::new(config.pool),
             receiver: Receiver::new(
                 RX_BURST_MAX,
@@ -209,7 +229,8 @@ impl UdpBackend {
         let (mut fatal, mut refused) = (None, None);
         let mut retries = 0;
         let socket = self.socket.as_fd();
-        self.sender.send(socket, tx, plan, |index, error| {
+        let asked = self.asked.as_mut();
+        self.sender.send(socket, tx, plan, asked, |index, error| {
             let train = &plan.trains()[index];
             let verdict = judge_send_error(&error, retries);
             match verdict {
@@ -257,11 +278,13 @@ impl Backend for UdpBackend {
     fn rx_burst(&mut self) -> Result<RxBatch<'_, SocketAddr>, BackendError> {
         self.slots.clear();
         let socket = self.socket.as_fd();
-        let received = if self.rx_burst == 1 && !self.congestion_marks {
+        let reads_control = self.congestion_marks || self.asked.is_some();
+        let received = if self.rx_burst == 1 && !reads_control {
             self.receiver.receive_one(socket, &mut self.slots)
         } else {
+            let asked = self.asked.as_mut();
             self.receiver
-                .receive(socket, self.rx_burst, &mut self.slots)
+                .receive(socket, self.rx_burst, &mut self.slots, asked)
         };
         match received {
             Ok((arrived, dropped)) => {

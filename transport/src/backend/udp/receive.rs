@@ -7,6 +7,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 
 use super::address::{RAW_BYTES, RawAddress};
+use super::asked::Asked;
+use super::control::{CONTROL_BYTES, Control};
 use super::options::empty_header;
 use crate::backend::RxSlot;
 
@@ -21,21 +23,6 @@ pub(super) struct Receiver {
     /// Headers that the kernel changed in the last call and that must be reset before the next.
     used: usize,
 }
-
-/// Ancillary data of one datagram: room for the traffic class.
-#[derive(Copy, Clone)]
-#[repr(C, align(8))]
-struct Control {
-    bytes: [u8; CONTROL_BYTES],
-}
-
-const CONTROL_BYTES: usize = 64;
-/// `struct cmsghdr`: length, level, type.
-const CONTROL_HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
-const _: () = assert!(CONTROL_HEADER_BYTES == 16);
-
-/// ECN field of the traffic class: "congestion experienced".
-const ECN_CE: u8 = 0b11;
 
 /// A heap array that is only reached through its raw pointer. The kernel may therefore write to it
 /// between calls without a Rust reference being in the way.
@@ -81,12 +68,7 @@ impl Receiver {
     pub(super) fn new(slots: usize, stride: usize) -> Self {
         let memory = RawArray::new(vec![0u8; slots * stride]);
         let names = RawArray::new(vec![RawAddress::ZERO; slots]);
-        let controls = RawArray::new(vec![
-            Control {
-                bytes: [0; CONTROL_BYTES]
-            };
-            slots
-        ]);
+        let controls = RawArray::new(vec![Control::EMPTY; slots]);
         let iovec = |slot| libc::iovec {
             iov_base: memory.ptr(slot * stride).cast(),
             iov_len: stride,
@@ -124,13 +106,14 @@ impl Receiver {
         unsafe { std::slice::from_raw_parts(self.memory.start.as_ptr(), self.memory.len) }
     }
 
-    /// Receives up to `count_max` datagrams without waiting and appends them to `slots`.
-    /// Returns how many arrived and how many of those were dropped as too long.
+    /// Receives up to `count_max` datagrams without waiting and appends them to `slots`. `asked` learns the addresses
+    /// that they were sent to. Returns how many arrived and how many of those were dropped as too long.
     pub(super) fn receive(
         &mut self,
         socket: BorrowedFd<'_>,
         count_max: usize,
         slots: &mut Vec<RxSlot<SocketAddr>>,
+        mut asked: Option<&mut Asked>,
     ) -> io::Result<(usize, usize)> {
         self.reset();
         let count_max = count_max.min(self.slots()) as u32;
@@ -151,12 +134,12 @@ impl Receiver {
         };
         self.used = count;
         let before = slots.len();
-        slots.extend((0..count).filter_map(|slot| self.slot(slot)));
+        slots.extend((0..count).filter_map(|slot| self.slot(slot, asked.as_deref_mut())));
         Ok((count, count - (slots.len() - before)))
     }
 
     /// Receives one datagram without waiting, as `receive` does, for less: no message header is
-    /// copied in and out. Reads no congestion mark.
+    /// copied in and out. Reads no control message.
     pub(super) fn receive_one(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -190,21 +173,24 @@ impl Receiver {
         Ok((1, dropped))
     }
 
-    fn slot(&self, slot: usize) -> Option<RxSlot<SocketAddr>> {
+    fn slot(&self, slot: usize, asked: Option<&mut Asked>) -> Option<RxSlot<SocketAddr>> {
         let header = self.headers.get(slot);
         if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
             return None;
         }
         let route = self.names.get(slot).decode()?;
-        let ecn = self
-            .controls
-            .get(slot)
-            .congestion_experienced(header.msg_hdr.msg_controllen as _);
+        let control = self.controls.get(slot);
+        let control_len: usize = header.msg_hdr.msg_controllen as _;
+        if let Some(asked) = asked
+            && let Some(address) = control.asked(control_len)
+        {
+            asked.on_received(route, address);
+        }
         Some(RxSlot {
             start: (slot * self.stride) as u32,
             len: header.msg_len,
             route,
-            ecn,
+            ecn: control.congestion_experienced(control_len),
         })
     }
 
@@ -217,34 +203,5 @@ impl Receiver {
             unsafe { self.headers.ptr(slot).write(header) };
         }
         self.used = 0;
-    }
-}
-
-impl Control {
-    /// Finds a traffic class among `len` bytes of control messages.
-    fn congestion_experienced(&self, len: usize) -> bool {
-        let mut rest = &self.bytes[..len.min(CONTROL_BYTES)];
-        while rest.len() > CONTROL_HEADER_BYTES {
-            let length = usize::from_ne_bytes(rest[0..8].try_into().expect("eight bytes"));
-            let level = i32::from_ne_bytes(rest[8..12].try_into().expect("four bytes"));
-            let kind = i32::from_ne_bytes(rest[12..16].try_into().expect("four bytes"));
-            let class = matches!(
-                (level, kind),
-                (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS)
-            );
-            if class {
-                // One byte for IPv4, a native integer for IPv6: the low byte on little-endian
-                // machines, the fourth on others.
-                let wide = level == libc::IPPROTO_IPV6 && cfg!(target_endian = "big");
-                let value = rest[CONTROL_HEADER_BYTES + if wide { 3 } else { 0 }];
-                return value & ECN_CE == ECN_CE;
-            }
-            let step = length.next_multiple_of(8);
-            if length < CONTROL_HEADER_BYTES || step >= rest.len() {
-                return false;
-            }
-            rest = &rest[step..];
-        }
-        false
     }
 }

@@ -7,7 +7,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
 use super::address::RawAddress;
-use super::coalesce::Plan;
+use super::asked::Asked;
+use super::coalesce::{Plan, Train};
+use super::control::Control;
 use super::options::empty_header;
 use crate::backend::TxBatch;
 
@@ -16,35 +18,8 @@ pub(super) struct Sender {
     headers: Vec<libc::mmsghdr>,
     iovecs: Vec<libc::iovec>,
     names: Vec<RawAddress>,
-    segmentations: Vec<Segmentation>,
+    controls: Vec<Control>,
     v6_socket: bool,
-}
-
-/// The control message that has the kernel cut a train into datagrams.
-#[derive(Copy, Clone)]
-#[repr(C, align(8))]
-struct Segmentation {
-    /// Length of the message without padding.
-    len: usize,
-    level: i32,
-    kind: i32,
-    segment_bytes: u16,
-    _padding: [u8; 6],
-}
-
-const _: () = assert!(size_of::<Segmentation>() == size_of::<libc::cmsghdr>() + 8);
-
-impl Segmentation {
-    fn of(segment_bytes: usize) -> Self {
-        Self {
-            len: size_of::<libc::cmsghdr>() + size_of::<u16>(),
-            level: libc::SOL_UDP,
-            kind: libc::UDP_SEGMENT,
-            // At most a datagram's 65,507 bytes.
-            segment_bytes: segment_bytes as u16,
-            _padding: [0; 6],
-        }
-    }
 }
 
 // SAFETY: the raw pointers inside are written and used within one call of `send` and mean nothing
@@ -57,31 +32,48 @@ impl Sender {
             headers: Vec::new(),
             iovecs: Vec::new(),
             names: Vec::new(),
-            segmentations: Vec::new(),
+            controls: Vec::new(),
             v6_socket,
         }
     }
 
-    /// Hands the planned trains to the kernel. `refused` is told the index of each that the kernel
-    /// did not take, with its error; it says whether to go on.
+    /// Hands the planned trains to the kernel, each from the address that its peer has asked. `refused` is told the index of
+    /// each that the kernel did not accept, with the error; it says whether to go on.
     pub(super) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
         tx: &TxBatch<SocketAddr>,
         plan: &Plan<SocketAddr>,
+        mut asked: Option<&mut Asked>,
         mut refused: impl FnMut(usize, io::Error) -> Verdict,
     ) {
-        self.describe(tx, plan);
+        self.describe(tx, plan, asked.as_deref());
         let mut sent = 0;
+        // The train that lost its source because the kernel may have refused it for that.
+        let mut without_source: Option<usize> = None;
         while sent < self.headers.len() {
-            let result = self.send_from(socket, sent);
-            match result {
-                Ok(count) => sent += count,
-                Err(error) => match refused(sent, error) {
-                    Verdict::Retry => {}
-                    Verdict::Skip => sent += 1,
-                    Verdict::Stop => return,
-                },
+            let error = match self.send_from(socket, sent) {
+                Ok(count) => {
+                    // The source was the reason.
+                    if let (Some(index), Some(asked)) = (without_source.take(), &mut asked) {
+                        asked.forget(&plan.trains()[index].route);
+                    }
+                    sent += count;
+                    continue;
+                }
+                Err(error) => error,
+            };
+            if may_be_the_source(&error) && self.drop_source(sent, &plan.trains()[sent]) {
+                without_source = Some(sent);
+                continue;
+            }
+            match refused(sent, error) {
+                Verdict::Retry => {}
+                Verdict::Skip => {
+                    sent += 1;
+                    without_source = None;
+                }
+                Verdict::Stop => return,
             }
         }
     }
@@ -104,18 +96,40 @@ impl Sender {
         usize::try_from(count).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Fills names, iovecs and headers for every train of the plan.
-    fn describe(&mut self, tx: &TxBatch<SocketAddr>, plan: &Plan<SocketAddr>) {
+    /// Leaves the source of a train to the kernel. `false` if that was so already.
+    fn drop_source(&mut self, index: usize, train: &Train<SocketAddr>) -> bool {
+        let header = &mut self.headers[index].msg_hdr;
+        // The source is the last message.
+        let without = add_segmentation(&mut self.controls[index], train);
+        let before: usize = header.msg_controllen as _;
+        header.msg_controllen = without as _;
+        before > without
+    }
+
+    /// Fills names, control messages, iovecs and headers for every train of the plan.
+    fn describe(
+        &mut self,
+        tx: &TxBatch<SocketAddr>,
+        plan: &Plan<SocketAddr>,
+        asked: Option<&Asked>,
+    ) {
         self.headers.clear();
         self.iovecs.clear();
         self.names.clear();
-        self.segmentations.clear();
-        for train in plan.trains() {
+        // Old messages may stay: whatever a header counts is written below.
+        if self.controls.len() < plan.trains().len() {
+            self.controls.resize(plan.trains().len(), Control::EMPTY);
+        }
+        for (index, train) in plan.trains().iter().enumerate() {
             let mut name = RawAddress::ZERO;
             let name_len = name.encode(&train.route, self.v6_socket);
             self.names.push(name);
-            self.segmentations
-                .push(Segmentation::of(train.segment_bytes));
+            let control = &mut self.controls[index];
+            let mut control_len = add_segmentation(control, train);
+            // The source comes last, so that `drop_source` can cut it off.
+            if let Some(source) = asked.and_then(|asked| asked.by(&train.route)) {
+                control_len = control.add_source(control_len, source, self.v6_socket);
+            }
             let first_iovec = self.iovecs.len();
             for index in plan.items(train) {
                 let item = tx.get(index).expect("the plan was made from this batch");
@@ -124,11 +138,6 @@ impl Sender {
                     self.add_part(body, first_iovec);
                 }
             }
-            let control_len = if train.datagrams > 1 {
-                size_of::<Segmentation>()
-            } else {
-                0
-            };
             let mut header = empty_header();
             header.msg_hdr.msg_namelen = name_len;
             header.msg_hdr.msg_iovlen = (self.iovecs.len() - first_iovec) as _;
@@ -142,7 +151,7 @@ impl Sender {
     /// more.
     fn link(&mut self) {
         let mut iovecs = self.iovecs.as_mut_ptr();
-        let controls = self.segmentations.iter_mut();
+        let controls = self.controls.iter_mut();
         for ((header, name), control) in self.headers.iter_mut().zip(&mut self.names).zip(controls)
         {
             header.msg_hdr.msg_name = ptr::from_mut(name).cast();
@@ -170,6 +179,21 @@ impl Sender {
             iov_len: bytes.len(),
         });
     }
+}
+
+/// Has the kernel cut a train of several datagrams. Returns the bytes of control messages.
+fn add_segmentation(control: &mut Control, train: &Train<SocketAddr>) -> usize {
+    if train.datagrams > 1 {
+        control.add_segmentation(0, train.segment_bytes)
+    } else {
+        0
+    }
+}
+
+/// Whether the kernel may have refused a send because the machine no longer has the source: `EINVAL` for IPv6, and for IPv4
+/// before Linux 5.5; `ENETUNREACH` for IPv4 since then. Both have other meanings, too.
+fn may_be_the_source(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENETUNREACH))
 }
 
 /// Sends a single datagram, with less bookkeeping in the kernel than a batch of one needs.

@@ -73,6 +73,19 @@ pub(super) fn set_path_options(
     Ok(())
 }
 
+/// Has the kernel say to which of this machine's addresses each datagram was sent.
+pub(super) fn tell_asked_addresses(
+    socket: &UdpSocket,
+    local: SocketAddr,
+) -> Result<(), BackendError> {
+    let (level, name) = match local {
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO),
+        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+    };
+    set_option(socket.as_fd(), level, name, 1)
+        .map_err(|error| BackendError::from_io("setsockopt", &error))
+}
+
 pub(super) fn set_busy_poll(socket: &UdpSocket, busy_poll_us: u32) -> Result<(), BackendError> {
     if busy_poll_us == 0 {
         return Ok(());

@@ -4,7 +4,7 @@ use super::options::{option, set_option};
 use super::*;
 use crate::backend::Body;
 use crate::prng::Prng;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 const PATIENCE: StdDuration = StdDuration::from_secs(10);
@@ -434,4 +434,195 @@ fn one_wake_ends_one_wait() {
         start.elapsed() >= StdDuration::from_millis(20),
         "a used wake must not keep the node awake"
     );
+}
+
+/// A server at every address of `any`, and a client at `client`. `None` where the kernel lacks IPv6.
+fn at_every_address(any: &str, client: &str) -> Option<(UdpBackend, UdpBackend)> {
+    let bind = |address: &str| {
+        let address: SocketAddr = address.parse().unwrap();
+        match UdpBackend::bind(address, &UdpConfig::default()) {
+            Ok(backend) => Some(backend),
+            Err(error) if address.is_ipv4() => panic!("{address}: {error}"),
+            Err(_) => None,
+        }
+    };
+    Some((bind(any)?, bind(client)?))
+}
+
+/// The ways to bind to every address, with a client and the addresses at which it asks. The kernel's own choice for each
+/// client is its own address.
+const EVERY_ADDRESS: [(&str, &str, &[&str]); 4] = [
+    (
+        "0.0.0.0:0",
+        "127.0.0.1:0",
+        &["127.0.0.2", "127.0.0.1", "127.8.8.8"],
+    ),
+    (
+        "[::]:0",
+        "127.0.0.1:0",
+        &["127.0.0.2", "127.0.0.1", "127.8.8.8"],
+    ),
+    (
+        "[::ffff:0.0.0.0]:0",
+        "127.0.0.1:0",
+        &["127.0.0.2", "127.0.0.1"],
+    ),
+    ("[::]:0", "[::1]:0", &["::1"]),
+];
+
+const TRAIN: [usize; 3] = [1_472, 1_472, 900];
+
+/// Adds datagrams to `to` that the kernel takes as one train.
+fn push_train(tx: &mut TxBatch<SocketAddr>, pool: &Pool, to: SocketAddr) {
+    let mut message = pool.alloc(TRAIN[0]).unwrap();
+    message.fill(7);
+    for bytes in TRAIN {
+        tx.push(to, &[1; 24], Body::Message(&message, 0..bytes - 24));
+    }
+}
+
+/// Receives a whole train, as one datagram or as several, and checks that all of it came from `asked`.
+fn expect_train(backend: &mut UdpBackend, asked: SocketAddr) {
+    let mut missing = TRAIN.iter().sum::<usize>();
+    while missing > 0 {
+        for (bytes, from) in receive(backend, 1) {
+            assert_eq!(from, asked);
+            missing -= bytes.len();
+        }
+    }
+}
+
+/// A machine with several addresses, asked at one that the kernel would not answer from.
+#[test]
+fn a_socket_at_every_address_answers_from_the_one_that_was_asked() {
+    for (any, client, addresses) in EVERY_ADDRESS {
+        let Some((mut server, mut client)) = at_every_address(any, client) else {
+            continue;
+        };
+        for ip in addresses {
+            let ip: IpAddr = ip.parse().unwrap();
+            let asked = SocketAddr::new(ip, server.local_addr().port());
+            let mut tx = TxBatch::new();
+            tx.push(asked, b"ping", Body::None);
+            client.tx_burst(&mut tx).unwrap();
+            let ping = (b"ping".to_vec(), client.local_addr());
+            assert_eq!(receive(&mut server, 1), [ping]);
+            let known = server.asked.as_ref().expect("a socket at every address");
+            assert_eq!(known.by(&client.local_addr()), Some(ip), "{any}");
+            tx.push(client.local_addr(), b"pong", Body::None);
+            server.tx_burst(&mut tx).unwrap();
+            assert_eq!(receive(&mut client, 1), [(b"pong".to_vec(), asked)]);
+            push_train(&mut tx, server.pool(), client.local_addr());
+            server.tx_burst(&mut tx).unwrap();
+            expect_train(&mut client, asked);
+        }
+        assert_eq!(server.stats().tx_refused, 0, "{any}");
+    }
+}
+
+/// One burst, so one system call: each peer's datagrams have their own source.
+#[test]
+fn peers_of_one_burst_are_answered_from_different_addresses() {
+    for any in ["0.0.0.0:0", "[::]:0"] {
+        let Some((mut server, first)) = at_every_address(any, "127.0.0.1:0") else {
+            continue;
+        };
+        let mut clients = [first, open(), open()];
+        let port = server.local_addr().port();
+        let address = |n: usize| SocketAddr::from(([127, 0, 1, n as u8], port));
+        let mut tx = TxBatch::new();
+        for (n, client) in clients.iter_mut().enumerate() {
+            tx.push(address(n), b"ping", Body::None);
+            client.tx_burst(&mut tx).unwrap();
+        }
+        receive(&mut server, clients.len());
+        push_train(&mut tx, server.pool(), clients[0].local_addr());
+        tx.push(clients[1].local_addr(), b"pong", Body::None);
+        push_train(&mut tx, server.pool(), clients[2].local_addr());
+        server.tx_burst(&mut tx).unwrap();
+        expect_train(&mut clients[0], address(0));
+        let pong = (b"pong".to_vec(), address(1));
+        assert_eq!(receive(&mut clients[1], 1), [pong]);
+        expect_train(&mut clients[2], address(2));
+    }
+}
+
+/// The kernel refuses to send from an address that the machine has lost: IPv4 with `ENETUNREACH`, IPv6 with `EINVAL`. The
+/// answer then leaves from the kernel's choice.
+#[test]
+fn an_address_that_is_gone_is_forgotten() {
+    for (any, client, _) in EVERY_ADDRESS {
+        let Some((mut server, mut gone)) = at_every_address(any, client) else {
+            continue;
+        };
+        let Some((_, mut other)) = at_every_address(any, client) else {
+            continue;
+        };
+        let is_v4 = gone.local_addr().is_ipv4();
+        // Addresses for documentation, which no machine has.
+        let lost = if is_v4 { "192.0.2.1" } else { "2001:db8::1" };
+        let there: IpAddr = if is_v4 { "127.0.0.2" } else { "::1" }.parse().unwrap();
+        let port = server.local_addr().port();
+        for is_train in [false, true] {
+            let asked = server.asked.as_mut().expect("a socket at every address");
+            asked.on_received(gone.local_addr(), lost.parse().unwrap());
+            asked.on_received(other.local_addr(), there);
+            let mut tx = TxBatch::new();
+            for peer in [gone.local_addr(), other.local_addr()] {
+                match is_train {
+                    true => push_train(&mut tx, server.pool(), peer),
+                    false => tx.push(peer, b"pong", Body::None),
+                }
+            }
+            server.tx_burst(&mut tx).unwrap();
+            let chosen = gone.local_addr().ip();
+            for (client, ip) in [(&mut gone, chosen), (&mut other, there)] {
+                let from = SocketAddr::new(ip, port);
+                match is_train {
+                    true => expect_train(client, from),
+                    false => assert_eq!(receive(client, 1), [(b"pong".to_vec(), from)]),
+                }
+            }
+            assert_eq!(server.stats().tx_refused, 0);
+            let asked = server.asked.as_ref().expect("a socket at every address");
+            assert_eq!(asked.by(&gone.local_addr()), None, "{any} {lost}");
+            assert_eq!(asked.by(&other.local_addr()), Some(there));
+            // No reason to stop trains.
+            assert_eq!(server.trains.datagrams_max(), TRAIN_DATAGRAMS_MAX);
+        }
+    }
+}
+
+/// A peer that cannot be reached from any address costs one packet, and the server keeps what it asked.
+#[test]
+fn a_refusal_for_another_reason_leaves_the_asked_address() {
+    let (mut server, mut client) = at_every_address("0.0.0.0:0", "127.0.0.1:0").unwrap();
+    // The kernel refuses a port of zero, and a broadcast without `SO_BROADCAST`.
+    let bad: [SocketAddr; 2] = [([127, 0, 0, 1], 0).into(), ([255; 4], 7471).into()];
+    let there = IpAddr::from([127, 0, 0, 2]);
+    let asked = server.asked.as_mut().expect("a socket at every address");
+    for peer in [bad[0], bad[1], client.local_addr()] {
+        asked.on_received(peer, there);
+    }
+    let mut tx = TxBatch::new();
+    for peer in [bad[0], bad[1], client.local_addr()] {
+        tx.push(peer, b"pong", Body::None);
+    }
+    server.tx_burst(&mut tx).unwrap();
+    let from = SocketAddr::new(there, server.local_addr().port());
+    assert_eq!(receive(&mut client, 1), [(b"pong".to_vec(), from)]);
+    assert_eq!(server.stats().tx_refused, 2);
+    let asked = server.asked.as_ref().expect("a socket at every address");
+    assert_eq!(bad.map(|peer| asked.by(&peer)), [Some(there); 2]);
+}
+
+#[test]
+fn only_a_server_at_every_address_is_told_where_it_was_asked() {
+    let client = UdpConfig {
+        answers_where_asked: false,
+        ..UdpConfig::default()
+    };
+    let any = "0.0.0.0:0".parse().unwrap();
+    assert!(UdpBackend::bind(any, &client).unwrap().asked.is_none());
+    assert!(open().asked.is_none());
 }
