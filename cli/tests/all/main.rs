@@ -14,6 +14,7 @@ mod config;
 mod debug;
 mod disk;
 mod end_to_end;
+mod every_address;
 mod fork;
 mod given_up;
 mod hostile;

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use trine_base::ports::free_addresses;
 
@@ -19,17 +19,21 @@ impl Serving {
     /// Starts the server of an application with these options and waits until it prints that it listens.
     pub fn start(application: &str, threads: usize, options: &[&str]) -> Self {
         let address = free_addresses(threads).expect("free ports")[0];
-        let (listen, threads) = (address.to_string(), threads.to_string());
-        let mut args = vec![
-            application,
-            "serve",
-            "--listen",
-            &listen,
-            "--threads",
-            &threads,
-        ];
-        args.extend(options);
-        let mut child = command(&args, "")
+        let threads = threads.to_string();
+        let options = [&["--threads", &threads], options].concat();
+        Self::start_by(command(&[], ""), application, address, &options)
+    }
+
+    /// Starts it at `address` by a command that has no arguments yet, or those of a program that starts it elsewhere.
+    pub fn start_by(
+        mut command: Command,
+        application: &str,
+        address: SocketAddr,
+        options: &[&str],
+    ) -> Self {
+        let mut child = command
+            .args([application, "serve", "--listen", &address.to_string()])
+            .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
