@@ -62,7 +62,12 @@ pub(crate) fn measure(
     } else {
         "[::]:0"
     };
-    let backend = UdpBackend::bind(any.parse()?, &UdpConfig::default())?;
+    let udp = UdpConfig {
+        // A client is not asked.
+        answers_where_asked: false,
+        ..UdpConfig::default()
+    };
+    let backend = UdpBackend::bind(any.parse()?, &udp)?;
     let seed = MonotonicClock.now().as_nanos();
     let identity = Identity {
         cluster: 0,
