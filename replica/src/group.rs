@@ -13,6 +13,7 @@ mod consensus;
 mod cx;
 mod deaths;
 mod durability;
+mod hanging;
 mod lease;
 mod life;
 mod local;
@@ -62,6 +63,7 @@ use consensus::Consensus;
 use cx::Cx;
 use deaths::Deaths;
 use durability::Durability;
+use hanging::{Ends, HangingDisk};
 use life::Life;
 use local::{Local, election_timeout};
 use members::Membership;
@@ -91,6 +93,8 @@ pub(crate) struct Group {
     watches: Watches,
     /// Some exactly in disk mode.
     disk: Option<Box<Durability>>,
+    /// Whether that has stopped.
+    hanging: HangingDisk,
     /// Whether raft wanted nothing more when its ready loop ended last.
     pumped_to_the_end: bool,
 }
@@ -188,6 +192,7 @@ impl Group {
             backups: Backups::new(seed ^ own.incarnation.0.rotate_left(17)),
             watches: Watches::default(),
             disk: None,
+            hanging: HangingDisk::default(),
             pumped_to_the_end: true,
         }
     }
@@ -493,6 +498,8 @@ impl Group {
         if self.consensus.raft().is_leader() {
             self.lead(now, out);
         }
+        // After a leader's proposals, as with any transfer.
+        self.attend_disk(now, out);
         let disk = self.disk.as_deref_mut();
         self.receiving
             .end_abandoned(now, &self.consensus, disk, out);
@@ -525,6 +532,27 @@ impl Group {
         self.deaths.tell(local, state, &self.consensus, out);
         // After all proposals: raft takes none while leadership is transferred.
         self.hand_over(now, out);
+    }
+
+    /// A leader whose disk hangs hands over to a voter that has everything committed.
+    fn attend_disk(&mut self, now: Instant, out: &mut Outbox) {
+        if self.disk.is_none() {
+            return;
+        }
+        let raft = self.consensus.raft();
+        let ends = Ends {
+            persisted: raft.persisted(),
+            committed: raft.committed(),
+            last: raft.last_index(),
+        };
+        let hangs = self
+            .hanging
+            .follow(now, ends, self.local.election_timeout());
+        if hangs && !canary::planted("a hanging leader keeps leading") {
+            let (mut cx, _, membership) = self.lend(now, out);
+            let hands_over = membership.hand_over_committed(&mut cx);
+            out.counters.disk_handovers += u64::from(hands_over);
+        }
     }
 
     /// A client's request, whose envelope could be read, from a session that has proven this.

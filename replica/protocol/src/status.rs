@@ -80,6 +80,22 @@ pub struct LogStatus {
     /// When a write counts as durable; nothing in memory mode.
     #[serde(default)]
     pub fsync: Option<Fsync>,
+    /// How long the oldest write that is not durable yet has been under way; 0 if all are, and in memory mode.
+    #[serde(default)]
+    pub oldest_write_ns: u64,
+}
+
+impl LogStatus {
+    /// How long a write may be under way before its disk counts as hanging.
+    pub const WRITE_NS_MAX: u64 = 2_000_000_000;
+
+    /// Why the replica's disk cannot be counted on, in a sentence; nothing if its writes come through.
+    #[must_use]
+    pub fn hang(&self) -> Option<String> {
+        let seconds = self.oldest_write_ns / 1_000_000_000;
+        let hangs = self.oldest_write_ns > Self::WRITE_NS_MAX;
+        hangs.then(|| format!("its disk hangs: a write has been under way for {seconds} s"))
+    }
 }
 
 /// The client sessions.
@@ -201,6 +217,9 @@ pub struct Counters {
     /// Times that this replica campaigned at once, because it was told that the leader's process had ended.
     #[serde(default)]
     pub leader_deaths: u64,
+    /// Times that this replica handed its leadership over because its disk hung.
+    #[serde(default)]
+    pub disk_handovers: u64,
     /// Notices of the end of a process that no leader of late was: forged, or very late.
     #[serde(default)]
     pub death_notices_unknown: u64,

@@ -577,7 +577,7 @@ fn a_failed_sync_ends_the_replica() {
     opened.writer.disk_mut().syncs_left = Some(1);
     let (bell, rung) = std::sync::mpsc::sync_channel(8);
     let waker = Waker::new(std::sync::Arc::new(Bell(bell)));
-    let mut queue = WriterThread::start(opened.writer, waker).unwrap();
+    let (mut queue, end) = WriterThread::start(opened.writer, waker).unwrap();
     let mut hear = |number, write| {
         queue.submit(number, write);
         rung.recv().unwrap();
@@ -597,6 +597,7 @@ fn a_failed_sync_ends_the_replica() {
     // Nothing more is written, and ending does not wait for it.
     queue.submit(3, record(10..11, 3, 10));
     drop(queue);
+    assert!(end.wait(std::time::Duration::from_secs(60)));
 }
 
 /// The same with names: the process ends when its group's identity was renamed into place and the name not synced.

@@ -1,21 +1,24 @@
 //! The one thread that writes: the event loop never waits for a disk.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
+use std::convert::Infallible;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
 use trine_transport::backend::Waker;
 
 use super::{Disk, DiskCause, DiskError, Write, WriteQueue, Writer};
 use crate::config::WRITE_BATCH_BYTES_MAX;
 
-/// The event loop's end of the queue. Dropping it lets the thread finish what it has, and waits for it.
+/// The event loop's end of the queue. When it is dropped, the thread finishes what it has and ends.
 #[derive(Debug)]
 pub struct WriterThread {
-    /// Some until it is dropped.
-    writes: Option<Sender<(u64, Write)>>,
+    writes: Sender<(u64, Write)>,
     ends: Receiver<Result<u64, DiskError>>,
-    thread: Option<JoinHandle<Result<(), DiskError>>>,
 }
+
+/// The end of the thread, for whoever has to wait for it.
+#[derive(Debug)]
+pub struct WriterEnd(Receiver<Infallible>);
 
 impl WriterThread {
     /// Starts the thread. `waker` ends the event loop's sleep when something has become durable.
@@ -25,23 +28,34 @@ impl WriterThread {
     pub fn start<D: Disk + Send + 'static>(
         writer: Writer<D>,
         waker: Waker,
-    ) -> Result<Self, DiskError> {
+    ) -> Result<(Self, WriterEnd), DiskError> {
         let (writes, queue) = channel();
         let (sender, ends) = channel();
-        let thread = std::thread::Builder::new()
+        let (at_end, ended) = channel();
+        let body = move || {
+            // An error here only means that the next start finds an unclean end, and says so.
+            let _ = run(writer, &queue, &sender, &waker);
+            drop(at_end);
+        };
+        std::thread::Builder::new()
             .name("trine-disk".to_owned())
-            .spawn(move || run(writer, &queue, &sender, &waker))
+            .spawn(body)
             .map_err(|error| DiskError {
                 operation: "start",
                 file: "the writer thread".to_owned(),
                 reason: error.to_string(),
                 cause: DiskCause::Device,
             })?;
-        Ok(Self {
-            writes: Some(writes),
-            ends,
-            thread: Some(thread),
-        })
+        Ok((Self { writes, ends }, WriterEnd(ended)))
+    }
+}
+
+impl WriterEnd {
+    /// Waits until the thread has finished, for at most `limit`. Returns whether it has. A disk that hangs lets no
+    /// thread finish, and no signal ends that.
+    #[must_use]
+    pub fn wait(&self, limit: Duration) -> bool {
+        self.0.recv_timeout(limit) == Err(RecvTimeoutError::Disconnected)
     }
 }
 
@@ -78,10 +92,8 @@ fn run<D: Disk>(
 
 impl WriteQueue for WriterThread {
     fn submit(&mut self, number: u64, write: Write) {
-        if let Some(writes) = &self.writes {
-            // The thread has ended after an error, which `poll` tells.
-            let _ = writes.send((number, write));
-        }
+        // It fails if the thread has ended after an error, which `poll` tells.
+        let _ = self.writes.send((number, write));
     }
 
     fn poll(&mut self) -> Option<Result<u64, DiskError>> {
@@ -94,15 +106,5 @@ impl WriteQueue for WriterThread {
             }
         }
         newest
-    }
-}
-
-impl Drop for WriterThread {
-    fn drop(&mut self) {
-        self.writes = None;
-        if let Some(thread) = self.thread.take() {
-            // An error here only means that the next start finds an unclean end, and says so.
-            let _ = thread.join();
-        }
     }
 }

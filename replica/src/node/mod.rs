@@ -6,6 +6,7 @@
 mod batch;
 mod callers;
 mod config;
+mod disk;
 mod keys;
 mod link_news;
 mod links;
@@ -40,6 +41,7 @@ pub use link_news::LinkNews;
 
 use self::batch::Batch;
 use self::config::REQUESTS_MAX;
+use self::disk::NodeDisk;
 use self::links::Links;
 use self::reorder::{Load, Reorder, Verdict};
 use self::rights::caller_in;
@@ -91,7 +93,7 @@ pub struct Node<R: Route> {
     /// Tags of messages that could not be sent; the replica hears of them at the end of the turn.
     unsent: Vec<u64>,
     /// Where writes go, in disk mode.
-    disk: Option<Box<dyn WriteQueue>>,
+    disk: Option<NodeDisk>,
     /// Where the users' table was changed last, when their sessions were looked at.
     users_seen: Option<Position>,
     /// Which keys of members its endpoint has; nothing without keys.
@@ -140,7 +142,7 @@ impl<R: Route> Node<R> {
     /// Gives the replica's writes somewhere to go; the replica is in disk mode.
     #[must_use]
     pub fn with_disk(mut self, queue: Box<dyn WriteQueue>) -> Self {
-        self.disk = Some(queue);
+        self.disk = Some(NodeDisk::new(queue));
         self
     }
 
@@ -464,7 +466,7 @@ impl<R: Route> App<R> for Node<R> {
         self.replica.on_turn(cx.now());
         self.drain(cx);
         // After the messages: appends to followers are on their way before the leader's own write is.
-        self.submit_writes();
+        self.submit_writes(cx.now());
         // Last: the turn may have made this replica a member of a cluster.
         self.follow_cluster(cx);
         self.end_revoked(cx);
@@ -498,10 +500,10 @@ impl<R: Route> Node<R> {
         }
     }
 
-    fn submit_writes(&mut self) {
+    fn submit_writes(&mut self, now: Instant) {
         let Some(disk) = &mut self.disk else { return };
         while let Some((number, write)) = self.replica.poll_write() {
-            disk.submit(number, write);
+            disk.submit(now, number, write);
         }
     }
 

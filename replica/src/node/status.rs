@@ -34,7 +34,12 @@ impl<R: Route> Node<R> {
     /// Everything that there is to say about this node.
     #[must_use]
     pub fn status(&self, cx: &Cx<'_, R>) -> NodeStatus {
-        let replica = self.replica().status(cx.now());
+        let mut replica = self.replica().status(cx.now());
+        let oldest_write = self
+            .disk
+            .as_ref()
+            .and_then(|disk| disk.oldest_write(cx.now()));
+        replica.log.oldest_write_ns = oldest_write.map_or(0, Duration::as_nanos);
         // A replica that knows no members yet has links to whom it asks about them.
         let members = &replica.members;
         let timeout = self.replica().election_timeout();

@@ -217,6 +217,44 @@ mod tests {
         assert_ne!(group.role(), StateRole::Follower);
     }
 
+    /// A leader whose disk hangs hands over to a voter that looks alive. If that one's disk hangs, too, it asks nobody for a
+    /// vote before its own is durable, so it never leads, and the next attempt can name another one.
+    #[test]
+    fn a_candidate_whose_disk_hangs_cannot_win() {
+        let (config, mut now) = (ReplicaConfig::default(), Instant::ZERO);
+        let mut group = follower();
+        group
+            .step(now, 2, message(MessageType::MsgHeartbeat, 2))
+            .unwrap();
+        while group.poll_work_durably(|_, _| 1).is_some() {}
+        group.on_written(1);
+        group
+            .step(now, 2, message(MessageType::MsgTimeoutNow, 2))
+            .unwrap();
+        assert_eq!(group.role(), StateRole::Candidate);
+        let term = group.term();
+        let mut write = 1;
+        let mut asked = Vec::new();
+        for _ in 0..3 * config.election_ticks {
+            while let Some(mut work) = group.poll_work_durably(|_, _| {
+                write += 1;
+                write
+            }) {
+                asked.append(&mut work.messages);
+            }
+            now += config.tick;
+            group.tick_if_due(now);
+        }
+        assert!(asked.is_empty(), "nothing leaves: {asked:?}");
+        assert!(!group.is_leader());
+        // Its disk works again: only now the others hear of the candidate.
+        let released = group.on_written(write).unwrap().messages;
+        let requests = released
+            .iter()
+            .filter(|sent| sent.get_msg_type() == MessageType::MsgRequestVote && sent.term >= term);
+        assert!(requests.count() >= 2, "{released:?}");
+    }
+
     /// The only voter of a group made itself the leader. It sent its first entries to a learner while its new term was
     /// still on its way to the disk. It died, came back in the term before, and led in the same term again with other
     /// entries, which the learner took for those that it had.

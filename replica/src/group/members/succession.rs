@@ -1,5 +1,6 @@
 //! Which voter should lead next, when a leader stops, loses its vote, or is to name its successors.
 
+use trine_canary as canary;
 use trine_protocol::message::{Incarnation, Member};
 use trine_transport::time::Instant;
 
@@ -24,6 +25,38 @@ impl Membership {
         }
     }
 
+    /// A leader whose disk hangs hands over to a live voter that has everything committed. Returns whether there is one.
+    pub(in crate::group) fn hand_over_committed(&self, cx: &mut Cx<'_>) -> bool {
+        if !cx.raft().is_leader() || cx.raft().is_transferring() {
+            return false;
+        }
+        let committed = cx.raft().committed();
+        // Asked of each before the best is chosen: in a joint configuration a voter that stays is preferred, and may lack
+        // some of it.
+        let has_all = |member: &Member| {
+            let progress = cx.raft().progress(member.incarnation.0);
+            progress.is_some_and(|progress| progress.matched >= committed)
+        };
+        let mut successor = self.best_of(cx, has_all);
+        if canary::planted("a successor that lacks what is committed") {
+            successor = self.worst_successor(cx);
+        }
+        if let Some(successor) = successor {
+            cx.consensus.transfer_leadership(successor);
+        }
+        successor.is_some()
+    }
+
+    /// The voter with the shortest log, alive or not.
+    fn worst_successor(&self, cx: &Cx<'_>) -> Option<Incarnation> {
+        let others = cx.members()?.voters_but(cx.local.own.incarnation);
+        let matched = |member: &&Member| {
+            let progress = cx.raft().progress(member.incarnation.0);
+            progress.map(|progress| progress.matched)
+        };
+        others.min_by_key(matched).map(|member| member.incarnation)
+    }
+
     /// A leader that is about to lose its vote hands over to a voter that stays. While none is close it leads on: the
     /// group can serve in the joint configuration, and could not during a transfer that fails.
     pub(super) fn hand_over_to_staying(&self, cx: &mut Cx<'_>) {
@@ -45,9 +78,15 @@ impl Membership {
 
     /// The voter with the longest log among those that are alive. Those that are about to lose their vote come last.
     pub(super) fn best_successor(&self, cx: &Cx<'_>) -> Option<Incarnation> {
+        self.best_of(cx, |_| true)
+    }
+
+    /// The same among the voters that `may` chooses.
+    fn best_of(&self, cx: &Cx<'_>, may: impl Fn(&Member) -> bool) -> Option<Incarnation> {
         let others = cx.members()?.voters_but(cx.local.own.incarnation);
-        let candidates =
-            others.filter(|member| self.is_alive(member.incarnation, cx.now, cx.local));
+        let is_candidate =
+            |member: &&Member| self.is_alive(member.incarnation, cx.now, cx.local) && may(member);
+        let candidates = others.filter(is_candidate);
         let staying = cx.raft().conf_state().voters;
         let rank = |member: &&Member| {
             let progress = cx.raft().progress(member.incarnation.0);
