@@ -13,9 +13,9 @@ use trine_kvstore::Limits;
 use trine_protocol::message::{
     ClusterId, Discovery, Incarnation, Member, MemberRole, NodeId, RoleCode, RunSecret,
 };
-use trine_protocol::status::ReceivingStatus;
+use trine_protocol::status::{Fsync, ReceivingStatus};
 use trine_replica::backup::restore_in_memory;
-use trine_replica::disk::WriterThread;
+use trine_replica::disk::{WriterEnd, WriterThread};
 use trine_replica::node::LinkNews;
 use trine_replica::node::Node;
 use trine_replica::{Halt, Replica};
@@ -66,6 +66,11 @@ const ANEW_PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
 const STAGGER_DIVISOR: u32 = 5;
 /// And not more than this: a service manager waits for all processes of a service.
 const STAGGER_MAX: std::time::Duration = std::time::Duration::from_secs(1);
+/// The time that a disk has to finish when a replica ends, before a line says that it is waited for; then the rest of
+/// it, and the rest where nothing was synced before. A service manager waits 30 s (`TimeoutStopSec`).
+const FINISH_SILENT: std::time::Duration = std::time::Duration::from_millis(500);
+const FINISH_MAX: std::time::Duration = std::time::Duration::from_millis(4_500);
+const FINISH_UNSYNCED_MAX: std::time::Duration = std::time::Duration::from_millis(24_500);
 /// A replica that has been in no group for this long says why.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -281,6 +286,7 @@ fn live_with_faults<B: Backend>(
     serve(opened, startup, arguments, watch, tell)
 }
 
+/// Runs a replica until its end, and lets its disk finish.
 fn serve<B: Backend>(
     mut opened: Opened<B>,
     startup: &Startup,
@@ -292,11 +298,74 @@ fn serve<B: Backend>(
     // Dropped after the replica, as it tells that this one has ended.
     let mut companion = companion(startup, arguments);
     let secret = companion.as_ref().map(Companion::secret);
-    let mut event_loop = match assemble(opened, startup, arguments, secret, watch.announcer) {
+    let assembled = assemble(opened, startup, arguments, secret, watch.announcer);
+    let (event_loop, writer) = match assembled {
         // The user ended it while it read its directory, where it had changed nothing.
         Err(failure) if failure.is_interrupted() => return Ok(End::Asked),
         other => other?,
     };
+    let end = turn(
+        event_loop,
+        &mut companion,
+        startup,
+        arguments,
+        watch,
+        tell_faults,
+    );
+    drop(keep);
+    let fsync = arguments.log.fsync.into();
+    let finished = writer.map(|writer| finish_disk(&writer, fsync, watch.announcer));
+    // Why it has halted counts for more than how its disk ended.
+    let end = end?;
+    finished.transpose()?;
+    Ok(end)
+}
+
+/// Waits until the disk has taken what the replica gave it. The replica leads nobody any more.
+///
+/// # Errors
+/// The disk hangs.
+fn finish_disk(writer: &WriterEnd, fsync: Fsync, announcer: Announcer) -> Result<(), Failure> {
+    let limit = match fsync {
+        Fsync::Each | Fsync::Batch => FINISH_MAX,
+        // All that there is to sync is synced now.
+        Fsync::None => FINISH_UNSYNCED_MAX,
+    };
+    if writer.wait(FINISH_SILENT) {
+        return Ok(());
+    }
+    announcer.line(format_args!(
+        "waits for the disk, for at most {} s",
+        limit.as_secs()
+    ));
+    if writer.wait(limit) {
+        return Ok(());
+    }
+    let message = format!(
+        "the disk has not finished a write for {} s: this replica ends without it",
+        (limit + FINISH_SILENT).as_secs()
+    );
+    let hint = match fsync {
+        Fsync::Each | Fsync::Batch => {
+            "nothing that was acknowledged is lost: it is on the disks of a majority; look at the disk before you start the replica again"
+        }
+        Fsync::None => {
+            "with --fsync none the next start takes the memory of this replica for lost; look at the disk first"
+        }
+    };
+    tracing::error!(target: ROLE, hint, "{message}");
+    Err(Failure::negative(message, hint))
+}
+
+/// Runs a replica on its loop until its end.
+fn turn<B: Backend>(
+    mut event_loop: ReplicaLoop<B>,
+    companion: &mut Option<Companion>,
+    startup: &Startup,
+    arguments: &ServeArguments,
+    watch: &Watch,
+    tell_faults: impl Fn(),
+) -> Result<End, Failure> {
     startup.sleeper.is(event_loop.waker());
     let mut told = Told::new(watch.announcer);
     let mut cluster_check = ClusterCheck::default();
@@ -306,7 +375,7 @@ fn serve<B: Backend>(
         told.tell_receiving(replica.receiving());
         told.tell_deaths(replica);
         told.tell_changes(replica, now);
-        if let Some(companion) = &mut companion {
+        if let Some(companion) = companion {
             companion.attend(replica.successors(now));
         }
         let ask_peers = startup.ask_peers.as_ref().map(|ask| {
@@ -339,12 +408,11 @@ fn serve<B: Backend>(
     }
     watch.publish(&mut event_loop, true);
     stop(&mut event_loop)?;
-    if let Some(companion) = &mut companion {
+    if let Some(companion) = companion {
         // A replica that has handed over is not missed: an election would only disturb.
         let now = event_loop.clock().now();
         companion.attend(event_loop.app().replica().successors(now));
     }
-    drop(keep);
     tell_faults();
     Ok(End::Asked)
 }
@@ -518,7 +586,7 @@ fn assemble<B: Backend>(
     arguments: &ServeArguments,
     secret: Option<RunSecret>,
     announcer: Announcer,
-) -> Result<ReplicaLoop<B>, Failure> {
+) -> Result<(ReplicaLoop<B>, Option<WriterEnd>), Failure> {
     let Opened {
         backend,
         endpoint,
@@ -556,31 +624,33 @@ fn assemble<B: Backend>(
     }
     list_peers(&mut replica, startup);
     replica.lend_stopwatch(|| MonotonicClock.now());
-    let node = match data {
+    let (node, writer) = match data {
         None => {
             let replica = begun_from_backup(replica, startup, arguments, announcer)?;
-            Node::new(replica, route_of, is_at, seed).with_holders(holder_of)
+            (Node::new(replica, route_of, is_at, seed), None)
         }
         Some(data) => {
             let fsync = arguments.log.fsync.into();
             let replica = replica.on_disk(data.restored, now).synced(fsync);
-            let queue = WriterThread::start(data.writer, backend.waker())
+            let (queue, writer) = WriterThread::start(data.writer, backend.waker())
                 .map_err(|error| Failure::usage(error.to_string(), ""))?;
-            Node::new(replica, route_of, is_at, seed)
-                .with_holders(holder_of)
-                .with_disk(Box::new(queue))
+            let node = Node::new(replica, route_of, is_at, seed).with_disk(Box::new(queue));
+            (node, Some(writer))
         }
     };
     let keys = startup.keys.borrow();
-    let node = node.with_member_roots(keys.member_roots());
+    let node = node
+        .with_holders(holder_of)
+        .with_member_roots(keys.member_roots());
     let identity = node.identity();
     let config = Config {
         spin: arguments.limits.spin.into(),
         keys: keys.keys()?,
         ..endpoint
     };
-    EventLoop::new(backend, MonotonicClock, node, config, identity, seed)
-        .map_err(|error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""))
+    let event_loop = EventLoop::new(backend, MonotonicClock, node, config, identity, seed)
+        .map_err(|error| Failure::usage(format!("cannot set up the endpoint: {error}"), ""))?;
+    Ok((event_loop, writer))
 }
 
 /// Tells a replica where the names in its list of peers lead.

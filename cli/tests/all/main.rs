@@ -17,6 +17,7 @@ mod end_to_end;
 mod every_address;
 mod fork;
 mod given_up;
+mod hanging_disk;
 mod hostile;
 mod index;
 mod interrupted;

@@ -67,7 +67,7 @@ fn http(at: SocketAddr, request: &str) -> (u16, String) {
     (status.expect("a status"), body.to_owned())
 }
 
-fn get(at: SocketAddr, path: &str) -> (u16, String) {
+pub(crate) fn get(at: SocketAddr, path: &str) -> (u16, String) {
     http(at, &format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n"))
 }
 

@@ -266,6 +266,11 @@ fn raft(snapshot: &Snapshot) -> Vec<Family> {
         gauge("log_entries", "Entries held.", status.log.entries),
         gauge("log_bytes", "Bytes held in the log.", status.log.bytes),
         log_fsync(status.log.fsync),
+        gauge(
+            "disk_oldest_write_seconds",
+            "How long the oldest write that is not durable yet has been under way; 0 in memory mode.",
+            seconds(status.log.oldest_write_ns),
+        ),
         counter(
             "log_compactions",
             "Times that the log was compacted.",
@@ -523,6 +528,11 @@ fn counters(snapshot: &Snapshot) -> Vec<Family> {
             "leader_deaths",
             "Times that the replica campaigned at once because the leader's process had ended.",
             count.leader_deaths,
+        ),
+        counter(
+            "disk_handovers",
+            "Times that the replica handed its leadership over because its disk hung.",
+            count.disk_handovers,
         ),
         counter(
             "death_notices_unknown",

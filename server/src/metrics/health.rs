@@ -47,8 +47,8 @@ pub(super) fn ready(
         return Err("stopping".into());
     }
     let status = &snapshot.status.replica;
-    if let Some(why) = &status.not_serving {
-        return Err(why.clone());
+    if let Some(why) = status.not_serving.clone().or_else(|| status.log.hang()) {
+        return Err(why);
     }
     if matches!(status.role, Role::Unattached | Role::Joining) {
         return Err("in no group yet".into());
@@ -83,7 +83,11 @@ mod tests {
         );
         assert!(live(Some(&fine)).is_ok());
         type Change = fn(&mut Snapshot);
-        let cases: [(Change, &str); 6] = [
+        let cases: [(Change, &str); 7] = [
+            (
+                |snapshot| snapshot.status.replica.log.oldest_write_ns = 2_100_000_000,
+                "its disk hangs",
+            ),
             (|snapshot| snapshot.stopping = true, "stopping"),
             (
                 |snapshot| snapshot.status.replica.leader = None,
