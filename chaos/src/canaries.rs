@@ -162,6 +162,11 @@ pub const CANARIES: &[Canary] = &[
     ),
     group("a demoted leader stays", &["leads and has no vote"]),
     group("a learner takes its seat back", &["took its seat back"]),
+    group("a hanging leader keeps leading", &["does not go on"]),
+    group(
+        "a successor that lacks what is committed",
+        &["does not go on"],
+    ),
     group("the wish is the device's size", &["too long for the path"]),
     group(
         "one datagram size for all routes",
@@ -302,7 +307,9 @@ fn may_find(canary: Canary, seed: u64) -> bool {
     let config = SimConfig::from_seed(seed);
     match canary.name {
         name if name.starts_with("lease") => config.replica.reads == ReadMode::Lease,
-        "ack before fsync" => config.disk.is_some(),
+        "ack before fsync"
+        | "a hanging leader keeps leading"
+        | "a successor that lacks what is committed" => config.disk.is_some(),
         "index missed an undo" | "torn scan" | "pin ignored by the sweep" => {
             config.ordered.is_some()
         }

@@ -6,6 +6,7 @@ pub mod changes;
 pub mod counts;
 pub mod coverage;
 pub mod exactly_once;
+pub mod going_on;
 pub mod group_time;
 pub mod linearizability;
 pub mod liveness;

@@ -55,6 +55,15 @@ impl Draw {
         Victim::Replica(self.replica())
     }
 
+    /// Whose disk hangs.
+    pub(super) fn hanging(&mut self) -> Victim {
+        match self.prng.below(10) {
+            0..6 => Victim::Leader,
+            6..9 => Victim::Replica(self.replica()),
+            _ => Victim::All,
+        }
+    }
+
     pub(super) fn replica(&mut self) -> usize {
         self.prng.below(self.topology.replicas as u64) as usize
     }

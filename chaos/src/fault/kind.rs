@@ -437,6 +437,20 @@ kinds! {
         simulated: Simulated::Group,
         live: None,
     },
+    /// A disk takes writes and syncs, and neither finishes nor fails them.
+    DiskHang => event("disk-hang", |draw| {
+        let victim = draw.hanging();
+        let alone = draw.chance(50) && victim != Victim::All;
+        Event::DiskHang {
+            victim,
+            alone,
+            span: match alone {
+                true => draw.span(3_000, 8_000),
+                false => draw.span(500, 20_000),
+            },
+        }
+    })
+    .needing(&[Need::Disk]),
 }
 
 fn draw_lossy(prng: &mut Prng, replicas: u64) -> Strike {
@@ -610,6 +624,16 @@ pub enum Event {
         /// For how long.
         span: Duration,
     },
+    /// A disk finishes nothing.
+    DiskHang {
+        /// Whose.
+        victim: Victim,
+        /// Whether no other fault happens meanwhile. Then the disks of further replicas hang, up to a minority. The group
+        /// has to go on, and it is judged whether it does.
+        alone: bool,
+        /// For how long.
+        span: Duration,
+    },
     /// A replica dies in the middle of a write.
     DiskTorn {
         /// Which.
@@ -681,6 +705,7 @@ impl Event {
             Event::ClientCrash { .. } => Fault::ClientCrash,
             Event::Blackout { .. } => Fault::Blackout,
             Event::DiskSlow { .. } => Fault::DiskSlow,
+            Event::DiskHang { .. } => Fault::DiskHang,
             Event::DiskTorn { .. } => Fault::DiskTorn,
             Event::DiskCorrupt { .. } => Fault::DiskCorrupt,
             Event::DiskFull { .. } => Fault::DiskFull,

@@ -65,6 +65,8 @@ const LOSS_PERCENT_MAX: u64 = 30;
 const DUPLICATION_PERCENT_MAX: u64 = 50;
 const OTHER_PERCENT_MAX: u64 = 20;
 const REPLAY_PERCENT_MAX: u64 = 6;
+/// What happens before a disk hangs alone has ended by then: the longest fault, and the time to be whole again.
+const BEFORE_ALONE: Duration = Duration::from_secs(5);
 /// Shortest distance between two crashes: time to come back and be a voter again.
 const EVENT_GAP: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
 
@@ -129,12 +131,35 @@ impl Schedule {
         }
         let mut events = drawer.events;
         events.sort_by_key(|&(at, _)| at);
+        leave_alone(&mut events);
         Self {
             enabled,
             events,
             quiet_from,
         }
     }
+}
+
+/// Takes away what would happen during the first disk that is to hang alone, and what would still go on then.
+fn leave_alone(events: &mut Vec<(Instant, Event)>) {
+    let alone = events.iter().find_map(|(at, event)| match event {
+        Event::DiskHang {
+            alone: true, span, ..
+        } => Some((*at, *at + *span)),
+        _ => None,
+    });
+    let Some((begin, end)) = alone else { return };
+    let quiet = |at: Instant| at + BEFORE_ALONE >= begin && at < end;
+    let is_of_links = |event: &Event| matches!(event, Event::LinkFaults(_));
+    let last = events
+        .iter()
+        .rfind(|(at, event)| is_of_links(event) && *at < end)
+        .cloned();
+    events.retain(|(at, _)| !quiet(*at) || *at == begin);
+    let calm_from = Instant::ZERO + (begin - Instant::ZERO).saturating_sub(BEFORE_ALONE);
+    events.push((calm_from, Event::LinkFaults(LinkFaults::default())));
+    events.extend(last.map(|(_, event)| (end, event)));
+    events.sort_by_key(|&(at, _)| at);
 }
 
 struct Drawer<'a> {

@@ -36,6 +36,7 @@ const LONGER_MAX: Duration = Duration::from_secs(30);
 pub(crate) enum End {
     Restart(Host),
     DiskHeals(Host),
+    DiskReturns(Host),
     /// A new process replaces a member that was removed.
     Rejoin(Host),
     /// Until the moment given: as soon as leadership is being transferred, the leader is cut off for the span.
@@ -117,6 +118,7 @@ impl Stage for Cluster {
 
 impl Chaos {
     fn end(&mut self, cluster: &mut Cluster, end: &End) {
+        cluster.hangs.disturb();
         match end {
             // An operator may have replaced the member meanwhile; the replica that runs there must not lose its memory
             // unasked.
@@ -134,6 +136,7 @@ impl Chaos {
                     device.latency = CALM;
                 }
             }
+            End::DiskReturns(host) => cluster.hang_disk(*host, false),
             End::Rejoin(host) => self.rejoin(cluster, *host),
             End::CutOld(until, span) => self.cut_old(cluster, *until, *span),
             End::Amid(until, amid) => self.hit_amid(cluster, *until, *amid),
@@ -161,6 +164,7 @@ impl Chaos {
 
     // Long because each kind of event has an arm.
     fn apply(&mut self, cluster: &mut Cluster, event: &Event) {
+        cluster.hangs.disturb();
         match event {
             Event::LinkFaults(_)
             | Event::Partition { .. }
@@ -180,6 +184,11 @@ impl Chaos {
             } => each(cluster, *victim, |cluster, host| {
                 self.slow_disk(cluster, host, *latency, *span)
             }),
+            Event::DiskHang {
+                victim,
+                alone,
+                span,
+            } => self.hang_disks(cluster, *victim, *alone, *span),
             Event::DiskTorn { victim, span } => each(cluster, *victim, |cluster, host| {
                 self.tear(cluster, host, *span)
             }),
@@ -316,6 +325,23 @@ impl Chaos {
         }
         cluster.world.network.stats.fire(Fault::DiskSlow);
         self.end_later(cluster.world.now(), span, End::DiskHeals(host));
+    }
+
+    /// Where nothing else happens, as many disks hang as the group can do without.
+    fn hang_disks(&mut self, cluster: &mut Cluster, victim: Victim, alone: bool, span: Duration) {
+        let mut hosts = targets(cluster, victim);
+        let others = cluster.places().into_iter();
+        if alone && !hosts.is_empty() {
+            let minority = (cluster.config.replicas - 1) / 2;
+            let further: Vec<Host> = others.filter(|host| !hosts.contains(host)).collect();
+            hosts.extend(further);
+            hosts.truncate(minority);
+        }
+        for host in hosts {
+            cluster.hang_disk(host, true);
+            cluster.world.network.stats.fire(Fault::DiskHang);
+            self.end_later(cluster.world.now(), span, End::DiskReturns(host));
+        }
     }
 
     fn tear(&mut self, cluster: &mut Cluster, host: Host, span: Duration) {

@@ -2,6 +2,7 @@
 
 mod backed_up;
 mod deaths;
+mod hanging;
 mod moved;
 mod restored;
 mod sealed;
@@ -9,6 +10,7 @@ mod watched;
 
 use self::backed_up::BackedUp;
 use self::deaths::Companions;
+use self::hanging::Hangs;
 use self::moved::Moves;
 pub(crate) use self::restored::OldLife;
 use self::restored::{Beginning, Begun};
@@ -97,6 +99,8 @@ pub(crate) struct Cluster {
     companions: Companions,
     /// Where the replicas are.
     moves: Moves,
+    /// When a disk hung and nothing else was wrong.
+    pub(crate) hangs: Hangs,
     /// Who votes, and who could be elected.
     pub(crate) seats: Rc<RefCell<Seats>>,
     /// What the next replica to start begins with, in a group that is being restored.
@@ -155,6 +159,7 @@ impl Cluster {
             backed_up,
             companions,
             moves,
+            hangs: Hangs::default(),
             seats: Rc::default(),
             beginning: None,
             is_restored: false,
@@ -386,6 +391,9 @@ impl Cluster {
             device.full = false;
             device.forget_failure();
             device.latency = CALM;
+        }
+        for host in self.disks.keys().copied().collect::<Vec<_>>() {
+            self.hang_disk(host, false);
         }
     }
 
@@ -643,6 +651,7 @@ impl Cluster {
         self.attend_users();
         self.attend_watchers();
         self.attend_backups();
+        self.attend_hangs();
         let Some((host, term)) = self.leader() else {
             return;
         };

@@ -43,6 +43,8 @@ pub(crate) struct Device {
     under_way: usize,
     /// No room for anything new.
     pub(crate) full: bool,
+    /// Nothing comes through, and nothing fails.
+    pub(crate) hangs: bool,
     /// A failure, future or past, of the process that runs now.
     failing: Option<Failing>,
     /// It was damaged since a start last found memory lost, so a start may find that. On any other disk it must not.
@@ -62,12 +64,18 @@ impl Device {
             pending: Vec::new(),
             under_way: 0,
             full: false,
+            hangs: false,
             failing: None,
             damaged: false,
             blanked: false,
             latency: CALM,
             prng,
         }
+    }
+
+    /// Whether it does what it should, in the usual time.
+    pub(crate) fn is_sound(&self) -> bool {
+        !self.hangs && !self.full && self.failing.is_none() && self.latency == CALM
     }
 
     /// One of the next operations fails, and all behind it until the replica is restarted.
@@ -585,11 +593,12 @@ impl SimQueue {
 
     /// The batch that is due has come through.
     pub(crate) fn end_batch(&self, now: Instant) {
-        let mut inner = self.inner();
-        if inner.batch.as_ref().is_some_and(|(due, _)| *due <= now) {
-            inner.disk.device().settle();
-            inner.ended = inner.batch.take().map(|(_, result)| result);
+        if self.due().is_none_or(|due| due > now) {
+            return;
         }
+        let mut inner = self.inner();
+        inner.disk.device().settle();
+        inner.ended = inner.batch.take().map(|(_, result)| result);
     }
 
     /// Begins the next batch of all waiting writes, if none is under way.
@@ -608,9 +617,12 @@ impl SimQueue {
         inner.batch = Some((due, result));
     }
 
-    /// When something comes of the batch.
+    /// When something comes of the batch; nothing while the disk hangs.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.inner().batch.as_ref().map(|(due, _)| *due)
+        let inner = self.inner();
+        let hangs = inner.disk.device().hangs;
+        let batch = inner.batch.as_ref().filter(|_| !hangs);
+        batch.map(|(due, _)| *due)
     }
 }
 

@@ -108,6 +108,13 @@ impl Network {
         self.clogs.insert((from, to), until);
     }
 
+    /// Whether nothing is wrong with any link.
+    pub(crate) fn is_calm(&self, now: Instant) -> bool {
+        self.link_faults == LinkFaults::default()
+            && self.cuts.is_empty()
+            && self.clogs.values().all(|until| *until <= now)
+    }
+
     /// Takes every fault away.
     pub(crate) fn calm(&mut self) {
         self.link_faults = LinkFaults::default();

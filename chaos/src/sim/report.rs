@@ -10,7 +10,7 @@ use super::run::Report;
 use super::watchers::WatchCounts;
 use crate::checker::group_time::{GroupTime, Steady};
 use crate::checker::{
-    Verdict, counts, coverage, exactly_once, linearizability, liveness, positions,
+    Verdict, counts, coverage, exactly_once, going_on, linearizability, liveness, positions,
 };
 use crate::fault::{DRIFT_PER_MILLION_MAX, Fault, KINDS_MIN, Schedule};
 use crate::history::{History, Tally};
@@ -108,6 +108,7 @@ impl SimReport {
             .and(cluster.trust_verdict())
             .and(cluster.watch_verdict(schedule.quiet_from, silent_from))
             .and(cluster.backup_verdict())
+            .and(going_on::check(&history, cluster.hangs.spans()))
             .and(nobody_spins(turns, packets, machines, simulated));
         let whole_run = || {
             states_were_compared(states_compared.min(entries_compared))

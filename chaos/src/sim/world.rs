@@ -245,6 +245,12 @@ impl<P: Program> World<P> {
         self.plan_turn(host);
     }
 
+    /// Whether a machine stands still.
+    pub(crate) fn is_paused(&self, host: Host) -> bool {
+        let machine = self.machines[host.index()].as_ref();
+        machine.is_some_and(|machine| machine.paused_until > self.now)
+    }
+
     /// Changes the endpoint of a machine, which is told the machine's own time; nothing if the machine is down.
     pub(crate) fn with_endpoint<T>(
         &mut self,

@@ -43,6 +43,10 @@ impl Moves {
             prng: Prng::new(seed ^ 0x0a0b_11e5_0a0b_11e5),
         }
     }
+
+    pub(super) fn are_under_way(&self) -> bool {
+        !self.under_way.is_empty()
+    }
 }
 
 impl Cluster {
