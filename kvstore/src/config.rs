@@ -57,8 +57,18 @@ pub const LIST_RESPONSE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The most bytes of overwritten items that an EXEC or MSET may have to put back.
 pub const UNDO_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Expired items that one step of group time removes.
-pub const SWEEP_ITEMS_MAX: u32 = 64;
+/// Expired items that a step of group time removes if its log entry names no number. Before version
+/// [`SWEEP_VERSION`](crate::command::SWEEP_VERSION) every step removes up to this many.
+pub const SWEEP_ITEMS_MIN: u32 = 64;
+
+/// The most expired items that a step of group time removes, whatever its log entry says.
+pub const SWEEP_ITEMS_MAX: u32 = 4_096;
+
+/// Expired items that a command removes before it is refused for want of room.
+pub const ROOM_ITEMS_MAX: u32 = 1_024;
+
+/// Expired items that all commands of a log entry together remove to make room.
+pub const ROOM_ENTRY_ITEMS_MAX: u32 = 2_048;
 
 /// The body of a snapshot chunk, unless a single item is larger.
 pub const CHUNK_BODY_BYTES: usize = 64 * 1024;

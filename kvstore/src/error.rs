@@ -304,7 +304,7 @@ impl fmt::Display for StoreError {
             ),
             Self::SweepBehind => write!(
                 formatter,
-                "more than {COUNT_EXPIRED_MAX} keys have expired and are still being removed: try again in a moment"
+                "more than {COUNT_EXPIRED_MAX} keys have expired and are still being removed: the read can be tried again in a moment"
             ),
             Self::OnlyRead => write!(
                 formatter,

@@ -47,5 +47,5 @@ pub use pins::PinOwner;
 pub use position::Position;
 pub use response::{AbortCause, Entry, Found, Page, RangeItem, Response, Versioned};
 pub use snapshot::{RestoreError, SnapshotError, SnapshotReader, SnapshotStep, SnapshotSummary};
-pub use store::{Stats, Store, integer};
+pub use store::{Stats, Store, Swept, integer};
 pub use users::{Rights, User, Users};

@@ -21,6 +21,7 @@ pub use range::{KeyRange, ScanOptions, after_prefix};
 pub use row::{Access, Place, Row};
 pub use table::{
     Command, Kind, ORDERED_VERSION, STATE_VERSION, STATE_VERSION_FIRST, STATE_VERSION_SECOND,
+    SWEEP_VERSION,
 };
 
 impl Command<'_> {

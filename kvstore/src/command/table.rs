@@ -17,7 +17,7 @@ use crate::users::Rights;
 use trine_keys::{Issuer, UserName};
 
 /// The newest state-machine version that this build understands.
-pub const STATE_VERSION: u8 = 6;
+pub const STATE_VERSION: u8 = 7;
 
 /// The version whose commands are GET, PUT, DELETE and the administrative ones.
 pub const STATE_VERSION_FIRST: u8 = 1;
@@ -27,6 +27,9 @@ pub const STATE_VERSION_SECOND: u8 = 2;
 
 /// The version that brought the ordered index with its commands.
 pub const ORDERED_VERSION: u8 = Kind::SetOrdered.row().version;
+
+/// The version from which on a log entry says how many expired items it removes, and a command that lacks room removes some.
+pub const SWEEP_VERSION: u8 = 7;
 
 /// Every version that a row names is known.
 const _: () = {

@@ -10,6 +10,13 @@
 
 mod event;
 mod segment;
+/// Keys with equal hashes are told apart by their events.
+fn hash_of(key: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(key);
+    hasher.finish()
+}
+
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +28,7 @@ use crate::position::Position;
 use event::Record;
 use segment::Segment;
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hasher};
 
 /// The latest events of a store.
 #[derive(Debug)]
@@ -38,7 +46,9 @@ pub struct History {
     /// The kind of command that makes them.
     command: Kind,
     /// The events of the sweep at [`History::at`], which its command may replace.
-    swept: Vec<Place>,
+    swept: Vec<(u64, Place)>,
+    /// Whether they are in the order of their keys' hashes.
+    swept_is_sorted: bool,
 }
 
 /// A place between two events of a history.
@@ -68,6 +78,7 @@ impl History {
             at: after,
             command: Kind::Get,
             swept: Vec::new(),
+            swept_is_sorted: false,
         }
     }
 
@@ -181,7 +192,8 @@ impl History {
     /// The sweep has removed a key.
     pub(crate) fn swept(&mut self, key: &[u8]) {
         let place = self.push(&Change::Expired { key });
-        self.swept.push(place);
+        self.swept.push((hash_of(key), place));
+        self.swept_is_sorted = false;
     }
 
     /// All keys are gone.
@@ -192,10 +204,19 @@ impl History {
     /// The net effect of a position on a key that it has swept and written is the write.
     #[cold]
     fn replace_swept(&mut self, key: &[u8]) {
-        let mut swept = std::mem::take(&mut self.swept);
-        swept.retain(|place| {
+        // Thousands may have been swept, and an MSET writes as many: each must find its own without a look at all.
+        if !self.swept_is_sorted {
+            self.swept.sort_unstable();
+            self.swept_is_sorted = true;
+        }
+        let hash = hash_of(key);
+        let first = self.swept.partition_point(|&(other, _)| other < hash);
+        for &(other, place) in &self.swept[first..] {
+            if other != hash {
+                return;
+            }
             let Some(number) = place.segment.checked_sub(self.dropped) else {
-                return false;
+                continue;
             };
             let segment = &mut self.segments[number as usize];
             let is_it = segment.record(place.offset).is_some_and(|(record, _)| {
@@ -204,9 +225,7 @@ impl History {
             if is_it {
                 segment.void(place.offset);
             }
-            !is_it
-        });
-        self.swept = swept;
+        }
     }
 
     /// Adds an event and says where it is.

@@ -31,7 +31,11 @@ impl Store {
         }
         let mut responses = Vec::with_capacity(operations.len() * RESPONSE_BYTES);
         self.begin_undoable();
-        let result = self.run(at, mode, operations, &mut responses);
+        let mut result = self.run(at, mode, operations, &mut responses);
+        if self.makes_room_to_retry() {
+            responses.clear();
+            result = self.run(at, mode, operations, &mut responses);
+        }
         self.end_undoable(result.is_ok());
         match result {
             Ok(()) => Response::List(List::from_encoded(

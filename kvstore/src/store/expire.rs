@@ -1,41 +1,99 @@
 //! Group time, and keys that expire.
 //!
 //! An item whose expiry has come is absent for every command from then on. Its memory is freed by a
-//! sweep that is part of the replicated order: each step of group time removes a few. The memory
-//! limit must see the same items on every replica.
+//! sweep that is part of the replicated order: each step of group time removes some, and so does a
+//! command that lacks room. The memory limit must see the same items on every replica.
 
 use super::Store;
 use crate::arena::{Item, Stamp};
 use crate::command::ExpireCondition;
-use crate::config::SWEEP_ITEMS_MAX;
+use crate::command::SWEEP_VERSION;
+use crate::config::{ROOM_ENTRY_ITEMS_MAX, ROOM_ITEMS_MAX, SWEEP_ITEMS_MAX, SWEEP_ITEMS_MIN};
 use crate::error::StoreError;
 use crate::expiry::is_over;
 use crate::items::Found;
 use crate::position::Position;
 use crate::response::Response;
 
+/// What a sweep has removed.
+#[derive(Copy, Clone, Eq, PartialEq, Default, Debug)]
+pub struct Swept {
+    /// Items.
+    pub items: u32,
+    /// Bytes of their keys.
+    pub key_bytes: u64,
+}
+
+/// Items that commands of a log entry have removed to make room. No snapshot has this: none begins within an entry.
+#[derive(Default, Debug)]
+pub(super) struct RoomMade {
+    entry: u64,
+    items: u32,
+}
+
+impl RoomMade {
+    fn in_entry(&mut self, at: Position) -> &mut u32 {
+        if self.entry != at.index() {
+            (self.entry, self.items) = (at.index(), 0);
+        }
+        &mut self.items
+    }
+}
+
 impl Store {
-    /// Moves group time forward, never back, and removes up to [`SWEEP_ITEMS_MAX`] expired items.
+    /// Moves group time forward, never back, and removes up to [`SWEEP_ITEMS_MIN`] expired items.
     /// Every replica calls this with the same times between the same commands.
     pub fn set_group_time(&mut self, group_time_ns: u64) {
+        self.step_group_time(group_time_ns, 0);
+    }
+
+    /// The same for a log entry that asks for up to `asked` items to be removed. The number is clamped to
+    /// [`SWEEP_ITEMS_MIN`] and [`SWEEP_ITEMS_MAX`]; a group that runs an older version than [`SWEEP_VERSION`] ignores it.
+    pub fn step_group_time(&mut self, group_time_ns: u64, asked: u16) -> Swept {
+        let most = match self.state_version >= SWEEP_VERSION {
+            true => u32::from(asked).clamp(SWEEP_ITEMS_MIN, SWEEP_ITEMS_MAX),
+            false => SWEEP_ITEMS_MIN,
+        };
+        self.move_group_time(group_time_ns, most)
+    }
+
+    /// Moves group time and removes up to `most` expired items.
+    fn move_group_time(&mut self, group_time_ns: u64, most: u32) -> Swept {
         self.group_time_ns = self.group_time_ns.max(group_time_ns);
         self.expire_pins();
         // A sweep stands between two commands: behind every pin so far, and before the next one.
         self.items.changes_at = self.applied.next();
-        for _ in 0..SWEEP_ITEMS_MAX {
-            let Some((expiry_ns, hash)) = self.items.expiries.first() else {
-                return;
-            };
-            if !self.has_expired(expiry_ns) {
-                return;
-            }
+        self.sweep(most)
+    }
+
+    /// Removes expired items so that the running command finds room. Returns whether it removed any.
+    pub(super) fn make_room(&mut self) -> bool {
+        if self.state_version < SWEEP_VERSION {
+            return false;
+        }
+        let made = *self.room_made.in_entry(self.applied);
+        let most = (ROOM_ENTRY_ITEMS_MAX - made).min(ROOM_ITEMS_MAX);
+        let items = self.sweep(most).items;
+        *self.room_made.in_entry(self.applied) += items;
+        items > 0
+    }
+
+    fn sweep(&mut self, most: u32) -> Swept {
+        let mut swept = Swept::default();
+        while swept.items < most
+            && let Some((expiry_ns, hash)) = self.items.expiries.first()
+            && self.has_expired(expiry_ns)
+        {
             let history = &mut self.history;
             self.items.remove_expired(hash, expiry_ns, |key| {
+                swept.key_bytes += key.len() as u64;
                 if let Some(history) = history {
                     history.swept(key);
                 }
             });
+            swept.items += 1;
         }
+        swept
     }
 
     /// Group time in nanoseconds.

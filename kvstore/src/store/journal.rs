@@ -2,7 +2,7 @@
 
 use super::Store;
 use crate::arena::{Item, Stamp};
-use crate::command::Kind;
+use crate::command::{Kind, SWEEP_VERSION};
 use crate::config::UNDO_BYTES_MAX;
 use crate::error::StoreError;
 use crate::hash::KeyHash;
@@ -17,6 +17,8 @@ const RESTING_BYTES: usize = 64 * 1024;
 #[derive(Default, Debug)]
 pub(super) struct Journal {
     is_open: bool,
+    /// A write was refused for want of room since the journal was opened.
+    pub(super) lacked_room: bool,
     entries: Vec<Entry>,
     bytes: Vec<u8>,
     /// Bytes that count against the limit: those of restored items, too.
@@ -75,6 +77,7 @@ impl Journal {
     fn open(&mut self) {
         debug_assert!(!self.is_open);
         self.is_open = true;
+        self.lacked_room = false;
     }
 
     fn close(&mut self) {
@@ -167,6 +170,19 @@ impl Store {
         self.note_journal(&mut journal);
         journal.close();
         self.journal = journal;
+    }
+
+    /// A write of the running command found no room: undoes the command and removes expired items. Returns whether it
+    /// is worth another try.
+    pub(super) fn makes_room_to_retry(&mut self) -> bool {
+        let may_sweep = self.state_version >= SWEEP_VERSION && self.has_expired_items();
+        if !self.journal.lacked_room || !may_sweep {
+            return false;
+        }
+        self.end_undoable(false);
+        self.make_room();
+        self.begin_undoable();
+        true
     }
 
     /// How many overwritten items are kept: a place to go back to with [`Store::undo_to`].

@@ -84,7 +84,10 @@ impl Store {
 
     pub(super) fn multi_put(&mut self, at: Position, pairs: &List<'_, Pair<'_>>) -> Response<'_> {
         self.begin_undoable();
-        let written = self.try_put_all(at, pairs);
+        let mut written = self.try_put_all(at, pairs);
+        if self.makes_room_to_retry() {
+            written = self.try_put_all(at, pairs);
+        }
         self.end_undoable(written.is_ok());
         written.map_or_else(Response::Error, |version| Response::Written { version })
     }

@@ -33,10 +33,12 @@ use crate::position::Position;
 use crate::response::{Response, Versioned};
 use crate::snapshot::SnapshotSummary;
 use crate::users::{User, Users};
+use expire::RoomMade;
 use journal::Journal;
 use ordered::Deletions;
 use walk::Told;
 
+pub use expire::Swept;
 pub use number::integer;
 
 /// One shard of the key space with its replicated state.
@@ -50,6 +52,8 @@ pub struct Store {
     pub(crate) users: Users,
     /// What DELETEs of ranges have done in the present log entry.
     deletions: Deletions,
+    /// What commands of the present log entry have removed to make room.
+    room_made: RoomMade,
     pub(crate) pins: Pins,
     /// Open exactly while a command runs that may have to be undone.
     journal: Journal,
@@ -112,6 +116,7 @@ impl Store {
             applied: Position::ZERO,
             users: Users::default(),
             deletions: Deletions::default(),
+            room_made: RoomMade::default(),
             pins: Pins::default(),
             journal: Journal::default(),
             departing: Vec::new(),

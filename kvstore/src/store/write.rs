@@ -157,20 +157,37 @@ impl Store {
                 limit: self.limits.value_bytes,
             });
         }
-        let before = self.items.item(found).map_or(0, |item| {
-            self.items.charge(item.key.len(), item.value.len())
-        });
-        let after = self.items.charge(key.len(), value.len());
-        let total = self.items.logical_bytes() - before + after;
-        if after > before && total > self.limits.memory_bytes {
-            return Err(StoreError::Full {
-                limit: self.limits.memory_bytes,
-            });
+        let mut found = found;
+        if !self.has_room(found, key, value) {
+            // A command that may be undone starts again instead: what it has kept must not mix with a sweep.
+            if self.journal.is_open() || !self.make_room() {
+                return Err(self.full());
+            }
+            found = self.items.find(key);
+            if !self.has_room(found, key, value) {
+                return Err(self.full());
+            }
         }
         self.note_for_undo(found, key)?;
         self.items.put(found, key, value, stamp);
         self.note_written(key, value, stamp);
         Ok(())
+    }
+
+    fn has_room(&self, found: Found, key: &[u8], value: &[u8]) -> bool {
+        let before = self.items.item(found).map_or(0, |item| {
+            self.items.charge(item.key.len(), item.value.len())
+        });
+        let after = self.items.charge(key.len(), value.len());
+        let total = self.items.logical_bytes() - before + after;
+        after <= before || total <= self.limits.memory_bytes
+    }
+
+    fn full(&mut self) -> StoreError {
+        self.journal.lacked_room = true;
+        StoreError::Full {
+            limit: self.limits.memory_bytes,
+        }
     }
 
     /// Keeps a live item's value for the response, because the command is about to end it.

@@ -1,7 +1,7 @@
 //! Refusals: exactly at the limit, and without a trace in the state.
 
 use trine_kvstore::command::STATE_VERSION;
-use trine_kvstore::config::{LIST_ITEMS_MAX, SWEEP_ITEMS_MAX, UNDO_BYTES_MAX};
+use trine_kvstore::config::{LIST_ITEMS_MAX, SWEEP_ITEMS_MIN, UNDO_BYTES_MAX};
 use trine_kvstore::limits::item_charge;
 use trine_kvstore::{
     AbortCause, Command, Condition, ExecuteMode, ExpireCondition, Limits, List, Pair, Position,
@@ -465,7 +465,7 @@ fn what_would_take_too_much_at_once_is_refused_whole() {
 #[test]
 fn expired_keys_are_gone_at_once_and_swept_a_few_at_a_time() {
     let mut store = Applied::new(Limits::default());
-    let count = 3 * SWEEP_ITEMS_MAX + 5;
+    let count = 3 * SWEEP_ITEMS_MIN + 5;
     for key in 0..count {
         store.put(&key.to_le_bytes(), b"value");
         store.apply(&Command::Expire {
@@ -478,7 +478,7 @@ fn expired_keys_are_gone_at_once_and_swept_a_few_at_a_time() {
     assert_eq!(store.store.stats().items, u64::from(count), "never early");
     for step in 1..=4 {
         store.store.set_group_time(100);
-        let left = count.saturating_sub(step * SWEEP_ITEMS_MAX);
+        let left = count.saturating_sub(step * SWEEP_ITEMS_MIN);
         assert_eq!(store.store.stats().items, u64::from(left));
         let absent = (0..count).all(|key| store.store.get(&key.to_le_bytes()).is_none());
         assert!(absent, "gone for every reader at once");
