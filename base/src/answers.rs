@@ -23,7 +23,11 @@ pub fn response_of(answer: &Answer) -> Result<Response<'_>, Failure> {
 
 /// The store refused, on every replica alike; nothing was changed.
 pub fn store_failure(error: StoreError) -> Failure {
-    refusal(error, format!("{error}; nothing was changed"))
+    match error {
+        // Only reads end so, and they change nothing anyway.
+        StoreError::SweepBehind => refusal(error, error.to_string()),
+        _ => refusal(error, format!("{error}; nothing was changed")),
+    }
 }
 
 /// The store refused; the caller supplies the message.

@@ -50,6 +50,14 @@ impl Expiries {
         due.take_while(move |(expiry_ns, _)| *expiry_ns <= now_ns)
     }
 
+    /// How many items are due at `now_ns`.
+    pub(crate) fn count_due(&self, now_ns: u64) -> u64 {
+        let due = self.due.iter();
+        due.take_while(|((expiry_ns, _), _)| *expiry_ns <= now_ns)
+            .map(|(_, &items)| u64::from(items))
+            .sum()
+    }
+
     /// Forgets up to `count` of them; true once none is left.
     pub(crate) fn forget_some(&mut self, count: u32) -> bool {
         for _ in 0..count {

@@ -42,6 +42,13 @@ pub const WALK_CHARGE_BYTES: usize = trine_kvstore::config::WALK_BYTES_MAX;
 pub const EXPIRED_RANGE_CHARGE_BYTES: usize = WALK_CHARGE_BYTES
     * trine_kvstore::config::COUNT_EXPIRED_MAX
     / trine_kvstore::config::WALK_ITEMS_MAX as usize;
+/// Time that a leader's own sweep of expired items takes in one log entry.
+pub const SWEEP_ENTRY: Duration = Duration::from_micros(500);
+/// Time that its sweeps take in all entries that it has proposed and not applied yet.
+pub const SWEEP_UNAPPLIED: Duration = Duration::from_millis(1);
+/// A read that cannot be answered until expired items are removed waits this long. Mostly its caller's deadline ends
+/// before.
+pub const READ_WAITS_FOR_SWEEP_MAX: Duration = Duration::from_secs(10);
 /// Bytes of appends under way to one member, that of the last one not counted. Raft counts them, whatever they weigh.
 /// It starts the count again whenever it has lost track of the member, while the session still carries the earlier
 /// ones.

@@ -28,6 +28,7 @@ mod restored;
 mod sending;
 mod service;
 mod snapshots;
+mod sweep;
 mod watches;
 #[cfg(test)]
 mod watches_tests;
@@ -183,7 +184,7 @@ impl Group {
                     .retaining(config.retain_bytes)
             }),
             service: Service::starting_at(0),
-            clock: GroupClock::new(now),
+            clock: GroupClock::new(now, config.watch_history_bytes),
             membership: Membership::new(origin),
             agreement: Agreement::default(),
             deaths: Deaths::default(),
@@ -218,7 +219,7 @@ impl Group {
             now,
             local: &self.local,
             state: self.state.as_ref(),
-            clock: &self.clock,
+            clock: &mut self.clock,
             halted: self.life.is_halted(),
             consensus: &mut self.consensus,
             out,
@@ -295,9 +296,10 @@ impl Group {
         service.release_reads(&mut cx);
         // Anywhere ahead of the ready loop would do for the writes.
         service.propose_waiting(&mut cx);
-        // Behind the writes: an entry of theirs moves an index on as well.
+        // After the writes: their entry moves an index on and removes expired items as well.
         let (state, consensus) = (self.state.as_ref(), &mut self.consensus);
         self.clock.propose_building(now, state, consensus, out);
+        self.clock.propose_sweep(now, state, consensus, out);
         let (mut cx, service, membership) = self.lend(now, out);
         // After the release: a read whose lease has ended rides in the round that begins now.
         service.begin_read_round(&mut cx, membership.has_unconfirmed());
@@ -316,7 +318,12 @@ impl Group {
         {
             return Some(Instant::ZERO);
         }
-        let tick = self.next_tick(out);
+        let mut tick = self.next_tick(out);
+        if self.consensus.raft().leads_with_commit()
+            && let Some(sweep) = self.clock.next_sweep(self.state.as_ref())
+        {
+            tick = tick.min(sweep);
+        }
         let chunk = self.sending.next_timeout();
         Some(chunk.map_or(tick, |chunk| chunk.min(tick)))
     }
@@ -408,9 +415,11 @@ impl Group {
             return self.apply_conf_change(now, entry);
         }
         let cluster = self.local.cluster;
-        if let Err(error) = self.service.apply(now, entry, cluster, state, out) {
-            return self.life.halt(Halt::Entry(error.to_string()));
-        }
+        let took = match self.service.apply(now, entry, cluster, state, out) {
+            Ok(took) => took,
+            Err(error) => return self.life.halt(Halt::Entry(error.to_string())),
+        };
+        self.clock.on_applied(now, entry.index, state, took);
         out.note_applied(entry.index, &entry.data);
         if self.consensus.begins_leadership(entry) {
             self.clock.begin(now, state);

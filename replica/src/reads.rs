@@ -76,6 +76,8 @@ pub(crate) struct Reads {
     rounds: VecDeque<Round>,
     /// Read under a lease, and not given out before the clock was read once more.
     held: Vec<(Read, MsgBuf)>,
+    /// They cannot be answered until expired items are removed. Then they begin again.
+    behind_sweep: Vec<Read>,
     next_context: u64,
     /// Rounds have become late since the last one began.
     must_ask_again: bool,
@@ -219,6 +221,7 @@ impl Reads {
     pub(crate) fn take_older(&mut self, limit: Instant) -> Vec<Read> {
         let is_old = |read: &mut Read| read.since < limit;
         let mut old: Vec<Read> = self.waiting.extract_if(.., is_old).collect();
+        old.extend(self.behind_sweep.extract_if(.., is_old));
         for round in self
             .rounds
             .iter_mut()
@@ -293,6 +296,30 @@ impl Reads {
         self.waiting.push(read);
     }
 
+    /// A read of [`Reads::take_waiting`] has to wait for the sweep.
+    pub(crate) fn wait_for_sweep(&mut self, read: Read) {
+        self.behind_sweep.push(read);
+    }
+
+    /// A read of [`Reads::take_ready`] has to wait for the sweep.
+    pub(crate) fn ready_waits_for_sweep(&mut self, read: Read) {
+        self.count += 1;
+        self.bytes += read.command.len();
+        self.behind_sweep.push(read);
+    }
+
+    /// Whether reads wait for the sweep.
+    pub(crate) fn has_behind_sweep(&self) -> bool {
+        !self.behind_sweep.is_empty()
+    }
+
+    /// The reads that wait for the sweep and came before `limit` begin again: they may ride in the next round.
+    pub(crate) fn resume_behind_sweep(&mut self, limit: Instant) {
+        let is_old = |read: &mut Read| read.since < limit;
+        let resumed = self.behind_sweep.extract_if(.., is_old);
+        self.waiting.extend(resumed);
+    }
+
     /// A read that was refused after all.
     pub(crate) fn give_up(&mut self, read: Read) {
         self.forget(std::iter::once(&read));
@@ -336,6 +363,7 @@ impl Reads {
             .flat_map(|round| round.reads)
             .collect();
         all.append(&mut self.waiting);
+        all.append(&mut self.behind_sweep);
         all
     }
 }

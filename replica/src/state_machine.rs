@@ -7,9 +7,9 @@ pub(crate) mod genesis;
 pub(crate) use genesis::Genesis;
 
 use raft::eraftpb::ConfState;
-use trine_kvstore::command::STATE_VERSION;
+use trine_kvstore::command::{STATE_VERSION, SWEEP_VERSION};
 use trine_kvstore::interleave::LANES;
-use trine_kvstore::{Command, PinOwner, Position, Store};
+use trine_kvstore::{Command, PinOwner, Position, Store, Swept};
 use trine_protocol::message::{ClientStatus, ClusterId, Member, Operation};
 
 use crate::audit::{Audit, By, Trail, outcome_of, words_of};
@@ -43,6 +43,8 @@ pub(crate) struct StateMachine {
     commands_applied: u64,
     /// The newest version that this replica understands. Not part of the state.
     known_version: u8,
+    /// What the last applied entry has removed ahead of its commands. Not part of the state.
+    swept: Swept,
     /// Admin commands that were applied. Not part of the state.
     trail: Trail,
     /// Reused for encoding responses.
@@ -77,6 +79,7 @@ impl StateMachine {
             applied_position: Position::new(first_index, 0),
             commands_applied: 0,
             known_version: STATE_VERSION,
+            swept: Swept::default(),
             trail: Trail::default(),
             scratch: Vec::new(),
         }
@@ -122,6 +125,7 @@ impl StateMachine {
             applied_position: parts.applied_position,
             commands_applied: 0,
             known_version: STATE_VERSION,
+            swept: Swept::default(),
             trail: Trail::default(),
             scratch: Vec::new(),
         }
@@ -207,10 +211,16 @@ impl StateMachine {
         }
         self.applied_index = index;
         self.applied_position = Position::new(index, 0);
+        self.swept = Swept::default();
         let Some(view) = view else { return Ok(None) };
         self.group_time_ns = self.group_time_ns.max(view.group_time_ns);
         self.store.begin_entry(self.applied_position);
-        self.store.set_group_time(self.group_time_ns);
+        let asked = match self.known_version >= SWEEP_VERSION {
+            true => view.sweep_most,
+            // An older program knows no such number.
+            false => 0,
+        };
+        self.swept = self.store.step_group_time(self.group_time_ns, asked);
         self.store.build_index();
         if let Some(version) = view.raises_to {
             // A version that is none changes nothing, on every replica alike.
@@ -415,6 +425,12 @@ impl StateMachine {
     /// The store, to write a snapshot of; commands go through [`StateMachine::apply`] alone.
     pub(crate) fn store_mut(&mut self) -> &mut Store {
         &mut self.store
+    }
+
+    /// What the last applied entry has removed ahead of its commands.
+    #[must_use]
+    pub(crate) fn swept(&self) -> Swept {
+        self.swept
     }
 
     /// The version that the group has switched to.

@@ -101,9 +101,9 @@ impl Writes {
         !self.waiting.is_empty()
     }
 
-    /// The next entry's data.
-    pub(crate) fn take_entry(&mut self, group_time_ns: u64) -> Vec<u8> {
-        self.builder.finish(group_time_ns)
+    /// The next entry's data. It removes up to `sweep_most` expired items ahead of its commands.
+    pub(crate) fn take_entry(&mut self, group_time_ns: u64, sweep_most: u16) -> Vec<u8> {
+        self.builder.finish_sweeping(group_time_ns, sweep_most)
     }
 
     /// The entry that was taken is in the log.

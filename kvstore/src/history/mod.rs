@@ -10,13 +10,6 @@
 
 mod event;
 mod segment;
-/// Keys with equal hashes are told apart by their events.
-fn hash_of(key: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    hasher.write(key);
-    hasher.finish()
-}
-
 #[cfg(test)]
 mod tests;
 
@@ -189,6 +182,11 @@ impl History {
         });
     }
 
+    /// Bytes that the event of a swept key takes.
+    pub(crate) fn expired_bytes(key: &[u8]) -> u64 {
+        Record::size_of(&Change::Expired { key }) as u64
+    }
+
     /// The sweep has removed a key.
     pub(crate) fn swept(&mut self, key: &[u8]) {
         let place = self.push(&Change::Expired { key });
@@ -204,7 +202,7 @@ impl History {
     /// The net effect of a position on a key that it has swept and written is the write.
     #[cold]
     fn replace_swept(&mut self, key: &[u8]) {
-        // Thousands may have been swept, and an MSET writes as many: each must find its own without a look at all.
+        // Thousands may have been swept, and an MSET writes as many keys: a linear search for each would be quadratic.
         if !self.swept_is_sorted {
             self.swept.sort_unstable();
             self.swept_is_sorted = true;
@@ -269,6 +267,13 @@ impl History {
         self.capacity += segment.capacity();
         self.segments.push_back(segment);
     }
+}
+
+/// Keys with equal hashes are told apart by their events.
+fn hash_of(key: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(key);
+    hasher.finish()
 }
 
 /// Events of a history, oldest first.

@@ -6,22 +6,25 @@
 
 use super::Store;
 use crate::arena::{Item, Stamp};
-use crate::command::ExpireCondition;
-use crate::command::SWEEP_VERSION;
-use crate::config::{ROOM_ENTRY_ITEMS_MAX, ROOM_ITEMS_MAX, SWEEP_ITEMS_MAX, SWEEP_ITEMS_MIN};
+use crate::command::{ExpireCondition, Kind, SWEEP_VERSION};
+use crate::config::{
+    COUNT_EXPIRED_MAX, ROOM_ENTRY_ITEMS_MAX, ROOM_ITEMS_MAX, SWEEP_ITEMS_MAX, SWEEP_ITEMS_MIN,
+};
 use crate::error::StoreError;
 use crate::expiry::is_over;
+use crate::history::History;
 use crate::items::Found;
 use crate::position::Position;
 use crate::response::Response;
+use trine_canary as canary;
 
 /// What a sweep has removed.
 #[derive(Copy, Clone, Eq, PartialEq, Default, Debug)]
 pub struct Swept {
-    /// Items.
+    /// Items that were removed.
     pub items: u32,
-    /// Bytes of their keys.
-    pub key_bytes: u64,
+    /// Bytes that their events take in a watch history, whether or not this store keeps one.
+    pub event_bytes: u64,
 }
 
 /// Items that commands of a log entry have removed to make room. No snapshot has this: none begins within an entry.
@@ -50,7 +53,8 @@ impl Store {
     /// The same for a log entry that asks for up to `asked` items to be removed. The number is clamped to
     /// [`SWEEP_ITEMS_MIN`] and [`SWEEP_ITEMS_MAX`]; a group that runs an older version than [`SWEEP_VERSION`] ignores it.
     pub fn step_group_time(&mut self, group_time_ns: u64, asked: u16) -> Swept {
-        let most = match self.state_version >= SWEEP_VERSION {
+        let ignores_version = canary::planted("a sweep's number without the state version");
+        let most = match self.state_version >= SWEEP_VERSION || ignores_version {
             true => u32::from(asked).clamp(SWEEP_ITEMS_MIN, SWEEP_ITEMS_MAX),
             false => SWEEP_ITEMS_MIN,
         };
@@ -73,7 +77,11 @@ impl Store {
         }
         let made = *self.room_made.in_entry(self.applied);
         let most = (ROOM_ENTRY_ITEMS_MAX - made).min(ROOM_ITEMS_MAX);
+        // Watchers see the same event for an item that expired, whoever removes it.
+        let running = self.running();
+        self.begin_operation(Kind::Expire);
         let items = self.sweep(most).items;
+        self.begin_operation(running);
         *self.room_made.in_entry(self.applied) += items;
         items > 0
     }
@@ -86,7 +94,7 @@ impl Store {
         {
             let history = &mut self.history;
             self.items.remove_expired(hash, expiry_ns, |key| {
-                swept.key_bytes += key.len() as u64;
+                swept.event_bytes += History::expired_bytes(key);
                 if let Some(history) = history {
                     history.swept(key);
                 }
@@ -94,6 +102,29 @@ impl Store {
             swept.items += 1;
         }
         swept
+    }
+
+    /// Whether more than [`COUNT_EXPIRED_MAX`] items have expired and are not removed yet: while that is so, nothing that
+    /// has to leave them out is counted.
+    #[must_use]
+    pub fn is_sweep_behind(&self) -> bool {
+        let mut due = self.items.expiries.due(self.group_time_ns);
+        due.nth(COUNT_EXPIRED_MAX).is_some()
+    }
+
+    pub(super) fn count(&self) -> Response<'_> {
+        let all = self.items.count();
+        // A transaction may count, and its answer is replicated: older programs give another one.
+        if self.state_version < SWEEP_VERSION {
+            return Response::Count { items: all };
+        }
+        if self.is_sweep_behind() {
+            return Response::Error(StoreError::SweepBehind);
+        }
+        let expired = self.items.expiries.count_due(self.group_time_ns);
+        Response::Count {
+            items: all - expired,
+        }
     }
 
     /// Group time in nanoseconds.

@@ -250,9 +250,7 @@ impl Store {
             },
             Command::TimeToLive { key } => self.time_to_live(key, now_ns),
             Command::MultiGet { keys } => self.read_many(keys),
-            Command::Count => Response::Count {
-                items: self.items.count(),
-            },
+            Command::Count => self.count(),
             Command::Scan { range, options } => self.scan(range, *options),
             Command::CountRange { range } => self.count_range(range),
             Command::ScanAt {

@@ -195,12 +195,12 @@ impl Store {
         if all <= COUNT_EXPIRED_MAX as u64 {
             return Ok(self.count_one_by_one(tree.range(span.bounds())));
         }
+        // Ahead of the work: a read that waits for the sweep asks again and again.
+        if self.is_sweep_behind() {
+            return Err(StoreError::SweepBehind);
+        }
         let mut expired = 0;
-        let due = self.items.expiries.due(self.group_time_ns);
-        for (number, (expiry_ns, hash)) in due.enumerate() {
-            if number == COUNT_EXPIRED_MAX {
-                return Err(StoreError::SweepBehind);
-            }
+        for (expiry_ns, hash) in self.items.expiries.due(self.group_time_ns) {
             let is_of_range = |key: &[u8]| span.holds(key);
             expired += self.items.count_due(hash, expiry_ns, is_of_range);
         }

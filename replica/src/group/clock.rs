@@ -3,13 +3,15 @@
 //! A stamp is the group time that was applied when this leadership began plus the monotonic time since. A wall clock
 //! that jumps therefore changes nothing, and without a leader time does not advance. Commands carry stamps anyway. When
 //! a key's expiry is due and no client writes, the leader proposes an entry that carries nothing else. Such entries also
-//! move the building of an ordered index on.
+//! move the building of an ordered index on. While expired items are left to be removed they follow each other at once, as
+//! far as [`SweepPace`] allows.
 
 use trine_canary as canary;
 use trine_kvstore::Ordered;
 use trine_transport::time::{Duration, Instant};
 
 use super::consensus::Consensus;
+use super::sweep::SweepPace;
 use crate::outbox::Outbox;
 use crate::state_machine::StateMachine;
 use crate::state_machine::entry::EntryBuilder;
@@ -22,6 +24,7 @@ pub(super) struct GroupClock {
     anchor: Anchor,
     /// The last entry that was proposed for the time alone.
     last_tick: Option<TickEntry>,
+    sweep: SweepPace,
 }
 
 /// Group time, and the moment at which it was that.
@@ -40,14 +43,47 @@ struct TickEntry {
 }
 
 impl GroupClock {
-    pub(super) fn new(now: Instant) -> Self {
+    /// For a replica that keeps a watch history of so many bytes.
+    pub(super) fn new(now: Instant, history_bytes: usize) -> Self {
         Self {
             anchor: Anchor {
                 group_time_ns: 0,
                 at: now,
             },
             last_tick: None,
+            sweep: SweepPace::new(now, history_bytes),
         }
+    }
+
+    /// How many expired items an entry removes that is proposed now with this stamp: see [`SweepPace::number`].
+    pub(super) fn sweep_number(
+        &self,
+        now: Instant,
+        stamp: u64,
+        state: Option<&StateMachine>,
+    ) -> u16 {
+        state.map_or(0, |state| self.sweep.number(now, stamp, state))
+    }
+
+    /// An entry was proposed that removes so many.
+    pub(super) fn on_proposed(&mut self, index: u64, number: u16) {
+        self.sweep.on_proposed(index, number);
+    }
+
+    /// The entry at `index` was applied. `took` is the time of one that did nothing but move group time, if it was measured.
+    pub(super) fn on_applied(
+        &mut self,
+        now: Instant,
+        index: u64,
+        state: &StateMachine,
+        took: Option<Duration>,
+    ) {
+        self.sweep.on_applied(now, index, state.swept(), took);
+    }
+
+    /// When a leader has to propose an entry because expired items are left.
+    pub(super) fn next_sweep(&self, state: Option<&StateMachine>) -> Option<Instant> {
+        self.sweep.next_entry(state?)
     }
 
     /// The stamp of an entry that is proposed now.
@@ -73,6 +109,11 @@ impl GroupClock {
 
     /// Group time continues from the applied group time.
     pub(super) fn anchor(&mut self, now: Instant, state: Option<&StateMachine>) {
+        self.sweep.forget_proposed();
+        self.anchor_at(now, state);
+    }
+
+    fn anchor_at(&mut self, now: Instant, state: Option<&StateMachine>) {
         let group_time_ns = state.map_or(0, StateMachine::group_time_ns);
         self.anchor = Anchor {
             group_time_ns,
@@ -85,7 +126,7 @@ impl GroupClock {
     /// may have stamps already, of the time in which this leader had no quorum. Group time goes on from the latest of all.
     pub(super) fn begin(&mut self, now: Instant, state: &StateMachine) {
         let stamped_ns = self.stamp(now);
-        self.anchor(now, Some(state));
+        self.anchor_at(now, Some(state));
         self.anchor.group_time_ns = self.anchor.group_time_ns.max(stamped_ns);
     }
 
@@ -109,7 +150,23 @@ impl GroupClock {
         {
             return;
         }
-        self.propose_time(now, stamp, consensus, out);
+        self.propose_time(now, stamp, state, consensus, out);
+    }
+
+    /// Removes more of what has expired, if the last entry was not enough.
+    pub(super) fn propose_sweep(
+        &mut self,
+        now: Instant,
+        state: Option<&StateMachine>,
+        consensus: &mut Consensus,
+        out: &mut Outbox,
+    ) {
+        let Some(state) = state else { return };
+        if consensus.raft().leads_with_commit()
+            && self.next_sweep(Some(state)).is_some_and(|at| at <= now)
+        {
+            self.propose_time(now, self.stamp(now), state, consensus, out);
+        }
     }
 
     /// Moves the building of an ordered index on, if no entry is under way that does.
@@ -126,7 +183,7 @@ impl GroupClock {
             && consensus.raft().leads_with_commit()
             && consensus.raft().last_index() == state.applied_index()
         {
-            self.propose_time(now, self.stamp(now), consensus, out);
+            self.propose_time(now, self.stamp(now), state, consensus, out);
         }
     }
 
@@ -134,10 +191,14 @@ impl GroupClock {
         &mut self,
         now: Instant,
         stamp: u64,
+        state: &StateMachine,
         consensus: &mut Consensus,
         out: &mut Outbox,
     ) {
-        if let Ok(entry) = consensus.propose(EntryBuilder::default().finish(stamp)) {
+        let number = self.sweep.number(now, stamp, state);
+        let data = EntryBuilder::default().finish_sweeping(stamp, number);
+        if let Ok(entry) = consensus.propose(data) {
+            self.sweep.on_proposed(entry.index, number);
             self.last_tick = Some(TickEntry {
                 index: entry.index,
                 at: now,
@@ -163,7 +224,7 @@ mod tests {
         let genesis = Genesis::new(&ReplicaConfig::default(), [1, 2]);
         let state = StateMachine::new(ClusterId(7), genesis, &[], 1);
         let elected = Instant::ZERO + Duration::from_secs(100);
-        let mut clock = GroupClock::new(Instant::ZERO);
+        let mut clock = GroupClock::new(Instant::ZERO, 0);
         clock.anchor(elected, Some(&state));
         let write = clock.stamp(elected + Duration::from_secs(9));
         let applied = elected + Duration::from_millis(9_500);

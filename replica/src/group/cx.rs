@@ -16,13 +16,14 @@ use crate::state_machine::StateMachine;
 
 /// The arguments that a call lends to a part of a member, bundled because they are always the same.
 ///
-/// A part may propose through consensus and may send. The state and the clock are only to be read.
+/// A part may propose through consensus and may send. The state is only to be read. The clock is told what the entries say that are
+/// proposed.
 pub(super) struct Cx<'a> {
     pub(super) now: Instant,
     pub(super) local: &'a Local,
     /// Nothing until the first snapshot has arrived.
     pub(super) state: Option<&'a StateMachine>,
-    pub(super) clock: &'a GroupClock,
+    pub(super) clock: &'a mut GroupClock,
     /// Whether this member has halted.
     pub(super) halted: bool,
     pub(super) consensus: &'a mut Consensus,

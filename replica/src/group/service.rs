@@ -9,11 +9,12 @@ mod scans;
 
 use raft::eraftpb::Entry;
 use trine_canary as canary;
+use trine_kvstore::Ordered;
 use trine_protocol::message::{
     ClientReply, ClientRequest, ClientStatus, ClusterId, GroupId, LeaderTiming, ReplyToken,
 };
 use trine_protocol::stages::WriteStages;
-use trine_transport::time::Instant;
+use trine_transport::time::{Duration, Instant};
 
 use self::denials::Denials;
 use self::registrars::Registrars;
@@ -22,7 +23,7 @@ use super::cx::Cx;
 use crate::outbox::Outbox;
 use crate::raft_group::{Proposal, ProposeError};
 use crate::reads::Reads;
-use crate::state_machine::entry::EntryError;
+use crate::state_machine::entry::{EntryError, moves_time_alone};
 use crate::state_machine::{Answer, StateMachine};
 use crate::timing::{Stopwatch, Watched};
 use crate::writes::Writes;
@@ -92,11 +93,14 @@ impl Service {
         }
         let watches = self.writes.watches();
         let proposed = watches.then(|| self.read_stopwatch(cx.now));
-        let data = self.writes.take_entry(cx.clock.stamp(cx.now));
+        let stamp = cx.clock.stamp(cx.now);
+        let number = cx.clock.sweep_number(cx.now, stamp, cx.state);
+        let data = self.writes.take_entry(stamp, number);
         let bytes = data.len();
         match cx.consensus.propose(data) {
             Ok(Proposal { index, term }) => {
                 cx.out.counters.entries_proposed += 1;
+                cx.clock.on_proposed(index, number);
                 self.writes.on_proposed(index, term, bytes, proposed);
             }
             Err(error) => {
@@ -118,7 +122,8 @@ impl Service {
             .on_appended(|| stopwatch.map_or(now, |stopwatch| stopwatch()));
     }
 
-    /// A committed entry is applied, and the clients that wait for its commands here are answered.
+    /// A committed entry is applied, and the clients that wait for its commands here are answered. Returns how long an entry
+    /// took that does nothing but move group time, if a stopwatch was lent.
     ///
     /// # Errors
     /// The entry cannot be read.
@@ -129,7 +134,12 @@ impl Service {
         cluster: ClusterId,
         state: &mut StateMachine,
         out: &mut Outbox,
-    ) -> Result<(), EntryError> {
+    ) -> Result<Option<Duration>, EntryError> {
+        let measures = moves_time_alone(&entry.data) && !building(state);
+        let began = self
+            .stopwatch
+            .filter(|_| measures)
+            .map(|stopwatch| stopwatch());
         let applied = self.writes.take_applied(entry.index, entry.term);
         let stages = &mut self.stages;
         let mut watched = applied
@@ -147,11 +157,19 @@ impl Service {
         if canary::planted("TTL from the local clock") {
             state.store_mut().set_group_time(now.as_nanos());
         }
+        if canary::planted("the number of a sweep from the own clock") {
+            let number = (now.as_nanos() / 1_000 % 1_000) as u16;
+            state.store_mut().step_group_time(0, number);
+        }
         result?;
+        let ended = self.stopwatch.filter(|_| measures);
+        let took = began
+            .zip(ended)
+            .map(|(began, stopwatch)| stopwatch().saturating_since(began));
         if let Some(applied) = applied {
             self.writes.recycle(applied.tokens);
         }
-        Ok(())
+        Ok(took)
     }
 
     /// Leadership is lost: clients that wait here have to ask another replica.
@@ -185,6 +203,11 @@ impl Service {
     pub(super) fn reads_mut(&mut self) -> &mut Reads {
         &mut self.reads
     }
+}
+
+/// Whether entries also move the building of an ordered index on.
+fn building(state: &StateMachine) -> bool {
+    matches!(state.store().ordered(), Ordered::Building(_))
 }
 
 /// Tells a client how its command ended.

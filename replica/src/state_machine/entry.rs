@@ -2,13 +2,16 @@
 //!
 //! ```text
 //! 0        1        2                 4                          8                         16
-//! | version| kind 1 | reserved (zero) | number of commands (u32) | group time in ns (u64)  | commands ...
+//! | version| kind 1 | most expired    | number of commands (u32) | group time in ns (u64)  | commands ...
+//! |        |        | items to remove |
 //!
 //! each command:
 //! 0                4           5                8            16         24               32
 //! | length (u32)   | operation | reserved (zero)| client     | sequence | lowest awaited | store command ...
 //! ```
-//! An entry of kind 2 has a state-machine version in byte 2 and no commands: the group switches to that version.
+//! Bytes 2 and 3 of kind 1 are a u16: up to so many expired items are removed ahead of the commands, clamped to 64..=4,096.
+//! Before state-machine version 7 they are zero and ignored, and up to 64 are removed. An entry of kind 2 has a
+//! state-machine version in byte 2 and no commands: the group switches to that version.
 //! The length counts the store command alone. An entry without commands moves group time forward. Raft's own entry at
 //! the beginning of a term has no bytes at all.
 
@@ -113,10 +116,16 @@ impl EntryBuilder {
     /// The entry's data; the builder is empty again. The data has no room to spare: the log keeps thousands of entries,
     /// and counts their bytes, not the spare capacity of a vector that has grown.
     pub(crate) fn finish(&mut self, group_time_ns: u64) -> Vec<u8> {
+        self.finish_sweeping(group_time_ns, 0)
+    }
+
+    /// The same for an entry that removes up to `most` expired items ahead of its commands.
+    pub(crate) fn finish_sweeping(&mut self, group_time_ns: u64, most: u16) -> Vec<u8> {
         let bytes = &mut self.bytes;
         bytes.resize(bytes.len().max(ENTRY_HEADER_SIZE), 0);
         bytes[0] = ENTRY_VERSION;
         bytes[1] = KIND_COMMANDS;
+        bytes[2..4].copy_from_slice(&most.to_le_bytes());
         bytes[4..8].copy_from_slice(&(self.count as u32).to_le_bytes());
         bytes[8..16].copy_from_slice(&group_time_ns.to_le_bytes());
         let data = bytes.as_slice().to_vec();
@@ -124,6 +133,11 @@ impl EntryBuilder {
         self.count = 0;
         data
     }
+}
+
+/// Whether an entry has no commands and switches to no version.
+pub(crate) fn moves_time_alone(data: &[u8]) -> bool {
+    data.len() == ENTRY_HEADER_SIZE && data[1] == KIND_COMMANDS
 }
 
 /// The data of an entry that switches the group to a newer state-machine version.
@@ -140,6 +154,8 @@ pub(crate) struct EntryView<'a> {
     pub(crate) group_time_ns: u64,
     /// The state-machine version to switch to.
     pub(crate) raises_to: Option<u8>,
+    /// The most expired items to remove, as the leader has written it: not clamped yet.
+    pub(crate) sweep_most: u16,
     count: usize,
     commands: &'a [u8],
 }
@@ -189,8 +205,12 @@ impl<'a> EntryView<'a> {
         if version != ENTRY_VERSION || !matches!(kind, KIND_COMMANDS | KIND_RAISE) {
             return Err(EntryError::Unknown { version, kind });
         }
-        let argument = cursor.take(2)?[0];
-        let raises_to = (kind == KIND_RAISE).then_some(argument);
+        let argument = cursor.take(2)?;
+        let raises_to = (kind == KIND_RAISE).then_some(argument[0]);
+        let sweep_most = match kind {
+            KIND_COMMANDS => u16::from_le_bytes([argument[0], argument[1]]),
+            _ => 0,
+        };
         let count = cursor.u32()? as usize;
         let group_time_ns = cursor.u64()?;
         if count > ENTRY_COMMANDS_MAX || (raises_to.is_some() && count > 0) {
@@ -199,6 +219,7 @@ impl<'a> EntryView<'a> {
         let view = Self {
             group_time_ns,
             raises_to,
+            sweep_most,
             count,
             commands: &data[ENTRY_HEADER_SIZE..],
         };

@@ -1,14 +1,14 @@
 //! Linearizable reads: by ReadIndex rounds, or on the leader under a lease that such a round has given.
 
-use trine_kvstore::{Command, Response, Store};
+use trine_kvstore::{Command, Response, Store, StoreError};
 use trine_protocol::message::{ClientStatus, ReplyToken};
 use trine_transport::buf::MsgBuf;
 use trine_transport::time::Instant;
 
 use super::{Service, refusal, refuse};
 use crate::config::{
-    EXPIRED_RANGE_CHARGE_BYTES, RANGE_READ_BYTES_MIN, READ_ANSWER_BYTES_PER_TURN, ReadMode,
-    WALK_CHARGE_BYTES,
+    EXPIRED_RANGE_CHARGE_BYTES, RANGE_READ_BYTES_MIN, READ_ANSWER_BYTES_PER_TURN,
+    READ_WAITS_FOR_SWEEP_MAX, ReadMode, WALK_CHARGE_BYTES,
 };
 use crate::group::cx::Cx;
 use crate::reads::{AnswerWith, Read};
@@ -34,8 +34,24 @@ impl Service {
         self.reads.ask_again(Instant::FAR_FUTURE);
     }
 
+    /// Reads that wait for the sweep begin again once it has caught up, or when they have waited for too long. They do not stay
+    /// in their round: others are behind it.
+    fn resume_behind_sweep(&mut self, cx: &Cx<'_>) {
+        if !self.reads.has_behind_sweep() {
+            return;
+        }
+        let is_behind = cx
+            .state
+            .is_some_and(|state| state.store().is_sweep_behind());
+        self.reads.resume_behind_sweep(match is_behind {
+            true => too_long_ago(cx.now),
+            false => Instant::FAR_FUTURE,
+        });
+    }
+
     /// Begins a ReadIndex round if reads or admin clients wait for one, or if the lease that reads use runs out.
     pub(in crate::group) fn begin_read_round(&mut self, cx: &mut Cx<'_>, admin_waits: bool) {
+        self.resume_behind_sweep(cx);
         let needed = match cx.consensus.lease_until(cx.now, cx.local) {
             Some(until) => {
                 let left = until.saturating_since(cx.now).as_nanos();
@@ -73,6 +89,10 @@ impl Service {
             if !read.is_allowed_at(state.store().users().changed_at()) {
                 refuse(cx, read.token, ClientStatus::Busy);
                 self.reads.give_up(read);
+                continue;
+            }
+            if waits_for_sweep(cx.now, &read, state.store()) {
+                self.reads.wait_for_sweep(read);
                 continue;
             }
             let answer = match read.answer {
@@ -140,6 +160,13 @@ impl Service {
             && let Some(read) = ready.next()
         {
             let is_read = read.answer == AnswerWith::Value;
+            if cx
+                .state
+                .is_some_and(|state| waits_for_sweep(cx.now, &read, state.store()))
+            {
+                self.reads.ready_waits_for_sweep(read);
+                continue;
+            }
             cx.out.counters.reads_linearizable += u64::from(is_read);
             cx.out.counters.reads_following += u64::from(is_read && !leads);
             bytes += answer_allowed(cx, &read);
@@ -164,6 +191,28 @@ impl Service {
         cx.out.counters.reads_stale += 1;
         self.stale_bytes += answer_read(cx, token, command);
     }
+}
+
+/// Whether a read counts what is left of keys, while more have expired than it can leave out. Its caller would only ask
+/// again.
+fn waits_for_sweep(now: Instant, read: &Read, store: &Store) -> bool {
+    // Nearly always the only question.
+    if !store.has_expired_items() || read.answer != AnswerWith::Value {
+        return false;
+    }
+    let counts = |command: &Command<'_>| {
+        matches!(command, Command::Count | Command::CountRange { .. })
+            && store.read(command) == Response::Error(StoreError::SweepBehind)
+    };
+    read.since >= too_long_ago(now)
+        && store.is_sweep_behind()
+        && Command::decode(&read.command).is_ok_and(|command| counts(&command))
+}
+
+/// Reads that came before this moment wait for the sweep no longer.
+fn too_long_ago(now: Instant) -> Instant {
+    let ns = now.as_nanos();
+    Instant::from_nanos(ns.saturating_sub(READ_WAITS_FOR_SWEEP_MAX.as_nanos()))
 }
 
 fn may_use_lease(cx: &Cx<'_>) -> bool {
@@ -231,6 +280,7 @@ fn least_bytes(command: &Command<'_>, store: &Store) -> usize {
         Command::Walk { .. } | Command::WalkAt { .. } => WALK_CHARGE_BYTES,
         // It looks at items one by one.
         Command::CountAt { .. } => EXPIRED_RANGE_CHARGE_BYTES,
+        Command::Count if store.has_expired_items() => EXPIRED_RANGE_CHARGE_BYTES,
         command if command.range().is_some() && store.has_expired_items() => {
             EXPIRED_RANGE_CHARGE_BYTES
         }
