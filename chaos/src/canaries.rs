@@ -172,6 +172,15 @@ pub const CANARIES: &[Canary] = &[
         "one datagram size for all routes",
         &["too long for the path"],
     ),
+    group(
+        "the number of a sweep from the own clock",
+        &["no agreement"],
+    ),
+    group(
+        "a sweep's number without the state version",
+        &["no agreement"],
+    ),
+    group("10 ms though a sweep is behind", &["has expired keys left"]),
     transport("credits off by one", &["credits", "add with overflow"]),
     transport(
         "response to a reused slot",
@@ -329,6 +338,10 @@ fn may_find(canary: Canary, seed: u64) -> bool {
         | "a front has the rights of whomever it names"
         | "window ignores replays" => config.sealed,
         "the wish is the device's size" | "one datagram size for all routes" => config.small_paths,
+        "the number of a sweep from the own clock" | "10 ms though a sweep is behind" => {
+            config.bursts
+        }
+        "a sweep's number without the state version" => config.bursts && config.mixes_versions(),
         _ => true,
     }
 }

@@ -215,7 +215,7 @@ impl StateMachine {
         let Some(view) = view else { return Ok(None) };
         self.group_time_ns = self.group_time_ns.max(view.group_time_ns);
         self.store.begin_entry(self.applied_position);
-        let asked = match self.known_version >= SWEEP_VERSION {
+        let asked = match self.understands(SWEEP_VERSION) {
             true => view.sweep_most,
             // An older program knows no such number.
             false => 0,
@@ -425,6 +425,12 @@ impl StateMachine {
     /// The store, to write a snapshot of; commands go through [`StateMachine::apply`] alone.
     pub(crate) fn store_mut(&mut self) -> &mut Store {
         &mut self.store
+    }
+
+    /// Whether this replica knows what that version has brought. The group may run an older one.
+    #[must_use]
+    pub(crate) fn understands(&self, version: u8) -> bool {
+        self.known_version >= version
     }
 
     /// What the last applied entry has removed ahead of its commands.

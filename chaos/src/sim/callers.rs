@@ -2,6 +2,7 @@
 //! of what they saw.
 
 use super::Host;
+use super::bursts::Bursts;
 use super::counts::Counts;
 use super::ranges::{self, RangeCall, Ranges};
 use super::streams::Streams;
@@ -89,6 +90,8 @@ pub(crate) struct Callers {
     walks: Option<Walks>,
     /// Counts of ranges, in a run that has any.
     counts: Option<Counts>,
+    /// Bursts of keys that expire together, in a run that has any.
+    bursts: Option<Bursts>,
     notes: Notes,
 }
 
@@ -145,6 +148,7 @@ impl Callers {
             issuer: None,
             walks: None,
             counts: None,
+            bursts: None,
             notes: Notes::default(),
         }
     }
@@ -183,6 +187,11 @@ impl Callers {
     /// Clients also count ranges.
     pub(crate) fn count_ranges(&mut self, counts: Counts) {
         self.counts = Some(counts);
+    }
+
+    /// Clients also write bursts of keys that expire together.
+    pub(crate) fn write_bursts(&mut self, bursts: Bursts) {
+        self.bursts = Some(bursts);
     }
 
     /// The calls and answers since the last time.
@@ -269,6 +278,9 @@ impl Callers {
                 }
                 if let (false, Some(counts)) = (self.silent, &mut self.counts) {
                     counts.call(&mut self.clients, self.callers[index].id, now);
+                }
+                if let (false, Some(bursts)) = (self.silent, &mut self.bursts) {
+                    bursts.call(&mut self.clients, self.callers[index].id, now, simulated);
                 }
                 if let (false, Some(walks)) = (self.silent, &mut self.walks) {
                     let Caller { number, id, .. } = self.callers[index];
@@ -583,7 +595,7 @@ impl Callers {
     /// Takes in what is over.
     pub(crate) fn collect(&mut self, simulated: Instant) {
         while let Some(finished) = self.clients.poll_finished() {
-            if finished.tag & UNJUDGED_TAG != 0 {
+            if finished.tag & UNJUDGED_TAG != 0 || Bursts::owns(finished.tag) {
                 continue;
             }
             if finished.tag & RANGE_TAG != 0 {

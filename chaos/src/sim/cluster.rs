@@ -17,6 +17,7 @@ use self::restored::{Beginning, Begun};
 use self::sealed::Trust;
 use self::watched::Watched;
 use super::Host;
+use super::bursts::{Bursts, SweepLedger};
 use super::callers::Callers;
 use super::config::{DiskConfig, Load, OrderedFrom, SimConfig, varied_endpoint};
 use super::counts::Counts;
@@ -103,6 +104,8 @@ pub(crate) struct Cluster {
     pub(crate) hangs: Hangs,
     /// Who votes, and who could be elected.
     pub(crate) seats: Rc<RefCell<Seats>>,
+    /// Whether a leader rests although expired keys are left.
+    pub(crate) sweeps: Rc<RefCell<SweepLedger>>,
     /// What the next replica to start begins with, in a group that is being restored.
     beginning: Option<Beginning>,
     /// The group has begun with a backup.
@@ -161,6 +164,7 @@ impl Cluster {
             moves,
             hangs: Hangs::default(),
             seats: Rc::default(),
+            sweeps: Rc::default(),
             beginning: None,
             is_restored: false,
         };
@@ -275,8 +279,8 @@ impl Cluster {
         }
         let endpoint = self.endpoint(pool, node.identity(), KeyOf::Replica(own_seat));
         let deaths = Rc::clone(&self.companions.ledger);
-        let seats = Rc::clone(&self.seats);
-        let mut observed = Observed::new(node, Rc::clone(&self.log), deaths, seats, queue);
+        let judges = (Rc::clone(&self.seats), Rc::clone(&self.sweeps));
+        let mut observed = Observed::new(node, Rc::clone(&self.log), deaths, judges, queue);
         observed.revocations = self
             .trust
             .as_ref()
@@ -444,6 +448,9 @@ impl Cluster {
                 let keys = Workload::keys(&self.config.workload);
                 callers.count_ranges(Counts::new(keys, Rc::clone(&self.counts), seed));
             }
+        }
+        if self.config.bursts {
+            callers.write_bursts(Bursts::new(self.config.seed ^ self.clients_made));
         }
         if self.config.walks {
             let keys = Workload::keys(&self.config.workload);

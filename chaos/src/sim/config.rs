@@ -1,12 +1,12 @@
 //! The settings of a simulation. The seed alone is enough: the rest follows from it.
 
 use super::callers::Pace;
-use super::{backups, counts, keys, walks, watchers};
+use super::{backups, bursts, counts, keys, walks, watchers};
 use crate::checker::linearizability::Limits;
 use crate::fault::{Event, Fault, Topology};
 use crate::workload::{Mix, WorkloadConfig};
 use std::collections::BTreeSet;
-use trine_kvstore::command::{STATE_VERSION, STATE_VERSION_FIRST};
+use trine_kvstore::command::{STATE_VERSION, STATE_VERSION_FIRST, SWEEP_VERSION};
 use trine_protocol::endpoint_config;
 use trine_replica::ReplicaConfig;
 use trine_replica::config::ReadMode;
@@ -65,6 +65,8 @@ pub struct SimConfig {
     pub ordered: Option<OrderedFrom>,
     /// Clients count ranges now and then. It takes an ordered index.
     pub counts: bool,
+    /// Clients write bursts of keys that expire together.
+    pub bursts: bool,
     /// Clients walk over all keys now and then, and flush them all.
     pub walks: bool,
     /// Other clients watch keys all the time.
@@ -217,6 +219,7 @@ impl SimConfig {
             },
             ordered: draw_ordered(seed),
             counts: counts::is_drawn(seed),
+            bursts: bursts::is_drawn(seed),
             walks: walks::is_drawn(seed) && draw_ordered(seed).is_none(),
             // The keys of users are decided by search, and watchers make those searches longer.
             watches: watchers::is_drawn(seed) && !keys::is_drawn(seed),
@@ -236,6 +239,7 @@ impl SimConfig {
             config.ordered = None;
             config.walks = false;
         }
+        config.draw_bursts();
         config.replica.ordered = config.ordered == Some(OrderedFrom::Beginning);
         if config.backups && backups::has_large_values(seed) {
             config.workload.value_bytes = LARGE_VALUES;
@@ -244,6 +248,16 @@ impl SimConfig {
             watchers::draw_history(seed, &mut config.replica);
         }
         config
+    }
+
+    /// Bursts need room. What looks at all keys would look at nothing else.
+    fn draw_bursts(&mut self) {
+        let others = self.walks || self.watches || self.backups;
+        let is_small = self.replica.store_limits != ReplicaConfig::default().store_limits;
+        self.bursts &= !others && !is_small && self.first_state_version == STATE_VERSION;
+        if self.bursts && bursts::begins_without_numbers(self.seed) {
+            self.first_state_version = SWEEP_VERSION - 1;
+        }
     }
 
     /// Accepts as a proof a run that is shorter than a seed's usual one, and in which so many operations complete.

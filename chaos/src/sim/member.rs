@@ -2,6 +2,7 @@
 //! who administrates them, watchers, and who takes backups.
 
 use super::backups::{BackingUp, Ledger as BackupLedger};
+use super::bursts::{Rest, SweepLedger};
 use super::callers::Callers;
 use super::deaths::DeathLedger;
 use super::disk::SimQueue;
@@ -45,6 +46,8 @@ pub(crate) struct Observed {
     /// The term in which it led, and the elections that it had begun for a death, behind the last turn.
     seen: (Option<u64>, u64),
     applied: u64,
+    sweeps: Rc<RefCell<SweepLedger>>,
+    rest: Rest,
     pub(crate) stopping: bool,
     /// The disk's side of the node's writes, in disk mode.
     queue: Option<SimQueue>,
@@ -136,7 +139,7 @@ impl Observed {
         node: Node<Host>,
         log: Rc<RefCell<Agreement>>,
         deaths: Rc<RefCell<DeathLedger>>,
-        seats: Rc<RefCell<Seats>>,
+        (seats, sweeps): (Rc<RefCell<Seats>>, Rc<RefCell<SweepLedger>>),
         queue: Option<SimQueue>,
     ) -> Self {
         Self {
@@ -147,6 +150,8 @@ impl Observed {
             knew: (0, false),
             seen: (None, 0),
             applied: 0,
+            sweeps,
+            rest: Rest::default(),
             stopping: false,
             queue,
             revocations: None,
@@ -373,6 +378,9 @@ impl Program for Member {
                 observed.observe();
                 observed.observe_deaths();
                 observed.observe_seats();
+                let mut sweeps = observed.sweeps.borrow_mut();
+                let replica = observed.node.replica();
+                observed.rest.look(replica, simulated, &mut sweeps);
                 if let Some(queue) = &observed.queue {
                     queue.begin_batch(simulated);
                 }

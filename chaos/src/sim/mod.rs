@@ -7,6 +7,7 @@
 //! [`rpc`] exercises the transport alone, with programs that know what must come back. [`numbers`] has sequencers.
 
 mod backups;
+mod bursts;
 mod callers;
 mod chaos;
 mod clock;

@@ -105,6 +105,7 @@ impl SimReport {
             .and(cluster.world.datagrams_fitted())
             .and(cluster.death_verdict())
             .and(cluster.seat_verdict())
+            .and(cluster.sweep_verdict())
             .and(cluster.trust_verdict())
             .and(cluster.watch_verdict(schedule.quiet_from, silent_from))
             .and(cluster.backup_verdict())

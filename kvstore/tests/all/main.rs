@@ -2,6 +2,7 @@
 //! `allocations` is a second program, because it counts what its whole process allocates.
 
 mod defragmentation;
+mod expiry;
 mod flush;
 mod limits;
 mod model;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use trine_kvstore::checksum::crc32c;
+use trine_kvstore::command::SWEEP_VERSION;
 use trine_kvstore::{Ordered, Users};
 
 use raft::{GetEntriesContext, StateRole, Storage};
@@ -189,6 +190,17 @@ impl Group {
     pub(crate) fn state_digest(&self) -> Option<(u64, u128)> {
         let state = self.state.as_ref()?;
         Some((state.applied_index(), state.digest()))
+    }
+
+    /// See [`crate::Replica::rests_behind_sweep`].
+    pub(crate) fn rests_behind_sweep(&self) -> Option<u64> {
+        let (raft, state) = (self.consensus.raft(), self.state.as_ref()?);
+        let is_free = raft.leads_with_commit()
+            && !raft.is_transferring()
+            && !self.life.is_halted()
+            && raft.last_index() == state.applied_index();
+        let is_behind = state.version() >= SWEEP_VERSION && state.store().has_expired_items();
+        (is_free && is_behind).then_some(raft.last_index())
     }
 
     /// See [`crate::Replica::state_digest_bytes`].

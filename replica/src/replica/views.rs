@@ -123,6 +123,12 @@ impl Replica {
         self.life.group()?.state_digest()
     }
 
+    /// For checkers: the index of the last entry, if this replica leads and has applied it, and nothing keeps it from
+    /// proposing another that removes expired items, of which some are left.
+    pub fn rests_behind_sweep(&self) -> Option<u64> {
+        self.life.group()?.rests_behind_sweep()
+    }
+
     /// About how many bytes [`Replica::state_digest`] walks over.
     pub fn state_digest_bytes(&self) -> u64 {
         self.life

@@ -7,6 +7,7 @@ mod client;
 mod deaths;
 mod departure;
 mod end_to_end;
+mod expiry;
 mod follower_reads;
 mod forged;
 mod group;

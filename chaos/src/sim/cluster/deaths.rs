@@ -128,6 +128,13 @@ impl Cluster {
         seats.finding().map_or(Verdict::Pass, Verdict::violation)
     }
 
+    /// No leader rested while expired keys were left.
+    pub(crate) fn sweep_verdict(&self) -> Verdict {
+        let sweeps = self.sweeps.borrow();
+        let finding = sweeps.finding.clone();
+        finding.map_or(Verdict::Pass, Verdict::violation)
+    }
+
     pub(crate) fn death_counts(&self) -> DeathCounts {
         let mut counts = self.companions.counts;
         let programs = self.world.machines().map(|(_, machine)| &machine.program);
