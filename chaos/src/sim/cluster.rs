@@ -1,6 +1,7 @@
 //! A group of replicas and its clients in a simulated world: how they start, die and come back.
 
 mod backed_up;
+mod calls;
 mod deaths;
 mod hanging;
 mod moved;
@@ -17,10 +18,9 @@ use self::restored::{Beginning, Begun};
 use self::sealed::Trust;
 use self::watched::Watched;
 use super::Host;
-use super::bursts::{Bursts, SweepLedger};
+use super::bursts::SweepLedger;
 use super::callers::Callers;
-use super::config::{DiskConfig, Load, OrderedFrom, SimConfig, varied_endpoint};
-use super::counts::Counts;
+use super::config::{DiskConfig, Load, SimConfig, varied_endpoint};
 use super::disk::{CALM, Device, SimDisk, SimQueue};
 use super::keeper::USERS_MAX;
 use super::keys::{GroupKeys, KeyOf};
@@ -28,7 +28,6 @@ use super::member::Agreement;
 use super::member::Member;
 use super::member::{Observed, Revocations};
 use super::paths::{DEVICE_BYTES, Paths};
-use super::ranges::Ranges;
 use super::trace::Trace;
 use super::watchers;
 use super::world::World;
@@ -441,21 +440,7 @@ impl Cluster {
         if self.config.sealed {
             callers.issue_with(GroupKeys::issuer());
         }
-        if let Some(from) = self.config.ordered {
-            let seed = self.config.seed ^ (self.clients_made + 1).wrapping_mul(0x5ca9_5ca9_5ca9);
-            callers.call_ranges(Ranges::new(seed, from == OrderedFrom::Clients), seed);
-            if self.config.counts {
-                let keys = Workload::keys(&self.config.workload);
-                callers.count_ranges(Counts::new(keys, Rc::clone(&self.counts), seed));
-            }
-        }
-        if self.config.bursts {
-            callers.write_bursts(Bursts::new(self.config.seed ^ self.clients_made));
-        }
-        if self.config.walks {
-            let keys = Workload::keys(&self.config.workload);
-            callers.walk_over(keys, self.config.seed ^ self.clients_made);
-        }
+        self.add_calls(&mut callers);
         for _ in 0..self.config.clients_per_machine {
             self.clients_made += 1;
             let workload = Workload::new(

@@ -1,0 +1,31 @@
+//! What a machine of clients calls beside its operations.
+
+use super::Cluster;
+use crate::sim::bursts::Bursts;
+use crate::sim::callers::Callers;
+use crate::sim::config::OrderedFrom;
+use crate::sim::counts::Counts;
+use crate::sim::ranges::Ranges;
+use crate::workload::Workload;
+use std::rc::Rc;
+
+impl Cluster {
+    /// Adds the kinds of calls that this run has.
+    pub(super) fn add_calls(&self, callers: &mut Callers) {
+        if let Some(from) = self.config.ordered {
+            let seed = self.config.seed ^ (self.clients_made + 1).wrapping_mul(0x5ca9_5ca9_5ca9);
+            callers.call_ranges(Ranges::new(seed, from == OrderedFrom::Clients), seed);
+            if self.config.counts {
+                let keys = Workload::keys(&self.config.workload);
+                callers.count_ranges(Counts::new(keys, Rc::clone(&self.counts), seed));
+            }
+        }
+        if self.config.bursts {
+            callers.write_bursts(Bursts::new(self.config.seed ^ self.clients_made));
+        }
+        if self.config.walks {
+            let keys = Workload::keys(&self.config.workload);
+            callers.walk_over(keys, self.config.seed ^ self.clients_made);
+        }
+    }
+}
