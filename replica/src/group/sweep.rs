@@ -2,7 +2,8 @@
 //!
 //! Only the leader decides, and the entry says what it has decided: replicas that used a clock of their own would differ.
 //! One entry gets what the leader's own sweeps do in half a millisecond, and what is proposed and not yet applied stays
-//! below a millisecond. So a turn stays below two on a replica that is half as fast. The sweep also fills a watch
+//! below a millisecond. So a turn stays below two on a replica that is half as fast. Between two such entries the leader rests
+//! for as long as its sweep took: sweeps take at most half of the replicas' time, and writes the rest. The sweep also fills a watch
 //! history once a second at most, or it would push watchers out that keep up with everything else.
 
 use std::collections::VecDeque;
@@ -38,6 +39,8 @@ pub(super) struct SweepPace {
     proposed: VecDeque<(u64, u64)>,
     /// The sum of their numbers.
     proposed_items: u64,
+    /// Until then entries remove the least.
+    rests_until: Instant,
     history: HistoryBudget,
 }
 
@@ -82,6 +85,7 @@ impl SweepPace {
             event_bytes: EVENT_BYTES_ASSUMED,
             proposed: VecDeque::new(),
             proposed_items: 0,
+            rests_until: now,
             history: HistoryBudget {
                 size,
                 left: size / BURST_PART,
@@ -104,8 +108,11 @@ impl SweepPace {
             return 0;
         }
         let unapplied = items_in(SWEEP_UNAPPLIED, self.item_ns).saturating_sub(self.proposed_items);
-        let number = self.per_entry().min(unapplied).min(self.room(now));
         let (least, most) = (SWEEP_ITEMS_MIN as u16, SWEEP_ITEMS_MAX as u16);
+        if now < self.rests_until {
+            return least;
+        }
+        let number = self.per_entry().min(unapplied).min(self.room(now));
         u16::try_from(number).unwrap_or(most).clamp(least, most)
     }
 
@@ -118,16 +125,14 @@ impl SweepPace {
         {
             return None;
         }
-        let number = self.per_entry();
-        let is_full = self.proposed_items + number > items_in(SWEEP_UNAPPLIED, self.item_ns);
-        let bytes = number * self.event_bytes;
-        if is_full || (self.history.size > 0 && bytes > self.history.burst()) {
+        let bytes = self.per_entry() * self.event_bytes;
+        if self.proposed_items > 0 || (self.history.size > 0 && bytes > self.history.burst()) {
             // The entries under way, or the usual pause, come first.
             return None;
         }
         match self.history.size {
-            0 => Some(Instant::ZERO),
-            _ => Some(self.history.filled_to(bytes)),
+            0 => Some(self.rests_until),
+            _ => Some(self.rests_until.max(self.history.filled_to(bytes))),
         }
     }
 
@@ -157,6 +162,9 @@ impl SweepPace {
             return;
         }
         let items = u64::from(swept.items);
+        // The clock was read before the sweep.
+        let rest = Duration::from_nanos(2 * items * self.item_ns);
+        self.rests_until = self.rests_until.max(now + rest);
         self.history.take(now, swept.event_bytes);
         self.event_bytes = moved(self.event_bytes, swept.event_bytes.div_ceil(items));
         // A few items say more about the entry than about the sweep.
