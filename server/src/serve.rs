@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::json;
-use trine_kvstore::Limits;
 use trine_protocol::message::{
     ClusterId, Discovery, Incarnation, Member, MemberRole, NodeId, RoleCode, RunSecret,
 };
@@ -595,12 +594,9 @@ fn assemble<B: Backend>(
         holder_of,
         ..
     } = opened;
-    let store_limits = Limits {
-        memory_bytes: arguments.limits.memory,
-        ..Limits::default()
-    };
     let mut config = replica_config(&arguments.reading, &arguments.timing);
-    (config.bootstrap, config.store_limits) = (startup.bootstrap, store_limits);
+    config.bootstrap = startup.bootstrap;
+    config.store_limits.memory_bytes = arguments.limits.memory;
     config.ordered = arguments.limits.ordered;
     let fresh = Incarnation(random_seed()?.max(1));
     let seed = random_seed()?;

@@ -136,6 +136,7 @@ mod tests {
         for write in 0..30 {
             at(&mut disk, 62_010 + write, (3 + write, 3, 4 + write));
         }
+        assert!(!at(&mut disk, 62_040, (40, 40, 40)));
         assert!(!at(&mut disk, 70_000, (40, 41, 41)));
         assert!(at(&mut disk, 70_500, (40, 41, 41)));
     }
