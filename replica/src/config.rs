@@ -43,9 +43,9 @@ pub const EXPIRED_RANGE_CHARGE_BYTES: usize = WALK_CHARGE_BYTES
     * trine_kvstore::config::COUNT_EXPIRED_MAX
     / trine_kvstore::config::WALK_ITEMS_MAX as usize;
 /// Time that a leader's own sweep of expired items takes in one log entry.
-pub const SWEEP_ENTRY: Duration = Duration::from_micros(500);
+pub const SWEEP_ENTRY: Duration = Duration::from_micros(200);
 /// Time that its sweeps take in all entries that it has proposed and not applied yet.
-pub const SWEEP_UNAPPLIED: Duration = Duration::from_millis(1);
+pub const SWEEP_UNAPPLIED: Duration = Duration::from_micros(400);
 /// A read that cannot be answered until expired items are removed waits this long. Mostly its caller's deadline ends
 /// before.
 pub const READ_WAITS_FOR_SWEEP_MAX: Duration = Duration::from_secs(10);
