@@ -49,6 +49,8 @@ pub const SWEEP_UNAPPLIED: Duration = Duration::from_micros(400);
 /// A read that cannot be answered until expired items are removed waits this long. Mostly its caller's deadline ends
 /// before.
 pub const READ_WAITS_FOR_SWEEP_MAX: Duration = Duration::from_secs(10);
+/// Most reads that wait for that at a time; others are told to come again.
+pub const READS_BEHIND_SWEEP_MAX: usize = 1_024;
 /// Bytes of appends under way to one member, that of the last one not counted. Raft counts them, whatever they weigh.
 /// It starts the count again whenever it has lost track of the member, while the session still carries the earlier
 /// ones.

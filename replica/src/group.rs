@@ -319,9 +319,8 @@ impl Group {
             return Some(Instant::ZERO);
         }
         let mut tick = self.next_tick(out);
-        if self.consensus.raft().leads_with_commit()
-            && let Some(sweep) = self.clock.next_sweep(self.state.as_ref())
-        {
+        let raft = self.consensus.raft();
+        if let Some(sweep) = self.clock.next_sweep(self.state.as_ref(), raft) {
             tick = tick.min(sweep);
         }
         let chunk = self.sending.next_timeout();

@@ -519,11 +519,6 @@ impl<L: Log> RaftGroup<L> {
         self.node.raft.raft_log.committed
     }
 
-    /// The last entry that is durable here.
-    pub(crate) fn persisted(&self) -> u64 {
-        self.node.raft.raft_log.persisted
-    }
-
     /// The applied index, as raft was told.
     pub(crate) fn applied(&self) -> u64 {
         self.node.raft.raft_log.applied

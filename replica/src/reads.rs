@@ -20,6 +20,7 @@ use trine_transport::buf::MsgBuf;
 use trine_transport::time::Instant;
 
 use crate::config::READ_ROUNDS_MAX;
+use crate::config::READS_BEHIND_SWEEP_MAX;
 
 /// A read that waits, or a denial: this replica may have been deposed without knowing it, and may not know who was added
 /// since. So a denial waits for the same confirmation as a value does.
@@ -306,6 +307,11 @@ impl Reads {
         self.count += 1;
         self.bytes += read.command.len();
         self.behind_sweep.push(read);
+    }
+
+    /// Whether one more read may wait for the sweep. All of them have places among the requests of a replica.
+    pub(crate) fn may_wait_for_sweep(&self) -> bool {
+        self.behind_sweep.len() < READS_BEHIND_SWEEP_MAX
     }
 
     /// Whether reads wait for the sweep.

@@ -291,14 +291,16 @@ mod tests {
                 _ => None,
             });
             let Some((begin, end)) = alone else { continue };
-            let meanwhile = |(at, _): &&(Instant, Event)| *at + BEFORE_ALONE > begin && *at < end;
+            let calm = Event::LinkFaults(LinkFaults::default());
+            let meanwhile = |(at, event): &&(Instant, Event)| {
+                *at + BEFORE_ALONE > begin && *at < end && *event != calm
+            };
             let happens: Vec<_> = schedule.events.iter().filter(meanwhile).collect();
             assert!(happens.len() == 1, "{happens:?}");
             let links = schedule
                 .events
                 .iter()
                 .rfind(|(at, event)| *at <= begin && matches!(event, Event::LinkFaults(_)));
-            let calm = Event::LinkFaults(LinkFaults::default());
             assert!(links.is_some_and(|(_, event)| *event == calm));
             assert!(
                 schedule.events.iter().any(|(at, _)| *at > end),

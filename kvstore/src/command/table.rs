@@ -162,7 +162,8 @@ commands! {
             /// The key.
             key: &'a [u8],
         },
-        /// Reads how many keys there are; those that have expired count until they are swept.
+        /// Reads how many keys there are. In a transaction, and before version 7, those that have expired count until they
+        /// are swept.
         kind 15, version 2, Read, Anywhere, keys []:
         Count,
         /// Reads the items of a range in the order of their keys: one page. Needs the ordered index.

@@ -66,7 +66,7 @@ pub enum Response<'a> {
     },
     /// How many keys there are.
     Count {
-        /// Those that have expired count until they are swept.
+        /// In a transaction, and before version 7, those that have expired count until they are swept.
         items: u64,
     },
     /// A page of a scan.

@@ -62,7 +62,11 @@ impl Store {
             if !operation.is_read_only() {
                 return Response::Error(StoreError::NotReadOnly);
             }
-            self.read_at(&operation, now_ns).write_field(&mut responses);
+            let response = match &operation {
+                Command::Count => self.count_stored(),
+                operation => self.read_at(operation, now_ns),
+            };
+            response.write_field(&mut responses);
             if responses.len() > LIST_RESPONSE_BYTES_MAX {
                 return Response::Error(StoreError::ResponseTooLarge);
             }
@@ -115,6 +119,7 @@ impl Store {
             self.begin_operation(operation.kind());
             let response = match &operation {
                 Command::MultiPut { pairs } => self.put_all(at, pairs),
+                Command::Count => self.count_stored(),
                 operation => self.apply_to_key(at, operation),
             };
             response.write_field(responses);

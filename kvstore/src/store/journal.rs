@@ -2,7 +2,7 @@
 
 use super::Store;
 use crate::arena::{Item, Stamp};
-use crate::command::{Kind, SWEEP_VERSION};
+use crate::command::Kind;
 use crate::config::UNDO_BYTES_MAX;
 use crate::error::StoreError;
 use crate::hash::KeyHash;
@@ -175,7 +175,7 @@ impl Store {
     /// A write of the running command found no room: undoes the command and removes expired items. Returns whether it
     /// is worth another try.
     pub(super) fn makes_room_to_retry(&mut self) -> bool {
-        let may_sweep = self.state_version >= SWEEP_VERSION && self.has_expired_items();
+        let may_sweep = self.may_make_room() && self.has_expired_items();
         if !self.journal.lacked_room || !may_sweep {
             return false;
         }

@@ -217,7 +217,7 @@ pub struct Counters {
     /// Times that this replica campaigned at once, because it was told that the leader's process had ended.
     #[serde(default)]
     pub leader_deaths: u64,
-    /// Times that this replica handed its leadership over because its disk hung.
+    /// Times that this replica told another one to lead because its own disk hung.
     #[serde(default)]
     pub disk_handovers: u64,
     /// Notices of the end of a process that no leader of late was: forged, or very late.

@@ -12,7 +12,9 @@ use trine_transport::time::{Duration, Instant};
 
 use super::consensus::Consensus;
 use super::sweep::SweepPace;
+use crate::log::MemoryLog;
 use crate::outbox::Outbox;
+use crate::raft_group::RaftGroup;
 use crate::state_machine::StateMachine;
 use crate::state_machine::entry::EntryBuilder;
 
@@ -81,9 +83,15 @@ impl GroupClock {
         self.sweep.on_applied(now, index, state.swept(), took);
     }
 
-    /// When a leader has to propose an entry because expired items are left.
-    pub(super) fn next_sweep(&self, state: Option<&StateMachine>) -> Option<Instant> {
-        self.sweep.next_entry(state?)
+    /// When a leader has to propose an entry because expired items are left. Raft takes none during a transfer, and ahead
+    /// of the first one of its term the stamps may be behind those that are applied.
+    pub(super) fn next_sweep(
+        &self,
+        state: Option<&StateMachine>,
+        raft: &RaftGroup<MemoryLog>,
+    ) -> Option<Instant> {
+        let may = raft.is_leader() && raft.has_applied_in_term() && !raft.is_transferring();
+        self.sweep.next_entry(state.filter(|_| may)?)
     }
 
     /// The stamp of an entry that is proposed now.
@@ -162,9 +170,8 @@ impl GroupClock {
         out: &mut Outbox,
     ) {
         let Some(state) = state else { return };
-        if consensus.raft().leads_with_commit()
-            && self.next_sweep(Some(state)).is_some_and(|at| at <= now)
-        {
+        let due = self.next_sweep(Some(state), consensus.raft());
+        if due.is_some_and(|at| at <= now) {
             self.propose_time(now, self.stamp(now), state, consensus, out);
         }
     }
@@ -197,14 +204,15 @@ impl GroupClock {
     ) {
         let number = self.sweep.number(now, stamp, state);
         let data = EntryBuilder::default().finish_sweeping(stamp, number);
-        if let Ok(entry) = consensus.propose(data) {
-            self.sweep.on_proposed(entry.index, number);
-            self.last_tick = Some(TickEntry {
-                index: entry.index,
-                at: now,
-            });
-            out.counters.ticks_proposed += 1;
-        }
+        let Ok(entry) = consensus.propose(data) else {
+            return self.sweep.on_refused(now);
+        };
+        self.sweep.on_proposed(entry.index, number);
+        self.last_tick = Some(TickEntry {
+            index: entry.index,
+            at: now,
+        });
+        out.counters.ticks_proposed += 1;
     }
 }
 

@@ -8,6 +8,8 @@ use trine_transport::time::{Duration, Instant};
 
 /// Election timeouts that a disk may stand still before leadership is handed over, and again between attempts.
 const HANG_ELECTION_TIMEOUTS: u64 = 4;
+/// But not less than this, however short the election timeout is: healthy disks have such moments.
+const LIMIT_MIN: Duration = Duration::from_millis(200);
 /// A disk that was slow lately may take so many times as long as then.
 const SLOWER: u64 = 2;
 /// But not longer than this.
@@ -53,7 +55,7 @@ impl HangingDisk {
         }
         let limit = (election_timeout * HANG_ELECTION_TIMEOUTS).max(self.usual * SLOWER);
         let behind = *self.behind.get_or_insert(now);
-        let due = now.saturating_since(behind) >= limit.min(LIMIT_MAX);
+        let due = now.saturating_since(behind) >= limit.clamp(LIMIT_MIN, LIMIT_MAX);
         if due {
             self.behind = Some(now);
         }

@@ -27,6 +27,8 @@ const ITEM_NS_MAX: u64 = 10_000;
 const EVENT_BYTES_ASSUMED: u64 = 48;
 /// Each sample moves a mean by one eighth of the difference.
 const MEAN_WEIGHT: u64 = 8;
+/// The pause until the next attempt when raft takes no proposals.
+const REFUSED_REST: Duration = Duration::from_millis(1);
 /// The part of a history that a sweep may fill at once, after a rest.
 const BURST_PART: u64 = 8;
 
@@ -143,6 +145,11 @@ impl SweepPace {
             self.proposed.push_back((index, number.into()));
             self.proposed_items += u64::from(number);
         }
+    }
+
+    /// Raft takes no proposals now: its log is full of what is not committed yet.
+    pub(super) fn on_refused(&mut self, now: Instant) {
+        self.rests_until = now + REFUSED_REST;
     }
 
     /// An entry was applied. `took` is the time of one that did nothing but move group time, if it was measured.

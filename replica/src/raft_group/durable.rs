@@ -128,6 +128,14 @@ impl<L: Log> RaftGroup<L> {
         work
     }
 
+    /// The last entry that the disk lets be applied here. It is durable, and a change of the members ahead of it is known on the
+    /// disk to be committed.
+    pub(crate) fn persisted(&self) -> u64 {
+        let mut held = self.unwritten.iter().flat_map(|round| &round.committed);
+        let before_held = held.next().map_or(u64::MAX, |entry| entry.index - 1);
+        self.node.raft.raft_log.persisted.min(before_held)
+    }
+
     /// Whether the disk has everything that raft has handed out.
     pub(crate) fn is_settled(&self) -> bool {
         self.unwritten.is_empty() && !self.node.has_ready()

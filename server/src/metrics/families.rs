@@ -531,7 +531,7 @@ fn counters(snapshot: &Snapshot) -> Vec<Family> {
         ),
         counter(
             "disk_handovers",
-            "Times that the replica handed its leadership over because its disk hung.",
+            "Times that the replica told another one to lead because its own disk hung.",
             count.disk_handovers,
         ),
         counter(

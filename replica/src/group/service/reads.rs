@@ -91,7 +91,8 @@ impl Service {
                 self.reads.give_up(read);
                 continue;
             }
-            if waits_for_sweep(cx.now, &read, state.store()) {
+            if self.reads.may_wait_for_sweep() && waits_for_sweep(cx.now, &read, state.store()) {
+                bytes += WALK_CHARGE_BYTES;
                 self.reads.wait_for_sweep(read);
                 continue;
             }
@@ -160,10 +161,11 @@ impl Service {
             && let Some(read) = ready.next()
         {
             let is_read = read.answer == AnswerWith::Value;
-            if cx
-                .state
-                .is_some_and(|state| waits_for_sweep(cx.now, &read, state.store()))
+            let store = cx.state.map(StateMachine::store);
+            if self.reads.may_wait_for_sweep()
+                && store.is_some_and(|store| waits_for_sweep(cx.now, &read, store))
             {
+                bytes += WALK_CHARGE_BYTES;
                 self.reads.ready_waits_for_sweep(read);
                 continue;
             }
@@ -200,13 +202,15 @@ fn waits_for_sweep(now: Instant, read: &Read, store: &Store) -> bool {
     if !store.has_expired_items() || read.answer != AnswerWith::Value {
         return false;
     }
-    let counts = |command: &Command<'_>| {
-        matches!(command, Command::Count | Command::CountRange { .. })
-            && store.read(command) == Response::Error(StoreError::SweepBehind)
+    // The kind of command ahead of the state of the sweep, which takes thousands of steps to find out.
+    let counts = |command: Command<'_>| match command {
+        Command::Count => store.is_sweep_behind(),
+        Command::CountRange { .. } => {
+            store.read(&command) == Response::Error(StoreError::SweepBehind)
+        }
+        _ => false,
     };
-    read.since >= too_long_ago(now)
-        && store.is_sweep_behind()
-        && Command::decode(&read.command).is_ok_and(|command| counts(&command))
+    read.since >= too_long_ago(now) && Command::decode(&read.command).is_ok_and(counts)
 }
 
 /// Reads that came before this moment wait for the sweep no longer.
