@@ -31,7 +31,7 @@ pub enum CacheCommand {
 /// The options of `trine cache serve`.
 #[derive(Debug, Args)]
 pub struct CacheServeArguments {
-    /// Where the first thread listens; the others take the ports that follow. At 0.0.0.0 or [::] it listens on every
+    /// Where the first thread listens; the others take the ports that follow. At `0.0.0.0` or `[::]` it listens on every
     /// address of the machine, and answers from the one that was asked.
     #[arg(long, env = "TRINE_CACHE", default_value = CACHE_ADDRESS, value_name = "HOST:PORT")]
     pub listen: String,

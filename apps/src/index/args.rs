@@ -48,7 +48,7 @@ pub enum Scans {
 /// The options of `trine index serve`.
 #[derive(Debug, Args)]
 pub struct IndexServeArguments {
-    /// Where the first dispatch thread listens; the others take the ports that follow. At 0.0.0.0 or [::] it listens on every
+    /// Where the first dispatch thread listens; the others take the ports that follow. At `0.0.0.0` or `[::]` it listens on every
     /// address of the machine, and answers from the one that was asked.
     #[arg(long, env = "TRINE_INDEX", default_value = INDEX_ADDRESS, value_name = "HOST:PORT")]
     pub listen: String,

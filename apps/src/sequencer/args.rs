@@ -37,7 +37,7 @@ pub enum SequencerCommand {
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("kept").args(["state", "group"]).required(true)))]
 pub struct SequencerServeArguments {
-    /// Where the first thread listens; the others take the ports that follow. At 0.0.0.0 or [::] it listens on every
+    /// Where the first thread listens; the others take the ports that follow. At `0.0.0.0` or `[::]` it listens on every
     /// address of the machine, and answers from the one that was asked.
     #[arg(long, env = "TRINE_SEQUENCER", default_value = SEQUENCER_ADDRESS, value_name = "HOST:PORT")]
     pub listen: String,
