@@ -115,10 +115,10 @@ impl Schedule {
             events: Vec::new(),
         };
         drawer.link_faults();
-        // Groups without keys are drawn as they were before there were any.
+        // Groups without keys and disks that hang are drawn as they were before there were any.
         let mut apart = None;
         for fault in Fault::simulated() {
-            let of_kind = match fault.needs(Need::Sealed) {
+            let of_kind = match fault.needs(Need::Sealed) || fault == Fault::DiskHang {
                 true => apart.get_or_insert_with(|| prng.clone()).fork(),
                 false => prng.fork(),
             };

@@ -111,11 +111,12 @@ pub(crate) fn message_of(payload: &(dyn Any + Send)) -> String {
 
 /// `asked` receives the faults that are about to happen, for a caller that gets no report.
 fn simulate(
-    config: SimConfig,
+    mut config: SimConfig,
     trace: Trace,
     go_on: fn() -> bool,
     asked: &mut BTreeSet<Fault>,
 ) -> SimReport {
+    config.settle_bursts();
     let mut cluster = Cluster::new(config, trace, go_on);
     let mut chaos = Chaos::of_cluster();
     let started = cluster.world.now();
