@@ -202,13 +202,12 @@ fn waits_for_sweep(now: Instant, read: &Read, store: &Store) -> bool {
     if !store.has_expired_items() || read.answer != AnswerWith::Value {
         return false;
     }
-    // The kind of command ahead of the state of the sweep, which takes thousands of steps to find out.
-    let counts = |command: Command<'_>| match command {
-        Command::Count => store.is_sweep_behind(),
-        Command::CountRange { .. } => {
-            store.read(&command) == Response::Error(StoreError::SweepBehind)
-        }
-        _ => false,
+    // The cheapest question first: the state of the sweep takes thousands of steps to find out, and a range is counted to
+    // find out whether it can be.
+    let counts = |command: Command<'_>| {
+        matches!(command, Command::Count | Command::CountRange { .. })
+            && store.is_sweep_behind()
+            && store.read(&command) == Response::Error(StoreError::SweepBehind)
     };
     read.since >= too_long_ago(now) && Command::decode(&read.command).is_ok_and(counts)
 }
