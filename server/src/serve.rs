@@ -65,11 +65,11 @@ const ANEW_PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
 const STAGGER_DIVISOR: u32 = 5;
 /// And not more than this: a service manager waits for all processes of a service.
 const STAGGER_MAX: std::time::Duration = std::time::Duration::from_secs(1);
-/// The time that a disk has to finish when a replica ends, before a line says that it is waited for; then the rest of
-/// it, and the rest where nothing was synced before. A service manager waits 30 s (`TimeoutStopSec`).
+/// The time that a disk has to finish when a replica ends: before a line says that it is waited for, in all, and in all
+/// where nothing was synced before. A service manager waits 30 s (`TimeoutStopSec`).
 const FINISH_SILENT: std::time::Duration = std::time::Duration::from_millis(500);
-const FINISH_MAX: std::time::Duration = std::time::Duration::from_millis(4_500);
-const FINISH_UNSYNCED_MAX: std::time::Duration = std::time::Duration::from_millis(24_500);
+const FINISH_MAX: std::time::Duration = std::time::Duration::from_secs(5);
+const FINISH_UNSYNCED_MAX: std::time::Duration = std::time::Duration::from_secs(25);
 /// A replica that has been in no group for this long says why.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -337,12 +337,12 @@ fn finish_disk(writer: &WriterEnd, fsync: Fsync, announcer: Announcer) -> Result
         "waits for the disk, for at most {} s",
         limit.as_secs()
     ));
-    if writer.wait(limit) {
+    if writer.wait(limit - FINISH_SILENT) {
         return Ok(());
     }
     let message = format!(
         "the disk has not finished a write for {} s: this replica ends without it",
-        (limit + FINISH_SILENT).as_secs()
+        limit.as_secs()
     );
     let hint = match fsync {
         Fsync::Each | Fsync::Batch => {
