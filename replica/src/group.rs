@@ -298,8 +298,7 @@ impl Group {
         service.propose_waiting(&mut cx);
         // After the writes: their entry moves an index on and removes expired items as well.
         let (state, consensus) = (self.state.as_ref(), &mut self.consensus);
-        self.clock.propose_building(now, state, consensus, out);
-        self.clock.propose_sweep(now, state, consensus, out);
+        self.clock.propose_work(now, state, consensus, out);
         let (mut cx, service, membership) = self.lend(now, out);
         // After the release: a read whose lease has ended rides in the round that begins now.
         service.begin_read_round(&mut cx, membership.has_unconfirmed());

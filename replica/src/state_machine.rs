@@ -9,7 +9,7 @@ pub(crate) use genesis::Genesis;
 use raft::eraftpb::ConfState;
 use trine_kvstore::command::{STATE_VERSION, SWEEP_VERSION};
 use trine_kvstore::interleave::LANES;
-use trine_kvstore::{Command, PinOwner, Position, Store, Swept};
+use trine_kvstore::{Command, Ordered, PinOwner, Position, Store, Swept};
 use trine_protocol::message::{ClientStatus, ClusterId, Member, Operation};
 
 use crate::audit::{Audit, By, Trail, outcome_of, words_of};
@@ -425,6 +425,12 @@ impl StateMachine {
     /// The store, to write a snapshot of; commands go through [`StateMachine::apply`] alone.
     pub(crate) fn store_mut(&mut self) -> &mut Store {
         &mut self.store
+    }
+
+    /// Whether entries also move the building of an ordered index on.
+    #[must_use]
+    pub(crate) fn is_building_index(&self) -> bool {
+        matches!(self.store.ordered(), Ordered::Building(_))
     }
 
     /// Whether this replica knows what that version has brought. The group may run an older one.

@@ -379,10 +379,7 @@ fn complaints(reports: &[Report]) -> Vec<String> {
         Ok(node) if is_foreign(&node.replica, cluster.as_deref()) => {
             Some("belongs to another group; the list of peers mixes two".to_owned())
         }
-        Ok(node) => {
-            let replica = &node.replica;
-            replica.not_serving.clone().or_else(|| replica.log.hang())
-        }
+        Ok(node) => node.replica.complaint(),
     };
     let named = |report: &Report| Some(format!("{}: {}", report.address, of_one(report)?));
     let of_keys = keys::complaints(reports);

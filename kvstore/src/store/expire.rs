@@ -58,11 +58,6 @@ impl Store {
             true => u32::from(asked).clamp(SWEEP_ITEMS_MIN, SWEEP_ITEMS_MAX),
             false => SWEEP_ITEMS_MIN,
         };
-        self.move_group_time(group_time_ns, most)
-    }
-
-    /// Moves group time and removes up to `most` expired items.
-    fn move_group_time(&mut self, group_time_ns: u64, most: u32) -> Swept {
         self.group_time_ns = self.group_time_ns.max(group_time_ns);
         self.expire_pins();
         // A sweep stands between two commands: behind every pin so far, and before the next one.

@@ -87,7 +87,7 @@ pub struct LogStatus {
 
 impl LogStatus {
     /// How long a write may be under way before its disk counts as hanging.
-    pub const WRITE_NS_MAX: u64 = 2_000_000_000;
+    const WRITE_NS_MAX: u64 = 2_000_000_000;
 
     /// Why the replica's disk cannot be counted on, in a sentence; nothing if its writes come through.
     #[must_use]
@@ -377,4 +377,12 @@ pub struct Status {
     /// The time of the writes that this replica has led, by stage, of a sample.
     #[serde(default)]
     pub stages: WriteStages,
+}
+
+impl Status {
+    /// Why nobody should count on this replica, in a sentence; nothing if it serves and its disk works.
+    #[must_use]
+    pub fn complaint(&self) -> Option<String> {
+        self.not_serving.clone().or_else(|| self.log.hang())
+    }
 }

@@ -7,7 +7,6 @@
 //! far as [`SweepPace`] allows.
 
 use trine_canary as canary;
-use trine_kvstore::Ordered;
 use trine_transport::time::{Duration, Instant};
 
 use super::consensus::Consensus;
@@ -161,8 +160,9 @@ impl GroupClock {
         self.propose_time(now, stamp, state, consensus, out);
     }
 
-    /// Removes more of what has expired, if the last entry was not enough.
-    pub(super) fn propose_sweep(
+    /// Moves the building of an ordered index on, if no entry is under way that does, and removes more of what has expired,
+    /// if the last entry was not enough.
+    pub(super) fn propose_work(
         &mut self,
         now: Instant,
         state: Option<&StateMachine>,
@@ -170,26 +170,12 @@ impl GroupClock {
         out: &mut Outbox,
     ) {
         let Some(state) = state else { return };
-        let due = self.next_sweep(Some(state), consensus.raft());
-        if due.is_some_and(|at| at <= now) {
-            self.propose_time(now, self.stamp(now), state, consensus, out);
-        }
-    }
-
-    /// Moves the building of an ordered index on, if no entry is under way that does.
-    pub(super) fn propose_building(
-        &mut self,
-        now: Instant,
-        state: Option<&StateMachine>,
-        consensus: &mut Consensus,
-        out: &mut Outbox,
-    ) {
-        let Some(state) = state else { return };
-        let building = matches!(state.store().ordered(), Ordered::Building(_));
-        if building
-            && consensus.raft().leads_with_commit()
-            && consensus.raft().last_index() == state.applied_index()
-        {
+        let raft = consensus.raft();
+        let builds = state.is_building_index()
+            && raft.leads_with_commit()
+            && raft.last_index() == state.applied_index();
+        let sweep = self.next_sweep(Some(state), raft);
+        if builds || sweep.is_some_and(|at| at <= now) {
             self.propose_time(now, self.stamp(now), state, consensus, out);
         }
     }

@@ -9,7 +9,6 @@ mod scans;
 
 use raft::eraftpb::Entry;
 use trine_canary as canary;
-use trine_kvstore::Ordered;
 use trine_protocol::message::{
     ClientReply, ClientRequest, ClientStatus, ClusterId, GroupId, LeaderTiming, ReplyToken,
 };
@@ -135,7 +134,7 @@ impl Service {
         state: &mut StateMachine,
         out: &mut Outbox,
     ) -> Result<Option<Duration>, EntryError> {
-        let measures = moves_time_alone(&entry.data) && !building(state);
+        let measures = moves_time_alone(&entry.data) && !state.is_building_index();
         let began = self
             .stopwatch
             .filter(|_| measures)
@@ -203,11 +202,6 @@ impl Service {
     pub(super) fn reads_mut(&mut self) -> &mut Reads {
         &mut self.reads
     }
-}
-
-/// Whether entries also move the building of an ordered index on.
-fn building(state: &StateMachine) -> bool {
-    matches!(state.store().ordered(), Ordered::Building(_))
 }
 
 /// Tells a client how its command ended.

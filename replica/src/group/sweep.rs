@@ -61,6 +61,9 @@ impl HistoryBudget {
     }
 
     fn left_at(&self, now: Instant) -> u64 {
+        if self.size == 0 {
+            return u64::MAX;
+        }
         let passed_ns = u128::from(now.saturating_since(self.filled).as_nanos());
         let filled = passed_ns * u128::from(self.size) / 1_000_000_000;
         let filled = u64::try_from(filled).unwrap_or(u64::MAX);
@@ -71,11 +74,15 @@ impl HistoryBudget {
         (self.left, self.filled) = (self.left_at(now).saturating_sub(bytes), now);
     }
 
-    /// When so many bytes are left, which are no more than a burst.
-    fn filled_to(&self, bytes: u64) -> Instant {
+    /// When so many bytes are left; nothing if that is more than a burst.
+    fn filled_to(&self, bytes: u64) -> Option<Instant> {
+        if self.size == 0 {
+            return Some(Instant::ZERO);
+        }
         let lacking = u128::from(bytes.saturating_sub(self.left));
-        let wait_ns = (lacking * 1_000_000_000).div_ceil(u128::from(self.size.max(1)));
-        self.filled + Duration::from_nanos(u64::try_from(wait_ns).unwrap_or(u64::MAX))
+        let wait_ns = (lacking * 1_000_000_000).div_ceil(u128::from(self.size));
+        let at = self.filled + Duration::from_nanos(u64::try_from(wait_ns).unwrap_or(u64::MAX));
+        (bytes <= self.burst()).then_some(at)
     }
 }
 
@@ -128,15 +135,15 @@ impl SweepPace {
         {
             return None;
         }
-        let bytes = self.per_entry() * self.event_bytes;
-        if self.proposed_items > 0 || (self.history.size > 0 && bytes > self.history.burst()) {
-            // The entries under way, or the usual pause, come first.
+        if self.proposed_items > 0 {
+            // The entries under way come first.
             return None;
         }
-        match self.history.size {
-            0 => Some(self.rests_until),
-            _ => Some(self.rests_until.max(self.history.filled_to(bytes))),
-        }
+        // Where the history is too small for that the usual pause comes first.
+        let filled = self
+            .history
+            .filled_to(self.per_entry() * self.event_bytes)?;
+        Some(self.rests_until.max(filled))
     }
 
     /// An entry was proposed with this number.
@@ -188,13 +195,8 @@ impl SweepPace {
 
     /// Items whose events the history has room for now.
     fn room(&self, now: Instant) -> u64 {
-        match self.history.size {
-            0 => u64::MAX,
-            _ => {
-                let items = self.history.left_at(now) / self.event_bytes.max(1);
-                items.saturating_sub(self.proposed_items)
-            }
-        }
+        let items = self.history.left_at(now) / self.event_bytes.max(1);
+        items.saturating_sub(self.proposed_items)
     }
 }
 

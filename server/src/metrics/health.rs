@@ -47,7 +47,7 @@ pub(super) fn ready(
         return Err("stopping".into());
     }
     let status = &snapshot.status.replica;
-    if let Some(why) = status.not_serving.clone().or_else(|| status.log.hang()) {
+    if let Some(why) = status.complaint() {
         return Err(why);
     }
     if matches!(status.role, Role::Unattached | Role::Joining) {

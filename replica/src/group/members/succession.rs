@@ -33,10 +33,7 @@ impl Membership {
         let committed = cx.raft().committed();
         // Asked of each before the best is chosen: in a joint configuration a voter that stays is preferred, and may lack
         // some of it.
-        let has_all = |member: &Member| {
-            let progress = cx.raft().progress(member.incarnation.0);
-            progress.is_some_and(|progress| progress.matched >= committed)
-        };
+        let has_all = |member: &Member| matched(cx, member).is_some_and(|index| index >= committed);
         let mut successor = self.best_of(cx, has_all);
         if canary::planted("a successor that lacks what is committed") {
             successor = self.worst_successor(cx);
@@ -50,11 +47,8 @@ impl Membership {
     /// The voter with the shortest log, alive or not.
     fn worst_successor(&self, cx: &Cx<'_>) -> Option<Incarnation> {
         let others = cx.members()?.voters_but(cx.local.own.incarnation);
-        let matched = |member: &&Member| {
-            let progress = cx.raft().progress(member.incarnation.0);
-            progress.map(|progress| progress.matched)
-        };
-        others.min_by_key(matched).map(|member| member.incarnation)
+        let shortest = others.min_by_key(|member| matched(cx, member));
+        shortest.map(|member| member.incarnation)
     }
 
     /// A leader that is about to lose its vote hands over to a voter that stays. While none is close it leads on: the
@@ -89,9 +83,8 @@ impl Membership {
         let candidates = others.filter(is_candidate);
         let staying = cx.raft().conf_state().voters;
         let rank = |member: &&Member| {
-            let progress = cx.raft().progress(member.incarnation.0);
-            let matched = progress.map(|progress| progress.matched);
-            (staying.contains(&member.incarnation.0), matched)
+            let stays = staying.contains(&member.incarnation.0);
+            (stays, matched(cx, member))
         };
         candidates.max_by_key(rank).map(|member| member.incarnation)
     }
@@ -112,4 +105,10 @@ impl Membership {
         others.sort_by_key(|member| !is_ready(member));
         others
     }
+}
+
+/// How far the log of a member is known to agree with this leader's.
+fn matched(cx: &Cx<'_>, member: &Member) -> Option<u64> {
+    let progress = cx.raft().progress(member.incarnation.0);
+    progress.map(|progress| progress.matched)
 }
