@@ -2,8 +2,8 @@
 //!
 //! Only the leader decides, and the entry says what it has decided: replicas that used a clock of their own would differ.
 //! One entry gets what the leader's own sweeps do in 0.2 ms, and what is proposed and not yet applied stays below 0.4 ms.
-//! So a turn stays below one on a replica that is half as fast. (With 0.5 ms the p99 of other writes was 5 times as long as
-//! without a sweep, and with 0.2 ms it is 3 times as long; both on two cores for three replicas.) Between two such entries the leader rests
+//! So a turn stays below one on a replica that is half as fast. (With 0.5 ms the p99 of other writes was 1.8 times as long
+//! as with 0.2 ms, on two cores for three replicas; docs/operations.md has what is left.) Between two such entries the leader rests
 //! for as long as its sweep took: sweeps take at most half of the replicas' time, and writes the rest. The sweep also fills a watch
 //! history once a second at most, or it would push watchers out that keep up with everything else.
 
