@@ -8,6 +8,8 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+
+use trine_canary as canary;
 use trine_protocol::message::NodeId;
 use trine_protocol::route::is_same_address;
 
@@ -51,10 +53,15 @@ impl Addresses {
         self
     }
 
-    /// `--peers` names this node, and the name stands for these addresses now.
+    /// `--peers` names this node, and the name stands for these addresses now. None says that nobody knows now, which
+    /// takes no address away.
     pub(crate) fn set_listed(&mut self, node_id: NodeId, addresses: &[SocketAddr]) {
         let mut addresses = addresses.to_vec();
         addresses.truncate(CANDIDATES_MAX);
+        let is_known = self.lists_anything_for(node_id);
+        if addresses.is_empty() && is_known && !canary::planted("a failed lookup forgets") {
+            return;
+        }
         match self
             .listed
             .iter_mut()
@@ -63,6 +70,10 @@ impl Addresses {
             Some(listed) => listed.addresses = addresses,
             None => self.listed.push(Listed { node_id, addresses }),
         }
+    }
+
+    fn lists_anything_for(&self, node_id: NodeId) -> bool {
+        self.listed.iter().any(|listed| listed.node_id == node_id)
     }
 
     /// The other nodes of `--peers`, each with the address that its name stands for, if that is known.
@@ -81,6 +92,13 @@ impl Addresses {
     /// Whether `--peers` names this node, with an address or without.
     pub(crate) fn lists_node(&self, node_id: NodeId) -> bool {
         self.has_node_ids && self.listed.iter().any(|other| other.node_id == node_id)
+    }
+
+    /// Where the list says that a node may be. A list that does not tell its nodes apart names any for each.
+    pub(crate) fn candidates(&self, node_id: NodeId) -> impl Iterator<Item = SocketAddr> {
+        let listed = self.listed.iter();
+        let of_node = listed.filter(move |other| !self.has_node_ids || other.node_id == node_id);
+        of_node.flat_map(|listed| listed.addresses.iter().copied())
     }
 
     /// An answer over a session that this replica has opened names this address, or an operator does.
@@ -131,6 +149,9 @@ mod tests {
             [(node_id, Some(many[0]))]
         );
         assert_eq!(addresses.of_peers().count(), CANDIDATES_MAX);
+        // A later lookup fails.
+        addresses.set_listed(node_id, &[]);
+        assert!(addresses.lists(node_id, at));
     }
 
     #[test]

@@ -74,6 +74,8 @@ pub const TERM_ALLOWANCE_MAX: u64 = 1 << 32;
 pub const TERMS_PER_SECOND: u64 = 1 << 20;
 /// Addresses that one name in `--peers` counts for; a name service may give any number.
 pub const CANDIDATES_MAX: usize = 8;
+/// News about where members are that wait to be read; more of them is lost.
+pub const PLACE_NEWS_MAX: usize = 16;
 /// Addresses of replicas that a replica remembers from answers, beside its members and `--peers`; the oldest gives way.
 pub const LEARNED_ADDRESSES_MAX: usize = 128;
 const _: () = assert!(LEARNED_ADDRESSES_MAX > NODES_MAX);

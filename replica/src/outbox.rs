@@ -8,7 +8,7 @@ use raft::eraftpb::Message;
 use trine_kvstore::Response;
 use trine_protocol::message::{
     APPEND_HEADER_SIZE, CLIENT_REPLY_HEADER_SIZE, ClientReply, ClientStatus, ClusterId, Encode,
-    Incarnation, NodeId, PEER_HEADER_SIZE, PeerHeader, ReplyToken, kind,
+    Incarnation, Member, NodeId, PEER_HEADER_SIZE, PeerHeader, ReplyToken, kind,
 };
 use trine_protocol::status::Counters;
 use trine_transport::buf::{MsgBuf, Pool};
@@ -18,7 +18,9 @@ use trine_transport::time::Duration;
 use crate::config::PEER_REQUESTS_MAX;
 use crate::disk::Write;
 use crate::output::{Class, Output};
+use crate::places::Places;
 use crate::replay::AppliedEntry;
+use crate::searches::PlaceQuestion;
 
 /// The subject of a request to a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,12 +59,15 @@ pub(crate) enum Purpose {
     Join(SocketAddr),
     /// The question who the members are.
     Members,
+    /// The question which replica is at a place.
+    Place(PlaceQuestion),
 }
 
 /// A request to a peer, before it has bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerRequest {
     pub(crate) to: SocketAddr,
+    /// The one that it is for. It goes to the place of that one, wherever `to` says.
     pub(crate) expect: Option<Incarnation>,
     pub(crate) kind: u8,
     pub(crate) class: Class,
@@ -87,6 +92,8 @@ pub(crate) struct Outbox {
     last_write: u64,
     /// The entries that were applied, for a checker that takes them.
     applied: Option<Vec<AppliedEntry>>,
+    /// The members that are not where the table says.
+    pub(crate) places: Places,
     pub(crate) counters: Counters,
 }
 
@@ -103,6 +110,7 @@ impl Outbox {
             writes: VecDeque::new(),
             last_write: 0,
             applied: None,
+            places: Places::default(),
             counters: Counters::default(),
         }
     }
@@ -115,9 +123,9 @@ impl Outbox {
         };
     }
 
-    /// Slots of the session to the peer at `address`; `None` without a session.
-    pub(crate) fn slots_to(&self, address: SocketAddr) -> Option<usize> {
-        self.slots.get(&address).copied()
+    /// Slots of the session to a member; `None` without a session.
+    pub(crate) fn slots_to(&self, member: &Member) -> Option<usize> {
+        self.slots.get(&self.places.of(member)).copied()
     }
 
     /// See [`crate::replay`].
@@ -334,10 +342,14 @@ impl Outbox {
             expect,
             kind,
             class,
+            purpose,
             timeout,
             answer_bytes_max,
-            ..
         } = peer_request;
+        let to = match (purpose, expect) {
+            (Purpose::Place(_), _) | (_, None) => to,
+            (_, Some(member)) => self.places.get(member).unwrap_or(to),
+        };
         self.outputs.push_back(Output::Send {
             to,
             expect,

@@ -2,6 +2,7 @@
 
 mod life;
 mod peers;
+mod places;
 mod views;
 
 use std::net::SocketAddr;
@@ -32,9 +33,11 @@ use crate::member_discovery::MemberDiscovery;
 use crate::outbox::{Outbox, PeerRequest, Purpose};
 use crate::output::{Class, Output};
 use crate::rights::{Caller, Denied, Subject, What};
+use crate::searches::Searches;
 use crate::timing::Stopwatch;
 use life::Life;
 use peers::{check_peers, known};
+use places::member_addresses;
 
 /// Room for the answer who the members are, with the most of them.
 const DISCOVERY_BYTES_MAX: usize = 4 << 10;
@@ -51,6 +54,8 @@ pub struct Replica {
     /// The addresses of replicas that are known beside those of the members.
     addresses: Addresses,
     discovery: MemberDiscovery,
+    /// For members that are not where the table says.
+    searches: Searches,
     prng: Prng,
     out: Outbox,
     stopwatch: Option<Stopwatch>,
@@ -107,6 +112,9 @@ impl Replica {
             "looking for the group".to_owned(),
         );
         let mut prng = Prng::new(seed ^ incarnation.0.rotate_left(32));
+        let mut out = Outbox::new(pool);
+        // The table may know an earlier place of this replica.
+        out.places.set(incarnation, address);
         let bootstrap = config
             .bootstrap
             .then(|| Bootstrap::new(own, known(&others), config, prng.fork(), now));
@@ -120,8 +128,9 @@ impl Replica {
             joiner,
             addresses: Addresses::new(others),
             discovery: MemberDiscovery::new(),
+            searches: Searches::default(),
             prng,
-            out: Outbox::new(pool),
+            out,
             stopwatch: None,
             secret: None,
             stopping: false,
@@ -155,19 +164,6 @@ impl Replica {
     pub fn with_peers_anywhere(mut self) -> Self {
         self.addresses = self.addresses.without_node_ids();
         self
-    }
-
-    /// The list of peers names another node, and its name stands for these addresses now: for none while they are not
-    /// known. Before the first turn of a replica that bootstraps each other node has to be named here, or in
-    /// [`Replica::new`].
-    pub fn set_listed(&mut self, node_id: NodeId, addresses: &[SocketAddr]) {
-        if node_id == self.own.node_id {
-            return;
-        }
-        self.addresses.set_listed(node_id, addresses);
-        if let Some(bootstrap) = self.life.bootstrap_mut() {
-            bootstrap.set_peer(node_id, addresses.first().copied());
-        }
     }
 
     /// The first member of a new group with the state of a backup, before the first turn. Its log is in memory.
@@ -302,42 +298,6 @@ impl Replica {
         self.life.group_mut()?.next_audit()
     }
 
-    /// The trusted address that messages of a session come from; nothing if they do not count here. `comes_from` says
-    /// of an address whether the session's other end is there. A member's is trusted, one of `--peers`, and one that
-    /// was learned. An address is learned from an answer over a session that this replica has opened, or from an
-    /// operator while it knew no leader.
-    #[must_use]
-    pub fn origin(&self, comes_from: impl Fn(SocketAddr) -> bool) -> Option<SocketAddr> {
-        let members = self
-            .life
-            .group()
-            .into_iter()
-            .flat_map(|group| group.member_addresses());
-        members
-            .chain(self.addresses.iter())
-            .find(|&address| comes_from(address))
-    }
-
-    /// Whether a session's other end is at the address of a member, or at one of `--peers`. Addresses that were learned
-    /// do not count: an operator can name any.
-    #[must_use]
-    pub fn is_of_group(&self, comes_from: impl Fn(SocketAddr) -> bool) -> bool {
-        let members = self
-            .life
-            .group()
-            .into_iter()
-            .flat_map(|group| group.member_addresses());
-        members.chain(self.addresses.of_peers()).any(comes_from)
-    }
-
-    /// A message between replicas came from an address that no replica is known at. It is dropped; the answer does not
-    /// count as a sign of life.
-    pub fn refuse_unknown_address(&mut self, token: ReplyToken) {
-        self.out.counters.messages_unknown_address += 1;
-        self.discovery.want();
-        self.out.reply_unreadable(token);
-    }
-
     /// A request of kind APPEND, RAFT, SNAPSHOT, BOOTSTRAP, JOIN, AGREE or LEADER_SECRET from a peer, or ADMIN. It is
     /// answered through [`Output::Reply`], exactly once. `comes_from` says of an address whether the request was sent from there.
     pub fn on_peer(
@@ -363,6 +323,16 @@ impl Replica {
         request: &[u8],
         comes_from: impl Fn(SocketAddr) -> bool,
     ) {
+        let names_sender = matches!(
+            kind,
+            kind::APPEND | kind::RAFT | kind::SNAPSHOT | kind::AGREE | kind::LEADER_SECRET
+        );
+        if names_sender
+            && PeerHeader::decode(request)
+                .is_ok_and(|header| self.is_misplaced(&header, &comes_from))
+        {
+            return self.refuse_unknown_address(token);
+        }
         let result =
             match kind {
                 kind::APPEND => AppendFrame::decode(request)
@@ -411,10 +381,14 @@ impl Replica {
     }
 
     /// Whether a message comes from a member of the group, as far as this replica knows them, and is for this replica.
-    pub(crate) fn is_from_member(&self, header: &PeerHeader) -> bool {
-        self.life
-            .group()
-            .is_some_and(|group| group.is_from_member(header))
+    pub(crate) fn is_from_member(
+        &self,
+        header: &PeerHeader,
+        comes_from: impl Fn(SocketAddr) -> bool,
+    ) -> bool {
+        let group = self.life.group();
+        group.is_some_and(|group| group.is_from_member(header))
+            && !self.is_misplaced(header, comes_from)
     }
 
     fn on_chunk(&mut self, now: Instant, token: ReplyToken, chunk: &SnapshotChunk<'_>) {
@@ -624,6 +598,7 @@ impl Replica {
         if let (Some(address), true) = (request.address, ours && leaderless) {
             // The one that can lead may be there, and may need this vote. Where a replica leads, that one judges.
             self.addresses.learn(address);
+            self.searches.name(request.node_id, address);
         }
         match self.life.group_mut() {
             Some(group) => {
@@ -668,6 +643,7 @@ impl Replica {
             }
             Some(Purpose::Join(from)) => self.on_join_answer(now, from, answer),
             Some(Purpose::Members) => self.on_discovery(answer),
+            Some(Purpose::Place(question)) => self.on_place_answer(now, question, answer),
             None => self.out.counters.messages_foreign += 1,
         }
     }
@@ -679,22 +655,19 @@ impl Replica {
         };
         let own = self.cluster();
         if own.is_none() || discovery.cluster == own {
-            let members = discovery.members.0.iter().map(|member| member.address);
-            for address in members.filter(|&address| address != self.own.address) {
-                self.addresses.learn(address);
+            let members = discovery.members.0.iter();
+            for member in members.filter(|member| member.address != self.own.address) {
+                self.addresses.learn(member.address);
+                self.searches.name(member.node_id, member.address);
             }
         }
     }
 
     /// Asks a replica that is known who the members are, if that is wanted.
     fn ask_for_members(&mut self, now: Instant) {
-        let members = self
-            .life
-            .group()
-            .into_iter()
-            .flat_map(|group| group.member_addresses());
         let own = self.own.address;
-        let others = members.filter(|&address| address != own);
+        let others = member_addresses(&self.life, &self.out);
+        let others = others.filter(|&address| address != own);
         let known = others.chain(self.addresses.iter());
         let Some(to) = self.discovery.next(now, known) else {
             return;
@@ -721,7 +694,7 @@ impl Replica {
     /// The session to a peer has ended; its pending requests end through [`Replica::on_peer_reply`] one by one.
     pub fn on_peer_unreachable(&mut self, _now: Instant, address: SocketAddr) {
         if let Some(group) = self.life.group_mut() {
-            group.on_unreachable(address);
+            group.on_unreachable(address, &self.out);
         }
     }
 
@@ -830,6 +803,7 @@ impl Replica {
             self.joiner
                 .on_turn(now, cluster, &self.addresses, &mut self.out);
         }
+        self.seek_members(now);
         // Last, because any step above may want to know.
         self.ask_for_members(now);
     }

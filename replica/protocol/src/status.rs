@@ -62,6 +62,9 @@ pub struct MemberStatus {
     pub state_version: Option<u8>,
     /// Nanoseconds since it was last heard from; nothing if never in this incarnation.
     pub silent_ns: Option<u64>,
+    /// Where it answers beside `address`: a copy of its directory runs there, which counts for nothing.
+    #[serde(default)]
+    pub also_at: Option<SocketAddr>,
 }
 
 /// How large the log is.
@@ -384,5 +387,19 @@ impl Status {
     #[must_use]
     pub fn complaint(&self) -> Option<String> {
         self.not_serving.clone().or_else(|| self.log.hang())
+    }
+
+    /// Which members answer at a second address, a sentence each.
+    pub fn copies(&self) -> impl Iterator<Item = String> {
+        let twice = self.members.iter();
+        let twice = twice.filter_map(|member| Some((member, member.also_at?)));
+        twice.map(|(member, other)| {
+            let MemberStatus {
+                node_id, address, ..
+            } = member;
+            format!(
+                "node {node_id} answers at {address} and at {other}, where a copy of its directory runs: end the process there"
+            )
+        })
     }
 }

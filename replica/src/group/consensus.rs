@@ -262,7 +262,7 @@ impl Consensus {
             return;
         }
         for member in members.all() {
-            if let Some(slots) = out.slots_to(member.address) {
+            if let Some(slots) = out.slots_to(member) {
                 let most = slots.max(1).saturating_mul(APPENDS_PER_SLOT);
                 self.raft
                     .limit_appends(member.incarnation.0, most.min(appends_max));

@@ -11,6 +11,7 @@ use super::local::Local;
 use crate::log::MemoryLog;
 use crate::membership::MemberTable;
 use crate::outbox::Outbox;
+use crate::places::Places;
 use crate::raft_group::RaftGroup;
 use crate::state_machine::StateMachine;
 
@@ -41,7 +42,7 @@ impl<'a> Cx<'a> {
 
     /// Where the leader is, if this member knows that.
     pub(super) fn leader_address(&self) -> Option<SocketAddr> {
-        leader_address(self.consensus, self.state)
+        leader_address(self.consensus, self.state, &self.out.places)
     }
 
     /// Whether this leader has led for an election timeout. Before that it has heard from no member, and must not take
@@ -56,7 +57,9 @@ impl<'a> Cx<'a> {
 pub(super) fn leader_address(
     consensus: &Consensus,
     state: Option<&StateMachine>,
+    places: &Places,
 ) -> Option<SocketAddr> {
     let leader = Incarnation(consensus.raft().leader());
-    state?.members().get(leader).map(|member| member.address)
+    let member = state?.members().get(leader)?;
+    Some(places.of(member))
 }

@@ -26,6 +26,7 @@ use super::consensus::Consensus;
 use super::local::Local;
 use crate::outbox::{Outbox, PeerRequest, Purpose};
 use crate::output::Class;
+use crate::places::Places;
 use crate::state_machine::StateMachine;
 
 /// The secrets of runs, as one member knows them.
@@ -185,13 +186,16 @@ impl Group {
     }
 
     /// The other voters, those first that could take over at once. None unless this replica leads.
-    pub(crate) fn successors(&self, now: Instant) -> Vec<SocketAddr> {
+    pub(crate) fn successors(&self, now: Instant, places: &Places) -> Vec<SocketAddr> {
         let (Some(state), true) = (&self.state, self.consensus.raft().is_leader()) else {
             return Vec::new();
         };
         let (members, raft) = (state.members(), self.consensus.raft());
         let members = self.membership.successors(now, &self.local, members, raft);
-        members.into_iter().map(|member| member.address).collect()
+        members
+            .into_iter()
+            .map(|member| places.of(&member))
+            .collect()
     }
 
     /// A notice says that the run with this secret has ended.

@@ -56,10 +56,10 @@ impl Group {
     }
 
     /// The session to the members at this address has ended.
-    pub(crate) fn on_unreachable(&mut self, address: SocketAddr) {
+    pub(crate) fn on_unreachable(&mut self, address: SocketAddr, out: &Outbox) {
         let Some(state) = &self.state else { return };
         let members = state.members().all().iter();
-        for member in members.filter(|member| member.address == address) {
+        for member in members.filter(|member| out.places.of(member) == address) {
             self.consensus.report_unreachable(member.incarnation);
             self.deaths.forget(member.incarnation);
         }

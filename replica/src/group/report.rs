@@ -1,6 +1,5 @@
 //! A member's report on itself.
 
-use std::net::SocketAddr;
 use trine_kvstore::checksum::crc32c;
 use trine_kvstore::command::SWEEP_VERSION;
 use trine_kvstore::{Ordered, Users};
@@ -21,6 +20,7 @@ use crate::audit::Audit;
 use crate::config::ReadMode;
 use crate::halt::Halt;
 use crate::log::Log;
+use crate::places::Places;
 use crate::state_machine::{Genesis, StateMachine};
 
 impl Group {
@@ -59,10 +59,9 @@ impl Group {
         self.local.is_addressed_by(header) && self.state.as_ref().is_some_and(known)
     }
 
-    /// Where the members are, as far as this replica knows them.
-    pub(crate) fn member_addresses(&self) -> impl Iterator<Item = SocketAddr> {
-        let members = self.state.iter().flat_map(|state| state.members().all());
-        members.map(|member| member.address)
+    /// The members, as far as this replica knows them.
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Member> {
+        self.state.iter().flat_map(|state| state.members().all())
     }
 
     /// Whether the group's state has arrived here.
@@ -70,13 +69,14 @@ impl Group {
         self.state.is_some()
     }
 
+    /// Whether a member was heard from lately.
+    pub(crate) fn is_alive(&self, now: Instant, member: Incarnation) -> bool {
+        self.membership.is_alive(member, now, &self.local)
+    }
+
     /// Whether this replica knows of a leader.
     pub(crate) fn has_leader(&self) -> bool {
         self.consensus.raft().leader() != 0
-    }
-
-    fn leader_address(&self) -> Option<SocketAddr> {
-        leader_address(&self.consensus, self.state.as_ref())
     }
 
     fn role(&self) -> Role {
@@ -92,10 +92,10 @@ impl Group {
     }
 
     /// Fills in the information that a client needs to find the leader.
-    pub(crate) fn discover(&self, discovery: &mut Discovery) {
+    pub(crate) fn discover(&self, places: &Places, discovery: &mut Discovery) {
         discovery.cluster = self.local.cluster;
         discovery.term = self.consensus.raft().term();
-        discovery.leader = self.leader_address();
+        discovery.leader = leader_address(&self.consensus, self.state.as_ref(), places);
         discovery.role = match self.role() {
             Role::Unattached => RoleCode::Unattached,
             Role::Joining => RoleCode::Joining,
@@ -104,9 +104,8 @@ impl Group {
             Role::Candidate => RoleCode::Candidate,
             Role::Leader => RoleCode::Leader,
         };
-        if let Some(state) = &self.state {
-            discovery.members = Members(state.members().all().to_vec());
-        }
+        let members = self.members();
+        discovery.members = Members(members.map(|member| places.seen(member)).collect());
     }
 
     /// See [`crate::Replica::leads_in`].
@@ -216,7 +215,7 @@ impl Group {
     }
 
     /// Fills in everything that there is to say.
-    pub(crate) fn report(&self, now: Instant, status: &mut Status) {
+    pub(crate) fn report(&self, now: Instant, places: &Places, status: &mut Status) {
         status.cluster = Some(self.local.cluster.to_string());
         status.role = self.role();
         status.not_serving = self.why_not_serving(now);
@@ -226,7 +225,7 @@ impl Group {
         let history = state.and_then(|state| state.store().history());
         status.watch = history.map(|history| self.watches.status(history));
         status.term = self.consensus.raft().term();
-        status.leader = self.leader_address();
+        status.leader = leader_address(&self.consensus, self.state.as_ref(), places);
         status.committed = self.consensus.raft().committed();
         let raft = self.consensus.raft();
         status.change_in_progress = raft.has_pending_conf() || raft.is_joint();
@@ -251,7 +250,7 @@ impl Group {
             .members()
             .all()
             .iter()
-            .map(|member| self.member_status(now, member))
+            .map(|member| self.member_status(now, &places.seen(member)))
             .collect();
         status.sessions = session_status(state);
         status.store = store_status(state);
@@ -292,6 +291,7 @@ impl Group {
             state_version: Some(self.membership.understands(member.incarnation, &self.local))
                 .filter(|&version| version != 0),
             silent_ns: self.membership.silence_ns(now, member.incarnation),
+            also_at: None,
         }
     }
 

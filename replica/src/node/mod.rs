@@ -200,7 +200,7 @@ impl<R: Route> Node<R> {
         let may_wait = || {
             early.leaves_room_for(frame)
                 && AppendFrame::decode(frame)
-                    .is_ok_and(|append| replica.is_from_member(&append.header))
+                    .is_ok_and(|append| replica.is_from_member(&append.header, comes_from))
         };
         let before = reorder.load();
         match reorder.on_append(now, stream, sequence, frame, may_wait) {

@@ -62,7 +62,7 @@ impl Replica {
             members: Members::default(),
         };
         if let Some(group) = self.life.group() {
-            group.discover(&mut discovery);
+            group.discover(&self.out.places, &mut discovery);
         }
         discovery
     }
@@ -165,7 +165,7 @@ impl Replica {
     /// The other voters, while this replica leads. Those come first that could take over at once.
     pub fn successors(&self, now: Instant) -> Vec<SocketAddr> {
         let group = self.life.group();
-        group.map_or_else(Vec::new, |group| group.successors(now))
+        group.map_or_else(Vec::new, |group| group.successors(now, &self.out.places))
     }
 
     /// For checkers: the leader, and its term, for whose end this replica has campaigned last.
@@ -211,7 +211,12 @@ impl Replica {
             stages: WriteStages::default(),
         };
         match self.life.group() {
-            Some(group) => group.report(now, &mut status),
+            Some(group) => {
+                group.report(now, &self.out.places, &mut status);
+                for (member, seen) in group.members().zip(&mut status.members) {
+                    seen.also_at = self.searches.also_at(member.incarnation);
+                }
+            }
             None => {
                 let bootstrap = self.life.bootstrap().map(Bootstrap::problem);
                 let problem = bootstrap.unwrap_or_else(|| self.joiner.problem());

@@ -33,6 +33,14 @@ impl PeerHeader {
         out.u64(self.to.0);
     }
 
+    /// Reads the header alone, of a message that begins with one.
+    ///
+    /// # Errors
+    /// When it is cut short or of another version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        Self::decode_header(bytes).map(|(header, _)| header)
+    }
+
     pub(super) fn decode_header<'a>(bytes: &'a [u8]) -> Result<(Self, Reader<'a>), DecodeError> {
         let mut reader = Reader::versioned(bytes)?;
         let state_version = reader.u8()?;

@@ -1,0 +1,473 @@
+//! The search for members that are not where this replica sends to.
+//!
+//! A name in the list of peers stands for another address than it did, or an operator says where a replica is now. Then
+//! this replica asks there and at the present place, over sessions of its own, which incarnation answers. It follows a
+//! member once the present place has been silent for [`SILENT_FOR`] and the member's own incarnation has answered
+//! elsewhere. A packet's source address leads to nothing, and neither does a name alone.
+//!
+//! If both places answer, one of them is a copy of the other's directory. The present one counts: two logs must not vote
+//! as one member.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use trine_protocol::message::{Incarnation, Member, NodeId};
+use trine_transport::time::{Duration, Instant};
+
+use crate::addresses::Addresses;
+use crate::config::PLACE_NEWS_MAX;
+use crate::places::Places;
+
+/// A member has left its place once that has not answered as the member for so long, although it was asked.
+const SILENT_FOR: Duration = Duration::from_secs(2);
+/// So often the places of a member are asked while the present one is silent: one answer that was lost must not decide.
+const ASK_SILENT_EVERY: Duration = Duration::from_millis(400);
+/// The same while the present place answers.
+const ASK_EVERY: Duration = Duration::from_secs(5);
+/// A second place that has not answered for so long is not there any more.
+const FORGET_AFTER: Duration = Duration::from_secs(15);
+/// Where operators say that replicas are, the latest at the end.
+const NAMED_MAX: usize = 16;
+
+/// What is worth telling an operator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PlaceNews {
+    /// A member has moved: it answers at another place, and not at the one before.
+    Moved {
+        /// Its node id.
+        node_id: NodeId,
+        /// Where it was.
+        from: SocketAddr,
+        /// Where it answers.
+        to: SocketAddr,
+    },
+    /// A member answers at two places: somebody runs a copy of its directory.
+    AtTwo {
+        /// Its node id.
+        node_id: NodeId,
+        /// The place that counts.
+        present: SocketAddr,
+        /// The other one.
+        other: SocketAddr,
+    },
+}
+
+/// A question to a place: which replica is there?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PlaceQuestion {
+    /// The member that is looked for.
+    pub(crate) of: Incarnation,
+    pub(crate) at: SocketAddr,
+}
+
+/// All searches of one replica.
+#[derive(Debug, Default)]
+pub(crate) struct Searches {
+    /// One for each member that may be elsewhere.
+    list: Vec<Search>,
+    /// What operators have said.
+    named: VecDeque<(NodeId, SocketAddr)>,
+    news: VecDeque<PlaceNews>,
+    /// When any of them has something to do.
+    next_at: Instant,
+    /// Somebody has spoken from an unknown address.
+    pub(crate) is_unknown_heard: bool,
+}
+
+/// The search for one member.
+#[derive(Debug)]
+struct Search {
+    member: Member,
+    present: SocketAddr,
+    /// When the present place has answered last.
+    heard_at: Option<Instant>,
+    /// When it was first asked since then.
+    asked_at: Option<Instant>,
+    other: Option<OtherPlace>,
+    next_at: Instant,
+    /// Counts the questions, so that all places are asked in turn.
+    turn: usize,
+}
+
+/// A second place at which a member has answered.
+#[derive(Clone, Copy, Debug)]
+struct OtherPlace {
+    at: SocketAddr,
+    first_at: Instant,
+    last_at: Instant,
+    is_told: bool,
+}
+
+impl Searches {
+    /// An operator says where a node's replica is.
+    pub(crate) fn name(&mut self, node_id: NodeId, at: SocketAddr) {
+        if self.named.contains(&(node_id, at)) {
+            return;
+        }
+        if self.named.len() == NAMED_MAX {
+            self.named.pop_front();
+        }
+        self.named.push_back((node_id, at));
+        self.look_at_once();
+    }
+
+    /// When [`Searches::due`] has something to do.
+    pub(crate) fn next_at(&self) -> Instant {
+        self.next_at
+    }
+
+    /// The places to look at have changed.
+    pub(crate) fn look_at_once(&mut self) {
+        self.next_at = Instant::ZERO;
+    }
+
+    /// The questions that are due about these members, which are all but this replica.
+    pub(crate) fn due(
+        &mut self,
+        now: Instant,
+        members: &[Member],
+        addresses: &Addresses,
+        places: &Places,
+    ) -> Vec<PlaceQuestion> {
+        self.next_at = now + ASK_SILENT_EVERY;
+        let mut before = std::mem::take(&mut self.list);
+        let mut questions = Vec::new();
+        for member in members {
+            let present = places.of(member);
+            let candidates = self.candidates(member, present, addresses);
+            if candidates.is_empty() {
+                continue;
+            }
+            let same = |search: &Search| search.member.incarnation == member.incarnation;
+            let mut search = match before.iter().position(same) {
+                Some(index) => before.swap_remove(index),
+                None => Search::new(now, member, present),
+            };
+            questions.extend(search.ask(now, present, &candidates));
+            self.list.push(search);
+        }
+        questions
+    }
+
+    /// Where a member may be, but for its present place.
+    fn candidates(
+        &self,
+        member: &Member,
+        present: SocketAddr,
+        addresses: &Addresses,
+    ) -> Vec<SocketAddr> {
+        let named = self.named.iter();
+        let named = named.filter(|(node_id, _)| *node_id == member.node_id);
+        let listed = addresses.candidates(member.node_id);
+        let all = named.map(|&(_, at)| at).chain(listed);
+        let mut candidates = Vec::new();
+        for at in all.chain([member.address]) {
+            if at != present && !candidates.contains(&at) {
+                candidates.push(at);
+            }
+        }
+        candidates
+    }
+
+    fn place_of(&self, member: Incarnation) -> Option<usize> {
+        let mut list = self.list.iter();
+        list.position(|search| search.member.incarnation == member)
+    }
+
+    /// The member has answered there. Returns whether that is its place from now on.
+    pub(crate) fn on_answer(&mut self, now: Instant, question: PlaceQuestion) -> bool {
+        let Some(index) = self.place_of(question.of) else {
+            return false;
+        };
+        let search = &mut self.list[index];
+        let (node_id, from) = (search.member.node_id, search.present);
+        let news = match search.on_answer(now, question.at) {
+            Found::Nothing => return false,
+            Found::AtTwo(other) => PlaceNews::AtTwo {
+                node_id,
+                present: from,
+                other,
+            },
+            Found::Moved => PlaceNews::Moved {
+                node_id,
+                from,
+                to: question.at,
+            },
+        };
+        if self.news.len() < PLACE_NEWS_MAX {
+            self.news.push_back(news);
+        }
+        matches!(news, PlaceNews::Moved { .. })
+    }
+
+    /// The oldest news that was not read yet.
+    pub(crate) fn next_news(&mut self) -> Option<PlaceNews> {
+        self.news.pop_front()
+    }
+
+    /// Where a member answers beside its place.
+    pub(crate) fn also_at(&self, member: Incarnation) -> Option<SocketAddr> {
+        let search = &self.list[self.place_of(member)?];
+        let other = search.other.filter(|other| other.is_told)?;
+        Some(other.at)
+    }
+
+    /// Whether the place of a member was asked in vain.
+    pub(crate) fn is_silent(&self, now: Instant, member: Incarnation) -> bool {
+        let index = self.place_of(member);
+        index.is_some_and(|index| self.list[index].is_silent(now, ASK_SILENT_EVERY))
+    }
+}
+
+/// What an answer shows.
+enum Found {
+    Nothing,
+    /// The member answers there and at its place.
+    AtTwo(SocketAddr),
+    /// It has moved there.
+    Moved,
+}
+
+impl Search {
+    fn new(now: Instant, member: &Member, present: SocketAddr) -> Self {
+        Self {
+            member: *member,
+            present,
+            heard_at: None,
+            asked_at: None,
+            other: None,
+            next_at: now,
+            turn: 0,
+        }
+    }
+
+    /// Asks the present place, one that has answered beside it, and the next of the others, if that is due.
+    fn ask(
+        &mut self,
+        now: Instant,
+        present: SocketAddr,
+        candidates: &[SocketAddr],
+    ) -> Vec<PlaceQuestion> {
+        if present != self.present {
+            *self = Self::new(now, &self.member, present);
+        }
+        self.other = self
+            .other
+            .filter(|other| now.saturating_since(other.last_at) < FORGET_AFTER);
+        if now < self.next_at && !self.is_silent(now, ASK_SILENT_EVERY) {
+            return Vec::new();
+        }
+        // Two answers at once say little: the present place may have ended in between.
+        let doubtful = self.other.is_some_and(|other| !other.is_told);
+        self.next_at = now
+            + if doubtful {
+                ASK_SILENT_EVERY
+            } else {
+                ASK_EVERY
+            };
+        self.asked_at.get_or_insert(now);
+        self.turn = self.turn.wrapping_add(1);
+        let next = candidates[self.turn % candidates.len()];
+        let again = self.other.map(|other| other.at).filter(|at| *at != next);
+        let of = self.member.incarnation;
+        let places = [present, next].into_iter().chain(again);
+        places.map(|at| PlaceQuestion { of, at }).collect()
+    }
+
+    fn on_answer(&mut self, now: Instant, at: SocketAddr) -> Found {
+        if at == self.present {
+            (self.heard_at, self.asked_at) = (Some(now), None);
+            return Found::Nothing;
+        }
+        if self.is_silent(now, SILENT_FOR) {
+            *self = Self::new(now, &self.member, at);
+            return Found::Moved;
+        }
+        let Some(other) = self.other.as_mut().filter(|other| other.at == at) else {
+            self.other = Some(OtherPlace {
+                at,
+                first_at: now,
+                last_at: now,
+                is_told: false,
+            });
+            return Found::Nothing;
+        };
+        other.last_at = now;
+        // The other place has answered, the present one after it, and the other one again: it has not moved to and fro.
+        let is_news = self.heard_at > Some(other.first_at) && !other.is_told;
+        other.is_told |= is_news;
+        match is_news {
+            true => Found::AtTwo(at),
+            false => Found::Nothing,
+        }
+    }
+
+    /// Whether the present place was asked in vain for so long.
+    fn is_silent(&self, now: Instant, span: Duration) -> bool {
+        self.asked_at
+            .is_some_and(|asked| now.saturating_since(asked) >= span)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trine_protocol::message::MemberRole;
+
+    const OLD: &str = "10.0.0.2:7";
+    const NEW: &str = "10.0.9.2:7";
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    fn at_ms(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    fn member() -> Member {
+        Member {
+            node_id: NodeId(2),
+            role: MemberRole::Voter,
+            incarnation: Incarnation(0x22),
+            address: address(OLD),
+        }
+    }
+
+    /// A replica whose list names node 2, and who answers at which place.
+    struct Seeker {
+        searches: Searches,
+        addresses: Addresses,
+        places: Places,
+        now: u64,
+    }
+
+    impl Seeker {
+        fn new(listed: &[&str]) -> Self {
+            let mut addresses = Addresses::new(Vec::new());
+            let listed: Vec<_> = listed.iter().map(|text| address(text)).collect();
+            addresses.set_listed(NodeId(2), &listed);
+            Self {
+                searches: Searches::default(),
+                addresses,
+                places: Places::default(),
+                now: 1,
+            }
+        }
+
+        /// Lets time pass while the member answers at these places. Returns the questions that were asked.
+        fn run(&mut self, ms: u64, answering: &[&str]) -> Vec<SocketAddr> {
+            let mut asked = Vec::new();
+            for _ in 0..ms / 25 {
+                self.now += 25;
+                let now = at_ms(self.now);
+                if now < self.searches.next_at() {
+                    continue;
+                }
+                let due = self
+                    .searches
+                    .due(now, &[member()], &self.addresses, &self.places);
+                for question in due {
+                    asked.push(question.at);
+                    let answers = answering.iter().any(|text| address(text) == question.at);
+                    if answers && self.searches.on_answer(now, question) {
+                        self.places.set(question.of, question.at);
+                    }
+                }
+            }
+            asked
+        }
+
+        fn place(&self) -> SocketAddr {
+            self.places.of(&member())
+        }
+    }
+
+    #[test]
+    fn a_member_where_all_say_it_is_costs_no_question() {
+        let mut seeker = Seeker::new(&[OLD]);
+        assert_eq!(seeker.run(20_000, &[OLD]), []);
+    }
+
+    #[test]
+    fn a_member_is_followed_once_its_old_place_was_asked_in_vain_for_two_seconds() {
+        let mut seeker = Seeker::new(&[NEW]);
+        seeker.run(1_950, &[NEW]);
+        assert_eq!(seeker.place(), address(OLD));
+        seeker.run(1_000, &[NEW]);
+        assert_eq!(seeker.place(), address(NEW));
+        let (node_id, from, to) = (NodeId(2), address(OLD), address(NEW));
+        let moved = PlaceNews::Moved { node_id, from, to };
+        assert_eq!(seeker.searches.next_news(), Some(moved));
+        assert_eq!(seeker.searches.next_news(), None);
+        // The table's place is asked from then on, and it may come back there.
+        seeker.run(20_000, &[NEW]);
+        assert_eq!(seeker.place(), address(NEW));
+        seeker.run(10_000, &[OLD]);
+        assert_eq!(seeker.place(), address(OLD));
+    }
+
+    #[test]
+    fn a_place_that_answers_keeps_its_member_and_the_other_one_is_told_of_once() {
+        let mut seeker = Seeker::new(&[NEW]);
+        seeker.run(30_000, &[OLD, NEW]);
+        assert_eq!(seeker.place(), address(OLD));
+        let (node_id, present, other) = (NodeId(2), address(OLD), address(NEW));
+        let copied = PlaceNews::AtTwo {
+            node_id,
+            present,
+            other,
+        };
+        assert_eq!(seeker.searches.next_news(), Some(copied));
+        assert_eq!(seeker.searches.next_news(), None);
+        assert_eq!(
+            seeker.searches.also_at(Incarnation(0x22)),
+            Some(address(NEW))
+        );
+        // The copy has ended: that is over after a while.
+        seeker.run(30_000, &[OLD]);
+        assert_eq!(seeker.searches.also_at(Incarnation(0x22)), None);
+        assert_eq!(seeker.searches.next_news(), None);
+    }
+
+    #[test]
+    fn a_name_that_leads_nowhere_changes_nothing() {
+        let many: Vec<String> = (1..=8).map(|n| format!("10.0.8.{n}:7")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let mut seeker = Seeker::new(&many);
+        let asked = seeker.run(60_000, &[]);
+        assert_eq!(seeker.place(), address(OLD));
+        assert!(many.iter().all(|text| asked.contains(&address(text))));
+        let asked = seeker.run(60_000, &[OLD]);
+        assert_eq!(seeker.place(), address(OLD));
+        assert!(
+            asked.len() <= 2 * 14,
+            "{} questions in a minute",
+            asked.len()
+        );
+    }
+
+    #[test]
+    fn an_operators_word_leads_there_and_is_bounded() {
+        let mut seeker = Seeker::new(&[OLD]);
+        seeker.searches.name(NodeId(2), address(NEW));
+        seeker.run(3_000, &[NEW]);
+        assert_eq!(seeker.place(), address(NEW));
+        for port in 1..=2 * NAMED_MAX as u16 {
+            let at = SocketAddr::from(([10, 0, 7, 2], port));
+            seeker.searches.name(NodeId(2), at);
+            seeker.searches.name(NodeId(2), at);
+        }
+        assert_eq!(seeker.searches.named.len(), NAMED_MAX);
+    }
+
+    /// A slow answer, or one that was lost, is no silence.
+    #[test]
+    fn one_lost_answer_does_not_decide() {
+        let mut seeker = Seeker::new(&[NEW]);
+        seeker.run(1_500, &[NEW]);
+        seeker.run(500, &[OLD, NEW]);
+        seeker.run(1_500, &[NEW]);
+        assert_eq!(seeker.place(), address(OLD));
+    }
+}
