@@ -181,6 +181,11 @@ pub const CANARIES: &[Canary] = &[
         &["no agreement"],
     ),
     group("10 ms though a sweep is behind", &["has expired keys left"]),
+    group("followed without the incarnation", &["not where"]),
+    group(
+        "a failed lookup forgets",
+        &["not live", "does not follow", "not whole again"],
+    ),
     transport("credits off by one", &["credits", "add with overflow"]),
     transport(
         "response to a reused slot",
@@ -333,6 +338,9 @@ fn may_find(canary: Canary, seed: u64) -> bool {
         | "a former voter compares its whole log"
         | "a demoted leader stays"
         | "a learner takes its seat back" => config.moves,
+        "followed without the incarnation" | "a failed lookup forgets" => {
+            config.has_addresses_to_change()
+        }
         "a revoked user keeps its session"
         | "a session answers another user"
         | "a front has the rights of whomever it names"

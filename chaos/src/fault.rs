@@ -125,6 +125,17 @@ pub enum Amid {
     Death(Duration),
 }
 
+/// What a name says of a replica that has got another address.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// The old address, for so long.
+    Late(Duration),
+    /// The address of another replica, for so long.
+    Lies(Duration),
+    /// The new one, to each process that asks for the first time. Later lookups fail.
+    Vanishes,
+}
+
 /// The target of a fault; leaders get more than their share.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Victim {

@@ -1,6 +1,6 @@
 //! What the parameters of an event are drawn with.
 
-use super::{Amid, Topology, Victim};
+use super::{Amid, Name, Topology, Victim};
 use std::collections::BTreeSet;
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::time::Duration;
@@ -74,6 +74,23 @@ impl Draw {
             0 => Amid::Peace,
             1 => Amid::Cut(span),
             _ => Amid::Death(span),
+        }
+    }
+
+    /// Who gets another address.
+    pub(super) fn renumbered(&mut self) -> Victim {
+        match self.prng.below(10) {
+            0..3 => Victim::Leader,
+            3..6 => Victim::Replica(self.replica()),
+            _ => Victim::All,
+        }
+    }
+
+    pub(super) fn name(&mut self) -> Name {
+        match self.prng.below(3) {
+            0 => Name::Late(self.span(1, 4_000)),
+            1 => Name::Lies(self.span(1, 15_000)),
+            _ => Name::Vanishes,
         }
     }
 

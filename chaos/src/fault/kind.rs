@@ -2,7 +2,7 @@
 //! report shows it. What a fault does is where it happens: `sim/chaos.rs` and live chaos's nemesis.
 
 use super::draw::Draw;
-use super::{Amid, LinkFaults, Victim};
+use super::{Amid, LinkFaults, Name, Victim};
 use std::collections::BTreeSet;
 use trine_transport::backend::Faults;
 use trine_transport::prng::{Prng, Ratio};
@@ -36,6 +36,8 @@ pub enum Need {
     /// Each node has a second machine that its replica can move to. That follows from its configuration, so nothing draws
     /// it.
     Spares,
+    /// Machines get other addresses. That follows from its configuration, so nothing draws it.
+    NewAddresses,
     /// Its paths carry little. That follows from its configuration, so nothing draws it.
     SmallPaths,
     /// Reads without leases: leases are promised only if clocks run within their drift.
@@ -451,6 +453,14 @@ kinds! {
         }
     })
     .needing(&[Need::Disk]),
+    /// Machines get other addresses: their replicas end, and start there with their disks. Names tell of that late, or
+    /// wrongly, or only once.
+    Addresses => event("addresses", |draw| Event::Renumber {
+        victim: draw.renumbered(),
+        name: draw.name(),
+        span: draw.span(1, 1_000),
+    })
+    .needing(&[Need::Disk, Need::Syncs, Need::NewAddresses]),
 }
 
 fn draw_lossy(prng: &mut Prng, replicas: u64) -> Strike {
@@ -596,6 +606,15 @@ pub enum Event {
         /// What happens to the leader as soon as a joint configuration is in force.
         amid: Amid,
     },
+    /// The machines of replicas get other addresses.
+    Renumber {
+        /// Whose.
+        victim: Victim,
+        /// What their names say.
+        name: Name,
+        /// How long their replicas are down.
+        span: Duration,
+    },
     /// A machine's clock runs at another speed.
     Drift {
         /// Which.
@@ -700,6 +719,7 @@ impl Event {
             Event::Transfer { .. } => Fault::Transfer,
             Event::Remove { .. } | Event::Replace { .. } => Fault::Members,
             Event::Move { .. } => Fault::Move,
+            Event::Renumber { .. } => Fault::Addresses,
             Event::Drift { .. } => Fault::Drift,
             Event::Jump { .. } => Fault::Jump,
             Event::ClientCrash { .. } => Fault::ClientCrash,

@@ -31,7 +31,8 @@ pub fn draw_kinds(prng: &mut Prng) -> BTreeSet<Fault> {
 
 /// Draws a random subset of the faults of disks.
 pub fn draw_disk_kinds(prng: &mut Prng) -> BTreeSet<Fault> {
-    let mut kinds: Vec<Fault> = Fault::simulated().filter(|f| f.needs(Need::Disk)).collect();
+    let of_disks = |fault: &Fault| fault.needs(Need::Disk) && !fault.needs(Need::NewAddresses);
+    let mut kinds: Vec<Fault> = Fault::simulated().filter(of_disks).collect();
     prng.shuffle(&mut kinds);
     let count = prng.in_range(1..=kinds.len() as u64) as usize;
     kinds.into_iter().take(count).collect()
@@ -115,10 +116,11 @@ impl Schedule {
             events: Vec::new(),
         };
         drawer.link_faults();
-        // Groups without keys and disks that hang are drawn as they were before there were any.
+        // What came later leaves what others draw as it was.
         let mut apart = None;
         for fault in Fault::simulated() {
-            let of_kind = match fault.needs(Need::Sealed) || fault == Fault::DiskHang {
+            let came_later = matches!(fault, Fault::DiskHang | Fault::Addresses);
+            let of_kind = match fault.needs(Need::Sealed) || came_later {
                 true => apart.get_or_insert_with(|| prng.clone()).fork(),
                 false => prng.fork(),
             };
@@ -327,7 +329,12 @@ mod tests {
             all.extend(draw_disk_kinds(&mut Prng::new(seed)));
             all.extend(draw_sealed_kinds(&mut Prng::new(seed)));
         }
-        all.extend([Fault::Versions, Fault::Move, Fault::SmallPaths]);
+        all.extend([
+            Fault::Versions,
+            Fault::Move,
+            Fault::SmallPaths,
+            Fault::Addresses,
+        ]);
         assert_eq!(all.len(), Fault::simulated().count());
     }
 

@@ -1,6 +1,7 @@
 //! What faults do to a cluster.
 
 mod moves;
+mod renumbered;
 
 use super::Host;
 use super::cluster::Cluster;
@@ -47,6 +48,12 @@ pub(crate) enum End {
     Kill(Host, Duration),
     /// Until the moment given: as soon as a replica has a joint configuration, the leader is hit.
     Amid(Instant, Amid),
+    /// The name of this node says where its replica is.
+    NameIsRight(Host),
+    /// A lookup of this node's name fails; another one follows.
+    NameFails(Host),
+    /// New processes with new clients ask for the replicas by their names.
+    FreshClients,
 }
 
 /// The faults of a cluster.
@@ -137,6 +144,9 @@ impl Chaos {
                 }
             }
             End::DiskReturns(host) => cluster.hang_disk(*host, false),
+            End::NameIsRight(seat) => cluster.set_name_right(*seat),
+            End::NameFails(seat) => self.fail_name(cluster, *seat),
+            End::FreshClients => cluster.replace_callers(),
             End::Rejoin(host) => self.rejoin(cluster, *host),
             End::CutOld(until, span) => self.cut_old(cluster, *until, *span),
             End::Amid(until, amid) => self.hit_amid(cluster, *until, *amid),
@@ -248,6 +258,9 @@ impl Chaos {
             }
             Event::Replace { node_id } => self.replace(cluster, host(*node_id)),
             Event::Move { node_id, amid } => self.move_replica(cluster, host(*node_id), *amid),
+            Event::Renumber { victim, name, span } => {
+                self.renumber(cluster, *victim, *name, *span);
+            }
             Event::Drift {
                 machine,
                 parts_per_million,

@@ -5,6 +5,7 @@ mod calls;
 mod deaths;
 mod hanging;
 mod moved;
+mod renumbered;
 mod restored;
 mod sealed;
 mod watched;
@@ -13,6 +14,7 @@ use self::backed_up::BackedUp;
 use self::deaths::Companions;
 use self::hanging::Hangs;
 use self::moved::Moves;
+use self::renumbered::Names;
 pub(crate) use self::restored::OldLife;
 use self::restored::{Beginning, Begun};
 use self::sealed::Trust;
@@ -21,7 +23,7 @@ use super::Host;
 use super::bursts::SweepLedger;
 use super::callers::Callers;
 use super::config::{DiskConfig, Load, SimConfig, varied_endpoint};
-use super::disk::{CALM, Device, SimDisk, SimQueue};
+use super::disk::{Device, SimDisk, SimQueue};
 use super::keeper::USERS_MAX;
 use super::keys::{GroupKeys, KeyOf};
 use super::member::Agreement;
@@ -99,6 +101,10 @@ pub(crate) struct Cluster {
     companions: Companions,
     /// Where the replicas are.
     moves: Moves,
+    /// What the names of the replicas say.
+    names: Names,
+    /// What the leader had applied when the clients fell silent. By the end every replica has.
+    led_to: Option<u64>,
     /// When a disk hung and nothing else was wrong.
     pub(crate) hangs: Hangs,
     /// Who votes, and who could be elected.
@@ -137,7 +143,7 @@ impl Cluster {
             .backups
             .then(|| BackedUp::new(config.seed, backup_host(&config)));
         let companions = Companions::new(config.seed);
-        let spares_from = config.moves.then(|| first_spare(&config));
+        let spares_from = config.has_spares().then(|| first_spare(&config));
         let moves = Moves::new(config.seed, spares_from);
         let mut cluster = Self {
             world,
@@ -161,6 +167,8 @@ impl Cluster {
             backed_up,
             companions,
             moves,
+            names: Names::default(),
+            led_to: None,
             hangs: Hangs::default(),
             seats: Rc::default(),
             sweeps: Rc::default(),
@@ -255,6 +263,7 @@ impl Cluster {
         );
         let replica = replica.expect("the simulated settings are sound");
         let mut replica = replica.with_secret(Some(self.companions.begin(host)));
+        self.resolve_names(&mut replica);
         if self.watched.is_some() || self.backed_up.is_some() {
             replica.keep_applied();
         }
@@ -390,10 +399,7 @@ impl Cluster {
     /// No disk is faulty from here on.
     pub(crate) fn heal_disks(&mut self) {
         for disk in self.disks.values() {
-            let mut device = disk.device();
-            device.full = false;
-            device.forget_failure();
-            device.latency = CALM;
+            disk.device().recover();
         }
         for host in self.disks.keys().copied().collect::<Vec<_>>() {
             self.hang_disk(host, false);
@@ -464,7 +470,7 @@ impl Cluster {
     pub(crate) fn run_admin(&mut self, host: Seat, command: AdminCommand) {
         // Once its node has left, no member knows where its next replica is, unless it is where it has always been.
         let adds = matches!(command, AdminCommand::Add { .. });
-        let place = (adds && self.config.moves).then(|| self.place_of(host).address());
+        let place = (adds && self.config.has_spares()).then(|| self.place_of(host).address());
         self.run_admin_about(host, command, Incarnation::NONE, place);
     }
 
@@ -640,6 +646,7 @@ impl Cluster {
         self.replace_spent();
         self.dismiss_operators();
         self.attend_moves();
+        self.attend_names();
         self.attend_users();
         self.attend_watchers();
         self.attend_backups();
@@ -690,6 +697,7 @@ impl Cluster {
     /// Lets the first machine of clients read all keys, and waits until it has.
     pub(crate) fn read_everything(&mut self, patience: Duration) -> Instant {
         let from = self.world.now();
+        self.led_to = self.applied_by_leader();
         for host in self.caller_hosts() {
             if let Some(callers) = self.world.program_mut(host).and_then(Member::callers_mut) {
                 callers.silence();
@@ -706,6 +714,35 @@ impl Cluster {
             self.world.run_until(next);
         }
         from
+    }
+
+    fn applied_by_leader(&self) -> Option<u64> {
+        let (leader, _) = self.leader()?;
+        let (applied, _) = self
+            .world
+            .program(leader)?
+            .replica()?
+            .replica()
+            .applied_state()?;
+        Some(applied)
+    }
+
+    /// Replicas that run and do not follow the leader.
+    pub(crate) fn nodes_left_behind(&self) -> Vec<NodeId> {
+        let led_to = self.led_to.unwrap_or_default();
+        let follows = |host: Host| {
+            let node = self.world.program(host).and_then(Member::replica);
+            let running = node.map(Node::replica).filter(|r| r.halted().is_none());
+            running.is_none_or(|replica| {
+                replica
+                    .applied_state()
+                    .is_some_and(|(applied, _)| applied >= led_to)
+            })
+        };
+        let seats = self
+            .replica_hosts()
+            .filter(|&seat| !follows(self.place_of(seat)));
+        seats.map(node_id_of).collect()
     }
 
     fn all_done(&mut self) -> bool {
@@ -780,7 +817,10 @@ fn hosts_of(config: &SimConfig) -> usize {
         true => 1 + config.client_machines,
         false => 0,
     };
-    let spares = if config.moves { config.replicas } else { 0 };
+    let spares = match config.has_spares() {
+        true => config.replicas,
+        false => 0,
+    };
     backup_host(config).index() + backups + spares
 }
 

@@ -77,6 +77,8 @@ pub struct SimConfig {
     pub sealed: bool,
     /// Replicas move between two machines that each node has.
     pub moves: bool,
+    /// Machines get other addresses, where the rest allows it.
+    pub renumbers: bool,
     /// Paths carry little, for the whole run; unless other faults are named.
     pub small_paths: bool,
     /// Fewest operations that must complete, or the run proves nothing.
@@ -227,6 +229,7 @@ impl SimConfig {
             sealed: keys::is_drawn(seed),
             // A group that is restored from a backup begins at known places.
             moves: draw_moves(seed) && !backups::is_drawn(seed),
+            renumbers: draw_renumbers(seed),
             small_paths: draw_small_paths(seed),
             operations_min: 2_000,
             simulated_min: Duration::from_secs(60),
@@ -291,6 +294,19 @@ impl SimConfig {
         self.small_paths && named.is_none_or(|faults| faults.contains(&Fault::SmallPaths))
     }
 
+    /// Whether machines may get other addresses. Whoever holds on to the first ones, as watchers and users do, would lose
+    /// the group.
+    pub(crate) fn has_addresses_to_change(&self) -> bool {
+        let syncs = self.disk.as_ref().map(|disk| disk.fsync);
+        let is_synced = syncs.is_some_and(|fsync| fsync != Fsync::None);
+        self.renumbers && is_synced && !self.backups && !self.watches && !self.sealed
+    }
+
+    /// Whether each node has a second machine.
+    pub(super) fn has_spares(&self) -> bool {
+        self.moves || self.has_addresses_to_change()
+    }
+
     /// Keeps the logs on disk, as the seed would.
     pub(super) fn put_on_disk(&mut self) {
         if self.disk.is_none() {
@@ -347,6 +363,11 @@ fn draw_ordered(seed: u64) -> Option<OrderedFrom> {
 /// In a third of the seeds replicas move. Drawn separately, so that the other seeds stay the same.
 fn draw_moves(seed: u64) -> bool {
     Prng::new(seed ^ 0x0a0e_5ea7_0a0e_5ea7).below(3) == 0
+}
+
+/// In half of the seeds machines may get other addresses. Drawn separately, so that the other seeds stay the same.
+fn draw_renumbers(seed: u64) -> bool {
+    Prng::new(seed ^ 0x0add_4e55_0add_4e55).below(2) == 0
 }
 
 /// In a quarter of the seeds paths carry little. Drawn separately, so that the other seeds stay the same.

@@ -93,6 +93,12 @@ impl Device {
         })
     }
 
+    /// Nothing is wrong with it from here on.
+    pub(crate) fn recover(&mut self) {
+        (self.full, self.hangs, self.latency) = (false, false, CALM);
+        self.forget_failure();
+    }
+
     /// No operation fails any more, unless one has already.
     pub(crate) fn forget_failure(&mut self) {
         self.failing = self.failing.filter(|failing| failing.after == 0);

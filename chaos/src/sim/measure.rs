@@ -59,6 +59,7 @@ impl SimConfig {
         config.watches = false;
         config.backups = false;
         config.moves = false;
+        config.renumbers = false;
         config.ordered = None;
         config
     }

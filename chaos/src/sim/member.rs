@@ -160,6 +160,10 @@ impl Observed {
         }
     }
 
+    pub(crate) fn replica_mut(&mut self) -> &mut Replica {
+        self.node.replica_mut()
+    }
+
     pub(crate) fn stop(&mut self, now: Instant) {
         self.stopping = true;
         self.node.replica_mut().stop(now);

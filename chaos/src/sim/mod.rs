@@ -162,6 +162,9 @@ fn draw_faults(config: &SimConfig, prng: &mut Prng) -> BTreeSet<Fault> {
     if config.moves {
         drawn.insert(Fault::Move);
     }
+    if config.has_addresses_to_change() {
+        drawn.insert(Fault::Addresses);
+    }
     if config.has_small_paths() {
         drawn.insert(Fault::SmallPaths);
     }

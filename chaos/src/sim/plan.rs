@@ -152,6 +152,10 @@ impl SimConfig {
         if asked(Need::Spares).is_some() {
             (self.moves, self.backups) = (true, false);
         }
+        if asked(Need::NewAddresses).is_some() {
+            self.renumbers = true;
+            (self.backups, self.watches, self.sealed) = (false, false, false);
+        }
         if asked(Need::IndexReads).is_some() {
             self.replica.reads = ReadMode::Index;
         }

@@ -105,6 +105,7 @@ impl SimReport {
             .and(cluster.world.datagrams_fitted())
             .and(cluster.death_verdict())
             .and(cluster.seat_verdict())
+            .and(cluster.place_verdict())
             .and(cluster.sweep_verdict())
             .and(cluster.trust_verdict())
             .and(cluster.watch_verdict(schedule.quiet_from, silent_from))
@@ -114,6 +115,7 @@ impl SimReport {
         let whole_run = || {
             states_were_compared(states_compared.min(entries_compared))
                 .and(everybody_votes(&cluster.nodes_without_vote()))
+                .and(everybody_follows(&cluster.nodes_left_behind()))
                 .and(liveness::check(&history, &bound(schedule, silent_from)))
                 .and(coverage::check(
                     &history,
@@ -249,6 +251,18 @@ fn everybody_votes(without: &[NodeId]) -> Verdict {
     let node_ids: Vec<String> = without.iter().map(NodeId::to_string).collect();
     Verdict::violation(format!(
         "not whole again behind all faults: at the end no running replica votes for node {}",
+        node_ids.join(", ")
+    ))
+}
+
+/// Behind all faults the leader reaches every replica, and not only a majority: also one that has moved.
+fn everybody_follows(behind: &[NodeId]) -> Verdict {
+    if behind.is_empty() {
+        return Verdict::Pass;
+    }
+    let node_ids: Vec<String> = behind.iter().map(NodeId::to_string).collect();
+    Verdict::violation(format!(
+        "a replica that runs does not follow the leader behind all faults: node {}",
         node_ids.join(", ")
     ))
 }

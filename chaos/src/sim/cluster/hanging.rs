@@ -56,7 +56,7 @@ impl Cluster {
     /// Whether nothing is wrong but the disks of a minority.
     fn has_to_go_on(&self) -> bool {
         let now = self.world.now();
-        let busy = !self.leaving.is_empty() || self.moves.are_under_way();
+        let busy = !self.leaving.is_empty() || self.moves.are_under_way() || self.are_names_news();
         let paused = |host: Host| self.world.is_paused(host);
         let machines = self.world.machines();
         if busy || !self.world.network.is_calm(now) || machines.map(|(host, _)| host).any(paused) {

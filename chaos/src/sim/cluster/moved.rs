@@ -195,6 +195,32 @@ impl Cluster {
         }
     }
 
+    /// The machine of a node gets another address: its replica ends, and its disk is at the node's other machine from then
+    /// on. Returns that, or nothing if that cannot be now.
+    pub(super) fn change_machine(&mut self, seat: Seat) -> Option<Host> {
+        let from = self.place_of(seat);
+        let to = match from == seat {
+            true => self.spare_of(seat)?,
+            false => seat,
+        };
+        let busy = self.is_moving(seat) || self.is_leaving(seat);
+        if busy || self.world.program(from).is_none() {
+            return None;
+        }
+        self.kill_replica(from, false);
+        self.empty_disk(to);
+        let emptied = self.disks.remove(&to)?;
+        let kept = self.disks.insert(from, emptied)?;
+        // What was wrong with the old machine is not wrong with the new one.
+        kept.device().recover();
+        self.disks.insert(to, kept);
+        match to == seat {
+            true => self.moves.away.remove(&seat),
+            false => self.moves.away.insert(seat),
+        };
+        Some(to)
+    }
+
     /// Nodes that have no voter, or one that is not the process which runs there. Once nothing goes wrong any more,
     /// the group must accept each process that has lost its memory, whatever has happened to the incarnations and
     /// leaders before it.
