@@ -17,6 +17,7 @@ pub mod logs;
 pub mod metrics;
 mod names;
 pub mod options;
+mod places;
 pub mod private;
 pub mod resp;
 pub mod serve;

@@ -40,6 +40,7 @@ use crate::key_changes::KeyChanges;
 use crate::logs::{AUDIT, Logs, ROLE};
 use crate::metrics::{self, Snapshot};
 use crate::names::Names;
+use crate::places;
 use crate::resp;
 use crate::tls::Tls;
 use crate::waiting::Waiting;
@@ -388,6 +389,8 @@ fn turn<B: Backend>(
         attend_names(&mut event_loop, startup, watch.announcer)?;
         tell_audit(&mut event_loop);
         tell_links(&mut event_loop);
+        let replica = event_loop.app_mut().replica_mut();
+        places::tell(replica, watch.announcer);
         tell_faults();
         let mut keys = startup.keys.borrow_mut();
         keys.attend(&mut event_loop, watch.announcer);
@@ -426,11 +429,13 @@ fn attend_names<B: Backend>(
     startup: &Startup,
     announcer: Announcer,
 ) -> Result<(), Failure> {
-    let replica = event_loop.app().replica();
-    let leaderless = replica.discovery().leader.is_none();
+    let now = event_loop.clock().now();
+    let replica = event_loop.app_mut().replica_mut();
+    let somebody_spoke = replica.take_unknown_address();
     let is_member = !replica.cluster().is_none();
     let mut names = startup.names.borrow_mut();
-    let changes = names.attend(|_| leaderless, announcer);
+    let is_urgent = |node_id| somebody_spoke || replica.is_silent(now, node_id);
+    let changes = names.attend(is_urgent, announcer);
     if changes.is_empty() {
         return Ok(());
     }

@@ -2,6 +2,7 @@
 
 pub(super) mod keys;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
@@ -383,7 +384,12 @@ fn complaints(reports: &[Report]) -> Vec<String> {
     };
     let named = |report: &Report| Some(format!("{}: {}", report.address, of_one(report)?));
     let of_keys = keys::complaints(reports);
-    reports.iter().filter_map(named).chain(of_keys).collect()
+    let answers = reports
+        .iter()
+        .filter_map(|report| report.answer.as_ref().ok());
+    let copies: BTreeSet<String> = answers.flat_map(|node| node.replica.copies()).collect();
+    let of_each = reports.iter().filter_map(named);
+    of_each.chain(copies).chain(of_keys).collect()
 }
 
 /// Whether the replica belongs to another cluster than the leader's.

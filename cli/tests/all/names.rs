@@ -224,6 +224,77 @@ fn a_name_that_does_not_resolve_keeps_nobody_from_serving() {
     let _ = std::fs::remove_dir_all(&directory.0);
 }
 
+/// Replicas whose machines had all got other addresses heard each other, and sent to the old ones for good. And whoever
+/// runs a copy of a member's directory must not become that member.
+#[test]
+fn replicas_that_have_all_moved_find_each_other_and_a_copy_is_not_followed() {
+    let Some(hosts) = Hosts::new() else { return };
+    hosts.set(&three(86));
+    let (directory, peers) = (TempFile::new("moved"), peers_at(free_port()));
+    let start = |n: usize, more: &[&str]| {
+        let options = options(n, &peers, &directory.0);
+        hosts.serve(&[&texts(&options), more].concat())
+    };
+    let status = || {
+        let ran = hosts.run(&["status"], &peers);
+        String::from_utf8_lossy(&ran.stdout).into_owned() + &ran.stderr
+    };
+    let becomes_whole = || {
+        wait_for("a whole group", || {
+            status().contains("tolerates 1 more").then_some(())
+        });
+    };
+    let first = [start(1, &["--bootstrap"]), start(2, &[]), start(3, &[])];
+    becomes_whole();
+    hosts.run(&["put", "k", "v"], &peers).expect_status(0);
+    first.into_iter().for_each(Serving::end);
+
+    hosts.set(&three(87));
+    let moved: Vec<Serving> = (1..=3).map(|n| start(n, &[])).collect();
+    becomes_whole();
+    assert_eq!(hosts.run(&["get", "k"], &peers).stdout, b"v");
+
+    // One of them alone, while the others go on.
+    let mut names = three(87);
+    names[1].1 = "127.88.0.2".to_owned();
+    let mut moved = moved.into_iter();
+    let (first, second, third) = (moved.next(), moved.next(), moved.next());
+    second.expect("three").end();
+    hosts.set(&names);
+    let second = start(2, &[]);
+    becomes_whole();
+
+    // The directory of node 3 is copied, and its name leads to the copy.
+    let (from, to) = (directory.0.join("d3"), directory.0.join("copy"));
+    copy_directory(&from, &to);
+    names[2].1 = "127.88.0.3".to_owned();
+    hosts.set(&names);
+    let mut options = options(3, &peers, &directory.0);
+    *options.last_mut().expect("the directory") = to.to_str().expect("text").to_owned();
+    let copy = hosts.serve(&texts(&options));
+    wait_for("a word about the copy", || {
+        let said = status();
+        let parts = ["node 3 answers at 127.87.0.3", "and at 127.88.0.3", "copy"];
+        parts.iter().all(|part| said.contains(part)).then_some(())
+    });
+    hosts.run(&["put", "k", "w"], &peers).expect_status(0);
+    drop(copy);
+    wait_for("no copy any more", || {
+        (!status().contains("and at 127.88.0.3")).then_some(())
+    });
+    assert_eq!(hosts.run(&["get", "k"], &peers).stdout, b"w");
+    drop((first, second, third));
+    let _ = std::fs::remove_dir_all(&directory.0);
+}
+
+fn copy_directory(from: &Path, to: &Path) {
+    std::fs::create_dir(to).expect("made");
+    for entry in std::fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("readable");
+        std::fs::copy(entry.path(), to.join(entry.file_name())).expect("copied");
+    }
+}
+
 /// A group is only begun with all of its replicas: their addresses are a part of it. The start waits for the last name.
 #[test]
 fn a_bootstrap_waits_for_every_name_and_a_start_for_its_own() {

@@ -320,6 +320,11 @@ fn members(members: &[MemberStatus]) -> Vec<Family> {
             "Time since the member was last heard from.",
             |member| member.silent_ns.map(seconds),
         ),
+        each(
+            "member_at_two_addresses",
+            "1 while the member answers at another address, too: a copy of its directory runs there.",
+            |member| (!member.this).then(|| member.also_at.is_some().number()),
+        ),
     ]
 }
 

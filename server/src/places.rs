@@ -1,0 +1,35 @@
+//! What an operator is told of members that are not where they were.
+
+use serde_json::json;
+use trine_base::announce::Announcer;
+use trine_replica::{PlaceNews, Replica};
+
+use crate::logs::ROLE;
+
+/// Writes a line for each member that has moved, or that answers at two places.
+pub(crate) fn tell(replica: &mut Replica, announcer: Announcer) {
+    while let Some(news) = replica.next_place_news() {
+        match news {
+            PlaceNews::Moved { node_id, from, to } => {
+                tracing::info!(target: ROLE, node_id = node_id.0, %from, %to, "a member has moved");
+                let node = node_id.0;
+                announcer.json_line(&json!({ "moved_node": node, "from": from, "to": to }));
+                announcer.line(format_args!(
+                    "node {node_id} is at {to} now, and not at {from}"
+                ));
+            }
+            PlaceNews::AtTwo {
+                node_id,
+                present,
+                other,
+            } => tracing::error!(
+                target: ROLE,
+                node_id = node_id.0,
+                %present,
+                %other,
+                hint = "end the process at the other address: it runs on a copy of this member's directory, and counts for nothing",
+                "a member answers at two addresses"
+            ),
+        }
+    }
+}
