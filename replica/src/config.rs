@@ -82,6 +82,8 @@ const _: () = assert!(LEARNED_ADDRESSES_MAX > NODES_MAX);
 /// Pause between two questions to a replica about who the members are, while a replica unknown to this one speaks to
 /// it.
 pub const MEMBERS_QUESTION_EVERY: Duration = Duration::from_millis(100);
+/// The same between two questions to the leader, which may have found members at other places.
+pub const LEADER_QUESTION_EVERY: Duration = Duration::from_secs(10);
 /// A log that has reached a bound is compacted by this share of the bound.
 pub const COMPACTED_SHARE: usize = 16;
 /// The log in memory holds the bytes of its entries in pieces of this size.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use trine_transport::time::Instant;
 
-use crate::config::MEMBERS_QUESTION_EVERY;
+use crate::config::{LEADER_QUESTION_EVERY, MEMBERS_QUESTION_EVERY};
 
 /// When the next question is due, and whose turn it is.
 #[derive(Debug)]
@@ -12,6 +12,7 @@ pub(crate) struct MemberDiscovery {
     /// An unknown replica has spoken, or the members are not known yet: a known replica is to be asked who they are.
     wanted: bool,
     ask_at: Instant,
+    ask_leader_at: Instant,
     /// Counts the questions, so that all are asked in turn.
     turn: usize,
 }
@@ -21,6 +22,7 @@ impl MemberDiscovery {
         Self {
             wanted: false,
             ask_at: Instant::ZERO,
+            ask_leader_at: Instant::ZERO,
             turn: 0,
         }
     }
@@ -45,6 +47,19 @@ impl MemberDiscovery {
         self.turn = self.turn.wrapping_add(1);
         let all: Vec<SocketAddr> = known.collect();
         all.get(self.turn % all.len().max(1)).copied()
+    }
+
+    /// The leader, if it is time to ask it.
+    pub(crate) fn next_of_leader(
+        &mut self,
+        now: Instant,
+        leader: impl FnOnce() -> Option<SocketAddr>,
+    ) -> Option<SocketAddr> {
+        if now < self.ask_leader_at {
+            return None;
+        }
+        self.ask_leader_at = now + LEADER_QUESTION_EVERY;
+        leader()
     }
 
     /// When [`MemberDiscovery::next`] has something to say.

@@ -114,7 +114,7 @@ impl Replica {
         let mut prng = Prng::new(seed ^ incarnation.0.rotate_left(32));
         let mut out = Outbox::new(pool);
         // The table may know an earlier place of this replica.
-        out.places.set(incarnation, address);
+        out.places.set(now, incarnation, address);
         let bootstrap = config
             .bootstrap
             .then(|| Bootstrap::new(own, known(&others), config, prng.fork(), now));
@@ -595,10 +595,13 @@ impl Replica {
     ) {
         let ours = request.cluster.is_none() || request.cluster == self.cluster();
         let leaderless = self.life.group().is_some_and(|group| !group.has_leader());
-        if let (Some(address), true) = (request.address, ours && leaderless) {
-            // The one that can lead may be there, and may need this vote. Where a replica leads, that one judges.
-            self.addresses.learn(address);
-            self.searches.name(request.node_id, address);
+        if let (Some(address), true) = (request.address, ours) {
+            // The member itself may be there.
+            self.searches.name(now, request.node_id, address);
+            if leaderless {
+                // The one that can lead may be there, and may need this vote. Where a replica leads, that one judges.
+                self.addresses.learn(address);
+            }
         }
         match self.life.group_mut() {
             Some(group) => {
@@ -642,34 +645,40 @@ impl Replica {
                 }
             }
             Some(Purpose::Join(from)) => self.on_join_answer(now, from, answer),
-            Some(Purpose::Members) => self.on_discovery(answer),
+            Some(Purpose::Members) => self.on_discovery(now, answer),
             Some(Purpose::Place(question)) => self.on_place_answer(now, question, answer),
             None => self.out.counters.messages_foreign += 1,
         }
     }
 
     /// Who the members are, as a replica that this one knows has answered.
-    fn on_discovery(&mut self, answer: Option<&[u8]>) {
+    fn on_discovery(&mut self, now: Instant, answer: Option<&[u8]>) {
         let Some(Ok(StatusReply::Discovery(discovery))) = answer.map(StatusReply::decode) else {
             return;
         };
         let own = self.cluster();
         if own.is_none() || discovery.cluster == own {
+            let own = self.own.address;
             let members = discovery.members.0.iter();
-            for member in members.filter(|member| member.address != self.own.address) {
+            for member in members.filter(|member| member.address != own) {
                 self.addresses.learn(member.address);
-                self.searches.name(member.node_id, member.address);
+                self.hear_of_place(now, member);
             }
         }
     }
 
-    /// Asks a replica that is known who the members are, if that is wanted.
+    /// Asks a replica that is known who the members are, if that is wanted, and now and then the leader: it may have found
+    /// some at other places.
     fn ask_for_members(&mut self, now: Instant) {
         let own = self.own.address;
         let others = member_addresses(&self.life, &self.out);
         let others = others.filter(|&address| address != own);
         let known = others.chain(self.addresses.iter());
-        let Some(to) = self.discovery.next(now, known) else {
+        let group = self.life.group();
+        let leader = || group?.leader_address(&self.out.places);
+        let to = self.discovery.next(now, known);
+        let to = to.or_else(|| self.discovery.next_of_leader(now, leader));
+        let Some(to) = to.filter(|&to| to != own) else {
             return;
         };
         let peer_request = PeerRequest {

@@ -26,8 +26,10 @@ const ASK_SILENT_EVERY: Duration = Duration::from_millis(400);
 const ASK_EVERY: Duration = Duration::from_secs(5);
 /// A second place that has not answered for so long is not there any more.
 const FORGET_AFTER: Duration = Duration::from_secs(15);
-/// Where operators say that replicas are, the latest at the end.
+/// Where operators and other replicas say that replicas are, the latest at the end.
 const NAMED_MAX: usize = 16;
+/// For so long such a word leads to questions.
+const NAMED_FOR: Duration = Duration::from_secs(600);
 
 /// What is worth telling an operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,13 +67,21 @@ pub(crate) struct PlaceQuestion {
 pub(crate) struct Searches {
     /// One for each member that may be elsewhere.
     list: Vec<Search>,
-    /// What operators have said.
-    named: VecDeque<(NodeId, SocketAddr)>,
+    /// What operators and other replicas have said.
+    named: VecDeque<Named>,
     news: VecDeque<PlaceNews>,
     /// When any of them has something to do.
     next_at: Instant,
     /// Somebody has spoken from an unknown address.
     pub(crate) is_unknown_heard: bool,
+}
+
+/// Somebody's word on where a node's replica is.
+#[derive(Debug)]
+struct Named {
+    node_id: NodeId,
+    at: SocketAddr,
+    until: Instant,
 }
 
 /// The search for one member.
@@ -99,15 +109,18 @@ struct OtherPlace {
 }
 
 impl Searches {
-    /// An operator says where a node's replica is.
-    pub(crate) fn name(&mut self, node_id: NodeId, at: SocketAddr) {
-        if self.named.contains(&(node_id, at)) {
+    /// An operator, or another replica, says where a node's replica is.
+    pub(crate) fn name(&mut self, now: Instant, node_id: NodeId, at: SocketAddr) {
+        let until = now + NAMED_FOR;
+        let is_same = |named: &&mut Named| (named.node_id, named.at) == (node_id, at);
+        if let Some(named) = self.named.iter_mut().find(is_same) {
+            named.until = until;
             return;
         }
         if self.named.len() == NAMED_MAX {
             self.named.pop_front();
         }
-        self.named.push_back((node_id, at));
+        self.named.push_back(Named { node_id, at, until });
         self.look_at_once();
     }
 
@@ -130,6 +143,7 @@ impl Searches {
         places: &Places,
     ) -> Vec<PlaceQuestion> {
         self.next_at = now + ASK_SILENT_EVERY;
+        self.named.retain(|named| named.until > now);
         let mut before = std::mem::take(&mut self.list);
         let mut questions = Vec::new();
         for member in members {
@@ -157,9 +171,9 @@ impl Searches {
         addresses: &Addresses,
     ) -> Vec<SocketAddr> {
         let named = self.named.iter();
-        let named = named.filter(|(node_id, _)| *node_id == member.node_id);
+        let named = named.filter(|named| named.node_id == member.node_id);
         let listed = addresses.candidates(member.node_id);
-        let all = named.map(|&(_, at)| at).chain(listed);
+        let all = named.map(|named| named.at).chain(listed);
         let mut candidates = Vec::new();
         for at in all.chain([member.address]) {
             if at != present && !candidates.contains(&at) {
@@ -371,7 +385,7 @@ mod tests {
                     asked.push(question.at);
                     let answers = answering.iter().any(|text| address(text) == question.at);
                     if answers && self.searches.on_answer(now, question) {
-                        self.places.set(question.of, question.at);
+                        self.places.set(now, question.of, question.at);
                     }
                 }
             }
@@ -450,13 +464,13 @@ mod tests {
     #[test]
     fn an_operators_word_leads_there_and_is_bounded() {
         let mut seeker = Seeker::new(&[OLD]);
-        seeker.searches.name(NodeId(2), address(NEW));
+        seeker.searches.name(at_ms(1), NodeId(2), address(NEW));
         seeker.run(3_000, &[NEW]);
         assert_eq!(seeker.place(), address(NEW));
         for port in 1..=2 * NAMED_MAX as u16 {
             let at = SocketAddr::from(([10, 0, 7, 2], port));
-            seeker.searches.name(NodeId(2), at);
-            seeker.searches.name(NodeId(2), at);
+            seeker.searches.name(at_ms(1), NodeId(2), at);
+            seeker.searches.name(at_ms(1), NodeId(2), at);
         }
         assert_eq!(seeker.searches.named.len(), NAMED_MAX);
     }

@@ -7,7 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use super::common::{LIMIT, Ran, TempFile, command, finish, leave_out, program, signal, wait_for};
+use super::common::{
+    LIMIT, Ran, TempFile, command, finish, leave_out, program, signal, trine, wait_for,
+};
 
 /// A name service for the processes of one test: a file of hosts, and no server behind it.
 struct Hosts {
@@ -284,6 +286,63 @@ fn replicas_that_have_all_moved_find_each_other_and_a_copy_is_not_followed() {
     });
     assert_eq!(hosts.run(&["get", "k"], &peers).stdout, b"w");
     drop((first, second, third));
+    let _ = std::fs::remove_dir_all(&directory.0);
+}
+
+/// Without names an operator says where the replica is. The command waited for another replica, which never came.
+#[test]
+fn an_operator_tells_a_group_of_numbers_where_a_member_has_moved() {
+    let directory = TempFile::new("told");
+    let port = free_port();
+    let at = |net: u8, n: u8| format!("127.{net}.0.{n}:{port}");
+    let before = [1, 2, 3].map(|n| at(94, n)).join(",");
+    let after = [at(94, 1), at(94, 2), at(95, 3)].join(",");
+    let start = |n: usize, peers: &str, more: &[&str]| {
+        let options = options(n, peers, &directory.0);
+        let mut serve = command(&[&["serve"], &texts(&options)[..], more].concat(), "");
+        let serve = serve.stdout(Stdio::piped()).stderr(Stdio::null());
+        Serving::new(serve.spawn().expect("starts"))
+    };
+    let run = |args: &[&str]| trine(args, &after, b"");
+    let becomes_whole = || {
+        wait_for("a whole group", || {
+            let said = run(&["status"]);
+            let said = String::from_utf8_lossy(&said.stdout).into_owned();
+            said.contains("tolerates 1 more").then_some(())
+        });
+    };
+    let mut group = [start(1, &before, &["--bootstrap"]), start(2, &before, &[])].map(Some);
+    let third = start(3, &before, &[]);
+    wait_for("a whole group", || {
+        let said = trine(&["status"], &before, b"");
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        said.contains("tolerates 1 more").then_some(())
+    });
+    third.end();
+    let third = start(3, &after, &[]);
+    let moved = run(&["member", "replace", "3", "--address", &at(95, 3)]).expect_status(0);
+    let said = String::from_utf8_lossy(&moved.stdout).into_owned() + &moved.stderr;
+    assert!(said.contains("has moved to 127.95.0.3"), "{said}");
+    becomes_whole();
+
+    // The other one has heard of it from the leader: with the moved one it elects another.
+    wait_for("two that know the place", || {
+        let said = run(&["status", "--json"]);
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        (!said.contains("127.94.0.3")).then_some(())
+    });
+    let leads = |n: usize| {
+        let said = run(&["status"]);
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        let lines = said.lines().filter(|line| line.contains("leader"));
+        lines
+            .into_iter()
+            .any(|line| line.contains(&at(94, n as u8)))
+    };
+    let leader = if leads(1) { 0 } else { 1 };
+    drop(group[leader].take());
+    run(&["put", "k", "v"]).expect_status(0);
+    drop((group, third));
     let _ = std::fs::remove_dir_all(&directory.0);
 }
 

@@ -1,5 +1,7 @@
 //! A member's report on itself.
 
+use std::net::SocketAddr;
+
 use trine_kvstore::checksum::crc32c;
 use trine_kvstore::command::SWEEP_VERSION;
 use trine_kvstore::{Ordered, Users};
@@ -69,6 +71,11 @@ impl Group {
         self.state.is_some()
     }
 
+    /// Where the leader is, if this replica knows one.
+    pub(crate) fn leader_address(&self, places: &Places) -> Option<SocketAddr> {
+        leader_address(&self.consensus, self.state.as_ref(), places)
+    }
+
     /// Whether a member was heard from lately.
     pub(crate) fn is_alive(&self, now: Instant, member: Incarnation) -> bool {
         self.membership.is_alive(member, now, &self.local)
@@ -95,7 +102,7 @@ impl Group {
     pub(crate) fn discover(&self, places: &Places, discovery: &mut Discovery) {
         discovery.cluster = self.local.cluster;
         discovery.term = self.consensus.raft().term();
-        discovery.leader = leader_address(&self.consensus, self.state.as_ref(), places);
+        discovery.leader = self.leader_address(places);
         discovery.role = match self.role() {
             Role::Unattached => RoleCode::Unattached,
             Role::Joining => RoleCode::Joining,
@@ -225,7 +232,7 @@ impl Group {
         let history = state.and_then(|state| state.store().history());
         status.watch = history.map(|history| self.watches.status(history));
         status.term = self.consensus.raft().term();
-        status.leader = leader_address(&self.consensus, self.state.as_ref(), places);
+        status.leader = self.leader_address(places);
         status.committed = self.consensus.raft().committed();
         let raft = self.consensus.raft();
         status.change_in_progress = raft.has_pending_conf() || raft.is_joint();

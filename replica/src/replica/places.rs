@@ -117,7 +117,18 @@ impl Replica {
         let is_it = found.incarnation == question.of || follows_anybody();
         let is_it = is_it && found.cluster == self.cluster();
         if is_it && self.searches.on_answer(now, question) {
-            self.out.places.set(question.of, question.at);
+            self.out.places.set(now, question.of, question.at);
+        }
+    }
+
+    /// Another replica says that a member is there.
+    pub(super) fn hear_of_place(&mut self, now: Instant, said: &Member) {
+        let mut members = self.members();
+        let known = members.find(|member| member.incarnation == said.incarnation);
+        let is_news = known.is_some_and(|known| self.out.places.of(known) != said.address);
+        drop(members);
+        if is_news {
+            self.searches.name(now, said.node_id, said.address);
         }
     }
 

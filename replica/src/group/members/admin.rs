@@ -286,7 +286,18 @@ impl Membership {
             return self.transfer_first(cx, "it leads, and transfers leadership first");
         }
         let command = (node_id, AdminCommand::Replace, old.incarnation);
-        self.remember(cx, command, request.address);
+        let until = cx.now + PATIENCE;
+        let since = self
+            .pending
+            .remember(cx.now, command, request.address, until);
+        if let Some(named) = request.address
+            && has_moved_to(cx, &old, named, since)
+        {
+            self.pending.forget(node_id, AdminCommand::Replace);
+            return done(format!(
+                "node {node_id} is not replaced: it has moved to {named} itself, with its memory"
+            ));
+        }
         under_way(format!(
             "waiting for a new replica with --id {node_id}{} to ask",
             at(request.address)
@@ -348,6 +359,14 @@ impl Membership {
         let command = (member.node_id, command, member.incarnation);
         self.pending.remember(cx.now, command, None, until)
     }
+}
+
+/// Whether a member itself was found at another address than the table's, since shortly before a command.
+fn has_moved_to(cx: &Cx<'_>, member: &Member, to: SocketAddr, asked_at: Instant) -> bool {
+    let before = asked_at.as_nanos().saturating_sub(PATIENCE.as_nanos());
+    let lately = Instant::from_nanos(before);
+    let is_elsewhere = !is_same_address(member.address, to);
+    is_elsewhere && cx.out.places.was_found_at(member.incarnation, to, lately)
 }
 
 fn answer(cx: &mut Cx<'_>, token: ReplyToken, (status, text): Verdict) {
