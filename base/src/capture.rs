@@ -1,18 +1,21 @@
 //! `--capture FILE` writes every packet of this process to a file that Wireshark opens.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, Permissions};
 use std::io::{self, BufWriter};
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use rustix::fs::OFlags;
+use trine_keys::own_file::{self, End};
 use trine_transport::backend::{Backend, Capture, CaptureAddress, MonotonicClock, Pcap};
 use trine_transport::time::{Clock, Duration};
 
 use crate::failure::Failure;
 use crate::network::{Network, Opened};
+use crate::new_file::OWN_FILE_HINT;
 use crate::units::parse_bytes;
 
 /// Whether, where and how much to capture.
@@ -20,7 +23,7 @@ use crate::units::parse_bytes;
 pub struct CaptureArguments {
     /// Write every packet of this process into this file (pcapng): Wireshark shows it with
     /// transport/trine.lua. Keys and values are in it as they are, and only its owner can read it. An earlier capture is
-    /// overwritten, any other file refused.
+    /// overwritten. Any other file is refused, and so are files and links of other users.
     #[arg(long, value_name = "FILE", help_heading = "Packet capture")]
     pub capture: Option<PathBuf>,
     /// The capture ends at this size; the process goes on.
@@ -82,22 +85,16 @@ impl CaptureArguments {
 
 /// Opens the file of a capture, for its owner alone. A file that is no capture stays as it is: it was named by mistake.
 fn open_file(path: &Path, at: At) -> Result<File, Failure> {
-    let is_device = std::fs::metadata(path).is_ok_and(|about| !about.is_file());
-    if is_device {
-        // A pipe or a device keeps nothing that could be lost, and its permissions are somebody else's affair. Opened for
-        // reading, too, a pipe would have this process for its reader.
-        let opened = OpenOptions::new().write(true).open(path);
-        return opened.map_err(|error| cannot(path, &error));
+    let flags = match at {
+        At::Start => OFlags::RDWR,
+        At::End => OFlags::RDWR | OFlags::APPEND,
+    };
+    let opened = own_file::open(path, flags, MODE, End::Any);
+    let file = opened.map_err(|error| cannot(path, &error))?.file;
+    // A pipe or a device keeps nothing that could be lost, and its permissions are somebody else's affair.
+    if file.metadata().is_ok_and(|about| !about.is_file()) {
+        return Ok(file);
     }
-    let opened = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .append(at == At::End)
-        .create(true)
-        .truncate(false)
-        .mode(MODE)
-        .open(path);
-    let file = opened.map_err(|error| cannot(path, &error))?;
     if !is_replaceable(&file).map_err(|error| cannot(path, &error))? {
         return Err(Failure::usage(
             format!(
@@ -109,7 +106,6 @@ fn open_file(path: &Path, at: At) -> Result<File, Failure> {
     }
     let about = file.metadata().map_err(|error| cannot(path, &error))?;
     if about.permissions().mode() & 0o077 != 0 {
-        // A file of another user stays as open as it is, and is not written.
         let private = file.set_permissions(Permissions::from_mode(MODE));
         private.map_err(|error| {
             Failure::usage(
@@ -146,7 +142,7 @@ fn cannot(path: &Path, error: &io::Error) -> Failure {
             "the capture file {} cannot be written: {error}",
             path.display()
         ),
-        "name a file in a directory that this user may write to",
+        OWN_FILE_HINT,
     )
 }
 

@@ -1,15 +1,19 @@
 //! Files that get their name once they are whole. Until then they are `FILE.partial`, which only their owner reads.
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::fs::{File, Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
-use rustix::process::geteuid;
+use trine_keys::own_file::{self, End, Opened};
 
 use crate::failure::Failure;
+
+/// What helps where a file cannot be written.
+pub const OWN_FILE_HINT: &str =
+    "give the name of a new file, in a directory that this user alone may write to";
 
 /// Only the user reads keys, values and users.
 const MODE: u32 = 0o600;
@@ -41,24 +45,8 @@ pub fn require_name(target: &Path, hint: &str) -> Result<(), Failure> {
 /// # Errors
 /// The file cannot be made, somebody else may have put it there, or another process writes it.
 pub fn open(partial: &Path, what: &str) -> Result<File, Failure> {
-    let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .mode(MODE)
-        // A link could lead elsewhere, and a pipe would wait for a reader.
-        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
-    let (file, is_made) = match options.clone().create_new(true).open(partial) {
-        // Whom the file system names as its owner does not matter: this process has made it.
-        Ok(file) => (file, true),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let file = options.open(partial);
-            let file = file.map_err(|error| not_made(partial, &error))?;
-            require_own(&file, partial)?;
-            (file, false)
-        }
-        Err(error) => return Err(not_made(partial, &error)),
-    };
+    let opened = own_file::open(partial, OFlags::RDWR, MODE, End::File);
+    let Opened { file, is_new } = opened.map_err(|error| not_made(partial, &error))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Failure::usage(
@@ -66,7 +54,7 @@ pub fn open(partial: &Path, what: &str) -> Result<File, Failure> {
             "wait for it, or give another file",
         )),
         // A file system without locks: no other process goes on with a file that this one has made, because of the next line.
-        Err(TryLockError::Error(_)) if is_made => Ok(file),
+        Err(TryLockError::Error(_)) if is_new => Ok(file),
         Err(TryLockError::Error(error)) => Err(Failure::usage(
             format!(
                 "whether another {what} writes {} cannot be known: {error}",
@@ -77,16 +65,14 @@ pub fn open(partial: &Path, what: &str) -> Result<File, Failure> {
     }
 }
 
-/// Somebody else may have put a file of theirs, or a second name of one, where all keys will be written.
-fn require_own(file: &File, path: &Path) -> Result<(), Failure> {
-    let about = file.metadata().map_err(|error| not_made(path, &error))?;
-    match about.is_file() && about.nlink() == 1 && about.uid() == geteuid().as_raw() {
-        true => Ok(()),
-        false => Err(Failure::usage(
-            format!("{} is not a file of this user alone", path.display()),
-            "move it away, or give another file, in a directory that others cannot write",
-        )),
-    }
+/// An empty file of this user's, under a name that the program chooses. Should an earlier run have left one, it is emptied.
+///
+/// # Errors
+/// The operating system refuses, or somebody else has put something there.
+pub fn emptied(path: &Path) -> io::Result<File> {
+    let file = own_file::open(path, OFlags::WRONLY, MODE, End::File)?.file;
+    file.set_len(0)?;
+    Ok(file)
 }
 
 /// From now on only the owner reads the file, whatever was allowed before.
@@ -154,7 +140,7 @@ fn sync_directory(target: &Path) -> io::Result<()> {
 pub fn not_made(path: &Path, error: &io::Error) -> Failure {
     Failure::usage(
         format!("cannot write {}: {error}", path.display()),
-        "give a file in a directory in which this user may write",
+        OWN_FILE_HINT,
     )
 }
 

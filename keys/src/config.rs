@@ -26,3 +26,9 @@ pub const BESIDE_TRIES_MAX: u32 = 1_000;
 
 /// Random bytes of a new cluster key: group id, member root, user root.
 pub const CLUSTER_KEY_RANDOM_BYTES: usize = GROUP_ID_BYTES + 2 * KEY_BYTES;
+
+/// Links that are followed on the way to a file: as many as the kernel follows.
+pub const LINKS_MAX: usize = 40;
+
+/// How often a file is opened again that was made or removed just after it was looked at.
+pub const OPEN_TRIES_MAX: u32 = 16;

@@ -3,15 +3,21 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
+use rustix::process::geteuid;
 use zeroize::Zeroizing;
 
 use crate::cluster::{ClusterKey, ClusterKeyError};
 use crate::config::{BESIDE_TRIES_MAX, FILE_BYTES_MAX, LOCK_TRIES_MAX};
+use crate::own_file::{self, End};
 use crate::presented::{Presented, PresentedError};
 use crate::user::{UserKey, UserKeyError};
+
+/// Only its owner reads a key.
+const MODE: u32 = 0o600;
 
 /// What happens to a file that is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +52,18 @@ pub enum FileError {
         path: PathBuf,
         /// Its permissions.
         mode: u32,
+    },
+    /// It belongs to another user, and this is root: whoever owns it knows the key, and may change it.
+    #[error(
+        "the key file {} belongs to user {owner}, who knows the key, and root uses keys of its own alone: run the command as \
+         that user (`sudo -u '#{owner}'`), or make the file root's (`chown root {}`)",
+        path.display(), quoted(path)
+    )]
+    OfAnother {
+        /// The file.
+        path: PathBuf,
+        /// The number of its user.
+        owner: u32,
     },
     /// A directory or a device.
     #[error("{} is no file, and a key file is needed", path.display())]
@@ -279,23 +297,13 @@ impl NewKeyFile {
 
     /// The empty file that an interrupted command of this user has left at `path`, if that is one.
     fn take_over(path: &Path) -> io::Result<Option<Self>> {
-        // Neither a link, which could lead elsewhere, nor a pipe, which would wait for a reader.
-        if !fs::symlink_metadata(path)?.is_file() {
-            return Ok(None);
-        }
-        let file = OpenOptions::new().write(true).open(path)?;
+        let file = own_file::open(path, OFlags::WRONLY, MODE, End::File)?.file;
         if file.try_lock().is_err() {
             return Ok(None);
         }
         let about = file.metadata()?;
-        // The directory of this process belongs to the user as whom it runs.
-        let user = fs::metadata("/proc/self")?.uid();
-        let is_left = about.is_file()
-            && about.len() == 0
-            && about.nlink() == 1
-            && about.uid() == user
-            && about.permissions().mode() & 0o7777 == 0o600
-            && is_at(&file, path)?;
+        let is_private = about.permissions().mode() & 0o7777 == MODE;
+        let is_left = about.len() == 0 && is_private && is_at(&file, path)?;
         Ok(is_left.then(|| Self {
             path: path.to_owned(),
             file,
@@ -319,16 +327,20 @@ impl NewKeyFile {
     }
 
     fn create_at(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)?;
-        Ok(Self {
-            path: path.to_owned(),
-            file,
-            is_kept: false,
-        })
+        let taken = || io::Error::from(io::ErrorKind::AlreadyExists);
+        let opened = own_file::open(path, OFlags::WRONLY, MODE, End::File);
+        let opened = opened.map_err(|error| match fs::symlink_metadata(path) {
+            Ok(_) => taken(),
+            Err(_) => error,
+        })?;
+        match opened.is_new {
+            false => Err(taken()),
+            true => Ok(Self {
+                path: path.to_owned(),
+                file: opened.file,
+                is_kept: false,
+            }),
+        }
     }
 
     fn finish(mut self, text: &str) -> Result<(), FileError> {
@@ -385,7 +397,15 @@ fn parse_cluster(text: &str, path: &Path) -> Result<ClusterKey, FileError> {
 
 fn read(path: &Path) -> Result<Zeroizing<String>, FileError> {
     require_file(path)?;
-    let file = File::open(path).map_err(|error| not_done("read", path, error))?;
+    let failed = |error| not_done("read", path, error);
+    let file = File::open(path).map_err(failed)?;
+    let owner = file.metadata().map_err(failed)?.uid();
+    if is_foreign(geteuid().as_raw(), owner) {
+        return Err(FileError::OfAnother {
+            path: path.to_owned(),
+            owner,
+        });
+    }
     text_of(&file, path)
 }
 
@@ -432,6 +452,13 @@ fn text_of(file: &File, path: &Path) -> Result<Zeroizing<String>, FileError> {
 fn is_open(mode: u32, owner: u32, group: u32) -> bool {
     let is_credential = mode == 0o440 && owner == 0 && group == 0;
     mode & 0o077 != 0 && !is_credential
+}
+
+/// Whether a user must not use a key file for its owner's sake. Only root can read one of another user at all: then others
+/// know the key, and whoever put the file there may have chosen it. To change one in its place is another matter: it stays
+/// that user's.
+fn is_foreign(user: u32, owner: u32) -> bool {
+    user == 0 && owner != 0
 }
 
 fn write(path: &Path, text: &str, existing: Existing) -> Result<(), FileError> {

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A [`KeyRing`] is the server's side: it finds the key that a [`KeyId`] names. [`Presented`] is the client's side. No
-//! secret is ever part of an error or of a `Debug` text. Only `draw.rs` asks for randomness, and only `file.rs` reads
-//! and writes files.
+//! secret is ever part of an error or of a `Debug` text. Only `draw.rs` asks for randomness, and only `file.rs` and
+//! `own_file.rs` touch files.
 
 mod cluster;
 pub mod config;
@@ -23,6 +23,7 @@ mod fingerprint;
 mod hex;
 mod key_id;
 mod name;
+pub mod own_file;
 mod presented;
 mod ring;
 mod role;

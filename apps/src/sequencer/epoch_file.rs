@@ -3,13 +3,13 @@
 //! The file is replaced as a whole, and file and directory are synced before a number of the new epoch is given out. A lock
 //! beside it keeps a second server away. The lock file stays: it tells a removed state from none.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use trine_base::failure::Failure;
+use trine_base::new_file;
 use trine_sequencer::config::EPOCH_MAX;
 use trine_sequencer::{Grant, block_of, next_epoch, read_epoch, write_epoch};
 use trine_transport::time::Instant;
@@ -184,12 +184,8 @@ fn sibling(path: &Path, end: &str) -> PathBuf {
 }
 
 fn lock(path: &Path, beside: &Path) -> Result<File, Failure> {
-    let opened = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .open(beside);
+    // There is nothing in it, ever.
+    let opened = new_file::emptied(beside);
     let file = opened.map_err(|error| unusable(beside, &error))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
@@ -204,12 +200,7 @@ fn lock(path: &Path, beside: &Path) -> Result<File, Failure> {
 /// Replaces the file. Afterwards it is durable, or what was there before is.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let new = sibling(path, ".new");
-    let mut file = OpenOptions::new()
-        .create(true)
-        .truncate(true)
-        .write(true)
-        .mode(0o600)
-        .open(&new)?;
+    let mut file = new_file::emptied(&new)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&new, path)?;

@@ -1,38 +1,42 @@
 //! `--key-log FILE` writes the secrets of this process's sessions to a file, for Wireshark.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
+use rustix::fs::OFlags;
+use trine_keys::own_file::{self, End};
 use trine_transport::keys::{KeyLog, SessionSecrets};
 
 use crate::announce::note;
 use crate::failure::Failure;
+use crate::new_file::OWN_FILE_HINT;
 
 /// Whether the warning was given: a process may have several endpoints.
 static WARNED: Once = Once::new();
 
 /// Opens the file, makes it if it is not there, and warns whoever started the process.
 pub(super) fn open(path: &Path) -> Result<Arc<dyn KeyLog>, Failure> {
-    let opened = OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(path);
-    let known = opened.and_then(|file| {
-        let mode = file.metadata()?.permissions().mode() & 0o7777;
-        Ok((mode, file))
+    let flags = OFlags::WRONLY | OFlags::APPEND;
+    let opened = own_file::open(path, flags, 0o600, End::Any);
+    let known = opened.and_then(|opened| {
+        let about = opened.file.metadata()?;
+        let kind = about.file_type();
+        // Nobody reads what a device was given by reading its file.
+        let is_readable = kind.is_file() || kind.is_fifo();
+        let mode = about.permissions().mode() & 0o7777;
+        Ok((mode, is_readable && mode & 0o077 != 0, opened.file))
     });
     let shown = path.display();
-    let (mode, file) = known.map_err(|error| {
+    let (mode, is_open, file) = known.map_err(|error| {
         Failure::usage(
             format!("the key log {shown} cannot be written: {error}"),
-            "name a file in a directory that exists and that you may write to",
+            OWN_FILE_HINT,
         )
     })?;
-    if mode & 0o077 != 0 {
+    if is_open {
         return Err(Failure::usage(
             format!("others can read the key log {shown} (mode {mode:04o})"),
             format!("chmod 600 {shown}"),

@@ -252,6 +252,45 @@ fn a_key_log_that_cannot_be_is_told_with_its_hint() {
     trine(&serve, "127.0.0.1:1", b"").expect_error(2, &["others can read", "chmod 600"]);
 }
 
+/// Root wrote packets, and the secrets of its sessions, into files that another user had put there, and wherever that
+/// user's links led.
+#[test]
+fn nothing_is_written_into_what_another_user_has_put_there() {
+    let key = TempFile::new("foreign-key");
+    let drawn = ClusterKey::draw().expect("random bytes");
+    drawn.write(&key.0, Existing::Replace).expect("written");
+    let (file, link, target) = (
+        TempFile::new("foreign"),
+        TempFile::new("foreign-link"),
+        TempFile::new("foreign-target"),
+    );
+    std::fs::write(&file.0, "").expect("written");
+    std::fs::set_permissions(&file.0, std::fs::Permissions::from_mode(0o600)).expect("changed");
+    std::os::unix::fs::symlink(&target.0, &link.0).expect("made");
+    let give = |path: &Path| std::os::unix::fs::lchown(path, Some(65_534), Some(65_534)).is_ok();
+    if !give(&file.0) || !give(&link.0) {
+        return leave_out(
+            "only root can make files of another user",
+            "TRINE_NEED_SANDBOX",
+        );
+    }
+    for option in ["--capture", "--key-log"] {
+        for (path, why) in [
+            (&file, "belongs to another user (number 65534)"),
+            (&link, "a link of another user (number 65534)"),
+        ] {
+            let args = ["get", "key", "--key", key.path(), option, path.path()];
+            trine(&args, "127.0.0.1:1", b"").expect_error(2, &[path.path(), why, "a new file"]);
+        }
+    }
+    assert_eq!(std::fs::metadata(&file.0).expect("there").len(), 0);
+    assert!(!target.0.exists());
+    // A key that another user has put there is that user's.
+    assert!(give(&key.0));
+    let args = ["get", "key", "--key", key.path()];
+    trine(&args, "127.0.0.1:1", b"").expect_error(2, &["belongs to user 65534", "chown root"]);
+}
+
 #[test]
 fn a_replica_captures_what_reaches_it() {
     let file = TempFile::new("serve");

@@ -170,7 +170,7 @@ fn a_file_that_is_replaced_keeps_its_owner() {
     assert_ne!(after.ino(), before.ino(), "another file");
     assert_eq!((after.uid(), after.gid()), (before.uid(), before.gid()));
     assert_eq!(mode(&path), 0o600);
-    assert_eq!(ClusterKey::read(&path).expect("read"), begun);
+    assert_eq!(LockedKeyFile::lock(&path).expect("locked").key(), &begun);
 
     // A user that is not root can give nothing away.
     let given = NewKeyFile::create(&directory.path("new.key"))
@@ -317,4 +317,42 @@ fn the_path_in_the_command_is_one_that_a_shell_takes() {
     assert_eq!(quoted(Path::new("my key")), "'my key'");
     assert_eq!(quoted(Path::new("it's")), "'it'\\''s'");
     assert_eq!(quoted(Path::new("-key")), "-- '-key'");
+}
+
+/// Root took a key file from a directory in which another user had put it: that user knew the key of the group.
+#[test]
+fn root_uses_no_key_file_of_another_user() {
+    let directory = Directory::new("foreign");
+    let path = directory.path("cluster.key");
+    cluster().write(&path, Existing::Keep).expect("written");
+    for (user, owner, refused) in [(0, 7, true), (0, 0, false), (7, 7, false), (7, 0, false)] {
+        assert_eq!(is_foreign(user, owner), refused);
+    }
+    if std::os::unix::fs::chown(&path, Some(65_534), None).is_err() {
+        return;
+    }
+    let refused = [
+        ClusterKey::read(&path).map(drop),
+        Presented::read(&path).map(drop),
+        UserKey::read(&path).map(drop),
+    ];
+    for refused in refused {
+        let said = refused.expect_err("refused").to_string();
+        assert!(
+            said.contains("belongs to user 65534") && said.contains("chown root"),
+            "{said}"
+        );
+    }
+    // Nor does it write a new key where another user has put something.
+    for existing in ["file", "link"] {
+        let path = directory.path(existing);
+        match existing {
+            "file" => fs::write(&path, "").expect("written"),
+            _ => std::os::unix::fs::symlink(directory.path("elsewhere"), &path).expect("made"),
+        }
+        std::os::unix::fs::lchown(&path, Some(65_534), None).expect("root");
+        let said = NewKeyFile::create(&path).expect_err("refused").to_string();
+        assert!(said.contains("was left alone"), "{said}");
+    }
+    assert!(!directory.path("elsewhere").exists());
 }

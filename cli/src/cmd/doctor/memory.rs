@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::machine::{Limit, Machine};
 use super::{Finding, shown};
 use trine_base::failure::Failure;
+use trine_base::new_file;
 use trine_base::placement::MemoryLimit;
 use trine_base::units::{plural, show_bytes};
 use trine_replica::disk::files_set_aside;
@@ -163,7 +164,7 @@ pub(super) fn data_directory(directory: &Path) -> Result<Finding, Failure> {
             "give the directory to the user that runs trine, or name another with --data-dir",
         )
     };
-    let mut file = std::fs::File::create(&path).map_err(failed)?;
+    let mut file = new_file::emptied(&path).map_err(failed)?;
     let mut slowest = Duration::ZERO;
     let began = Instant::now();
     for _ in 0..ROUNDS {

@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use trine_base::ports::addresses_from;
 use trine_replica::disk::{Directory, files_set_aside, first_obstacle};
 
 use trine_base::failure::Failure;
+use trine_base::new_file;
 
 /// The file in a group's directory that says where its replicas are: an address a line.
 const ADDRESSES: &str = "group.addresses";
@@ -58,10 +58,8 @@ pub(super) fn remember(directory: &Path, addresses: &[SocketAddr]) -> Result<(),
 
 fn replace(directory: &Path, path: &Path, text: &str) -> io::Result<()> {
     let temporary = directory.join(TEMPORARY);
-    let mut options = OpenOptions::new();
     // Of this user alone, like everything else in the directory.
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let mut file = options.open(&temporary)?;
+    let mut file = new_file::emptied(&temporary)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     std::fs::rename(&temporary, path)?;

@@ -12,6 +12,7 @@ use trine_base::capture::CaptureArguments;
 use trine_base::endpoint::random_seed;
 use trine_base::failure::Failure;
 use trine_base::network::Network;
+use trine_base::new_file;
 use trine_base::units::plural;
 use trine_local::{Group, LineSink, start as group};
 use trine_protocol::message::{AdminCommand, Incarnation, Member, MemberRole, NodeId};
@@ -66,7 +67,7 @@ pub(super) fn is_unfinished(directory: &Path, restores: bool) -> Result<bool, Fa
 /// Marks the directory, until all replicas vote.
 fn mark(directory: &Path) -> Result<(), Failure> {
     let path = directory.join(UNFINISHED);
-    let made = std::fs::File::create(&path)
+    let made = new_file::emptied(&path)
         .and_then(|file| file.sync_all())
         // The file's name is durable with the directory.
         .and_then(|()| std::fs::File::open(directory)?.sync_all());
