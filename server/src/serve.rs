@@ -534,6 +534,7 @@ impl Watch {
             password: settings.metrics_password()?,
             tls,
             asks_certificate: arguments.tls.asks_certificate(),
+            names: arguments.own_names(),
         };
         let endpoint = match &settings.metrics {
             None => None,

@@ -68,7 +68,12 @@ fn http(at: SocketAddr, request: &str) -> (u16, String) {
 }
 
 pub(crate) fn get(at: SocketAddr, path: &str) -> (u16, String) {
-    http(at, &format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n"))
+    get_as(at, path, &at.to_string())
+}
+
+/// The same by another name of the endpoint.
+fn get_as(at: SocketAddr, path: &str, host: &str) -> (u16, String) {
+    http(at, &format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"))
 }
 
 /// A list of three free addresses.
@@ -275,6 +280,89 @@ fn a_replica_without_a_group_is_alive_and_not_ready() {
     }
     assert_eq!(get(watched.endpoint, "/livez").0, 200);
     drop(silent);
+}
+
+/// A page whose site gave its name this machine's address read the metrics and turned the log off: the browser sent the
+/// page's requests to this machine, in the name of that site.
+#[test]
+fn a_page_of_another_site_reads_nothing_and_changes_nothing() {
+    let peers = free_peers();
+    let listed = peers.replace("127.0.0.1", "localhost");
+    let args = ["--id", "1", "--metrics-names", "trine-1.example,proxy"];
+    let watched = Watched::start(&args, &listed);
+    let at = watched.endpoint;
+    let level = log_level(&at.to_string(), &[]);
+    let port = at.port();
+    for foreign in ["evil.example", &format!("evil.example:{port}"), "x.proxy"] {
+        for path in ["/metrics", "/livez", "/readyz", "/log-level", "/nothing"] {
+            let (status, body) = get_as(at, path, foreign);
+            assert_eq!(status, 421, "{foreign}{path}: {body}");
+            assert!(
+                body.contains(foreign) && body.contains("--metrics-names"),
+                "{body}"
+            );
+        }
+    }
+    let put = |head: &str| {
+        let rest = "Content-Length: 3\r\n\r\noff";
+        http(at, &format!("PUT /log-level HTTP/1.1\r\n{head}{rest}")).0
+    };
+    assert_eq!(
+        put("Host: evil.example\r\nOrigin: http://evil.example\r\n"),
+        403
+    );
+    assert_eq!(put("Host: localhost\r\nOrigin: null\r\n"), 403);
+    assert_eq!(put("Host: evil.example\r\n"), 421);
+    let target =
+        format!("GET http://evil.example:{port}/metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(http(at, &target).0, 421);
+    let twice = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n";
+    assert_eq!(http(at, twice).0, 400);
+    assert_eq!(log_level(&at.to_string(), &[]), level);
+    for own in [
+        "LOCALHOST.",
+        "127.0.0.1",
+        "[::1]:1",
+        "Trine-1.Example:9471",
+        "proxy",
+    ] {
+        assert_eq!(get_as(at, "/metrics", own).0, 200, "{own}");
+    }
+    assert_eq!(http(at, "GET /livez HTTP/1.0\r\n\r\n").0, 200);
+    assert_eq!(put("Host: localhost\r\n"), 200);
+    watched.stop();
+    let wrong = ["serve", "--id", "1", "--metrics-names", "a:1"];
+    trine(&wrong, &peers, b"").expect_error(2, &["is no name of a host"]);
+}
+
+/// What shows a password was made by nobody's page, by whatever name it calls the endpoint.
+#[test]
+fn with_a_password_the_endpoint_answers_to_any_name() {
+    let name = format!("trine-metrics-names-{}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, "secret\n").expect("written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&path, mode).expect("changed");
+    let file = path.display().to_string();
+    let watched = Watched::start(
+        &["--id", "1", "--metrics-password-file", &file],
+        &free_peers(),
+    );
+    std::fs::remove_file(&path).expect("removed");
+    let ask = |request: &str| {
+        let head = "Host: db1.example\r\nAuthorization: Bearer secret\r\n";
+        http(
+            watched.endpoint,
+            &format!("{request} HTTP/1.1\r\n{head}\r\n"),
+        )
+        .0
+    };
+    assert_eq!(ask("GET /metrics"), 200);
+    assert_eq!(ask("PUT /log-level"), 400);
+    let page = "PUT /log-level HTTP/1.1\r\nOrigin: null\r\nAuthorization: Bearer secret\r\n\r\n";
+    assert_eq!(http(watched.endpoint, page).0, 403);
+    assert_eq!(get(watched.endpoint, "/livez").0, 401);
+    watched.stop();
 }
 
 #[test]

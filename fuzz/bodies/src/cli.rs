@@ -50,10 +50,34 @@ pub fn http(bytes: &[u8]) {
 
 fn written(request: &Request) -> Vec<u8> {
     let Request {
-        method, path, body, ..
+        method,
+        path,
+        body,
+        from_this_host: _,
+        authorization,
+        hosts,
+        is_of_a_page,
+        accept,
     } = request;
     let length = body.len();
-    let head = format!("{method} {path}?q HTTP/1.1\r\nContent-Length: {length}\r\n\r\n");
+    let mut head = match &hosts[..] {
+        [] => format!("{method} {path}?q HTTP/1.1\r\n"),
+        [host] => format!("{method} {path}?q HTTP/1.1\r\nHost: {host}\r\n"),
+        [host, more @ ..] => {
+            let target = more.concat();
+            format!("{method} http://{target}{path}?q HTTP/1.1\r\nHost: {host}\r\n")
+        }
+    };
+    if let Some(authorization) = authorization {
+        head += &format!("Authorization: {authorization}\r\n");
+    }
+    if let Some(accept) = accept {
+        head += &format!("Accept: {accept}\r\n");
+    }
+    if *is_of_a_page {
+        head += "Origin: null\r\n";
+    }
+    head += &format!("Content-Length: {length}\r\n\r\n");
     [head.as_bytes(), body].concat()
 }
 

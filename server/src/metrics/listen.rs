@@ -39,6 +39,12 @@ impl Listen {
         self.host_port.parse().ok()
     }
 
+    /// The host as it was written: an address or a name.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        self.host_port.rsplit_once(':').map_or("", |(host, _)| host)
+    }
+
     /// Returns the same address for each node. Node ids count from 1, and the first node has the unchanged port. The
     /// result is an option value of `trine serve` in which the supervisor replaces `{node_id}`.
     pub fn for_each_node(&self) -> Result<String, Failure> {

@@ -3,6 +3,7 @@
 
 mod families;
 mod health;
+mod host;
 mod http;
 mod listen;
 pub mod request;
@@ -15,6 +16,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use self::health::{live, ready};
+pub use self::host::OwnNames;
 use self::http::Response;
 pub use self::listen::Listen;
 use self::request::{Request, Status};
@@ -25,6 +27,9 @@ use crate::logs::Logs;
 use crate::tls::Tls;
 use trine_base::announce::note;
 use trine_base::failure::{Failure, Trouble};
+
+/// The most letters of a foreign name that an answer repeats.
+const HOST_SHOWN_MAX: usize = 100;
 
 /// The state behind the endpoint's answers.
 struct Service {
@@ -48,9 +53,31 @@ pub struct Guard {
     pub tls: Option<Tls>,
     /// Whether a scraper has to show a certificate.
     pub asks_certificate: bool,
+    /// By which names it may call the endpoint, where it has to show nothing.
+    pub names: OwnNames,
 }
 
 impl Guard {
+    /// Refuses a request that does not show what it has to, or that a page of a web site may have made.
+    fn refuse(&self, request: &Request) -> Option<Response> {
+        let only_reads = ["GET", "HEAD"].contains(&request.method.as_str());
+        if request.is_of_a_page && !only_reads {
+            let text = "a page of a web site changes nothing here: it has sent Origin\n";
+            return Some(Response::text(Status::Forbidden, text));
+        }
+        match &self.password {
+            Some(password) => (!request.gives(password)).then(Response::unauthorized),
+            // No page of another site has the certificate or the password of this one.
+            None if self.asks_certificate => None,
+            None => {
+                let mut hosts = request.hosts.iter();
+                hosts
+                    .find(|host| !self.names.has(host))
+                    .map(|host| misdirected(host))
+            }
+        }
+    }
+
     fn exposed(&self, address: SocketAddr) -> Exposed<'static> {
         Exposed {
             asks: self.password.is_some(),
@@ -71,6 +98,18 @@ pub(crate) fn exposed(address: SocketAddr) -> Exposed<'static> {
         tls: false,
         hint: "add --metrics-password-file FILE, or TLS with --tls-client-ca FILE",
     }
+}
+
+/// A page that has let the name of its site stand for this machine asks in that name.
+fn misdirected(host: &str) -> Response {
+    let host: String = host.chars().take(HOST_SHOWN_MAX).collect();
+    Response::text(
+        Status::Misdirected,
+        format!(
+            "{host:?} is no name of this endpoint: call it by an address, by localhost or by this machine's name; start the \
+             replica with --metrics-names NAME for another name, or with --metrics-password-file FILE\n"
+        ),
+    )
 }
 
 /// Opens the endpoint at `listen`, for [`start`].
@@ -111,10 +150,11 @@ pub fn start(
         published: Arc::clone(&published),
         logs,
     };
-    let Guard { password, tls, .. } = guard;
-    let answer = move |request: &Request, peer: SocketAddr| match &password {
-        Some(password) if !request.gives(password) => Response::unauthorized(),
-        _ => service.answer(request, peer),
+    let tls = guard.tls.clone();
+    let answer = move |request: &Request, peer: SocketAddr| {
+        guard
+            .refuse(request)
+            .unwrap_or_else(|| service.answer(request, peer))
     };
     http::serve(listener, tls, answer).map_err(cannot)?;
     Ok(Endpoint { url, published })

@@ -23,6 +23,13 @@ pub struct Request {
     pub from_this_host: bool,
     /// What the request shows of a password, if anything.
     pub authorization: Option<String>,
+    /// The names by which the request calls this server: that of its header, and that of its target if it has one. Anything
+    /// but a browser may leave both out.
+    pub hosts: Vec<String>,
+    /// Whether a page of a web site has made the request.
+    pub is_of_a_page: bool,
+    /// The media types that the caller takes, if it says so.
+    pub accept: Option<String>,
 }
 
 impl Request {
@@ -69,6 +76,8 @@ pub enum Status {
     MethodNotAllowed,
     /// 413.
     TooLarge,
+    /// 421.
+    Misdirected,
     /// 429.
     TooManyRequests,
     /// 503.
@@ -86,6 +95,7 @@ impl Status {
             Self::NotFound => "404 Not Found",
             Self::MethodNotAllowed => "405 Method Not Allowed",
             Self::TooLarge => "413 Content Too Large",
+            Self::Misdirected => "421 Misdirected Request",
             Self::TooManyRequests => "429 Too Many Requests",
             Self::Unavailable => "503 Service Unavailable",
         }
@@ -126,10 +136,12 @@ pub fn parse(bytes: &[u8], from_this_host: bool) -> Parsed {
     if !version.starts_with("HTTP/1.") {
         return refuse(Status::BadRequest, "only HTTP/1.0 and 1.1 are spoken here");
     }
-    let headers = match Headers::read(lines) {
+    let mut headers = match Headers::read(lines) {
         Ok(headers) => headers,
         Err(why) => return refuse(Status::BadRequest, why),
     };
+    let (authority, path) = cut_target(target);
+    headers.hosts.extend(authority);
     let length = headers.length;
     if length > BODY_BYTES_MAX {
         return refuse(Status::TooLarge, "the body is too long");
@@ -139,11 +151,28 @@ pub fn parse(bytes: &[u8], from_this_host: bool) -> Parsed {
     };
     Parsed::Whole(Ok(Request {
         method: method.to_owned(),
-        path: target.split('?').next().unwrap_or_default().to_owned(),
+        path: path.split('?').next().unwrap_or_default().to_owned(),
         body: body.to_vec(),
         from_this_host,
         authorization: headers.authorization,
+        hosts: headers.hosts,
+        is_of_a_page: headers.is_of_a_page,
+        accept: headers.accept,
     }))
+}
+
+/// The server's name in a target, if it has one, and the rest. Proxies are asked for `http://HOST/PATH`.
+fn cut_target(target: &str) -> (Option<String>, &str) {
+    let Some((scheme, rest)) = target.split_once("://") else {
+        return (None, target);
+    };
+    if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+        return (None, target);
+    }
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let path = if path.is_empty() { "/" } else { path };
+    (Some(authority.trim().to_owned()), path)
 }
 
 /// The headers that matter.
@@ -151,6 +180,10 @@ pub fn parse(bytes: &[u8], from_this_host: bool) -> Parsed {
 struct Headers {
     length: usize,
     authorization: Option<String>,
+    /// One at most.
+    hosts: Vec<String>,
+    is_of_a_page: bool,
+    accept: Option<String>,
 }
 
 impl Headers {
@@ -167,11 +200,25 @@ impl Headers {
                     .map_err(|_| "the content length is no number")?;
             } else if name.eq_ignore_ascii_case("authorization") {
                 headers.authorization = Some(value.trim().to_owned());
+            } else if name.eq_ignore_ascii_case("host") {
+                headers.hosts.push(value.trim().to_owned());
+            } else if name.eq_ignore_ascii_case("origin") {
+                headers.is_of_a_page = true;
+            } else if name.eq_ignore_ascii_case("accept") {
+                // Several headers are one list.
+                let more = value.trim();
+                headers.accept = Some(match headers.accept {
+                    Some(list) => format!("{list},{more}"),
+                    None => more.to_owned(),
+                });
             } else if name.eq_ignore_ascii_case("transfer-encoding") {
                 return Err("state the length of the body; chunks are not understood");
             }
         }
-        Ok(headers)
+        match headers.hosts.len() {
+            0 | 1 => Ok(headers),
+            _ => Err("name one host; there are several headers for it"),
+        }
     }
 }
 
@@ -238,6 +285,10 @@ mod tests {
             ("GET / HTTP/2.0\r\n\r\n", Status::BadRequest),
             ("GET / HTTP/1.1\r\nno colon\r\n\r\n", Status::BadRequest),
             (
+                "GET / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n",
+                Status::BadRequest,
+            ),
+            (
                 "PUT / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
                 Status::BadRequest,
             ),
@@ -254,6 +305,41 @@ mod tests {
             let refused = parsed(text).expect("an answer").expect_err(text);
             assert_eq!(refused.0, status, "{text}");
         }
+    }
+
+    #[test]
+    fn the_names_of_the_server_are_those_of_header_and_target() {
+        for (text, path, hosts) in [
+            ("GET /a HTTP/1.0\r\n\r\n", "/a", &[][..]),
+            ("GET /a HTTP/1.1\r\nHOST:  b:1 \r\n\r\n", "/a", &["b:1"]),
+            (
+                "GET http://c/a?q HTTP/1.1\r\nHost: b\r\n\r\n",
+                "/a",
+                &["b", "c"],
+            ),
+            ("GET HTTPS://c:1 HTTP/1.1\r\n\r\n", "/", &["c:1"]),
+            ("GET http://c?/a HTTP/1.1\r\n\r\n", "", &["c"]),
+            ("GET http://x@c/a HTTP/1.1\r\n\r\n", "/a", &["x@c"]),
+            ("GET /a?http://c HTTP/1.1\r\n\r\n", "/a", &[]),
+        ] {
+            let request = parsed(text).expect("whole").expect("right");
+            assert_eq!(
+                (request.path.as_str(), request.hosts),
+                (path, hosts.iter().map(|host| (*host).to_owned()).collect()),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn several_headers_of_what_is_taken_are_one_list() {
+        let text = "GET / HTTP/1.1\r\nAccept: a/b;q=0.5\r\naccept: c/d\r\n\r\n";
+        let request = parsed(text).expect("whole").expect("right");
+        assert_eq!(request.accept.as_deref(), Some("a/b;q=0.5,c/d"));
+        assert!(!request.is_of_a_page);
+        let text = "GET / HTTP/1.1\r\nOrigin: null\r\n\r\n";
+        let request = parsed(text).expect("whole").expect("right");
+        assert!(request.is_of_a_page && request.accept.is_none());
     }
 
     /// A header has no blanks at its ends, and the password of the file had one: no bearer token fitted.

@@ -27,6 +27,10 @@ pub struct WatchArguments {
     /// this address. `trine up` gives it to the first replica, and the ports that follow to the others.
     #[arg(long, value_name = "HOST:PORT")]
     pub metrics: Option<Listen>,
+    /// Further names by which requests may call that endpoint: name,... Without a password and a client's certificate it
+    /// answers to addresses, to localhost, and to the names in --metrics, in the list of peers and of this machine.
+    #[arg(long, value_name = "LIST", value_parser = parse_names)]
+    pub metrics_names: Option<String>,
     /// Ask for the password in the first line of this file before anything is answered over HTTP: as a bearer token, or
     /// as the password of any user. Only its owner may read the file.
     #[arg(long, value_name = "FILE")]
@@ -50,10 +54,25 @@ impl WatchArguments {
             options.extend(["--metrics".to_owned(), metrics.for_each_node()?]);
         }
         let mut options: Vec<OsString> = options.into_iter().map(OsString::from).collect();
+        // The address of `--metrics` has no name in it any more.
+        let names: Vec<&str> = self.names().collect();
+        if !names.is_empty() {
+            options.extend(["--metrics-names".into(), names.join(",").into()]);
+        }
         if let Some(file) = &self.metrics_password_file {
             options.extend(["--metrics-password-file".into(), file.into()]);
         }
         Ok(options)
+    }
+
+    /// The names by which requests may call the metrics endpoint, as far as these options say.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let address = self
+            .metrics
+            .as_ref()
+            .filter(|listen| listen.as_written().is_none());
+        let more = self.metrics_names.iter().flat_map(|list| list.split(','));
+        address.map(Listen::host).into_iter().chain(more)
     }
 
     /// The password of the metrics endpoint.
@@ -83,5 +102,19 @@ impl WatchArguments {
             ..metrics::exposed(address)
         };
         exposed.check()
+    }
+}
+
+/// A list of names without ports.
+fn parse_names(text: &str) -> Result<String, String> {
+    let is_name = |name: &str| {
+        let letter = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
+        !name.is_empty() && name.chars().all(letter)
+    };
+    match text.split(',').find(|name| !is_name(name)) {
+        None => Ok(text.to_owned()),
+        Some(wrong) => Err(format!(
+            "{wrong:?} is no name of a host, such as trine-1.example.com"
+        )),
     }
 }

@@ -8,6 +8,7 @@ use trine_transport::backend::Faults;
 
 use crate::backup_file::Ttl;
 use crate::from_file::Named;
+use crate::metrics::OwnNames;
 use crate::options::FileArguments;
 use crate::options::LimitArguments;
 use crate::options::LogArguments;
@@ -112,5 +113,11 @@ impl ServeArguments {
     /// The settings file, unless the setting that is read from it again was named at the start.
     pub(crate) fn file_unless(&self, named: bool) -> Option<PathBuf> {
         self.file.config.clone().filter(|_| !named)
+    }
+
+    /// The names of the group's machines, as far as the options say: requests may call the HTTP endpoint by them.
+    pub(crate) fn own_names(&self) -> OwnNames {
+        let listed = self.peers.split(',').chain(self.listen.as_deref());
+        OwnNames::new(listed.chain(self.watch.names()))
     }
 }
