@@ -542,7 +542,12 @@ impl Watch {
                 let Some(listener) = waiting.until_open(|| metrics::open(listen, &guard))? else {
                     return Ok(None);
                 };
-                Some(metrics::start(listener, guard, Some(logs))?)
+                Some(metrics::start(
+                    listener,
+                    guard,
+                    Some(logs),
+                    arguments.log.directory().cloned(),
+                )?)
             }
         };
         if let Some(endpoint) = &endpoint {

@@ -174,8 +174,16 @@ fn a_group_tells_its_numbers_and_that_it_is_ready() {
     let text = wait_for("the item in the numbers", || {
         Some(get(at(leader), "/metrics").1).filter(|text| text.contains("trine_store_items 1.0\n"))
     });
-    assert!(text.ends_with("# EOF\n"), "{text}");
+    let accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
+    let asked = format!("GET /metrics HTTP/1.1\r\nAccept: {accept}\r\n\r\n");
+    let open = http(at(leader), &asked).1;
+    assert!(open.ends_with("# EOF\n") && open.contains("# TYPE trine_writes_proposed counter\n"));
+    assert!(
+        !text.contains("# EOF") && text.contains("# TYPE trine_writes_proposed_total counter\n")
+    );
     for series in [
+        "process_resident_memory_bytes ".to_owned(),
+        "process_cpu_seconds_total ".to_owned(),
         "trine_raft_role{role=\"leader\"} 1.0".to_owned(),
         "trine_member_lag_entries{node_id=\"1\"".to_owned(),
         "trine_link_rtt_seconds{peer=".to_owned(),

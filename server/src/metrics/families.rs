@@ -1,6 +1,7 @@
 //! Which metrics are there, and what are their values in a snapshot? This file and `families/` alone hold the name, the
 //! help and the value of each.
 
+mod process;
 mod redis;
 
 use trine_protocol::node_status::{KeysStatus, LinkStatus};
@@ -9,6 +10,9 @@ use trine_replica::disk::Fsync;
 use trine_transport::CongestionControl;
 
 use super::Snapshot;
+use super::room::Room;
+
+pub(super) use self::process::process;
 
 /// Label names and values of one sample.
 pub(super) type Labels = Vec<(&'static str, String)>;
@@ -16,7 +20,7 @@ pub(super) type Labels = Vec<(&'static str, String)>;
 /// A metric with all of its samples.
 #[derive(Debug)]
 pub(super) struct Family {
-    /// Without the prefix `trine_`; counters get the suffix `_total`.
+    /// Without its prefix, which is `trine_` for all but those of the process; counters get the suffix `_total`.
     pub(super) name: &'static str,
     pub(super) help: &'static str,
     pub(super) kind: Kind,
@@ -91,8 +95,8 @@ pub(super) fn families(snapshot: &Snapshot) -> Vec<Family> {
     all
 }
 
-/// Metrics of the process itself; they exist before the replica's first turn, too.
-pub(super) fn process(dropped_lines: Option<u64>) -> Vec<Family> {
+/// Metrics of the server itself; they exist before the replica's first turn, too.
+pub(super) fn server(dropped_lines: Option<u64>) -> Vec<Family> {
     let version = ("version", env!("CARGO_PKG_VERSION").to_owned());
     let info = Family {
         name: "build_info",
@@ -106,6 +110,16 @@ pub(super) fn process(dropped_lines: Option<u64>) -> Vec<Family> {
         all.push(counter("log_lines_dropped", help, dropped));
     }
     all
+}
+
+/// The room for the data directory.
+pub(super) fn room(room: &Room) -> [Family; 2] {
+    let free = "Bytes that the replica may still take on the file system of its data directory.";
+    let size = "Size of that file system.";
+    [
+        gauge("data_directory_free_bytes", free, room.free),
+        gauge("data_directory_size_bytes", size, room.size),
+    ]
 }
 
 /// 1 for the present way of keeping the log, 0 for the others.

@@ -1,5 +1,6 @@
 //! A minimal HTTP/1.1 server for a scraper and a health probe: one request a connection, everything bounded.
 
+use std::borrow::Cow;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -24,7 +25,7 @@ const LINGER_BYTES_MAX: u64 = 256 << 10;
 #[derive(Debug)]
 pub(super) struct Response {
     pub(super) status: Status,
-    pub(super) content_type: &'static str,
+    pub(super) content_type: Cow<'static, str>,
     pub(super) body: String,
 }
 
@@ -40,7 +41,7 @@ impl Response {
     pub(super) fn text(status: Status, body: impl Into<String>) -> Self {
         Self {
             status,
-            content_type: "text/plain; charset=utf-8",
+            content_type: "text/plain; charset=utf-8".into(),
             body: body.into(),
         }
     }

@@ -1,20 +1,24 @@
 //! Metrics and health over HTTP, away from the data path. The replica's loop publishes a snapshot of its numbers a few
 //! times a second. Separate threads answer from the latest one.
 
+mod accept;
 mod families;
 mod health;
 mod host;
 mod http;
 mod listen;
 pub mod request;
+mod room;
 mod slots;
 mod snapshot;
 mod stages;
 mod text;
 
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use self::accept::Format;
 use self::health::{live, ready};
 pub use self::host::OwnNames;
 use self::http::Response;
@@ -35,6 +39,8 @@ const HOST_SHOWN_MAX: usize = 100;
 struct Service {
     published: Arc<Published>,
     logs: Option<Arc<Logs>>,
+    /// Asks for the room of the data directory, if there is one.
+    room: Option<room::Asker>,
 }
 
 /// The metrics endpoint: its address, and the place for the loop's numbers.
@@ -130,11 +136,12 @@ fn cannot_serve(address: SocketAddr, error: &std::io::Error) -> Failure {
     .with_trouble(Trouble::of(error))
 }
 
-/// Starts the endpoint on its socket.
+/// Starts the endpoint on its socket. It tells the room of `data_directory`.
 pub fn start(
     listener: TcpListener,
     guard: Guard,
     logs: Option<Arc<Logs>>,
+    data_directory: Option<PathBuf>,
 ) -> Result<Endpoint, Failure> {
     let address = listener
         .local_addr()
@@ -149,6 +156,7 @@ pub fn start(
     let service = Service {
         published: Arc::clone(&published),
         logs,
+        room: data_directory.map(room::Asker::new),
     };
     let tls = guard.tls.clone();
     let answer = move |request: &Request, peer: SocketAddr| {
@@ -165,11 +173,16 @@ impl Service {
         let snapshot = self.published.latest();
         match (request.method.as_str(), request.path.as_str()) {
             ("GET" | "HEAD", "/metrics") => {
-                let dropped = self.logs.as_ref().map(|logs| logs.dropped_lines());
+                let format = Format::preferred(request.accept.as_deref());
+                let told = text::Told {
+                    snapshot: snapshot.as_deref(),
+                    dropped_lines: self.logs.as_ref().map(|logs| logs.dropped_lines()),
+                    room: self.room.as_ref().and_then(room::Asker::ask),
+                };
                 Response {
                     status: Status::Ok,
-                    content_type: text::CONTENT_TYPE,
-                    body: text::encode(snapshot.as_deref(), dropped),
+                    content_type: format.content_type().into(),
+                    body: text::encode(format, &told),
                 }
             }
             ("GET" | "HEAD", "/livez") => verdict(live(snapshot.as_deref())),

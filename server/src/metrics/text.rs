@@ -1,4 +1,4 @@
-//! The snapshot in the OpenMetrics text format, written by `prometheus-client`.
+//! The snapshot in the text format of Prometheus or in that of OpenMetrics, written by `prometheus-client`.
 
 use std::fmt;
 
@@ -10,58 +10,95 @@ use prometheus_client::registry::Registry;
 use trine_protocol::stages::WriteStages;
 
 use super::Snapshot;
-use super::families::{Family, Kind, families, process};
+use super::accept::Format;
+use super::families::{self, Family, Kind};
+use super::room::Room;
 use super::stages;
 
-/// The content type that a scraper expects for this format.
-pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// What there is to tell.
+#[derive(Debug, Default)]
+pub(super) struct Told<'a> {
+    /// Nothing before the replica's first turn.
+    pub(super) snapshot: Option<&'a Snapshot>,
+    /// Lines that the log has dropped, if there is one.
+    pub(super) dropped_lines: Option<u64>,
+    /// The room for the data directory, if there is one.
+    pub(super) room: Option<Room>,
+}
 
 /// All metrics as text.
-pub(super) fn encode(snapshot: Option<&Snapshot>, dropped_lines: Option<u64>) -> String {
-    let mut all = process(dropped_lines);
-    all.extend(snapshot.map(families).unwrap_or_default());
-    let mut registry = Registry::with_prefix("trine");
-    let stages = snapshot.map(|snapshot| snapshot.status.replica.stages.clone());
-    let all = All {
-        families: all,
-        stages,
-    };
-    registry.register_collector(Box::new(all));
+pub(super) fn encode(format: Format, told: &Told<'_>) -> String {
+    let mut own = families::server(told.dropped_lines);
+    own.extend(told.room.iter().flat_map(families::room));
+    own.extend(told.snapshot.map(families::families).unwrap_or_default());
+    let stages = told
+        .snapshot
+        .map(|snapshot| snapshot.status.replica.stages.clone());
+    let mut registry = Registry::default();
+    for (prefix, families, stages) in [
+        ("trine", own, stages),
+        ("process", families::process(), None),
+    ] {
+        let all = All {
+            format,
+            families,
+            stages,
+        };
+        registry
+            .sub_registry_with_prefix(prefix)
+            .register_collector(Box::new(all));
+    }
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry)
         .expect("writing to a string cannot fail");
+    if format == Format::Plain {
+        // Only OpenMetrics says where a text ends.
+        text.truncate(text.trim_end_matches("# EOF\n").len());
+    }
     text
 }
 
 #[derive(Debug)]
 struct All {
+    format: Format,
     families: Vec<Family>,
     stages: Option<WriteStages>,
 }
 
 impl Collector for All {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        for family in self
-            .families
-            .iter()
-            .filter(|family| !family.samples.is_empty())
-        {
-            let kind = match family.kind {
-                Kind::Counter => MetricType::Counter,
-                Kind::Gauge => MetricType::Gauge,
-            };
-            let mut metric = encoder.encode_descriptor(family.name, family.help, None, kind)?;
-            for (labels, value) in &family.samples {
-                match labels.is_empty() {
-                    true => sample(&mut metric, family.kind, *value)?,
-                    false => sample(&mut metric.encode_family(labels)?, family.kind, *value)?,
-                }
-            }
+        let families = self.families.iter();
+        for family in families.filter(|family| !family.samples.is_empty()) {
+            self.encode_family(family, &mut encoder)?;
         }
         match &self.stages {
             Some(stages) => stages::encode(stages, &mut encoder),
             None => Ok(()),
         }
+    }
+}
+
+impl All {
+    fn encode_family(&self, family: &Family, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        // A sample of a counter is called like a gauge of that whole name. The plain format declares the counter by it, too.
+        let (name, kind, written_as) = match (family.kind, self.format) {
+            (Kind::Gauge, _) => (family.name.to_owned(), MetricType::Gauge, Kind::Gauge),
+            (Kind::Counter, Format::Open) => {
+                (family.name.to_owned(), MetricType::Counter, Kind::Counter)
+            }
+            (Kind::Counter, Format::Plain) => {
+                let name = format!("{}_total", family.name);
+                (name, MetricType::Counter, Kind::Gauge)
+            }
+        };
+        let mut metric = encoder.encode_descriptor(&name, family.help, None, kind)?;
+        for (labels, value) in &family.samples {
+            match labels.is_empty() {
+                true => sample(&mut metric, written_as, *value)?,
+                false => sample(&mut metric.encode_family(labels)?, written_as, *value)?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -125,6 +162,19 @@ pub(super) mod tests {
         serde_json::to_value(T::default()).expect("plain data")
     }
 
+    /// All that can be told.
+    fn whole(snapshot: &Snapshot) -> Told<'_> {
+        Told {
+            snapshot: Some(snapshot),
+            dropped_lines: Some(2),
+            room: Some(Room { free: 1, size: 2 }),
+        }
+    }
+
+    fn open(snapshot: &Snapshot) -> String {
+        encode(Format::Open, &whole(snapshot))
+    }
+
     /// Parses the text by those rules of the OpenMetrics 1.0 specification that matter here. Every sample follows the
     /// TYPE of its family, and counters end in `_total`. No sample appears twice, and families do not interleave. The
     /// text ends with `# EOF`. Returns family name to type.
@@ -174,7 +224,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_text_keeps_the_rules_of_its_format() {
-        let text = encode(Some(&snapshot()), Some(2));
+        let text = open(&snapshot());
         let types = check(&text);
         assert!(types.len() > 80, "{} metrics", types.len());
         for line in [
@@ -189,6 +239,10 @@ pub(super) mod tests {
             "trine_write_stage_seconds_bucket{le=\"+Inf\",stage=\"quorum\"} 0",
             "trine_log_lines_dropped_total 2.0",
             "trine_redis_clients_connected 0.0",
+            "trine_data_directory_free_bytes 1.0",
+            "trine_data_directory_size_bytes 2.0",
+            "# TYPE process_cpu_seconds counter",
+            "# TYPE process_open_fds gauge",
         ] {
             assert!(
                 text.lines().any(|found| found == line),
@@ -196,7 +250,42 @@ pub(super) mod tests {
             );
         }
         // Before the replica's first turn there are fewer metrics, and the text is valid as well.
-        check(&encode(None, None));
+        check(&encode(Format::Open, &Told::default()));
+    }
+
+    /// The format of Prometheus has neither an end nor types of its own for OpenMetrics, and names a counter in whole.
+    #[test]
+    fn the_plain_text_has_the_same_samples_and_names_counters_in_whole() {
+        let snapshot = snapshot();
+        let plain = encode(Format::Plain, &whole(&snapshot));
+        let open = open(&snapshot);
+        assert!(plain.ends_with('\n') && !plain.contains("# EOF"));
+        let samples = |text: &str| -> BTreeSet<String> {
+            let lines = text.lines().filter(|line| line.starts_with("trine_"));
+            lines.map(ToOwned::to_owned).collect()
+        };
+        assert!(samples(&plain).len() > 100);
+        assert_eq!(samples(&plain), samples(&open));
+        let declared = |text: &str| -> BTreeMap<String, String> {
+            let lines = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+            let pairs = lines.map(|line| line.split_once(' ').expect("a type"));
+            pairs
+                .map(|(name, kind)| (name.to_owned(), kind.to_owned()))
+                .collect()
+        };
+        let renamed = declared(&open)
+            .into_iter()
+            .map(|(name, kind)| match kind.as_str() {
+                "counter" => (name + "_total", kind),
+                _ => (name, kind),
+            });
+        assert_eq!(declared(&plain), renamed.collect());
+        let known = ["counter", "gauge", "histogram"];
+        assert!(
+            declared(&plain)
+                .values()
+                .all(|kind| known.contains(&kind.as_str()))
+        );
     }
 
     #[test]
@@ -204,7 +293,7 @@ pub(super) mod tests {
         let mut snapshot = snapshot();
         for (stage, number) in [("none", 0), ("accept", 1), ("require", 2)] {
             snapshot.status.keys.as_mut().expect("keys").stage = stage.to_owned();
-            let text = encode(Some(&snapshot), None);
+            let text = open(&snapshot);
             check(&text);
             for line in [
                 format!("trine_key_stage {number}.0"),
@@ -248,7 +337,7 @@ pub(super) mod tests {
 
     /// Whether at least one metric is named. Panics for one that does not exist.
     fn names_metrics_that_exist(query: &str) -> bool {
-        let known: BTreeSet<String> = check(&encode(Some(&snapshot()), Some(0)))
+        let known: BTreeSet<String> = check(&open(&snapshot()))
             .into_iter()
             .map(|(name, kind)| match kind.as_str() {
                 "counter" => name + "_total",
