@@ -1,12 +1,15 @@
 //! Who has administrated the group: a line for each admin command that was applied.
 //!
 //! Every replica writes the lines of the entries that it applies. Changes of the members are written by the leader that was
-//! asked for them (`group/members/audit.rs`), and so are commands that were denied to users (`group/service/denials.rs`). One that starts again from its disk writes those of
-//! the entries that it applies again, with the same positions. The trail is bounded: whoever does not read it loses the
+//! asked for them (`group/members/audit.rs`), and so are commands that were denied to users (`group/service/denials.rs`).
+//! An entry names the user of a command, and nobody else. Who gave one without a user only the leader knows that has taken
+//! it (`group/service/authors.rs`). A replica that starts again from its disk leaves out the lines of the entries that it
+//! had before (`group/replayed.rs`). The trail is bounded: whoever does not read it loses the
 //! oldest lines, and learns how many.
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::net::SocketAddr;
 
 use trine_keys::{Credential, UserName};
 use trine_kvstore::{Command, Position, Response, StoreError, Users};
@@ -25,14 +28,40 @@ pub struct Audit {
     pub what: String,
     /// How it ended.
     pub outcome: String,
+    /// The command in the log, if it belongs to no user.
+    pub(crate) asked: Option<Asked>,
+}
+
+/// A command of a client session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Asked {
+    /// The session.
+    pub(crate) client: u64,
+    /// The command's number in it.
+    pub(crate) sequence: u64,
+}
+
+/// What the audit log of before the restart says of an entry.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ToldBefore {
+    /// Nothing: the entry is new here.
+    No,
+    /// All there was to say.
+    Yes,
+    /// As much, unless the process ended between write and line.
+    Probably,
 }
 
 /// Who gave an admin command: the user of the client session that it came in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum By {
-    /// No user: a caller without a key. A client session does not tell holders of the cluster key file and members apart,
-    /// and does not name them either.
+    /// No user. That is all a client session says, and all that a replica knows which has not taken the command itself.
     NoUser,
+    /// A caller without a key.
+    Stranger {
+        /// Where it called from, if that is an address.
+        from: Option<SocketAddr>,
+    },
     /// A holder of the cluster key file.
     Holder,
     /// A member.
@@ -60,7 +89,7 @@ impl By {
     /// Whom the session of a message has proven to be.
     pub(crate) fn caller(caller: Caller, users: Option<&Users>) -> Self {
         match caller {
-            Caller::Unkeyed(_) => Self::NoUser,
+            Caller::Unkeyed(_) => Self::Stranger { from: None },
             Caller::Proven(Credential::Member) => Self::Member,
             Caller::Proven(Credential::Admin) => Self::Holder,
             Caller::Proven(Credential::User { name, .. }) => {
@@ -70,6 +99,13 @@ impl By {
                     name: Some(name),
                 }
             }
+        }
+    }
+
+    /// A caller without a key is known by its address alone. It is told once.
+    pub(crate) fn came_from(&mut self, address: impl FnOnce() -> Option<SocketAddr>) {
+        if let Self::Stranger { from: from @ None } = self {
+            *from = address();
         }
     }
 
@@ -121,6 +157,16 @@ pub(crate) fn denied(why: &Denied) -> String {
 }
 
 impl Audit {
+    /// What is said of a command that was in the log before a restart, and of which nobody knows any more whether it was told
+    /// then. Told once more, it would pass for a new one.
+    pub(crate) fn of_before(self) -> Self {
+        Self {
+            what: "an administrative command of before the restart".to_owned(),
+            outcome: "the line of this position is in the log of before, unless the process ended just then".to_owned(),
+            ..self
+        }
+    }
+
     /// Whether the command was denied to its sender. Every other one got as far as the group.
     #[must_use]
     pub fn is_denial(&self) -> bool {
@@ -155,6 +201,10 @@ impl fmt::Display for By {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoUser => write!(formatter, "no user"),
+            Self::Stranger { from: None } => write!(formatter, "a caller without a key"),
+            Self::Stranger {
+                from: Some(address),
+            } => write!(formatter, "a caller without a key at {address}"),
             Self::Holder => write!(formatter, "the holder of the cluster key file"),
             Self::Member => write!(formatter, "a member"),
             Self::User {
@@ -198,6 +248,13 @@ impl Trail {
         self.lines.push_back(line);
     }
 
+    /// The command of the last line came from this address.
+    pub(crate) fn came_from(&mut self, address: impl FnOnce() -> Option<SocketAddr>) {
+        if let Some(line) = self.lines.back_mut() {
+            line.by.came_from(address);
+        }
+    }
+
     /// A line is left out. The next one that is read says so.
     pub(crate) fn leave_out(&mut self) {
         self.lost += 1;
@@ -228,6 +285,7 @@ mod tests {
             by: By::NoUser,
             what: "set memory to 1 bytes".to_owned(),
             outcome: "done".to_owned(),
+            asked: None,
         }
     }
 

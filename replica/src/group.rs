@@ -22,6 +22,7 @@ mod peers;
 mod receiving;
 #[cfg(test)]
 mod receiving_tests;
+mod replayed;
 mod report;
 mod rest;
 mod restored;
@@ -45,7 +46,7 @@ use trine_transport::Holder;
 use trine_transport::time::Instant;
 
 use crate::addresses::Addresses;
-use crate::audit::By;
+use crate::audit::{By, ToldBefore};
 use crate::bootstrap::Origin;
 use crate::config::{READY_ROUNDS_MAX, ReplicaConfig, WATCH_BEHIND_MAX, WATCH_PAUSE_MS};
 use crate::halt::Halt;
@@ -69,6 +70,7 @@ use life::Life;
 use local::{Local, election_timeout};
 use members::Membership;
 use receiving::Receiving;
+use replayed::Replayed;
 use sending::Sending;
 use service::Service;
 use watches::{WatchCx, Watches};
@@ -92,6 +94,8 @@ pub(crate) struct Group {
     receiving: Receiving,
     backups: Backups,
     watches: Watches,
+    /// What is applied a second time; nothing once that is over.
+    replayed: Option<Replayed>,
     /// Some exactly in disk mode.
     disk: Option<Box<Durability>>,
     /// Whether that has stopped.
@@ -192,6 +196,7 @@ impl Group {
             receiving: Receiving::default(),
             backups: Backups::new(seed ^ own.incarnation.0.rotate_left(17)),
             watches: Watches::default(),
+            replayed: None,
             disk: None,
             hanging: HangingDisk::default(),
             pumped_to_the_end: true,
@@ -411,6 +416,12 @@ impl Group {
         if entry.get_entry_type() == EntryType::EntryConfChangeV2 {
             out.note_applied(entry.index, &[]);
             return self.apply_conf_change(now, entry);
+        }
+        let told = self.replayed.as_ref();
+        let told = told.map_or(ToldBefore::No, |own| own.told(entry.index, entry.term));
+        state.set_told_before(told);
+        if told != ToldBefore::No {
+            self.replayed.take_if(|own| own.is_over(entry.index));
         }
         let cluster = self.local.cluster;
         let took = match self.service.apply(now, entry, cluster, state, out) {

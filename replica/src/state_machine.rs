@@ -12,7 +12,7 @@ use trine_kvstore::interleave::LANES;
 use trine_kvstore::{Command, Ordered, PinOwner, Position, Store, Swept};
 use trine_protocol::message::{ClientStatus, ClusterId, Member, Operation};
 
-use crate::audit::{Audit, By, Trail, outcome_of, words_of};
+use crate::audit::{Asked, Audit, By, ToldBefore, Trail, outcome_of, words_of};
 use crate::client_sessions::{ClientSessions, Registration, Verdict};
 use crate::membership::MemberTable;
 use entry::{EntryError, EntryView, Envelope};
@@ -47,6 +47,8 @@ pub(crate) struct StateMachine {
     swept: Swept,
     /// Admin commands that were applied. Not part of the state.
     trail: Trail,
+    /// Whether the entry that is applied is in that trail of before a restart. Not part of the state.
+    told_before: ToldBefore,
     /// Reused for encoding responses.
     scratch: Vec<u8>,
 }
@@ -81,6 +83,7 @@ impl StateMachine {
             known_version: STATE_VERSION,
             swept: Swept::default(),
             trail: Trail::default(),
+            told_before: ToldBefore::No,
             scratch: Vec::new(),
         }
     }
@@ -127,6 +130,7 @@ impl StateMachine {
             known_version: STATE_VERSION,
             swept: Swept::default(),
             trail: Trail::default(),
+            told_before: ToldBefore::No,
             scratch: Vec::new(),
         }
     }
@@ -349,7 +353,7 @@ impl StateMachine {
                     .apply_for(owner, at, &command)
                     .encode(&mut self.scratch);
             }
-            Some(what) => self.administrate(at, envelope.client, &command, what),
+            Some(what) => self.administrate(at, envelope, &command, what),
         }
         self.sessions
             .record(envelope.client, envelope.sequence, at, &self.scratch);
@@ -369,19 +373,37 @@ impl StateMachine {
         PinOwner { client, user }
     }
 
+    /// Says whether the entry that is applied next was applied here before a restart already.
+    pub(crate) fn set_told_before(&mut self, told: ToldBefore) {
+        self.told_before = told;
+    }
+
     /// Applies an admin command and leaves a line about it.
-    fn administrate(&mut self, at: Position, client: u64, command: &Command<'_>, what: String) {
+    fn administrate(
+        &mut self,
+        at: Position,
+        envelope: &Envelope<'_>,
+        command: &Command<'_>,
+        what: String,
+    ) {
+        let (client, sequence) = (envelope.client, envelope.sequence);
         // Before the command: it may remove its own user.
         let user = self.sessions.user_of(client).unwrap_or(0);
         let by = By::session_of(user, self.store.users());
         let response = self.store.apply(at, command);
         response.encode(&mut self.scratch);
-        self.trail.push(Audit {
+        let line = Audit {
             position: at,
             by,
             what,
             outcome: outcome_of(&response),
-        });
+            asked: (user == 0).then_some(Asked { client, sequence }),
+        };
+        match self.told_before {
+            ToldBefore::No => self.trail.push(line),
+            ToldBefore::Yes => {}
+            ToldBefore::Probably => self.trail.push(line.of_before()),
+        }
     }
 
     /// The oldest line about an admin command that was not read yet, and how many were lost before it.

@@ -18,6 +18,7 @@ use trine_transport::keys::Keys;
 use trine_transport::time::{Clock, Duration, Instant};
 
 use crate::from_file::FromFile;
+use crate::logs::AUDIT;
 use crate::resp::Teller;
 use crate::serve::ServeArguments;
 
@@ -192,7 +193,12 @@ impl KeyChanges {
         self.not_taken = None;
         let stage = keys.stage().name();
         let lowered = stage == KeyStage::Accept.name();
+        let (old, new) = (self.in_force.as_ref().map(in_words), in_words(&keys));
         self.in_force = Some(keys);
+        if let Some(old) = old.filter(|old| *old != new) {
+            // Who can send the signal and write the file has changed who gets in.
+            tracing::warn!(target: AUDIT, from = "SIGHUP", old, new, "the keys were changed");
+        }
         let by = match self.stage_is_named {
             true => " (as --keys or TRINE_KEYS said at the start, whatever the settings file says)",
             false => "",
@@ -223,6 +229,19 @@ impl KeyChanges {
         node.keep_keys(why.clone());
         self.not_taken = Some(why);
     }
+}
+
+/// Which callers these keys let in, for the audit.
+fn in_words(keys: &ServerKeys) -> String {
+    let roots = keys.member_roots();
+    let accepted = roots
+        .accepted
+        .map_or_else(String::new, |root| format!(", accepts {root}"));
+    format!(
+        "stage {}, member root {}{accepted}",
+        keys.stage().name(),
+        roots.used
+    )
 }
 
 fn warn_of_accept() {

@@ -2,6 +2,7 @@
 //! the previous one. `tidy` has a separate step in the gate, and so has `redis` (`--test tidy`, `redis::`). `dpdk`
 //! needs its feature.
 
+mod audit;
 mod backup;
 mod bad_keys;
 mod bench;

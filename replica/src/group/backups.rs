@@ -6,6 +6,7 @@
 //! go first: the image is given up, and the caller begins again, here or elsewhere.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 
 use trine_canary as canary;
 use trine_protocol::message::{
@@ -92,6 +93,11 @@ impl Backups {
             bytes: reading.bytes,
             bytes_total: reading.head.logical_bytes,
         })
+    }
+
+    /// The request that came last came from this address.
+    pub(super) fn came_from(&mut self, address: impl FnOnce() -> Option<SocketAddr>) {
+        self.audit.came_from(address);
     }
 
     /// The oldest audit line that was not read yet, and how many were lost before it.
@@ -185,6 +191,7 @@ impl Backups {
             by,
             what: "read all keys and users for a backup".to_owned(),
             outcome: "begun".to_owned(),
+            asked: None,
         });
         cx.out.counters.backups_begun += 1;
         cx.out.reply(token, &BackupReply::Begun(head));

@@ -8,7 +8,7 @@ use trine_kvstore::{Ordered, Users};
 
 use raft::{GetEntriesContext, StateRole, Storage};
 use trine_protocol::message::{
-    ClusterId, Discovery, Incarnation, Member, MemberRole, Members, PeerHeader, RoleCode,
+    ClusterId, Discovery, Incarnation, Member, MemberRole, Members, PeerHeader, RoleCode, kind,
 };
 use trine_protocol::status::{
     LeaseStatus, LogStatus, MemberStatus, OrderedStatus, ReceivingStatus, Role, SessionStatus,
@@ -44,10 +44,28 @@ impl Group {
     /// The oldest audit line that was not read yet, and how many were lost before it.
     pub(crate) fn next_audit(&mut self) -> Option<(Audit, u64)> {
         let applied = self.state.as_mut().and_then(|state| state.next_audit());
+        let applied = applied.map(|(mut line, lost)| {
+            let author = line.asked.and_then(|asked| self.service.author_of(asked));
+            line.by = author.unwrap_or(line.by);
+            (line, lost)
+        });
         applied
             .or_else(|| self.service.next_audit())
             .or_else(|| self.membership.next_audit())
             .or_else(|| self.backups.next_audit())
+    }
+
+    /// The caller without a key of the request that came last, if that administrates, is at this address.
+    pub(crate) fn came_from(
+        &mut self,
+        message_kind: u8,
+        address: impl FnOnce() -> Option<SocketAddr>,
+    ) {
+        match message_kind {
+            kind::ADMIN => self.membership.came_from(address),
+            kind::BACKUP => self.backups.came_from(address),
+            _ => self.service.came_from(address),
+        }
     }
 
     /// The group that this replica belongs to.

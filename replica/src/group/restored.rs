@@ -8,6 +8,7 @@ use trine_transport::time::Instant;
 use super::Group;
 use super::durability::Durability;
 use super::local::election_timeout;
+use super::replayed::Replayed;
 use super::sending::Sending;
 use super::service::Service;
 use crate::config::ReplicaConfig;
@@ -58,6 +59,8 @@ impl Group {
             Some(state) => state.genesis().adapt(&config),
             None => config,
         };
+        let known = entries.iter().map(|entry| (entry.index, entry.term));
+        let replayed = Replayed::new(known, hard_state.commit);
         let log = MemoryLog::restored(base, conf, hard_state, entries);
         let log_bytes = log.bytes() as u64;
         // Before the restart it may have promised its silence to a leader, a moment ago.
@@ -70,6 +73,7 @@ impl Group {
         let first = Prng::new(seed).next_u64() >> 2;
         group.service = Service::starting_at(first);
         group.sending = Sending::starting_at(first);
+        group.replayed = Some(replayed);
         group.disk = Some(Box::new(Durability::with_log(log_bytes)));
         group
     }

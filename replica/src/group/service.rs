@@ -1,6 +1,7 @@
 //! A member's service to clients: it takes requests, proposes writes, answers reads, and answers writes when they are
 //! applied.
 
+mod authors;
 mod denials;
 mod reads;
 mod registrars;
@@ -15,6 +16,7 @@ use trine_protocol::message::{
 use trine_protocol::stages::WriteStages;
 use trine_transport::time::{Duration, Instant};
 
+use self::authors::Authors;
 use self::denials::Denials;
 use self::registrars::Registrars;
 use self::scans::ScanBudget;
@@ -36,6 +38,7 @@ pub(super) struct Service {
     scans: ScanBudget,
     registrars: Registrars,
     denials: Denials,
+    authors: Authors,
     /// See [`crate::timing`].
     stopwatch: Option<Stopwatch>,
     stages: WriteStages,
@@ -51,6 +54,7 @@ impl Service {
             scans: ScanBudget::new(),
             registrars: Registrars::new(),
             denials: Denials::default(),
+            authors: Authors::default(),
             stopwatch: None,
             stages: WriteStages::default(),
         }

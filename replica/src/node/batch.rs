@@ -2,7 +2,7 @@
 
 use trine_protocol::message::{
     BATCH_HEADER_SIZE, BATCH_ITEM_HEADER_SIZE, BatchItems, BatchWriter, ClientReply, ClientStatus,
-    Encode, ReplyToken,
+    Encode, ReplyToken, kind,
 };
 use trine_transport::backend::Route;
 use trine_transport::buf::{MESSAGE_BYTES_MAX, MsgBuf};
@@ -10,7 +10,7 @@ use trine_transport::slab::Key;
 use trine_transport::{Cx, Reply, ResponseHandle};
 
 use super::rights::caller_in;
-use super::{Node, Waiting, caller_of, reply_empty, respond};
+use super::{Node, Waiting, address_of, caller_of, reply_empty, respond};
 
 /// Vectors of earlier batches that are kept.
 const SPARE_MAX: usize = 256;
@@ -61,6 +61,8 @@ impl<R: Route> Node<R> {
                     let holder = || caller_of(&self.holder_of, cx, handle.session());
                     let replica = &mut self.replica;
                     replica.on_client_from(cx.now(), token, caller, item, &holder);
+                    let address = || address_of(cx, handle.session());
+                    replica.came_from(kind::CLIENT, address);
                 }
                 Err(_) => self.refuse_part(cx, batch, place),
             }

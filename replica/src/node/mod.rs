@@ -378,15 +378,21 @@ impl<R: Route> App<R> for Node<R> {
                 let holder = || caller_of(&self.holder_of, cx, request.session);
                 self.replica
                     .on_client_from(cx.now(), token, caller, request.data, &holder);
+                let address = || address_of(cx, request.session);
+                self.replica.came_from(kind::CLIENT, address);
             }
             kind::ADMIN => {
                 let caller = caller_in(cx, request.session);
                 self.replica.on_admin(cx.now(), token, caller, request.data);
+                let address = || address_of(cx, request.session);
+                self.replica.came_from(kind::ADMIN, address);
             }
             kind::BACKUP => {
                 let caller = caller_in(cx, request.session);
                 self.replica
                     .on_backup(cx.now(), token, caller, request.data);
+                let address = || address_of(cx, request.session);
+                self.replica.came_from(kind::BACKUP, address);
             }
             kind::WATCH => {
                 let caller = caller_in(cx, request.session);
@@ -540,6 +546,12 @@ impl<R: Route> Node<R> {
             cx.set_identity(self.identity());
         }
     }
+}
+
+/// Where the other end of a session is, if the backend's routes are addresses.
+fn address_of<R: Route>(cx: &Cx<'_, R>, session: SessionId) -> Option<SocketAddr> {
+    let route = cx.peer(session)?.route;
+    format!("{route:?}").parse().ok()
 }
 
 /// Whom what a session's client registers is counted for. Members are callers like others here.

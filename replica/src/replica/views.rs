@@ -25,6 +25,14 @@ impl Replica {
         Subject::of(caller, users).is_ok_and(|subject| subject.may(what).is_ok())
     }
 
+    /// Says where the request of this kind came from that came last. Asked only if an audit line wants to know: if a caller
+    /// without a key has administrated.
+    pub fn came_from(&mut self, message_kind: u8, address: impl FnOnce() -> Option<SocketAddr>) {
+        if let Some(group) = self.life.group_mut() {
+            group.came_from(message_kind, address);
+        }
+    }
+
     /// Whether this replica leads and is transferring leadership at the moment.
     pub fn is_handing_over(&self) -> bool {
         self.life

@@ -72,6 +72,11 @@ impl Membership {
         }
     }
 
+    /// The command that was judged last came from this address.
+    pub(in crate::group) fn came_from(&mut self, address: impl FnOnce() -> Option<SocketAddr>) {
+        self.audit.came_from(address);
+    }
+
     /// The oldest audit line that was not read yet, and how many were lost before it.
     pub(in crate::group) fn next_audit(&mut self) -> Option<(Audit, u64)> {
         self.audit.pop()

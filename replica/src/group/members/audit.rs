@@ -1,6 +1,7 @@
 //! Audit lines of admin commands about members: one for each command, not one for each time that its client asks.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 
 use trine_protocol::message::{AdminCommand, AdminRequest, AdminStatus};
 use trine_transport::time::{Duration, Instant};
@@ -48,6 +49,7 @@ impl AdminTrail {
             by,
             what: words_of(request),
             outcome: format!("{word}: {}", verdict.1),
+            asked: None,
         });
     }
 
@@ -65,6 +67,11 @@ impl AdminTrail {
         }
         self.lately.push_back((by, *request, now));
         known.is_some()
+    }
+
+    /// The command of the last line came from this address.
+    pub(super) fn came_from(&mut self, address: impl FnOnce() -> Option<SocketAddr>) {
+        self.lines.came_from(address);
     }
 
     /// The oldest line, and how many were lost before it.

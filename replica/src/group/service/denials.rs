@@ -2,6 +2,7 @@
 //! was asked for it writes the line.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use trine_keys::{Credential, UserName};
 use trine_kvstore::Command;
@@ -9,7 +10,7 @@ use trine_protocol::message::ClientRequest;
 use trine_transport::time::{Duration, Instant};
 
 use super::Service;
-use crate::audit::{Audit, By, Trail, denied, words_of};
+use crate::audit::{Asked, Audit, By, Trail, denied, words_of};
 use crate::config::DENIED_LINES_MAX;
 use crate::group::cx::Cx;
 use crate::rights::{Caller, Denied};
@@ -52,6 +53,7 @@ impl Denials {
             by: author(cx, caller, name, request),
             what,
             outcome: denied(why),
+            asked: None,
         });
     }
 
@@ -70,6 +72,16 @@ impl Service {
     /// The oldest audit line that was not read yet, and how many were lost before it.
     pub(in crate::group) fn next_audit(&mut self) -> Option<(Audit, u64)> {
         self.denials.trail.pop()
+    }
+
+    /// The caller of the request that came last is at this address.
+    pub(in crate::group) fn came_from(&mut self, address: impl FnOnce() -> Option<SocketAddr>) {
+        self.authors.came_from(address);
+    }
+
+    /// Who gave a command that was applied, if this replica has taken it.
+    pub(in crate::group) fn author_of(&mut self, asked: Asked) -> Option<By> {
+        self.authors.take(asked)
     }
 }
 

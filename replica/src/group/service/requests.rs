@@ -10,6 +10,7 @@ use trine_protocol::message::{
 use trine_transport::Holder;
 
 use super::{Service, refuse};
+use crate::audit::{Asked, By};
 use crate::config::SESSION_WINDOW;
 use crate::group::cx::Cx;
 use crate::reads::AnswerWith;
@@ -71,7 +72,15 @@ impl Service {
                 }
             },
             Operation::Apply | Operation::ApplyAndClose => match check_owner(cx, caller, request) {
-                Ok(request) => self.write_if_active(cx, token, &request, command.as_ref()),
+                Ok(request) => {
+                    if command.as_ref().is_some_and(administrates) {
+                        let users = cx.state.map(|state| state.store().users());
+                        let (client, sequence) = (request.client, request.sequence);
+                        let asked = Asked { client, sequence };
+                        self.authors.note(asked, By::caller(caller, users));
+                    }
+                    self.write_if_active(cx, token, &request, command.as_ref());
+                }
                 Err(status) => refuse(cx, token, status),
             },
         }
