@@ -44,6 +44,13 @@ pub trait App<R: Route> {
         Holder::Shared
     }
 
+    /// Whether a caller may open a session with this key, which the ring knows and the caller has proven to hold. Asked in
+    /// handshakes only. One that may not is refused as if the ring did not know the key.
+    fn admits(&self, key: &KeyId) -> bool {
+        let _ = key;
+        true
+    }
+
     /// When `on_turn` must run again at the latest.
     fn next_timeout(&self) -> Option<Instant> {
         None

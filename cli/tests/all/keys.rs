@@ -282,7 +282,16 @@ fn users_have_their_rights_and_lose_them() {
     replicas
         .client(Some(&ours), &["user", "remove", "carol"])
         .expect_status(0);
-    carols(&["get", "k", "--timeout", "3s"]).expect_error(1, &["carol"]);
+    let refused = ["not know this key", "removed or replaced"];
+    carols(&["get", "k", "--timeout", "3s"]).expect_error(2, &refused);
+    // Nor does she get what needs no right: a session of the transport, and who the members are.
+    carols(&["status", "--timeout", "1s"]).expect_status(3);
+    // A key that was rotated away is refused, and the new one is not.
+    let new = keys.text("new-bob");
+    let rotate = ["user", "rotate", "bob", "--out", &new];
+    replicas.client(Some(&ours), &rotate).expect_status(0);
+    bobs(&["get", "b/1", "--timeout", "3s"]).expect_error(2, &refused);
+    let bobs = |args: &[&str]| replicas.client(Some(&new), args);
     bobs(&["get", "b/1"]).expect_status(0);
 }
 

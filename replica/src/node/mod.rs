@@ -27,6 +27,7 @@ use trine_protocol::node_status::MemberRoots;
 use trine_protocol::route::{HolderOf, IsAt, RouteOf, is_same_address};
 use trine_transport::backend::Route;
 use trine_transport::buf::MsgBuf;
+use trine_transport::keys::KeyId;
 use trine_transport::prng::Prng;
 use trine_transport::slab::{Key, Slab};
 use trine_transport::time::Instant;
@@ -485,6 +486,10 @@ impl<R: Route> App<R> for Node<R> {
             true => Holder::Privileged,
             false => (self.holder_of)(route),
         }
+    }
+
+    fn admits(&self, key: &KeyId) -> bool {
+        !self.is_void(key)
     }
 
     fn next_timeout(&self) -> Option<Instant> {

@@ -12,6 +12,9 @@ use trine_transport::{Cx, Reply, SessionId};
 use super::{Node, reply_empty, reply_with};
 use crate::rights::{Caller, Denied, MessageClass, What};
 
+/// A planted bug.
+const KEEPS_ITS_SESSION: &str = "a revoked user keeps its session";
+
 /// What a session has proven. The transport lets a session without a key in only where none is required.
 #[inline]
 pub(super) fn caller_in<R: Route>(cx: &Cx<'_, R>, session: SessionId) -> Caller {
@@ -69,6 +72,17 @@ impl<R: Route> Node<R> {
         Some(status)
     }
 
+    /// Whether this is a user's key that counts no more, as this replica knows. One that it has not heard of may be too new for
+    /// it: the rights are checked with each request.
+    pub(super) fn is_void(&self, key: &KeyId) -> bool {
+        match (Credential::parse(key), self.replica.users()) {
+            (Some(Credential::User { name, generation }), Some(users)) => {
+                users.is_void(name, generation) && !canary::planted(KEEPS_ITS_SESSION)
+            }
+            _ => false,
+        }
+    }
+
     /// Ends the sessions of users who were removed, and of keys that were replaced, once that is applied here.
     pub(super) fn end_revoked(&mut self, cx: &mut Cx<'_, R>) {
         let changed_at = self.replica.users().map(trine_kvstore::Users::changed_at);
@@ -76,7 +90,7 @@ impl<R: Route> Node<R> {
             return;
         }
         self.users_seen = changed_at;
-        if canary::planted("a revoked user keeps its session") {
+        if canary::planted(KEEPS_ITS_SESSION) {
             return;
         }
         let replica = &self.replica;

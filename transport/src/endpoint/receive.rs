@@ -6,6 +6,7 @@ use crate::app::{App, Cx};
 use crate::backend::{Route, RxBatch, RxPacket};
 use crate::config::PREFETCH_PACKETS_MAX;
 use crate::exchange::Request;
+use crate::keys::KeyId;
 use crate::rpc::{Place, Then, Whole};
 use crate::session::{Output, Received};
 use crate::time::Instant;
@@ -127,7 +128,9 @@ impl<R: Route> Endpoint<R> {
             }
             PacketType::Connect => {
                 let holder_of = |route: &R| app.holder(route);
-                self.sessions.on_connect(now, packet, route, holder_of, out)
+                let admits = |key: &KeyId| app.admits(key);
+                self.sessions
+                    .on_connect(now, packet, route, holder_of, admits, out)
             }
             PacketType::Notice => return self.on_notice(now, packet, app),
             PacketType::Ping => return self.sessions.on_ping(packet, route, out),

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::backend::Route;
 use crate::config::{MTU_MIN, SLOTS_MAX};
+use crate::keys::KeyId;
 use crate::rpc::ServerEnd;
 use crate::time::Instant;
 use crate::wire::{
@@ -25,10 +26,11 @@ impl<R: Route> Sessions<R> {
         packet: &Packet<'_>,
         route: R,
         holder_of: impl FnOnce(&R) -> Holder,
+        admits: impl FnOnce(&KeyId) -> bool,
         out: &mut Output<'_, R>,
     ) -> Option<Ended> {
         let (connect, after) = self.wanted_session(now, packet, route, out)?;
-        match self.consider_keys(now, route, &connect, after, out) {
+        match self.consider_keys(now, route, &connect, after, admits, out) {
             Wanted::Done => None,
             Wanted::Unsealed => self.accept(now, route, &connect, holder_of(&route), out),
         }

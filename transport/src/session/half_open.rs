@@ -155,6 +155,7 @@ impl<R: Route> Sessions<R> {
         route: R,
         connect: &Connect,
         after: &[u8],
+        admits: impl FnOnce(&KeyId) -> bool,
         out: &mut Output<'_, R>,
     ) -> Wanted {
         let Some(trust) = &mut self.trust else {
@@ -181,6 +182,11 @@ impl<R: Route> Sessions<R> {
             refuse(route, connect, RefuseReason::KeyWrong, 0, out);
             return Wanted::Done;
         };
+        // Whoever does not hold the key is not told whether it still counts.
+        if !admits(&wish.key) {
+            refuse(route, connect, RefuseReason::KeyUnknown, 0, out);
+            return Wanted::Done;
+        }
         let goes_first = trust.keys.ring.goes_first(&wish.key);
         if !trust.budget.take(now, goes_first) {
             // The client asks again.

@@ -146,6 +146,8 @@ pub(crate) struct TestApp {
     pub(crate) deadlines: Vec<Option<Instant>>,
     /// Whom sessions from a node are counted for.
     pub(crate) holder: fn(u32) -> Holder,
+    /// The keys that open sessions.
+    pub(crate) admits: fn(&KeyId) -> bool,
     /// This session is ended when a request completes.
     pub(crate) ends: Option<SessionId>,
 }
@@ -176,6 +178,10 @@ impl App<u32> for TestApp {
 
     fn holder(&self, node: &u32) -> Holder {
         (self.holder)(*node)
+    }
+
+    fn admits(&self, key: &KeyId) -> bool {
+        (self.admits)(key)
     }
 
     fn on_completion(&mut self, cx: &mut Cx<'_, u32>, tag: u64, completion: Completion) {
@@ -538,6 +544,7 @@ impl Node {
             events: Vec::new(),
             deadlines: Vec::new(),
             holder: |_| Holder::Shared,
+            admits: |_| true,
             ends: None,
         };
         let endpoint = Endpoint::new(config.clone(), &caps, pool, identity, seed)

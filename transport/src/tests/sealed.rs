@@ -184,6 +184,23 @@ fn a_group_changes_to_keys_one_member_at_a_time() {
     }
 }
 
+/// The key of a removed user opened sessions for ever, and each told who leads.
+#[test]
+fn a_key_that_counts_no_more_opens_no_session() {
+    let refusing: fn(&KeyId) -> bool = |key| &**key != b"everybody";
+    let mut net = net();
+    net.nodes[SERVER].app.admits = refusing;
+    assert_eq!(obstacle(net), ConnectError::Key(KeyObstacle::Unknown));
+    // Who does not hold the key is not told whether it counts.
+    let (ours, other) = (key(b"everybody", 7), key(b"everybody", 8));
+    let mut net = net_with(
+        Some(holding(Stage::Require, Some(other), &[])),
+        Some(holding(Stage::Require, None, &[ours])),
+    );
+    net.nodes[SERVER].app.admits = refusing;
+    assert_eq!(obstacle(net), ConnectError::Key(KeyObstacle::Wrong));
+}
+
 /// An established session of the stage before stays; `end_sessions_of` ends those of a key.
 #[test]
 fn sessions_of_a_key_that_is_over_end() {
