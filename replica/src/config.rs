@@ -106,6 +106,12 @@ pub const OWN_SNAPSHOT_BYTES_PER_TURN: usize = 1 << 20;
 pub const SNAPSHOT_BYTES_WAITING_MAX: usize = 8 << 20;
 /// An image for a backup of which no piece was asked for in this time goes. Its caller can go on with it until then.
 pub const BACKUP_IDLE_MAX: Duration = Duration::from_secs(60);
+/// While another caller waits for an image, its reader keeps it for so long in any case, and then only if it reads so many
+/// bytes of new pieces a second.
+pub const BACKUP_CONTEST: Duration = Duration::from_secs(10);
+pub(crate) const BACKUP_CONTEST_BYTES_PER_SECOND: u64 = 256 << 10;
+/// A caller that does not ask again within this time waits no more.
+pub(crate) const BACKUP_CONTEST_GAP_MAX: Duration = Duration::from_secs(5);
 /// Requests for pieces of that image that may wait for a turn.
 pub const BACKUP_PIECES_WAITING_MAX: usize = 16;
 /// Bytes of that image that one turn hands out, that of the last piece not counted, before other work gets its turn.

@@ -5,6 +5,8 @@
 //! store makes one image at a time. A member that needs the state, and a snapshot of disk mode that is long overdue,
 //! go first: the image is given up, and the caller begins again, here or elsewhere.
 
+mod contest;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
@@ -25,6 +27,7 @@ use crate::config::{
 use crate::outbox::Outbox;
 use crate::snapshot_transfer::{Image, Piece};
 use crate::state_machine::StateMachine;
+use contest::Progress;
 
 /// The image that is being read, if there is one, and the names of those to come.
 pub(super) struct Backups {
@@ -40,6 +43,7 @@ pub(super) struct Backups {
 
 struct Reading {
     head: BackupHead,
+    progress: Progress,
     image: Image,
     /// When it was begun, or a piece of it was asked for last.
     used: Instant,
@@ -145,10 +149,12 @@ impl Backups {
         let Some(state) = cx.state else {
             return later(cx.out, "this replica has no state yet");
         };
-        if self.reading.is_some() {
+        if let Some(reading) = &mut self.reading
+            && !reading.progress.gives_way_to(by, cx.now)
+        {
             return later(
                 cx.out,
-                "another backup reads an image of this replica; one that was broken off goes after a minute",
+                "another backup reads an image of this replica; one that does not go on gives way after 10 s",
             );
         }
         let lags = state.applied_index() < at_least;
@@ -165,6 +171,8 @@ impl Backups {
                 "this replica makes way for a member that needs the state, or for its own snapshot";
             return later(cx.out, text);
         }
+        let why = "another caller waits for an image, and this one was hardly read";
+        self.give_up(Some(state), why, cx.out);
         let index = state.applied_index();
         let term = cx.consensus.raft().term_at(index);
         let free = !cx.store_is_taken && state.store_mut().clear_snapshot();
@@ -197,6 +205,7 @@ impl Backups {
         cx.out.reply(token, &BackupReply::Begun(head));
         self.reading = Some(Reading {
             head,
+            progress: Progress::of(by),
             image,
             used: cx.now,
             bytes: 0,
@@ -284,6 +293,7 @@ impl Backups {
             };
             handed += bytes.len();
             reading.bytes += bytes.len() as u64;
+            reading.progress.on_piece(number, bytes.len());
             if last && !bytes.is_empty() {
                 out.counters.backups_read += 1;
             }

@@ -12,7 +12,7 @@ use trine_transport::time::{Duration, Instant};
 use super::Group;
 use super::durability::Durability;
 use super::watches_tests::group_of_one;
-use crate::config::{BACKUP_LOG_SHARE_MAX, ReplicaConfig};
+use crate::config::{BACKUP_CONTEST, BACKUP_LOG_SHARE_MAX, ReplicaConfig};
 use crate::outbox::Outbox;
 use crate::output::Output;
 use crate::rights::Caller;
@@ -171,6 +171,37 @@ fn a_snapshot_that_is_long_overdue_goes_before_a_backup() {
         begun = begun.or_else(|| alone.begin());
     }
     assert!(begun.is_some(), "and the next backup gets its turn");
+}
+
+/// Whoever had begun an image kept it from all others, without a key and for good, by asking for a piece now and then.
+#[test]
+fn an_image_that_is_not_read_goes_to_another_caller_that_waits() {
+    let mut alone = Alone::new();
+    alone.put(1, 10);
+    let held = alone.begin().expect("an image");
+    let began = alone.now;
+    let next = loop {
+        alone.now += Duration::from_secs(1);
+        let reply = alone.backup(piece(held, 0));
+        let is_piece = matches!(BackupReply::decode(&reply), Ok(BackupReply::Piece { .. }));
+        assert!(is_piece, "{reply:?}");
+        if let Some(next) = alone.begin() {
+            break next;
+        }
+    };
+    let waited = alone.now.saturating_since(began);
+    let limit = BACKUP_CONTEST + Duration::from_secs(3);
+    assert!((BACKUP_CONTEST..limit).contains(&waited), "{waited:?}");
+    let reply = alone.backup(piece(held, 0));
+    let Ok(BackupReply::Gone(why)) = BackupReply::decode(&reply) else {
+        panic!("{reply:?}");
+    };
+    assert!(why.contains("another caller waits"), "{why}");
+    let reply = alone.backup(piece(next, 0));
+    assert!(matches!(
+        BackupReply::decode(&reply),
+        Ok(BackupReply::Piece { .. })
+    ));
 }
 
 /// The whole image is there, and a slow caller takes its last pieces: the store is free.
