@@ -57,6 +57,12 @@ impl Exposed<'_> {
         })
     }
 
+    /// Whether every user of this machine gets in, and no other one.
+    #[must_use]
+    pub fn is_open_to_local_users(&self) -> bool {
+        self.is_local() && !self.asks && !self.asks_certificate
+    }
+
     fn is_local(&self) -> bool {
         placement::is_loopback(self.address.ip())
     }
@@ -81,6 +87,12 @@ mod tests {
     fn beyond_loopback_something_has_to_ask_and_plain_text_is_warned_of() {
         let local = at("127.0.0.1:1");
         assert!(local.check().is_ok() && local.warning().is_none());
+        assert!(local.is_open_to_local_users());
+        let asking = Exposed {
+            asks: true,
+            ..local
+        };
+        assert!(!asking.is_open_to_local_users() && !at("10.0.0.1:1").is_open_to_local_users());
         for address in ["0.0.0.0:1", "10.0.0.1:1", "[::]:1"] {
             let open = at(address);
             let failure = open.check().expect_err("open");

@@ -199,6 +199,15 @@ fn open(
     if let Some(warning) = exposed.warning() {
         note(warning);
     }
+    // Without a key there is nothing that the group keeps from them.
+    if exposed.is_open_to_local_users() && settings.server_key().is_some() {
+        tracing::warn!(
+            target: "keys",
+            %address,
+            "every user of this machine has all rights through Redis clients, although the group has a key: \
+             --resp-require-auth leaves it to users of the group, and --resp-password-file FILE asks for a password"
+        );
+    }
     Ok(server)
 }
 
