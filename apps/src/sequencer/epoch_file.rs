@@ -3,8 +3,9 @@
 //! The file is replaced as a whole, and file and directory are synced before a number of the new epoch is given out. A lock
 //! beside it keeps a second server away. The lock file stays: it tells a removed state from none.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -184,8 +185,12 @@ fn sibling(path: &Path, end: &str) -> PathBuf {
 }
 
 fn lock(path: &Path, beside: &Path) -> Result<File, Failure> {
-    // There is nothing in it, ever.
-    let opened = new_file::emptied(beside);
+    let opened = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(beside);
     let file = opened.map_err(|error| unusable(beside, &error))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
