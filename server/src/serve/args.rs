@@ -70,7 +70,14 @@ pub struct ServeArguments {
     /// key, none without]. At SIGHUP a replica with a key reads its key file again, and the stage, if the file of --config
     /// has it (keys = "require") and neither this option nor the variable was given. It begins to require keys once all
     /// members have come with one.
-    #[arg(long, env = "TRINE_KEYS", value_enum, value_name = "STAGE")]
+    // Its own place would be that of an option of all commands, as that of --rejoin.
+    #[arg(
+        long,
+        env = "TRINE_KEYS",
+        value_enum,
+        value_name = "STAGE",
+        display_order = 27
+    )]
     pub keys: Option<KeyStage>,
     /// The settings that the file does not change while the replica runs.
     #[arg(skip)]
