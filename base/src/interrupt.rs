@@ -20,6 +20,8 @@ static ARRIVED: AtomicBool = AtomicBool::new(false);
 static TERMINATED: AtomicBool = AtomicBool::new(false);
 /// The kernel has said that the process has used up its processor time.
 static OUT_OF_TIME: AtomicBool = AtomicBool::new(false);
+/// See [`taken`].
+static TAKEN: AtomicU64 = AtomicU64::new(0);
 static HANGUPS: AtomicU64 = AtomicU64::new(0);
 static SLEEPERS: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
 static HOOK: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
@@ -206,7 +208,14 @@ pub fn take() -> bool {
     while ARRIVED.load(Ordering::SeqCst) {
         std::thread::yield_now();
     }
-    INTERRUPTED.swap(false, Ordering::SeqCst)
+    let interrupted = INTERRUPTED.swap(false, Ordering::SeqCst);
+    TAKEN.fetch_add(interrupted.into(), Ordering::SeqCst);
+    interrupted
+}
+
+/// How often [`take`] has found a Ctrl-C.
+pub fn taken() -> u64 {
+    TAKEN.load(Ordering::SeqCst)
 }
 
 /// SIGHUPs so far, of a server: each one asks it to read again what may change while it runs.

@@ -5,6 +5,7 @@
 //! | `'...'` | the text between the quotes, byte for byte |
 //! | `"..."`, or outside of quotes | `\n \r \t \0 \\ \" \' \ ` (space) and `\xHH` stand for one byte |
 //! | `#` at the beginning of a word | the rest of the line is a comment |
+//! | the end of the line, in quotes | itself; elsewhere it ends the command |
 
 use std::borrow::Cow;
 
@@ -33,93 +34,164 @@ pub enum WordError {
 
 /// Splits a line into words.
 pub fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, WordError> {
-    let mut rest = line;
-    let mut words = Vec::new();
-    loop {
-        rest = rest.trim_ascii_start();
-        match rest.first() {
-            None | Some(b'#') => return Ok(words),
-            Some(_) => match command_name(rest, &words) {
-                Some(name) => {
-                    rest = &rest[name.len()..];
-                    words.push(name.to_vec());
-                }
-                None => words.push(word(&mut rest)?),
-            },
+    let mut splitter = Splitter::default();
+    for &byte in line {
+        if splitter.push(byte) {
+            // Not a line but several: the others are separated from this one as words are.
+            splitter.place = Place::Between;
         }
     }
+    splitter.into_words()
 }
 
-/// A name that begins with a backslash, where a command can be. There a backslash is no escape.
-fn command_name<'a>(rest: &'a [u8], before: &[Vec<u8>]) -> Option<&'a [u8]> {
-    let stands = match before {
-        [] => true,
-        [first] => first == b"help",
-        [first, _] => first == b"\\watch",
-        _ => false,
-    };
-    let end = rest.iter().position(u8::is_ascii_whitespace);
-    (stands && rest.first() == Some(&b'\\')).then(|| &rest[..end.unwrap_or(rest.len())])
+/// Reads a command byte by byte. So it knows where the command ends, however many lines its quotes go over.
+#[derive(Debug, Default)]
+pub struct Splitter {
+    words: Vec<Vec<u8>>,
+    /// The word under way; empty outside of words.
+    word: Vec<u8>,
+    place: Place,
+    /// The first thing that is wrong. The rest of the line is skipped.
+    wrong: Option<WordError>,
 }
 
-/// One word, up to the next space outside of quotes.
-fn word(rest: &mut &[u8]) -> Result<Vec<u8>, WordError> {
-    let mut word = Vec::new();
-    while let Some((&byte, after)) = rest.split_first() {
-        if byte.is_ascii_whitespace() {
-            break;
+/// What the next byte belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    #[default]
+    Between,
+    Word,
+    /// A name that begins with a backslash.
+    Name,
+    Comment,
+    Quoted(u8),
+    /// After a backslash, in quotes or outside of them.
+    Escape(Option<u8>),
+    /// After `\x`, and after the first digit if there is one.
+    Hex(Option<u8>, Option<u32>),
+}
+
+impl Splitter {
+    /// Takes the next byte. Whether it ends the command: a line end outside of quotes.
+    pub fn push(&mut self, byte: u8) -> bool {
+        let ends = byte == b'\n' && self.open_quote().is_none();
+        if self.wrong.is_none() {
+            match self.step(byte) {
+                Ok(place) => self.place = place,
+                Err(error) => self.wrong = Some(error),
+            }
         }
-        *rest = after;
+        ends || (byte == b'\n' && self.wrong.is_some())
+    }
+
+    /// The quote that has no end so far. A line end belongs to the word then.
+    pub fn open_quote(&self) -> Option<char> {
+        match self.place {
+            Place::Quoted(quote) if self.wrong.is_none() => Some(char::from(quote)),
+            _ => None,
+        }
+    }
+
+    /// The words, if the command ends here.
+    pub fn into_words(mut self) -> Result<Vec<Vec<u8>>, WordError> {
+        if let Some(wrong) = self.wrong {
+            return Err(wrong);
+        }
+        match self.place {
+            Place::Between | Place::Comment => {}
+            Place::Word | Place::Name => self.words.push(self.word),
+            Place::Quoted(quote) => {
+                let quote = char::from(quote);
+                return Err(WordError::OpenQuote { quote });
+            }
+            Place::Escape(_) => return Err(WordError::OpenEscape),
+            Place::Hex(..) => return Err(WordError::BadHex),
+        }
+        Ok(self.words)
+    }
+
+    fn step(&mut self, byte: u8) -> Result<Place, WordError> {
+        match self.place {
+            Place::Between => Ok(self.begin(byte)),
+            Place::Comment if byte == b'\n' => Ok(Place::Between),
+            Place::Comment => Ok(Place::Comment),
+            Place::Word | Place::Name if byte.is_ascii_whitespace() => {
+                self.words.push(std::mem::take(&mut self.word));
+                Ok(Place::Between)
+            }
+            Place::Word => Ok(self.in_word(byte)),
+            Place::Quoted(quote) if byte == quote => Ok(Place::Word),
+            Place::Quoted(b'"') if byte == b'\\' => Ok(Place::Escape(Some(b'"'))),
+            Place::Name | Place::Quoted(_) => {
+                self.word.push(byte);
+                Ok(self.place)
+            }
+            Place::Escape(quote) => self.escape(byte, quote),
+            Place::Hex(quote, high) => self.hex(byte, quote, high),
+        }
+    }
+
+    fn begin(&mut self, byte: u8) -> Place {
         match byte {
-            b'\'' => literal(rest, &mut word)?,
-            b'"' => quoted(rest, &mut word)?,
-            b'\\' => word.push(escape(rest)?),
-            _ => word.push(byte),
+            byte if byte.is_ascii_whitespace() => Place::Between,
+            b'#' => Place::Comment,
+            b'\\' if self.is_before_command() => {
+                self.word.push(byte);
+                Place::Name
+            }
+            _ => self.in_word(byte),
         }
     }
-    Ok(word)
-}
 
-fn literal(rest: &mut &[u8], word: &mut Vec<u8>) -> Result<(), WordError> {
-    let end = rest.iter().position(|&byte| byte == b'\'');
-    let end = end.ok_or(WordError::OpenQuote { quote: '\'' })?;
-    word.extend_from_slice(&rest[..end]);
-    *rest = &rest[end + 1..];
-    Ok(())
-}
+    /// Whether the next word can be a command. There a backslash is no escape, but begins a name.
+    fn is_before_command(&self) -> bool {
+        match self.words.as_slice() {
+            [] => true,
+            [first] => first == b"help",
+            [first, _] => first == b"\\watch",
+            _ => false,
+        }
+    }
 
-fn quoted(rest: &mut &[u8], word: &mut Vec<u8>) -> Result<(), WordError> {
-    while let Some((&byte, after)) = rest.split_first() {
-        *rest = after;
+    fn in_word(&mut self, byte: u8) -> Place {
         match byte {
-            b'"' => return Ok(()),
-            b'\\' => word.push(escape(rest)?),
-            _ => word.push(byte),
+            b'\'' | b'"' => return Place::Quoted(byte),
+            b'\\' => return Place::Escape(None),
+            _ => self.word.push(byte),
         }
+        Place::Word
     }
-    Err(WordError::OpenQuote { quote: '"' })
-}
 
-/// The byte that the rest of an escape encodes.
-fn escape(rest: &mut &[u8]) -> Result<u8, WordError> {
-    let (&byte, after) = rest.split_first().ok_or(WordError::OpenEscape)?;
-    *rest = after;
-    match byte {
-        b'n' => Ok(b'\n'),
-        b'r' => Ok(b'\r'),
-        b't' => Ok(b'\t'),
-        b'0' => Ok(0),
-        b'\\' | b'"' | b'\'' | b' ' | b'#' => Ok(byte),
-        b'x' => {
-            let digits = after.get(..2).ok_or(WordError::BadHex)?;
-            let digit = |at: usize| char::from(digits[at]).to_digit(16);
-            let (high, low) = digit(0).zip(digit(1)).ok_or(WordError::BadHex)?;
-            *rest = &after[2..];
-            Ok((high * 16 + low) as u8)
-        }
-        found => Err(WordError::UnknownEscape {
-            found: char::from(found),
-        }),
+    /// The character after a backslash.
+    fn escape(&mut self, byte: u8, quote: Option<u8>) -> Result<Place, WordError> {
+        let meant = match byte {
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b't' => b'\t',
+            b'0' => 0,
+            b'\\' | b'"' | b'\'' | b' ' | b'#' => byte,
+            b'x' => return Ok(Place::Hex(quote, None)),
+            b'\n' => return Err(WordError::OpenEscape),
+            found => {
+                let found = char::from(found);
+                return Err(WordError::UnknownEscape { found });
+            }
+        };
+        Ok(self.escaped(meant, quote))
+    }
+
+    fn hex(&mut self, byte: u8, quote: Option<u8>, high: Option<u32>) -> Result<Place, WordError> {
+        let digit = char::from(byte).to_digit(16).ok_or(WordError::BadHex)?;
+        Ok(match high {
+            None => Place::Hex(quote, Some(digit)),
+            Some(high) => self.escaped((high * 16 + digit) as u8, quote),
+        })
+    }
+
+    /// An escape has ended with the byte that it means.
+    fn escaped(&mut self, meant: u8, quote: Option<u8>) -> Place {
+        self.word.push(meant);
+        quote.map_or(Place::Word, Place::Quoted)
     }
 }
 
@@ -219,6 +291,48 @@ mod tests {
         );
         assert_eq!(words("help \\timing"), [b"help", &b"\\timing"[..]]);
         assert_eq!(words("get \\timing"), [b"get", &b"\timing"[..]]);
+    }
+
+    /// Two lines that were pasted were one command: `unlink a` and `unlink b` deleted the key `unlink`, too.
+    #[test]
+    fn a_line_end_ends_a_command_unless_it_is_in_quotes() {
+        let commands = |text: &str| {
+            let (mut commands, mut splitter) = (Vec::new(), Splitter::default());
+            for byte in text.bytes() {
+                if splitter.push(byte) {
+                    commands.push(std::mem::take(&mut splitter).into_words());
+                }
+            }
+            commands.push(splitter.into_words());
+            commands
+        };
+        let words =
+            |words: &[&str]| Ok(words.iter().map(|word| word.as_bytes().to_vec()).collect());
+        assert_eq!(
+            commands("del a\ndel b"),
+            [words(&["del", "a"]), words(&["del", "b"])]
+        );
+        assert_eq!(
+            commands("put a 'x\ny'z\nput b \"\\\"\n\"\n# it's\n"),
+            [
+                words(&["put", "a", "x\nyz"]),
+                words(&["put", "b", "\"\n"]),
+                words(&[]),
+                words(&[]),
+            ]
+        );
+        // A mistake costs its own line and no other.
+        let mistakes = commands("put \\\nput \\x4\nput \"\\q 'x\nget a\nput 'b\nc");
+        assert_eq!(
+            mistakes,
+            [
+                Err(WordError::OpenEscape),
+                Err(WordError::BadHex),
+                Err(WordError::UnknownEscape { found: 'q' }),
+                words(&["get", "a"]),
+                Err(WordError::OpenQuote { quote: '\'' }),
+            ]
+        );
     }
 
     /// A process on the port of a dead replica could draw over the output of `trine status`.

@@ -268,3 +268,55 @@ fn tab_completes_keys_and_is_silent_without_a_group() {
     shell.expect("nothing was read");
     shell.press("quit\r");
 }
+
+/// Two lines that were pasted were one command: `unlink p1` and `unlink p2` deleted the key `unlink`, too. No word could have a
+/// line end.
+#[test]
+fn each_pasted_line_is_a_command_and_quotes_go_over_line_ends() {
+    let cluster = Cluster::start(&[]);
+    for key in ["unlink", "p1", "p2"] {
+        cluster.ok(&["put", key, "v"]);
+    }
+    let mut shell = AtTerminal::start(command(&[], &cluster.group.peers()));
+    let paste = |text: &str| format!("\x1b[200~{text}\x1b[201~");
+    shell.expect("trine> ");
+    // A mistake in the middle costs its own line only.
+    shell.press(&paste(
+        "unlink p1\r\nno-such\r\nunlink p2\r\n\r\nput two 'first\r\nsecond\tthird'\r\nget tw",
+    ));
+    for answer in [
+        "\r\n1\r\n",
+        "no such command: no-such",
+        "trine> unlink p2\r\n1\r\n",
+        "ok, version",
+    ] {
+        shell.expect(answer);
+    }
+    // The last line can be finished.
+    shell.expect("get tw");
+    shell.press("o\r");
+    shell.expect("\"first\\nsecond\\tthird\"");
+    shell.press("get unlink\r");
+    shell.expect("\r\nv\r\n");
+    // A quote goes on in the next line at the keyboard, too, and in a script.
+    shell.press("put typed 'a\r");
+    shell.expect("the quote ' has no end yet");
+    shell.press("b'\rget typed\r");
+    shell.expect("\r\na\r\nb\r\n");
+    shell.press(&paste("put long '"));
+    shell.press(&paste(&"x".repeat(100_000)));
+    shell.press("'\rstrlen long\r");
+    shell.expect("\r\n100000\r\n");
+    shell.press(&paste("put a 1\nquit\nput a 2\n"));
+    let child = shell.child();
+    assert!(child.wait().expect("it ends").success());
+
+    let script = b"put s 'a\r\nb'\nget s\nget none\nget s\nput s \"c\nd";
+    let ran = trine(&[], &cluster.group.peers(), script);
+    let ran = ran.expect_error(
+        2,
+        &["line 4: no such key", "line 6: the quote \" has no end"],
+    );
+    assert_eq!(ran.stdout, b"a\nb\na\nb\n");
+    assert_eq!(cluster.ok(&["get", "a"]), b"1");
+}

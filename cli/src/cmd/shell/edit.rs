@@ -7,12 +7,13 @@ use rustyline::config::Config;
 use rustyline::highlight::Highlighter;
 use rustyline::hint::{Hinter, HistoryHinter};
 use rustyline::history::FileHistory;
-use rustyline::validate::Validator;
-use rustyline::{Context, Editor, Helper};
+use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::{Context, Editor, Event, EventHandler, Helper};
 
 use super::commands::{COMMANDS, find};
+use super::paste::Pastes;
 use crate::config::HISTORY_LINES_MAX;
-use trine_base::words::show;
+use trine_base::words::{Splitter, show};
 
 /// Finds keys by what they begin with.
 type FindKeys = dyn Fn(&[u8]) -> Vec<Vec<u8>>;
@@ -24,7 +25,25 @@ pub(super) struct Assistant {
 
 impl Helper for Assistant {}
 impl Highlighter for Assistant {}
-impl Validator for Assistant {}
+
+impl Validator for Assistant {
+    /// Enter in quotes begins another line of the same word.
+    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        Ok(match open_quote(context.input()) {
+            Some(_) => ValidationResult::Incomplete,
+            None => ValidationResult::Valid(None),
+        })
+    }
+}
+
+/// The quote that has no end in what was typed.
+fn open_quote(typed: &str) -> Option<char> {
+    let mut splitter = Splitter::default();
+    for byte in typed.bytes() {
+        splitter.push(byte);
+    }
+    splitter.open_quote()
+}
 
 impl Completer for Assistant {
     type Candidate = String;
@@ -46,6 +65,10 @@ impl Hinter for Assistant {
     fn hint(&self, line: &str, position: usize, context: &Context<'_>) -> Option<String> {
         if position < line.len() {
             return None;
+        }
+        if line.ends_with('\n') {
+            return open_quote(line)
+                .map(|quote| format!("  (the quote {quote} has no end yet; Ctrl-C drops all)"));
         }
         match line.strip_suffix(' ') {
             Some(name) => find(name.as_bytes()).map(|entry| entry.form.clone()),
@@ -121,6 +144,7 @@ fn keys(typed: &str, find_keys: &FindKeys) -> Vec<String> {
 /// The editor with its earlier history, and the path of the history.
 pub(super) fn editor(
     find_keys: Box<FindKeys>,
+    pastes: &Pastes,
 ) -> rustyline::Result<(Editor<Assistant, FileHistory>, Option<PathBuf>)> {
     let config = Config::builder()
         .max_history_size(HISTORY_LINES_MAX)?
@@ -128,6 +152,8 @@ pub(super) fn editor(
         .build();
     let mut editor = Editor::with_config(config)?;
     editor.set_helper(Some(Assistant { find_keys }));
+    let pastes = EventHandler::Conditional(Box::new(pastes.clone()));
+    editor.bind_sequence(Event::Any, pastes);
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let path = history_path(variable("XDG_STATE_HOME"), variable("HOME"));
     if let Some(path) = &path {

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use crate::config::SHELL_LINE_BYTES_MAX;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
+use trine_base::words::Splitter;
 
 /// The interval at which a wait for input checks for an interruption.
 const POLL_INTERVAL: Timespec = Timespec {
@@ -83,6 +84,38 @@ impl BufRead for Input {
     }
 }
 
+/// The next command, and how many lines it has: a line end in quotes does not end it. Nothing at the end of the input.
+pub(super) fn read_command(input: &mut impl BufRead) -> Result<Option<(Vec<u8>, u64)>, Failure> {
+    let Some(mut command) = read_line(input)? else {
+        return Ok(None);
+    };
+    let (mut splitter, mut read, mut lines) = (Splitter::default(), 0, 1);
+    loop {
+        for &byte in &command[read..] {
+            splitter.push(byte);
+        }
+        read = command.len();
+        if splitter.open_quote().is_none() {
+            return Ok(Some((command, lines)));
+        }
+        // Without a further line the quote has no end, and the parser says so.
+        let Some(line) = read_line(input)? else {
+            return Ok(Some((command, lines)));
+        };
+        command.push(b'\n');
+        command.extend(line);
+        lines += 1;
+        if command.len() as u64 > SHELL_LINE_BYTES_MAX {
+            return Err(too_long("the command"));
+        }
+    }
+}
+
+fn too_long(what: &str) -> Failure {
+    let message = format!("{what} has more than {SHELL_LINE_BYTES_MAX} bytes");
+    Failure::usage(message, "trine put KEY @FILE writes large values")
+}
+
 /// The next line without its end, see [`without_end`]; nothing at the end of the input.
 pub(super) fn read_line(input: &mut impl BufRead) -> Result<Option<Vec<u8>>, Failure> {
     let mut line = Vec::new();
@@ -91,11 +124,7 @@ pub(super) fn read_line(input: &mut impl BufRead) -> Result<Option<Vec<u8>>, Fai
         .read_until(b'\n', &mut line)
         .map_err(|error| Failure::usage(format!("standard input cannot be read: {error}"), ""))?;
     if read as u64 > SHELL_LINE_BYTES_MAX {
-        let message = format!("the line has more than {SHELL_LINE_BYTES_MAX} bytes");
-        return Err(Failure::usage(
-            message,
-            "trine put KEY @FILE writes large values",
-        ));
+        return Err(too_long("the line"));
     }
     Ok((read > 0).then(|| without_end(&line).to_vec()))
 }

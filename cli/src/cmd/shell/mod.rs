@@ -9,6 +9,7 @@ mod finder;
 mod input;
 mod keys;
 mod parse;
+mod paste;
 mod worker;
 
 use std::io::{self, IsTerminal};
@@ -20,10 +21,12 @@ use rustyline::error::ReadlineError;
 use self::answer::{Form, tell};
 pub(crate) use self::args::ShellArguments;
 use self::finder::Finder;
-use self::input::{Input, read_line, size_of_input};
+use self::input::{Input, read_command, size_of_input};
 use self::parse::{ParseError, Request, StoreRequest};
+use self::paste::{Entered, Pastes, TooLong};
 use self::worker::Worker;
 use crate::cmd::status::StatusArguments;
+use crate::config::SHELL_LINE_BYTES_MAX;
 use trine_base::announce::note;
 use trine_base::answers::response_of;
 use trine_base::arguments::ClientArguments;
@@ -34,8 +37,8 @@ use trine_base::interrupt;
 use trine_base::network::Network;
 use trine_base::output::{Output, print_all};
 use trine_base::progress::Progress;
-use trine_base::units::{plural, show_ns};
-use trine_base::words::show;
+use trine_base::units::{plural, show_bytes, show_ns};
+use trine_base::words::{printable, show};
 use trine_kvstore::Response;
 
 pub(crate) fn run<N: Network>(
@@ -77,6 +80,8 @@ struct Shell<'a, N: Network> {
     progress: Option<Progress>,
 }
 
+const PROMPT: &str = "trine> ";
+
 /// Whether another line follows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
@@ -90,31 +95,51 @@ fn converse<N: Network>(shell: &mut Shell<'_, N>) -> Result<(), Failure> {
     restore_terminal_on_sigterm();
     let finder = Finder::new(shell.network, shell.client);
     let find_keys = Box::new(move |prefix: &[u8]| finder.keys(prefix));
-    let (mut editor, history) = edit::editor(find_keys).map_err(unusable)?;
+    let pastes = Pastes::default();
+    let (mut editor, history) = edit::editor(find_keys, &pastes).map_err(unusable)?;
     if shell.form == Form::People {
         let peers = &shell.client.group.peers;
         print_all(format!("trine at {peers}; help lists the commands, Ctrl-D ends\n").as_bytes());
     }
+    let mut entered = Entered::default();
     loop {
-        let line = match editor.readline("trine> ") {
-            Ok(line) => line,
-            Err(ReadlineError::Interrupted) => continue,
+        let unfinished = (entered.left.as_str(), entered.right.as_str());
+        let read = editor.readline_with_initial(PROMPT, unfinished);
+        // The editor has already handled a Ctrl-C that came before the line was complete.
+        interrupt::take();
+        entered = match read.map(|line| pastes.entered(line)) {
+            Ok(Ok(entered)) => entered,
+            Ok(Err(TooLong)) => {
+                shell.output.complain(&too_long());
+                Entered::default()
+            }
+            Err(ReadlineError::Interrupted) => Entered::default(),
             Err(ReadlineError::Eof) => break,
             Err(error) => return Err(unusable(error)),
         };
-        // The editor has already handled a Ctrl-C that came before the line was complete.
-        interrupt::take();
-        if !line.trim().is_empty() {
-            let _ = editor.add_history_entry(&line);
-            edit::keep(&mut editor, history.as_ref());
+        for line in entered
+            .commands
+            .iter()
+            .filter(|line| !line.trim().is_empty())
+        {
+            let _ = editor.add_history_entry(line);
         }
-        match shell.line(line.as_bytes()) {
-            Ok(Next::Line) => {}
-            Ok(Next::End) => break,
-            Err(failure) => shell.output.complain(&failure),
+        edit::keep(&mut editor, history.as_ref());
+        if shell.lines(&entered.commands) == Next::End {
+            break;
         }
     }
     Ok(())
+}
+
+fn too_long() -> Failure {
+    Failure::usage(
+        format!(
+            "more than {} were pasted; nothing was done",
+            show_bytes(SHELL_LINE_BYTES_MAX)
+        ),
+        "trine <FILE executes the commands in a file, however many there are",
+    )
 }
 
 /// The editor reads single keys without echo. A signal handler that ends the process must undo that.
@@ -130,7 +155,7 @@ fn restore_terminal_on_sigterm() {
     });
 }
 
-/// Serves a pipe. After a negative answer the following lines are still executed; any other failure ends the script.
+/// Serves a pipe. A command is a line, or several where a quote goes over their ends. After a negative answer the following lines are still executed; any other failure ends the script.
 /// The failure that ends the script is the exit status, else the first negative answer.
 fn obey<N: Network>(shell: &mut Shell<'_, N>) -> Result<(), Failure> {
     let mut first: Option<Failure> = None;
@@ -138,7 +163,8 @@ fn obey<N: Network>(shell: &mut Shell<'_, N>) -> Result<(), Failure> {
     let mut bytes = 0;
     let total = size_of_input();
     shell.progress = Some(Progress::towards("doing what standard input says", total));
-    for number in 1_u64.. {
+    let mut number = 1;
+    loop {
         let ended = |shell: &mut Shell<'_, N>| {
             shell.progress = None;
             Failure::interrupted_after(plural(number - 1, "line") + " done", "")
@@ -146,8 +172,8 @@ fn obey<N: Network>(shell: &mut Shell<'_, N>) -> Result<(), Failure> {
         if interrupt::interrupted() {
             return Err(ended(shell));
         }
-        let line = match read_line(&mut input) {
-            Ok(Some(line)) => line,
+        let (line, lines) = match read_command(&mut input) {
+            Ok(Some(read)) => read,
             // The same Ctrl-C may have ended the program that writes the pipe.
             Ok(None) if interrupt::interrupted() => return Err(ended(shell)),
             Ok(None) => break,
@@ -157,13 +183,16 @@ fn obey<N: Network>(shell: &mut Shell<'_, N>) -> Result<(), Failure> {
         let done = shell.line(&line);
         bytes += line.len() as u64 + 1;
         if let Some(progress) = &mut shell.progress {
-            let at = if total.is_some() { bytes } else { number };
-            progress.set(at, || plural(number, "line"));
+            let done = number + lines - 1;
+            let at = if total.is_some() { bytes } else { done };
+            progress.set(at, || plural(done, "line"));
         }
+        let first_line = number;
+        number += lines;
         let failure = match done {
             Ok(Next::Line) => continue,
             Ok(Next::End) => break,
-            Err(failure) => failure.at_line(number),
+            Err(failure) => failure.at_line(first_line),
         };
         if !failure.is_negative() {
             // What was sent may be applied, and no earlier answer may hide that.
@@ -182,6 +211,32 @@ fn obey<N: Network>(shell: &mut Shell<'_, N>) -> Result<(), Failure> {
 }
 
 impl<N: Network> Shell<'_, N> {
+    /// Executes lines that were typed or pasted. After a mistake the following ones are executed all the same, as if each had
+    /// been typed; after a Ctrl-C none is.
+    fn lines(&mut self, lines: &[String]) -> Next {
+        let before = interrupt::taken();
+        for (number, line) in lines.iter().enumerate() {
+            // The editor shows the first one.
+            if number > 0 && self.form == Form::People {
+                print_all(format!("{PROMPT}{}\n", printable(line)).as_bytes());
+            }
+            match self.line(line.as_bytes()) {
+                Ok(Next::Line) => {}
+                Ok(Next::End) => return Next::End,
+                Err(failure) => self.output.complain(&failure),
+            }
+            let left = lines.len() - number - 1;
+            if left > 0 && (interrupt::take() || interrupt::taken() > before) {
+                note(format_args!(
+                    "{} of what was pasted: not done",
+                    plural(left as u64, "line")
+                ));
+                return Next::Line;
+            }
+        }
+        Next::Line
+    }
+
     fn line(&mut self, line: &[u8]) -> Result<Next, Failure> {
         self.request(&understood(parse::parse(line, unix_ms()))?)
     }
