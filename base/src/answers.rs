@@ -63,9 +63,9 @@ pub fn refusal(error: StoreError, message: String) -> Failure {
 }
 
 /// The answer has a kind that the command cannot have: another release, or a defect.
-pub fn unexpected(response: &Response<'_>) -> Failure {
+pub fn unexpected(_: &Response<'_>) -> Failure {
     Failure::usage(
-        format!("the group gave an answer that does not fit the command: {response:?}"),
+        "the group gave an answer of a kind that the command does not have",
         "run the same release on both sides",
     )
 }

@@ -179,6 +179,11 @@ impl Failure {
         matches!(self.kind, Kind::NotReachable | Kind::OutcomeUnknown)
     }
 
+    /// Whether what failed may have been done, or may still be.
+    pub fn may_be_done(&self) -> bool {
+        self.kind == Kind::OutcomeUnknown
+    }
+
     /// The message and the advice, where one line holds both.
     pub fn in_one_line(&self) -> String {
         match self.hint.is_empty() {

@@ -213,6 +213,11 @@ pub fn take() -> bool {
     interrupted
 }
 
+/// Sets the flag again that [`take`] has taken: what had to be done after the Ctrl-C is done.
+pub fn put_back() {
+    INTERRUPTED.store(true, Ordering::SeqCst);
+}
+
 /// How often [`take`] has found a Ctrl-C.
 pub fn taken() -> u64 {
     TAKEN.load(Ordering::SeqCst)

@@ -129,7 +129,7 @@ pub enum Pace {
 }
 
 /// How a stretch of load ended.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ended {
     /// The user ended it.
     pub interrupted: bool,

@@ -64,7 +64,7 @@ pub struct BenchArguments {
     /// Compare also what is not comparable.
     #[arg(long, requires = "compare")]
     pub force: bool,
-    /// Remove the keys of the benchmark when it is done: all that begin with "bench-" and a number that it used.
+    /// Remove the keys of the benchmark at its end, whatever that is: all that begin with "bench-" and a number that it used.
     #[arg(long)]
     pub clean: bool,
     /// Write a report with plots of throughput and latency here.

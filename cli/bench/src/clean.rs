@@ -1,34 +1,59 @@
-//! `trine bench --clean`: the keys of the benchmark are removed once it is done.
+//! `trine bench --clean`: the keys of the benchmark are removed at its end, whatever that is.
 
+use trine_base::announce::note;
 use trine_base::failure::Failure;
+use trine_base::interrupt;
 use trine_base::load::{Ended, Pace, Work, drive};
+use trine_base::network::Network;
+use trine_base::output::Output;
 use trine_base::progress::Progress;
 use trine_base::units::{plural, show_count};
 use trine_transport::backend::MonotonicClock;
 use trine_transport::time::{Clock, Instant};
 
 use super::operation::key_of;
-use super::stores::{IN_FLIGHT_MAX, Outcome, Request, Target};
-use super::{FILL_UNDER_WAY, Plan};
+use super::stores::{IN_FLIGHT_MAX, Outcome, Request, Target, Url};
+use super::{FILL_UNDER_WAY, Plan, Purpose};
 
 impl Plan<'_> {
-    /// Removes every key that a round can have written. A failure is reported when the results are printed. Answers that are
-    /// still missing would be taken for those of the removal.
-    pub(super) fn clean(&self, target: &mut impl Target, name: &str, unanswered: u64) {
-        let cleaned = match unanswered {
-            0 => self.try_clean(target, name),
+    /// Removes every key that the rounds can have written to these targets, or says that they stay.
+    pub(super) fn clean_up<'a, N: Network>(
+        &self,
+        network: &N,
+        targets: impl Iterator<Item = &'a Url>,
+        output: Output,
+    ) -> Result<(), Failure> {
+        let targets: Vec<&Url> = targets.collect();
+        if !self.arguments.clean || targets.is_empty() {
+            self.has_left_keys.set(!targets.is_empty());
+            return Ok(());
+        }
+        let interrupted = interrupt::take();
+        if interrupted {
+            note("removes the keys of the benchmark; Ctrl-C again leaves them");
+        }
+        let cleaned = targets
+            .into_iter()
+            .try_for_each(|url| self.serve(network, url, Purpose::Clean, output).map(drop));
+        if interrupted {
+            interrupt::put_back();
+        }
+        let cleaned = cleaned.and_then(|()| self.check_unanswered());
+        cleaned.map_err(|failure| failure.while_doing("keys of the benchmark are left"))
+    }
+
+    /// An operation that was given up can write its key after the removal.
+    fn check_unanswered(&self) -> Result<(), Failure> {
+        match self.unanswered.get() {
+            0 => Ok(()),
             count => Err(Failure::not_reachable(
                 format!("{} got no answer", plural(count, "operation")),
                 "run the same command with --clean again",
             )),
-        };
-        if let Err(failure) = cleaned {
-            let failure = failure.while_doing("keys of the benchmark are left");
-            self.not_cleaned.borrow_mut().get_or_insert(failure);
         }
     }
 
-    fn try_clean(&self, target: &mut impl Target, name: &str) -> Result<(), Failure> {
+    pub(super) fn clean(&self, target: &mut impl Target, name: &str) -> Result<(), Failure> {
         let keys = self.keys_used.get();
         let clients = self.arguments.clients as usize;
         let pipeline = FILL_UNDER_WAY.div_ceil(clients).min(IN_FLIGHT_MAX);

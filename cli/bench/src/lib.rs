@@ -77,47 +77,85 @@ pub fn run<N: Network>(
         true => vec![Url::Trine(None)],
         false => arguments.targets.clone(),
     };
-    let (runs, failed) = measure_all(network, &plan, &targets, output)?;
-    finish(arguments, &runs, earlier.as_deref(), output)?;
-    failed.map_or(Ok(()), Err)?;
-    // The results are printed by now, whatever became of the keys.
-    plan.not_cleaned.take().map_or(Ok(()), Err)
+    let measured = measure_all(network, &plan, &targets, output);
+    let done = measured.and_then(|(runs, failed)| {
+        finish(arguments, &runs, earlier.as_deref(), output)?;
+        failed.map_or(Ok(()), Err)
+    });
+    if plan.has_left_keys.get() {
+        output.line("The keys bench-0000000000 and so on stay in the store; --clean removes them.");
+    }
+    done
 }
 
 /// Measures all targets in all rounds, and returns the middle one of each, and the failure that ended the last round early.
+/// However that ends, the keys are removed then, or it is said that they stay.
 fn measure_all<N: Network>(
     network: &N,
     plan: &Plan<'_>,
     targets: &[Url],
     output: Output,
 ) -> Result<(Vec<RunResult>, Option<Failure>), Failure> {
-    let rounds = plan.arguments.rounds;
-    let mut of_targets: Vec<Vec<RunResult>> = vec![Vec::new(); targets.len()];
-    let (mut some, mut failed) = (false, None);
-    // The targets alternate by round, so that changes on the machine affect all of them alike.
-    'rounds: for round in 1..=rounds {
-        for (target, results) in targets.iter().zip(&mut of_targets) {
-            plan.is_last.set(round == rounds);
-            let measured = plan.measure(network, target, results.is_empty(), output);
-            let result = match measured {
-                // The results of earlier targets count all the same.
-                Err(failure) if failure.is_interrupted() && some => break 'rounds,
-                Err(failure) if some => {
-                    failed = Some(failure);
-                    break 'rounds;
-                }
-                other => other?,
+    let mut of_targets: Vec<OfTarget<'_>> = targets.iter().map(OfTarget::new).collect();
+    let ended = measure_rounds(network, plan, &mut of_targets, output);
+    let runs: Vec<RunResult> = of_targets
+        .iter_mut()
+        .filter_map(|of| middle(std::mem::take(&mut of.rounds)))
+        .collect();
+    let written = of_targets.iter().filter(|of| of.is_written);
+    let left = plan.clean_up(network, written.map(|of| of.url), output);
+    if let (Err(_), Err(left)) = (&ended, &left) {
+        note(format_args!("{}", left.in_one_line()));
+    }
+    match ended.and(left) {
+        Err(failure) if runs.is_empty() => Err(failure),
+        // The results of earlier targets count all the same, and it is said elsewhere that it was interrupted.
+        Err(failure) if failure.is_interrupted() && interrupt::interrupted() => Ok((runs, None)),
+        ended => Ok((runs, ended.err())),
+    }
+}
+
+/// What became of a target.
+struct OfTarget<'a> {
+    url: &'a Url,
+    rounds: Vec<RunResult>,
+    /// It may have keys of the benchmark.
+    is_written: bool,
+}
+
+impl<'a> OfTarget<'a> {
+    fn new(url: &'a Url) -> Self {
+        Self {
+            url,
+            rounds: Vec::new(),
+            is_written: false,
+        }
+    }
+}
+
+/// The targets alternate by round, so that changes on the machine affect all of them alike.
+fn measure_rounds<N: Network>(
+    network: &N,
+    plan: &Plan<'_>,
+    of_targets: &mut [OfTarget<'_>],
+    output: Output,
+) -> Result<(), Failure> {
+    for _ in 0..plan.arguments.rounds {
+        for of in &mut *of_targets {
+            let purpose = Purpose::Measure {
+                first: of.rounds.is_empty(),
             };
-            some = true;
-            let stop = result.interrupted;
-            results.push(result);
+            let measured = plan.serve(network, of.url, purpose, output);
+            of.is_written |= plan.has_written.take();
+            let result = measured?.expect("it was measured");
+            let stop = result.interrupted || result.broke.is_some();
+            of.rounds.push(result);
             if stop {
-                break 'rounds;
+                return Ok(());
             }
         }
     }
-    let runs = of_targets.into_iter().filter_map(middle).collect();
-    Ok((runs, failed))
+    Ok(())
 }
 
 /// The result of the middle round by throughput.
@@ -221,10 +259,21 @@ struct Plan<'a> {
     capture: RefCell<Option<CaptureFile>>,
     /// How many keys the rounds have used.
     keys_used: Cell<u64>,
-    /// This is the last round.
-    is_last: Cell<bool>,
-    /// Why keys were left behind.
-    not_cleaned: RefCell<Option<Failure>>,
+    /// The current round may have written keys.
+    has_written: Cell<bool>,
+    /// Keys stay in a target.
+    has_left_keys: Cell<bool>,
+    /// How many operations of the rounds were given up without an answer.
+    unanswered: Cell<u64>,
+}
+
+/// Why a target is opened.
+#[derive(Clone, Copy)]
+enum Purpose {
+    /// For a round; `first`: the keys have not been written yet.
+    Measure { first: bool },
+    /// To remove the keys.
+    Clean,
 }
 
 impl<'a> Plan<'a> {
@@ -285,8 +334,9 @@ impl<'a> Plan<'a> {
             host: Host::detect(),
             capture: RefCell::new(arguments.client.capture.open()?),
             keys_used: Cell::new(arguments.keys),
-            is_last: Cell::new(false),
-            not_cleaned: RefCell::new(None),
+            has_written: Cell::new(false),
+            has_left_keys: Cell::new(false),
+            unanswered: Cell::new(0),
         })
     }
 
@@ -306,14 +356,14 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Measures one round of one target. `first`: the keys have not been written yet.
-    fn measure<N: Network>(
+    /// Opens a target, and measures it once or removes the keys.
+    fn serve<N: Network>(
         &self,
         network: &N,
         url: &Url,
-        first: bool,
+        purpose: Purpose,
         output: Output,
-    ) -> Result<RunResult, Failure> {
+    ) -> Result<Option<RunResult>, Failure> {
         let clients = self.arguments.clients as usize;
         let limit = self.arguments.client.group.timeout.into();
         let named = (url.text(), url.store().to_owned());
@@ -325,34 +375,34 @@ impl<'a> Plan<'a> {
                 let addresses = peers::resolve(list)?;
                 let opened = network.call(&addresses)?;
                 match self.capture()? {
-                    None => self.measure_trine(opened, &addresses, named, first, output),
+                    None => self.serve_trine(opened, &addresses, named, purpose, output),
                     Some(capture) => {
                         let opened = capture::around_opened(network, opened, capture);
-                        self.measure_trine(opened, &addresses, named, first, output)
+                        self.serve_trine(opened, &addresses, named, purpose, output)
                     }
                 }
             }
-            Url::Redis(server) => self.measure_on(
+            Url::Redis(server) => self.serve_on(
                 &mut Redis::connect(server, clients, limit)?,
                 named,
-                first,
+                purpose,
                 output,
             ),
-            Url::Etcd(servers) => self.measure_on(
+            Url::Etcd(servers) => self.serve_on(
                 &mut Etcd::connect(servers, clients, limit)?,
                 named,
-                first,
+                purpose,
                 output,
             ),
-            Url::Memcached(server) => self.measure_on(
+            Url::Memcached(server) => self.serve_on(
                 &mut Memcached::connect(server, clients, limit)?,
                 named,
-                first,
+                purpose,
                 output,
             ),
             Url::Cache(server) => {
                 let mut cache = Cache::connect(network, server, clients, self.value_bytes, limit)?;
-                self.measure_on(&mut cache, named, first, output)
+                self.serve_on(&mut cache, named, purpose, output)
             }
         }
     }
@@ -365,28 +415,40 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn measure_trine<B: Backend>(
+    fn serve_trine<B: Backend>(
         &self,
         opened: Opened<B>,
         addresses: &[SocketAddr],
         named: (String, String),
-        first: bool,
+        purpose: Purpose,
         output: Output,
-    ) -> Result<RunResult, Failure> {
+    ) -> Result<Option<RunResult>, Failure> {
         let endpoint =
             ClientEndpoint::over(opened, addresses, self.arguments.client.group.timeout)?;
         let clients = self.arguments.clients as usize;
-        self.measure_on(&mut Trine::new(endpoint, clients), named, first, output)
+        self.serve_on(&mut Trine::new(endpoint, clients), named, purpose, output)
     }
 
-    fn measure_on(
+    fn serve_on(
+        &self,
+        target: &mut impl Target,
+        named: (String, String),
+        purpose: Purpose,
+        output: Output,
+    ) -> Result<Option<RunResult>, Failure> {
+        match purpose {
+            Purpose::Measure { first } => self.measure(target, named, first, output).map(Some),
+            Purpose::Clean => self.clean(target, &named.0).map(|()| None),
+        }
+    }
+
+    fn measure(
         &self,
         target: &mut impl Target,
         named: (String, String),
         first: bool,
         output: Output,
     ) -> Result<RunResult, Failure> {
-        let clients = self.arguments.clients as usize;
         if first && self.mix.reading == Kind::Scan {
             probe::scan(target)?;
         }
@@ -399,24 +461,53 @@ impl<'a> Plan<'a> {
             let start = traffic.watch("warming up", ns(self.arguments.warmup));
             let until = start + Duration::from(self.arguments.warmup);
             let span = (start, Some(until));
-            let ended = drive(target, clients, self.pace, span, &mut traffic)?;
+            let ended = self.load(target, span, &mut traffic)?;
             traffic.check_warm_up(ended)?;
         }
         let begun = traffic.begin(&format!("measuring {}", named.0), self.duration_ns());
         let until = begun + Duration::from(self.arguments.duration);
         let span = (begun, Some(until));
-        let ended = drive(target, clients, self.pace, span, &mut traffic)?;
+        let (ended, broke) = match self.load(target, span, &mut traffic) {
+            // What was measured by then is kept.
+            Err(failure) if traffic.recorder.operations() > 0 => (Ended::default(), Some(failure)),
+            ended => (ended?, None),
+        };
         let took = MonotonicClock.now().saturating_since(begun);
         drop(traffic.progress);
-        let used = self.keys_used.get().max(traffic.generator.keys_used());
-        self.keys_used.set(used);
-        if self.arguments.clean && (self.is_last.get() || ended.interrupted) {
-            self.clean(target, &named.0, ended.unanswered);
-        }
         let (settings, host) = (self.settings.clone(), self.host.clone());
         let mut result = RunResult::new(named, settings, host, took, ended, &mut traffic.recorder);
         result.sealed = target.is_sealed();
+        result.broke = broke;
         Ok(result)
+    }
+
+    /// Loads the target, and notes what may be left of that.
+    fn load(
+        &self,
+        target: &mut impl Target,
+        span: (Instant, Option<Instant>),
+        traffic: &mut Traffic,
+    ) -> Result<Ended, Failure> {
+        let clients = self.arguments.clients as usize;
+        let ended = drive(target, clients, self.pace, span, traffic);
+        let used = self.keys_used.get().max(traffic.generator.keys_used());
+        self.keys_used.set(used);
+        self.note_written(
+            &ended,
+            traffic.recorder.operations(),
+            traffic.recorder.first_failure.as_ref(),
+        );
+        ended
+    }
+
+    /// Notes that keys may have been written, unless each operation is known to have done nothing.
+    fn note_written(&self, ended: &Result<Ended, Failure>, done: u64, failure: Option<&Failure>) {
+        let unanswered = ended.as_ref().map_or(0, |ended| ended.unanswered);
+        self.unanswered.set(self.unanswered.get() + unanswered);
+        let may_be_done = failure.is_some_and(Failure::may_be_done);
+        if done > 0 || unanswered > 0 || may_be_done || ended.is_err() {
+            self.has_written.set(true);
+        }
     }
 
     /// Writes every key once, so that reads find something.
@@ -436,13 +527,15 @@ impl<'a> Plan<'a> {
             failure: None,
             progress: Progress::new(format!("writing keys to {name}"), keys),
         };
-        let Ended { interrupted, .. } = drive(
+        let ended = drive(
             target,
             clients,
             Pace::Closed { pipeline },
             (MonotonicClock.now(), None),
             &mut filling,
-        )?;
+        );
+        self.note_written(&ended, filling.done, filling.failure.as_ref());
+        let Ended { interrupted, .. } = ended?;
         match filling.failure {
             Some(failure) => Err(failure.while_doing("the keys could not be written")),
             None if interrupted => {

@@ -56,6 +56,9 @@ pub(super) struct RunResult {
     /// The same error as a failure of the command, for a run in which nothing worked.
     #[serde(skip)]
     pub(super) first_failure: Option<Failure>,
+    /// Why the measurement ended early.
+    #[serde(skip)]
+    pub(super) broke: Option<Failure>,
     pub(super) misses: u64,
     pub(super) never_sent: u64,
     /// Operations that were waited for no longer after the end. They are in no percentile.
@@ -112,6 +115,7 @@ impl RunResult {
                 .as_ref()
                 .map(|failure| failure.message().to_owned()),
             first_failure: recorder.first_failure.clone(),
+            broke: None,
             misses: recorder.misses,
             never_sent: ended.never_sent,
             unanswered: ended.unanswered,
@@ -241,8 +245,12 @@ impl RunResult {
         )
     }
 
-    /// Fails for a run in which nothing worked, or at whose end the target was silent.
+    /// Fails for a run with operations that failed.
     pub(super) fn judge(&self) -> Result<(), Failure> {
+        if let Some(failure) = &self.broke {
+            let what = format!("{}: the measurement ended early", self.target);
+            return Err(failure.clone().while_doing(&what));
+        }
         match &self.first_failure {
             Some(failure) if self.operations == 0 => {
                 let what = format!("{}: no operation succeeded", self.target);
@@ -252,6 +260,17 @@ impl RunResult {
                 let count = plural(self.unanswered, "operation");
                 let what = format!("{}: {count} had no answer", self.target);
                 Err(failure.clone().while_doing(&what))
+            }
+            // The others were done, so it is no matter of reaching the target: a check that failed.
+            Some(failure) if self.errors > 0 => {
+                let (failed, all) = (self.errors, self.operations + self.errors);
+                let what = format!(
+                    "{}: {} of {} failed",
+                    self.target,
+                    show_count(failed),
+                    plural(all, "operation")
+                );
+                Err(failure.clone().while_doing(&what).into_negative())
             }
             _ => Ok(()),
         }

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use crate::common::{Cluster, TempFile, tcp_ports, trine, wait_for};
+use crate::common::{Cluster, TempFile, finish, signal, tcp_ports, trine, wait_for};
 use serde_json::Value;
 
 /// A short measurement of a few keys.
@@ -123,6 +123,55 @@ fn the_keys_stay_unless_they_are_to_be_removed() {
     let server = format!("redis://{}", small_redis(usize::MAX));
     let ran = cluster.run(&with(&["--target", &server, "--clean", "--json"]));
     assert_eq!(ran.expect_status(0).json()["errors"], 0);
+}
+
+/// After an error or a Ctrl-C the keys stayed: a store that they had filled stayed full. Half of the operations could fail,
+/// and the run ended with 0.
+#[test]
+fn keys_go_however_the_run_ends_and_failed_operations_fail_it() {
+    let cluster = Cluster::start(&["--memory", "2MiB"]);
+    let count = || {
+        let ran = trine(&[], &cluster.group.peers(), b"count\n").expect_status(0);
+        let text = String::from_utf8(ran.stdout).expect("text");
+        text.trim().parse::<u64>().expect("a number")
+    };
+    cluster.ok(&["put", "mine", "v"]);
+    let large = ["--keys", "3000", "--value-size", "10KiB", "--clean"];
+    let bench =
+        |more: &[&'static str]| [&["bench", "--for", "500ms", "--warmup", "0s"], more].concat();
+    let full = "the store is full";
+    let ran = cluster.run(&bench(&large));
+    ran.expect_error(1, &["the keys could not be written", full]);
+    assert_eq!(count(), 1);
+    // New keys fail, and those that are there are written again.
+    let writes = [&large[..], &["--read-ratio", "0"]].concat();
+    let ran = cluster
+        .run(&bench(&writes))
+        .expect_error(1, &[" failed: ", full]);
+    let printed = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert!(printed.contains("all, corrected"), "{printed}");
+    assert!(!printed.contains("stay in the store"), "{printed}");
+    assert_eq!(count(), 1);
+
+    let words = [
+        "bench", "--for", "1h", "--warmup", "0s", "--keys", "200", "--clean",
+    ];
+    let mut command = crate::common::command(&words, &cluster.group.peers());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let running = command.spawn().expect("starts");
+    wait_for("the keys", || (count() == 201).then_some(()));
+    signal(running.id(), "INT");
+    let ran = finish(running).expect_error(130, &["interrupted"]);
+    assert!(ran.stderr.contains("removes the keys"), "{}", ran.stderr);
+    assert_eq!(count(), 1);
+
+    let ran = cluster.run(&bench(&["--keys", "20"])).expect_status(0);
+    let printed = String::from_utf8_lossy(&ran.stdout).into_owned();
+    let last = printed.lines().last().expect("a line");
+    assert!(last.contains("--clean removes them"), "{printed}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use trine_transport::backend::Backend;
 use trine_transport::time::Instant;
 
 use super::{Finished, Outcome, Request, Target};
-use trine_base::answers::refusal;
+use trine_base::answers::{response_of, unexpected};
 use trine_base::client::advice;
 use trine_base::client_endpoint::ClientEndpoint;
 use trine_base::failure::Failure;
@@ -55,7 +55,7 @@ impl<B: Backend> load::Target for Trine<B> {
 
     fn poll(&mut self, until: Instant, finished: &mut Vec<Finished>) -> Result<(), Failure> {
         self.endpoint.run_until(until, |over| {
-            let outcome = match over.result.as_ref().map(|answer| answer.response()) {
+            let outcome = match over.result.as_ref().map(response_of) {
                 Ok(Ok(
                     Response::Written { .. } | Response::Value { .. } | Response::Deleted { .. },
                 )) => Outcome::Done,
@@ -65,13 +65,8 @@ impl<B: Backend> load::Target for Trine<B> {
                     true => Outcome::Missing,
                     false => Outcome::Done,
                 },
-                Ok(Ok(Response::Error(error))) => {
-                    Outcome::Failed(refusal(error, error.to_string()))
-                }
-                Ok(other) => Outcome::Failed(Failure::usage(
-                    format!("an answer that does not fit: {other:?}"),
-                    "run the same release on both sides",
-                )),
+                Ok(Ok(other)) => Outcome::Failed(unexpected(&other)),
+                Ok(Err(refused)) => Outcome::Failed(refused),
                 Err(error) => Outcome::Failed(without_answer(error)),
             };
             finished.push((over.tag, outcome));
