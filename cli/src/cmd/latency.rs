@@ -99,7 +99,7 @@ pub(crate) fn run<N: Network>(
     measure(network, arguments, &mut measured, output)?;
     output.document(&document(&measured));
     tell(&measured, output);
-    Ok(())
+    interrupt::check()
 }
 
 /// Writes and reads its own key alternately, and polls the links now and then. Ctrl-C ends it early.
