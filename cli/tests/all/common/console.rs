@@ -1,20 +1,21 @@
-//! Runs the `console` blocks of a document, line by line, each in a shell.
+//! Runs the `console` blocks of a document as a person types them: line by line in one interactive bash with job control, at
+//! a terminal.
 //!
 //! In expected output `...` stands for any lines and `[..]` for anything within a line. A command that ends with `&`
-//! runs until the end of the document. It counts as started once it has printed the expected output. Later lines call
-//! the first such command `%1`, as in a shell. Documents show the default ports; the test replaces them by free ones.
+//! runs until the end of the document. It counts as started once it has printed the expected output. Documents show the
+//! default ports; the test replaces them by free ones.
 //!
-//! Every other command must end with exit status 0, unless the document shows its error.
+//! Every other command must end with exit status 0, unless the document shows its error. What commands print goes into files,
+//! so it is what they print where it is no terminal.
 
-use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use trine_base::ports::free_addresses;
 
-use super::{LIMIT, finish_group, program, signal, tcp_ports, wait_for};
+use super::terminal::AtTerminal;
+use super::{program, signal, tcp_ports, wait_for};
 
 /// The ports that a document may show: first and count of replicas, and of services over TCP.
 const REPLICA_PORTS: (u16, u16) = (7471, 6);
@@ -29,42 +30,19 @@ pub struct Example {
 }
 
 /// Runs all examples and returns how many commands ran in the background. At the end Ctrl-C stops these, and they must
-/// end successfully unless an example has killed them.
+/// end successfully unless an example has ended them.
 pub fn run_all(examples: &[Example], shell: &Shell) -> usize {
-    let mut servers: Vec<Background> = Vec::new();
+    let mut session = Session::start(shell);
     for example in examples {
-        let line = with_pids(&example.command, &servers);
-        // A reader's shell waits for its own child. Here every line has a shell of its own, so the test waits below.
-        let line = line.split("; wait ").next().unwrap_or_default();
-        match line.strip_suffix('&') {
-            Some(command) => servers.push(Background::start(shell, command.trim(), example)),
+        match example.command.strip_suffix('&') {
+            Some(command) => session.start_beside(shell, command.trim(), example),
             None => {
-                let (printed, status) = shell.run(line);
+                let (printed, status) = session.run(shell, &example.command);
                 assert_printed(example, &printed, status);
             }
         }
-        let kills = ["kill -9 ", "kill -TERM ", "kill -INT "];
-        if kills.iter().any(|kill| line.starts_with(kill)) {
-            let is_meant = |server: &&mut Background| server.is_named_in(line);
-            servers
-                .iter_mut()
-                .filter(is_meant)
-                .for_each(Background::wait);
-        }
     }
-    let count = servers.len();
-    // They stop in reverse order, so that replicas that joined a group end before the group itself.
-    servers.into_iter().rev().for_each(Background::stop);
-    count
-}
-
-/// `%1` is the process that was started first.
-fn with_pids(line: &str, servers: &[Background]) -> String {
-    let mut line = line.to_owned();
-    for (index, server) in servers.iter().enumerate() {
-        line = line.replace(&format!("%{}", index + 1), &server.child.id().to_string());
-    }
-    line
+    session.end(shell)
 }
 
 /// The examples in the `console` blocks, in order.
@@ -130,14 +108,25 @@ impl Shell {
         }
     }
 
-    fn command(&self, line: &str) -> Command {
-        let mut line = line.replace("cargo run --release -- ", "trine ");
-        for (shown, real) in &self.ports {
-            line = line.replace(shown, real);
-        }
-        let mut command = Command::new("sh");
+    /// A line with the program under test and the ports of this test.
+    fn line(&self, line: &str) -> String {
+        let line = line.replace("cargo run --release -- ", "trine ");
+        let real = |line: String, (shown, real): &(String, String)| line.replace(shown, real);
+        self.ports.iter().fold(line, real)
+    }
+
+    /// An interactive shell, whose terminal becomes that of its jobs.
+    fn command(&self) -> Command {
+        let mut command = Command::new("setsid");
         command
-            .args(["-c", &format!("exec 2>&1; {line}")])
+            .args([
+                "--ctty",
+                "bash",
+                "--noprofile",
+                "--norc",
+                "--noediting",
+                "-i",
+            ])
             .current_dir(&self.directory)
             .env("PATH", &self.path)
             .env("XDG_STATE_HOME", super::state())
@@ -145,21 +134,8 @@ impl Shell {
             .env("TRINE_PEERS", &self.peers)
             .env("TRINE_CACHE", &self.cache)
             .env("TRINE_INDEX", &self.cache)
-            .env("TRINE_SEQUENCER", &self.cache)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+            .env("TRINE_SEQUENCER", &self.cache);
         command
-    }
-
-    /// The output of a line and its exit status.
-    fn run(&self, line: &str) -> (String, Option<i32>) {
-        let mut command = self.command(line);
-        // Whatever the shell has started can be ended with it.
-        command.process_group(0);
-        let ran = finish_group(command.spawn().expect("a shell"));
-        let printed = self.as_shown(&String::from_utf8_lossy(&ran.stdout));
-        (printed, ran.status)
     }
 
     /// Output with the ports that the documents show.
@@ -174,69 +150,139 @@ fn renamed((shown, count): (u16, u16), real: u16) -> impl Iterator<Item = (Strin
     (0..count).map(move |at| ((shown + at).to_string(), (real + at).to_string()))
 }
 
-/// A command that runs beside the others. Ctrl-C ends it, also when a test fails.
-struct Background {
-    child: Child,
+/// A shell at a terminal, and the files of what its commands print.
+struct Session {
+    shell: AtTerminal,
+    files: PathBuf,
+    lines: usize,
+    /// The processes of commands that run beside the others, in the order of their start.
+    beside: Vec<u32>,
 }
 
-impl Background {
-    /// Starts it and waits until it has printed the expected output.
-    fn start(shell: &Shell, line: &str, example: &Example) -> Self {
-        let mut child = shell.command(&format!("exec {line}"));
-        let mut child = child.spawn().expect("a shell");
-        let reader = BufReader::new(child.stdout.take().expect("piped"));
-        let (lines, read) = mpsc::channel();
-        // A thread reads the rest, because the command would block otherwise.
-        std::thread::spawn(move || {
-            for line in reader.lines().map_while(Result::ok) {
-                let _ = lines.send(line);
-            }
+impl Session {
+    fn start(shell: &Shell) -> Self {
+        static SESSIONS: AtomicUsize = AtomicUsize::new(0);
+        let number = SESSIONS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("trine-console-{}-{number}", std::process::id());
+        let files = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&files).expect("a directory");
+        let beside = Vec::new();
+        let shell = AtTerminal::start(shell.command());
+        Self {
+            shell,
+            files,
+            lines: 0,
+            beside,
+        }
+    }
+
+    /// The next file, for what a line prints.
+    fn file(&mut self) -> PathBuf {
+        self.lines += 1;
+        self.files.join(self.lines.to_string())
+    }
+
+    /// Types a line and returns what `tells` prints after it.
+    fn type_line(&mut self, line: &str, tells: &str) -> String {
+        let told = self.file();
+        let at = told.display();
+        self.shell
+            .press(&format!("{line}\necho \"{tells}.\" >{at}\n"));
+        let told = wait_for(&format!("the end of `{line}`"), || {
+            let text = std::fs::read_to_string(&told).unwrap_or_default();
+            text.trim_end().strip_suffix('.').map(str::to_owned)
         });
-        // From here on the command ends with the test.
-        let started = Self { child };
-        let mut printed = String::new();
-        while !matches(&example.expected, &lines_of(&shell.as_shown(&printed))) {
-            match read.recv_timeout(LIMIT) {
-                Ok(read) => printed += &format!("{read}\n"),
-                Err(RecvTimeoutError::Disconnected) => {
-                    panic!("`{line}` ended early and printed:\n{printed}")
-                }
-                Err(RecvTimeoutError::Timeout) => panic!(
-                    "`{line}` should print:\n{}\nand printed:\n{printed}",
-                    example.expected.join("\n")
-                ),
-            }
+        told.to_owned()
+    }
+
+    /// The output of a line and its exit status.
+    fn run(&mut self, shell: &Shell, line: &str) -> (String, Option<i32>) {
+        let file = self.file();
+        let line = format!("{{ {}\n}} >{} 2>&1", shell.line(line), file.display());
+        let status = self.type_line(&line, "$?");
+        let printed = shell.as_shown(&read(&file));
+        (without_jobs(&printed), status.parse().ok())
+    }
+
+    /// Starts a command beside the others, and waits until it has printed the expected output.
+    fn start_beside(&mut self, shell: &Shell, command: &str, example: &Example) {
+        let file = self.file();
+        let line = format!("{} >{} 2>&1 &", shell.line(command), file.display());
+        let pid = self.type_line(&line, "$!");
+        self.beside.push(pid.parse().expect("a process"));
+        let what = || {
+            let printed = shell.as_shown(&read(&file));
+            format!(
+                "`{command}` to print:\n{}\nIt printed:\n{printed}",
+                example.expected.join("\n")
+            )
+        };
+        let seen = super::answer_in_time(|| {
+            let printed = shell.as_shown(&read(&file));
+            // Its log, which goes into the same file, may follow.
+            let lines = lines_of(&printed);
+            let mut beginnings = (0..=lines.len()).map(|count| &lines[..count]);
+            beginnings
+                .find(|lines| matches(&example.expected, lines))
+                .map(drop)
+        });
+        assert!(seen.is_some(), "waited for {}", what());
+    }
+
+    /// Ends what still runs with Ctrl-C, in reverse order, so that replicas that joined a group end before the group itself.
+    fn end(mut self, shell: &Shell) -> usize {
+        let (running, _) = self.run(shell, "jobs -pr");
+        let running: Vec<u32> = running
+            .lines()
+            .filter_map(|line| line.parse().ok())
+            .collect();
+        let beside = self.beside.clone();
+        for pid in beside.iter().rev().filter(|pid| running.contains(pid)) {
+            let (printed, status) = self.run(shell, &format!("kill -INT {pid}; wait {pid}"));
+            assert_eq!(status, Some(0), "process {pid}: {printed}");
         }
-        started
-    }
-
-    fn is_named_in(&self, line: &str) -> bool {
-        let pid = self.child.id().to_string();
-        line.split_whitespace().any(|word| word == pid)
-    }
-
-    /// Waits for its end, as a reader does before the next step.
-    fn wait(&mut self) {
-        wait_for("the end", || self.child.try_wait().expect("wait"));
-    }
-
-    /// Ends it with Ctrl-C. If an example has already ended it, any exit status is right.
-    fn stop(mut self) {
-        if self.child.try_wait().expect("wait").is_some() {
-            return;
-        }
-        signal(self.child.id(), "INT");
-        let status = wait_for("the server's end", || self.child.try_wait().expect("wait"));
-        assert!(status.success(), "{status}");
+        beside.len()
     }
 }
 
-impl Drop for Background {
+impl Drop for Session {
     fn drop(&mut self) {
-        // This happens only after a failure. The group's replicas end with it.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        // After a failure something may still run.
+        for &pid in &self.beside {
+            if is_ours(pid) {
+                signal(pid, "KILL");
+            }
+        }
+        let _ = std::fs::remove_dir_all(&self.files);
     }
+}
+
+/// Whether the process is one that a document started: numbers are used again.
+fn is_ours(pid: u32) -> bool {
+    let program = std::fs::read_link(format!("/proc/{pid}/exe"));
+    program.is_ok_and(|path| path.starts_with(program_directory()))
+}
+
+fn program_directory() -> PathBuf {
+    program().parent().expect("a directory").to_owned()
+}
+
+fn read(file: &Path) -> String {
+    let bytes = std::fs::read(file).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// What a line has printed, without what the shell says of its jobs.
+fn without_jobs(printed: &str) -> String {
+    let is_of_job = |line: &&str| {
+        let number = line.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+        number.is_some_and(|(number, rest)| {
+            number.parse::<u32>().is_ok()
+                && ["+ ", "- ", "  "].iter().any(|mark| rest.starts_with(mark))
+        })
+    };
+    let lines = printed.split_inclusive('\n');
+    lines.filter(|line| !is_of_job(line)).collect()
 }
 
 fn lines_of(text: &str) -> Vec<&str> {
@@ -296,6 +342,34 @@ fn line_matches(expected: &str, line: &str) -> bool {
             ends.into_iter().any(|at| line_matches(rest, &tail[at..]))
         }),
     }
+}
+
+/// A document killed job 6 of a shell that had none, and the next line waited for ever: every line had a shell of its own.
+#[test]
+fn lines_share_a_shell_with_jobs_as_a_person_has_it() {
+    let line = |command: &str, expected: &[&str]| Example {
+        command: command.into(),
+        expected: expected.iter().map(|&line| line.to_owned()).collect(),
+    };
+    let shell = Shell::new(std::env::temp_dir());
+    let examples = [
+        line("sleep 100 &", &[]),
+        line("sleeper=$!", &[]),
+        line(
+            "kill -0 $sleeper; echo \"exit status $?\"",
+            &["exit status 0"],
+        ),
+        line(
+            "kill %6; echo \"exit status $?\"",
+            &["bash: [..]kill: %6: no such job", "exit status 1"],
+        ),
+        line(
+            "kill %1; wait $sleeper; echo \"exit status $?\"",
+            &["exit status 143"],
+        ),
+        line("tty <&0 | grep -o dev", &["dev"]),
+    ];
+    assert_eq!(run_all(&examples, &shell), 1);
 }
 
 #[test]
