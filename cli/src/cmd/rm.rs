@@ -25,7 +25,7 @@ use trine_kvstore::{Command, KeyRange, Response};
 /// under way, is deleted as well.
 #[derive(Debug, Args)]
 pub(crate) struct RmArguments {
-    /// What the keys begin with; an empty one means all keys.
+    /// What the keys begin with. `trine flush` deletes all keys.
     #[arg(long, value_name = "PREFIX")]
     pub(crate) prefix: OsString,
     /// Do not ask.
@@ -41,6 +41,12 @@ pub(crate) fn run<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     let prefix = key_bytes(&arguments.prefix)?;
+    if prefix.is_empty() {
+        return Err(Failure::usage(
+            "an empty prefix is that of all keys: nothing was deleted",
+            "`trine flush` deletes all keys",
+        ));
+    }
     let range = KeyRange::Prefix(prefix);
     if !arguments.yes && !io::stdin().is_terminal() {
         return Err(Failure::usage(

@@ -67,6 +67,10 @@ fn ranges_are_scanned_counted_and_deleted() {
     cluster
         .run(&["rm", "--prefix", "a/"])
         .expect_error(2, &["nothing was deleted", "--yes"]);
+    // A variable that is not set removed all keys.
+    cluster
+        .run(&["rm", "--prefix", "", "--yes"])
+        .expect_error(2, &["all keys", "nothing was deleted", "trine flush"]);
     let removed = cluster.run(&["rm", "--prefix", "a/", "--yes", "--json"]);
     assert_eq!(removed.expect_status(0).json()["deleted"], 1_000);
     assert_eq!(text(&cluster, &["count", "a/"]), "0\n");
