@@ -360,6 +360,18 @@ fn status_and_doctor_tell_who_is_let_in_and_who_has_come() {
         assert!(doctor.contains(part), "{part}: {doctor}");
     }
 
+    assert!(doctor.contains("3 of 3 replicas answered"), "{doctor}");
+    // Where nobody was it found nothing in the way.
+    let nobody = trine(&["doctor", "--peers", "127.0.0.1:1", "--json"], "", b"");
+    let findings = nobody.expect_status(1).json();
+    let of = |finding: &&serde_json::Value| finding["check"] == "replicas";
+    let replicas_there = findings.as_array().and_then(|all| all.iter().find(of));
+    assert_eq!(
+        replicas_there.expect("a finding")["verdict"],
+        "wrong",
+        "{findings}"
+    );
+
     let bob = keys.text("bob");
     let add = ["user", "add", "bob", "--role", "read", "--out", &bob];
     replicas.client(Some(&ours), &add).expect_status(0);

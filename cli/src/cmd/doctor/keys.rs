@@ -14,6 +14,7 @@ use super::Finding;
 use crate::cmd::status::keys::{difference, of_stage, stages, who};
 
 const KEY_FILE: &str = "key file";
+const REPLICAS: &str = "replicas";
 const STAGE: &str = "key stage";
 const ROOT: &str = "member root";
 /// Why callers without a key matter.
@@ -46,11 +47,36 @@ pub(super) fn group(reports: Result<Vec<Report>, Failure>, has_key: bool) -> Vec
             "trine status",
         )],
         Ok(reports) => {
-            let mut findings = vec![stage(&reports, has_key)];
+            let mut findings = vec![present(&reports), stage(&reports, has_key)];
             findings.extend(refused(&reports));
             findings.extend(root(&reports));
             findings
         }
+    }
+}
+
+/// Whether anybody is there. Without an answer the other checks of the group find nothing, which is no good sign.
+fn present(reports: &[Report]) -> Finding {
+    let silent = reports
+        .iter()
+        .filter(|report| report.answer.is_err())
+        .count();
+    let all = plural(reports.len() as u64, "replica");
+    let found = format!("{} of {all} answered", reports.len() - silent);
+    match silent {
+        0 => Finding::good(REPLICAS, found),
+        _ if silent == reports.len() => Finding::wrong(
+            REPLICAS,
+            found,
+            "the group cannot be examined",
+            "trine status    # says why; is the list of --peers right, and is the key?",
+        ),
+        _ => Finding::better(
+            REPLICAS,
+            found,
+            "a replica that is gone is one less that may fail",
+            "trine status",
+        ),
     }
 }
 
