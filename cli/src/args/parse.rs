@@ -3,15 +3,51 @@
 use std::ffi::OsString;
 
 use clap::FromArgMatches;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::{Arguments, Command, command_line, needless_option};
 use trine_server::from_file::Named;
 
 use crate::settings::{Missing, Resolved, Stop, definition, keys};
 
+/// Letters by which a mistyped name differs at most from what was meant.
+const SLIPS_MAX: usize = 2;
+
 /// Reads the command line of this process.
 pub(crate) fn parse(line: Vec<OsString>) -> Result<Arguments, Stop> {
+    read(line).map_err(|stop| match stop {
+        Stop::Usage(error) => Stop::Usage(without_far_guesses(error)),
+        other => other,
+    })
+}
+
+/// clap offers `bench` to somebody who types `nosuch`: half of its letters are there.
+fn without_far_guesses(mut error: clap::Error) -> clap::Error {
+    let typed = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(typed)) => typed.clone(),
+        _ => return error,
+    };
+    let guesses = match error.remove(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::Strings(guesses)) => guesses,
+        Some(ContextValue::String(guess)) => vec![guess],
+        _ => return error,
+    };
+    let is_near = |guess: &String| {
+        let slips = strsim::damerau_levenshtein(guess, &typed);
+        let begins = guess.starts_with(&typed) || typed.starts_with(guess.as_str());
+        begins || slips <= SLIPS_MAX.min(typed.chars().count() / 2)
+    };
+    let near: Vec<String> = guesses.into_iter().filter(is_near).collect();
+    if !near.is_empty() {
+        error.insert(
+            ContextKind::SuggestedSubcommand,
+            ContextValue::Strings(near),
+        );
+    }
+    error
+}
+
+fn read(line: Vec<OsString>) -> Result<Arguments, Stop> {
     let keys = keys();
     let resolved = Resolved::new(line, &keys, Missing::Refused, command_line)?;
     if let Some((command, option)) = needless_option(&resolved.matches) {
@@ -34,5 +70,35 @@ pub(crate) fn parse(line: Vec<OsString>) -> Result<Arguments, Stop> {
     match resp.and_then(|resp| resolved.needless_password(resp, &keys)) {
         Some(failure) => Err(Stop::Settings(failure)),
         None => Ok(arguments),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_offered_only_where_it_is_likely_meant() {
+        let said = |words: &[&str]| {
+            let line = ["trine"].iter().chain(words).map(OsString::from).collect();
+            match parse(line) {
+                Err(Stop::Usage(error)) => error.to_string(),
+                _ => panic!("{words:?} is no command"),
+            }
+        };
+        for far in [&["nosuch"][..], &["x"], &["member", "nosuch"]] {
+            let text = said(far);
+            assert!(text.contains("unrecognized subcommand"), "{text}");
+            assert!(!text.contains("similar"), "{text}");
+        }
+        for (near, meant) in [
+            (&["bnech"][..], "'bench'"),
+            (&["benchmark"], "'bench'"),
+            (&["statsu"], "'status'"),
+            (&["member", "lsit"], "'list'"),
+        ] {
+            let text = said(near);
+            assert!(text.contains(meant), "{text}");
+        }
     }
 }
