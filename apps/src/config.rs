@@ -40,6 +40,9 @@ pub(crate) const SEQUENCER_IN_PROCESS_REQUESTS_MAX: u64 = 1 << 32;
 pub(crate) const SEQUENCER_IN_PROCESS_WAYS: u16 = 64;
 /// Several addresses of servers are asked again after this time, while none of them gives out numbers.
 pub(crate) const SEQUENCER_AGAIN: std::time::Duration = std::time::Duration::from_millis(20);
-/// Each of them has at least this long to answer.
+/// Each of them has this long at first, before the next one is asked, and four times as long each time that it is asked again.
+pub(crate) const SEQUENCER_PATIENCE_FIRST: std::time::Duration =
+    std::time::Duration::from_millis(50);
+/// The longest of these times is at least this one.
 pub(crate) const SEQUENCER_PATIENCE_LEAST: std::time::Duration =
     std::time::Duration::from_millis(200);

@@ -13,7 +13,7 @@ use trine_sequencer::wire::{
 use super::args::{SequencerClientArguments, SequencerNextArguments};
 use super::service::{NoNumbers, SEQUENCER, open, unreadable};
 use super::speculative;
-use crate::config::{SEQUENCER_AGAIN, SEQUENCER_PATIENCE_LEAST};
+use crate::config::{SEQUENCER_AGAIN, SEQUENCER_PATIENCE_FIRST, SEQUENCER_PATIENCE_LEAST};
 use crate::rights::DENIED_BYTES_MAX;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
@@ -52,7 +52,8 @@ pub(super) fn next<N: Network>(
     Ok(())
 }
 
-/// Asks the servers by turns until one of them gives numbers.
+/// Asks the servers by turns until one of them gives numbers. A dead one costs a moment in the first turn; where answers take
+/// long, later turns wait for them.
 fn first_of(
     arguments: &SequencerClientArguments,
     request: impl Fn(SocketAddr, Duration) -> Result<Result<u64, NoNumbers>, Failure>,
@@ -62,11 +63,15 @@ fn first_of(
     let deadline = Instant::now() + limit;
     // A server that says why it gives no numbers tells more than a silent one.
     let (mut without, mut silent) = (None, None);
+    let share = (limit / addresses.len() as u32).max(SEQUENCER_PATIENCE_LEAST);
+    let mut patience = match addresses.len() {
+        1 => limit,
+        _ => SEQUENCER_PATIENCE_FIRST,
+    };
     loop {
         for &address in &addresses {
             let left = deadline.saturating_duration_since(Instant::now());
-            let share = (limit / addresses.len() as u32).max(SEQUENCER_PATIENCE_LEAST);
-            match request(address, left.min(share)) {
+            match request(address, left.min(patience)) {
                 Ok(Ok(first)) => return Ok(first),
                 Ok(Err(none)) => without = Some(none),
                 // Another server of the list may do it.
@@ -83,6 +88,7 @@ fn first_of(
             });
         }
         interrupt::pause(SEQUENCER_AGAIN);
+        patience = (patience * 4).min(share);
     }
 }
 
