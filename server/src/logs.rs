@@ -156,11 +156,11 @@ pub fn parse_level(text: &str) -> Result<Targets, String> {
         return Err(wrong(String::new()));
     }
     for part in text.split(',') {
-        // A bare word that is no level would count as a module's name, and the log would contain everything of that
-        // module.
-        let bare = !part.contains('=');
-        let is_level = part.trim().parse::<LevelFilter>().is_ok();
-        if part.trim().is_empty() || bare && !is_level {
+        // A bare word that is no level, or a name without one, would count as a module's name, and the log would contain
+        // everything of that module.
+        let (name, level) = part.split_once('=').unwrap_or(("all", part));
+        let is_level = !level.trim().is_empty() && level.trim().parse::<LevelFilter>().is_ok();
+        if name.trim().is_empty() || !is_level {
             return Err(wrong(format!(": {part:?} is none")));
         }
     }
@@ -253,7 +253,21 @@ mod tests {
         for right in ["warn", "off", "info,raft=debug", "raft=trace", "INFO"] {
             assert!(parse_level(right).is_ok(), "{right}");
         }
-        for wrong in ["", "loud", "raft", "raft=loud", "info,,", "info,perhaps"] {
+        // `nonsense=` was taken: only that part was logged then.
+        for wrong in [
+            "",
+            "loud",
+            "raft",
+            "raft=loud",
+            "info,,",
+            "info,perhaps",
+            "nonsense=",
+            "raft= ",
+            "=info",
+            "info,raft=",
+            "=",
+            "a=b=info",
+        ] {
             let why = parse_level(wrong).expect_err(wrong);
             assert!(why.contains("raft=debug"), "{why}");
         }
