@@ -9,23 +9,54 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Instant, SystemTime};
 
 use rustix::io::Errno;
 use rustix::process::getpgrp;
 use rustix::termios::{LocalModes, tcgetattr, tcgetpgrp};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::bars::above_bars;
 use crate::config::{ANNOUNCEMENTS_MAX, LAST_LINES_LIMIT, LOG_LINES_MAX};
-use crate::document::{line_of, to_document};
+use crate::document::{line_of, one_a_line, to_document};
 use crate::failure::Failure;
 use crate::lines::Lines;
 use crate::words::printable;
 
 /// The streams of this process, once it is a server.
 static SERVER: OnceLock<Streams> = OnceLock::new();
+
+/// Each line that this process writes is a JSON object, as those of its log are.
+static IN_OBJECTS: AtomicBool = AtomicBool::new(false);
+
+/// From now on each line that this process writes is a JSON object in the form of the log's: a reader of both streams parses
+/// them all.
+pub fn speak_in_objects() {
+    IN_OBJECTS.store(true, Ordering::Relaxed);
+    one_a_line();
+    std::panic::set_hook(Box::new(|panic| {
+        let line = object("ERROR", &panic.to_string(), "");
+        // There is nobody left to tell that it failed.
+        let _ = io::stderr().write_all(line.as_bytes());
+    }));
+}
+
+/// See [`speak_in_objects`].
+pub fn speaks_in_objects() -> bool {
+    IN_OBJECTS.load(Ordering::Relaxed)
+}
+
+/// A line that is an object in the form of the log's.
+pub fn object(level: &str, message: &str, hint: &str) -> String {
+    let mut fields = json!({ "message": message });
+    if !hint.is_empty() {
+        fields["hint"] = hint.into();
+    }
+    let now = humantime::format_rfc3339_micros(SystemTime::now()).to_string();
+    line_of(&json!({ "timestamp": now, "level": level, "fields": fields, "target": "trine" }))
+}
 
 /// One thread for each stream, so that a slow reader of one does not delay the other.
 struct Streams {
@@ -66,8 +97,26 @@ impl Announcer {
 
     /// A line for people; nothing in JSON form.
     pub fn line(self, text: impl Display) {
-        if !self.json {
-            announce(printable(&format!("{text}\n")).into_owned());
+        match (self.json, speaks_in_objects()) {
+            (true, _) => {}
+            (false, true) => announce(object("INFO", &text.to_string(), "")),
+            (false, false) => announce(printable(&format!("{text}\n")).into_owned()),
+        }
+    }
+
+    /// The same for a change of role, which the log tells, too. Programs that read both streams as one get it once.
+    pub fn line_of_role(self, text: impl Display) {
+        let is_logged = tracing::enabled!(target: "role", tracing::Level::INFO);
+        if !(is_logged && speaks_in_objects()) {
+            self.line(text);
+        }
+    }
+
+    /// An object that another process has written as a line. It goes where an event does.
+    pub fn object(self, line: &Value) {
+        match self.json {
+            true => write_note(line_of(line)),
+            false => announce(line_of(line)),
         }
     }
 
@@ -111,7 +160,21 @@ pub fn announce(text: String) {
 /// Writes a line to standard error, from any process. A failed write is no failure of the process, because no stream is
 /// left to report it on. (`eprintln!` would panic.)
 pub fn note(text: impl Display) {
-    let line = printable(&format!("{text}\n")).into_owned();
+    write_note(match speaks_in_objects() {
+        true => object("INFO", &text.to_string(), ""),
+        false => printable(&format!("{text}\n")).into_owned(),
+    });
+}
+
+/// Writes a failure to standard error, from any process.
+pub fn note_failure(failure: &Failure) {
+    match speaks_in_objects() {
+        true => write_note(object("ERROR", failure.message(), failure.hint())),
+        false => note(failure),
+    }
+}
+
+fn write_note(line: String) {
     match SERVER.get() {
         Some(server) => server.err.add(line.into_bytes()),
         None => drop(io::stderr().write_all(line.as_bytes())),

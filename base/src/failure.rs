@@ -197,6 +197,11 @@ impl Failure {
         &self.message
     }
 
+    /// The advice; empty where there is none.
+    pub fn hint(&self) -> &str {
+        &self.hint
+    }
+
     /// Whether the answer is no, and nothing else is wrong.
     pub fn is_negative(&self) -> bool {
         self.kind == Kind::Negative

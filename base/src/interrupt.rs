@@ -10,7 +10,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXCPU, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
-use crate::announce::note;
+use crate::announce::{note, object, speaks_in_objects};
 use crate::failure::Failure;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -178,7 +178,11 @@ fn say_that_it_ends() {
     } else {
         ""
     };
-    let text = format!("{clear}trine: interrupted again, ended at once\n");
+    let said = "trine: interrupted again, ended at once";
+    let text = match speaks_in_objects() {
+        true => object("INFO", said, ""),
+        false => format!("{clear}{said}\n"),
+    };
     // There is nobody left to tell that it failed.
     let _ = rustix::io::write(&stderr, text.as_bytes());
 }

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::announce::{self, note};
+use crate::announce::{self, note, note_failure};
 use crate::document::{self, to_document};
 use crate::failure::Failure;
 use crate::words::printable;
@@ -100,7 +100,7 @@ impl Output {
         match self.json && !document::is_printed() {
             true if announce::is_server() => announce::announce(to_document(&document)),
             true => print_failure(&to_document(&document), failure),
-            false => note(failure),
+            false => note_failure(failure),
         }
     }
 
@@ -108,7 +108,7 @@ impl Output {
     pub fn complain(self, failure: &Failure) {
         match self.json {
             true => print_failure(&document::line_of(&json!({ "error": failure })), failure),
-            false => note(failure),
+            false => note_failure(failure),
         }
     }
 }

@@ -44,19 +44,10 @@ fn main() -> ExitCode {
     if line.get(1).is_some_and(|first| first == companion::COMMAND) && !stdin().is_terminal() {
         return companion::run();
     }
-    let json = wants_json(&line);
+    let (json, objects) = (wants_json(&line), wants_objects(&line));
     let arguments = match parse(line) {
         Ok(arguments) => arguments,
-        Err(Stop::Usage(error)) if json && error.use_stderr() => {
-            let failure = usage(&error);
-            Output { json }.failure(&failure);
-            return ExitCode::from(failure.exit_status());
-        }
-        Err(Stop::Usage(error)) => error.exit(),
-        Err(Stop::Settings(failure)) => {
-            Output { json }.failure(&failure);
-            return ExitCode::from(failure.exit_status());
-        }
+        Err(stop) => return ExitCode::from(tell_mistake(stop, json, objects)),
     };
     let output = Output {
         json: arguments.global.json || arguments.global.output == OutputForm::Json,
@@ -145,6 +136,20 @@ fn parse(mut line: Vec<OsString>) -> Result<Arguments, Stop> {
     args::parse(line)
 }
 
+/// Says what is wrong with the command line or the settings, and returns the exit status.
+fn tell_mistake(stop: Stop, json: bool, objects: bool) -> u8 {
+    if objects {
+        announce::speak_in_objects();
+    }
+    let failure = match stop {
+        Stop::Usage(error) if (json || objects) && error.use_stderr() => usage(&error),
+        Stop::Usage(error) => error.exit(),
+        Stop::Settings(failure) => failure,
+    };
+    Output { json }.failure(&failure);
+    failure.exit_status()
+}
+
 /// A mistake in the command line: what is wrong, and what the right line looks like.
 fn usage(error: &clap::Error) -> Failure {
     let text = error.to_string();
@@ -162,6 +167,17 @@ fn wants_json(line: &[OsString]) -> bool {
         .any(|argument| words.iter().any(|word| argument == word));
     let two = |pair: &[OsString]| (pair[0] == "-o" || pair[0] == "--output") && pair[1] == "json";
     one || line.windows(2).any(two)
+}
+
+/// Whether a server is to write all its lines as objects; also asked before the line is parsed.
+fn wants_objects(line: &[OsString]) -> bool {
+    let option = |pair: &[OsString]| pair[0] == "--log-format" && pair[1] == "json";
+    let is_server = line.iter().any(|word| word == "serve" || word == "up");
+    let of_environment = std::env::var_os("TRINE_LOG_FORMAT").is_some_and(|form| form == "json");
+    is_server
+        && (of_environment
+            || line.iter().any(|word| word == "--log-format=json")
+            || line.windows(2).any(option))
 }
 
 /// Runs a command on the chosen network.

@@ -38,6 +38,13 @@ pub enum LogFormat {
 }
 
 impl LogFormat {
+    /// From now on the lines beside the log have its form.
+    pub fn begin(self) {
+        if self == Self::Json {
+            announce::speak_in_objects();
+        }
+    }
+
     /// As it is typed.
     pub fn name(self) -> &'static str {
         match self {

@@ -348,7 +348,7 @@ impl Names {
             let text = listed.words(state);
             tracing::info!(target: ROLE, name = listed.item, text, "list of peers");
             announcer.json_line(&json!({ "name": listed.item, "is": text }));
-            announcer.line(format_args!("{} {text}", listed.item));
+            announcer.line_of_role(format_args!("{} {text}", listed.item));
         }
     }
 

@@ -83,6 +83,7 @@ pub fn run<N: Network>(
     from_file: FromFile,
     output: Output,
 ) -> Result<(), Failure> {
+    arguments.watch.log_format.begin();
     if let Some((_, failure)) = check(arguments, network.keeps_to_loopback())
         .into_iter()
         .next()
@@ -160,7 +161,7 @@ fn serve_on<N: Network>(
             End::Anew { why, bootstrap } => {
                 tracing::info!(target: ROLE, why, "goes on as a new replica");
                 announcer.json_line(&json!({ "restarted_empty": why }));
-                announcer.line(format_args!("{why}; goes on as a new replica"));
+                announcer.line_of_role(format_args!("{why}; goes on as a new replica"));
                 startup.bootstrap = bootstrap;
                 startup.lost_memory = Some(why);
                 interrupt::pause(ANEW_PAUSE);
@@ -772,7 +773,7 @@ impl Told {
         tracing::info!(target: ROLE, "{text}");
         self.announcer
             .json_line(&json!({ "leader_has_ended": true }));
-        self.announcer.line(text);
+        self.announcer.line_of_role(text);
     }
 
     fn tell_waiting(&mut self, replica: &Replica, now: Instant) {
@@ -790,7 +791,7 @@ impl Told {
         tracing::info!(target: ROLE, reason, "not serving yet");
         self.announcer.json_line(&json!({ "waiting": reason }));
         self.announcer
-            .line(format_args!("not serving yet: {reason}"));
+            .line_of_role(format_args!("not serving yet: {reason}"));
     }
 
     fn tell(&self, discovery: &Discovery) {
@@ -819,7 +820,7 @@ impl Told {
         self.announcer.json_line(&json!({
             "node_id": node_id.0, "role": role_word(*role), "term": term, "leader": leader,
         }));
-        self.announcer.line(text);
+        self.announcer.line_of_role(text);
     }
 }
 

@@ -57,7 +57,7 @@ impl Waiting {
         tracing::info!(target: ROLE, reason, "not serving yet");
         self.announcer.json_line(&json!({ "waiting": reason }));
         self.announcer
-            .line(format_args!("not serving yet: {reason}"));
+            .line_of_role(format_args!("not serving yet: {reason}"));
     }
 
     /// Opens an address. One that does not exist yet is waited for, and one that another process has for

@@ -22,6 +22,7 @@ mod hanging_disk;
 mod hostile;
 mod index;
 mod interrupted;
+mod json_log;
 mod key_changes;
 mod keys;
 mod limits;

@@ -26,15 +26,10 @@ impl Watched {
         BufReader::new(child.stdout.as_mut().expect("piped"))
             .read_line(&mut line)
             .expect("a line");
-        let url = line
-            .trim()
-            .strip_prefix("metrics at http://")
-            .expect("where");
-        let endpoint = url
-            .strip_suffix("/metrics")
-            .expect("the path")
-            .parse()
-            .expect("an address");
+        // With `--log-format json` it is within an object.
+        let (_, url) = line.split_once("metrics at http://").expect("where");
+        let (endpoint, _) = url.split_once("/metrics").expect("the path");
+        let endpoint = endpoint.parse().expect("an address");
         Self { child, endpoint }
     }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use trine_base::announce::Announcer;
+use serde_json::Value;
+use trine_base::announce::{Announcer, speaks_in_objects};
 use trine_base::interrupt;
 use trine_local::faults::FAULTS_LINE;
 use trine_local::{LineSink, Stream};
@@ -21,8 +22,13 @@ pub(super) fn sink(announcer: Announcer, count: usize) -> LineSink {
     Arc::new(move |node_id, stream, line: &str| {
         // Replicas end one after the other, and each warns of those that have ended before it.
         let is_of_the_end = interrupt::interrupted() && line.contains("WARN");
-        if choice.shows(node_id, stream, line) && !is_of_the_end {
-            announcer.event(format_args!("[{node_id}] {line}"));
+        match speaks_in_objects() {
+            _ if is_of_the_end => {}
+            true => choice.show_object(node_id, stream, line, announcer),
+            false if choice.shows(node_id, stream, line) => {
+                announcer.event(format_args!("[{node_id}] {line}"));
+            }
+            false => {}
         }
     })
 }
@@ -41,6 +47,21 @@ impl Choice {
         Self {
             spoke: (0..count).map(|_| AtomicBool::new(false)).collect(),
             role: format!(" INFO {ROLE}: "),
+        }
+    }
+
+    /// Shows a line of a replica that writes objects, with the replica's number in it. Its changes of role are in its log
+    /// alone.
+    fn show_object(&self, node_id: usize, stream: Stream, line: &str, announcer: Announcer) {
+        let Ok(Value::Object(mut object)) = serde_json::from_str(line) else {
+            return announcer.event(format_args!("[{node_id}] {line}"));
+        };
+        let message = object
+            .get("fields")
+            .and_then(|fields| fields["message"].as_str());
+        if stream == Stream::Err || self.shows(node_id, stream, message.unwrap_or_default()) {
+            object.insert("replica".to_owned(), node_id.into());
+            announcer.object(&Value::Object(object));
         }
     }
 

@@ -47,6 +47,7 @@ pub(crate) fn run<N: Network>(
     arguments: &UpArguments,
     output: Output,
 ) -> Result<(), Failure> {
+    arguments.watch.log_format.begin();
     if let Some((_, failure)) = check(arguments).into_iter().next() {
         return Err(failure);
     }
