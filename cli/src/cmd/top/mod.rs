@@ -1,6 +1,7 @@
 //! `trine top` shows the present state of the group on one screen.
 
 mod args;
+mod columns;
 mod hands;
 mod model;
 mod view;

@@ -1,11 +1,14 @@
 //! Turns the model into a grid of cells.
 
+use std::borrow::Cow;
+
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Borders, Cell, Clear, Paragraph, Row, Sparkline, Table};
 
+use super::columns::{self, shortened};
 use super::model::{Action, Dialog, Model};
 use trine_base::units::{show_count, show_ns};
 
@@ -84,7 +87,8 @@ fn draw_summary(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     let width = u16::try_from(right_words.len()).unwrap_or(0);
     let parts = Layout::horizontal([Constraint::Fill(1), Constraint::Length(width)]);
     let [left, right] = parts.areas(area);
-    frame.render_widget(Line::styled(format!(" {}", model.summary), bold()), left);
+    let summary = shortened(&format!(" {}", model.summary), left.width);
+    frame.render_widget(Line::styled(summary, bold()), left);
     frame.render_widget(
         Line::styled(right_words, Style::new().fg(Color::Yellow)),
         right,
@@ -124,9 +128,31 @@ fn draw_throughput(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     );
 }
 
+/// A table of these columns, as far as there is room, see [`columns::Columns`]. The first `left` cells of each row are aligned
+/// on the left.
+fn fitted<'a>(
+    header: &[&'a str],
+    rows: &'a [(Vec<&'a str>, Style)],
+    shape: &columns::Shape<'_>,
+    left: usize,
+    width: u16,
+) -> Table<'a> {
+    let cells = rows.iter().map(|(cells, _)| cells.as_slice());
+    let columns = columns::Columns::fit(header, cells.clone(), shape, width);
+    let left = columns.kept().filter(|column| *column < left).count();
+    let rows = rows
+        .iter()
+        .map(|(cells, style)| row(columns.of(cells), left).style(*style));
+    let table = Table::new(rows, columns.constraints());
+    match header {
+        [] => table,
+        header => table.header(row(columns.of(header), left).style(bold())),
+    }
+}
+
 /// A row of text. The first `left` cells are left-aligned, and the numbers after them are right-aligned.
-fn row<'a>(cells: impl IntoIterator<Item = &'a str>, left: usize) -> Row<'a> {
-    let cell = |(column, text): (usize, &'a str)| {
+fn row<'a>(cells: impl IntoIterator<Item = Cow<'a, str>>, left: usize) -> Row<'a> {
+    let cell = |(column, text): (usize, Cow<'a, str>)| {
         let side = if column < left {
             Alignment::Left
         } else {
@@ -141,23 +167,26 @@ fn draw_replicas(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     let header = [
         " id", "address", "role", "term", "applied", "lag", "reads/s", "keys", "resent",
     ];
-    let rows = model.replicas.iter().enumerate().map(|(index, replica)| {
+    let rows = model.replicas.iter().enumerate();
+    let rows = rows.map(|(index, replica)| {
         let style = match (index == model.selected, replica.cells[2].as_str()) {
             (true, _) => Style::new().add_modifier(Modifier::REVERSED),
             (false, "leader") => Style::new().fg(Color::Green),
             (false, "silent") => Style::new().fg(Color::Red),
             _ => Style::new(),
         };
-        row(replica.cells.iter().map(String::as_str), 3).style(style)
+        (replica.cells.iter().map(String::as_str).collect(), style)
     });
-    let widths = [3, 20, 9, 5, 11, 6, 8, 7, 6].map(Constraint::Fill);
+    let rows: Vec<(Vec<&str>, Style)> = rows.collect();
+    let shape = columns::Shape {
+        shares: &[3, 20, 9, 5, 11, 6, 8, 7, 6],
+        drops: &[8, 7, 6, 3, 5, 4],
+    };
     let title = match model.keys.as_str() {
         "" => " replicas ".to_owned(),
         keys => format!(" replicas, keys {keys} "),
     };
-    let table = Table::new(rows, widths)
-        .header(row(header, 3).style(bold()))
-        .block(section(&title));
+    let table = fitted(&header, &rows, &shape, 3, area.width).block(section(&title));
     frame.render_widget(table, area);
 }
 
@@ -174,22 +203,20 @@ fn draw_stages(frame: &mut Frame<'_>, model: &Model, area: Rect) {
         p50.push(time(stage.p50_ns));
         p99.push(time(stage.p99_ns));
     }
-    let line = |cells: &'static [&'static str]| row(cells.iter().copied(), 1);
-    let header = if names.len() > 1 {
-        &[][..]
-    } else {
-        &["", "measuring"][..]
+    let rows = match names.len() {
+        1 => vec![["", "measuring", "", "", ""].map(str::to_owned).to_vec()],
+        _ => vec![names, p50, p99],
     };
-    let rows = [names, p50, p99];
-    let rows: Vec<Row<'_>> = match header {
-        [] => rows
-            .iter()
-            .map(|cells| row(cells.iter().map(String::as_str), 1))
-            .collect(),
-        header => vec![line(header)],
+    let rows: Vec<(Vec<&str>, Style)> = rows
+        .iter()
+        .map(|cells| (cells.iter().map(String::as_str).collect(), Style::new()))
+        .collect();
+    let shape = columns::Shape {
+        shares: &[1; 5],
+        drops: &[],
     };
-    let widths = [1; 5].map(Constraint::Fill);
-    let table = Table::new(rows, widths).block(section(" stages of a write at the leader "));
+    let table = fitted(&[], &rows, &shape, 1, area.width);
+    let table = table.block(section(" stages of a write at the leader "));
     frame.render_widget(table, area);
 }
 
@@ -202,12 +229,14 @@ fn draw_links(frame: &mut Frame<'_>, model: &Model, area: Rect) {
             "up" => Style::new(),
             _ => Style::new().fg(Color::Red),
         };
-        row(link.iter().map(String::as_str), 2).style(style)
+        (link.iter().map(String::as_str).collect(), style)
     });
-    let widths = [11, 10, 8, 8, 8, 7, 8, 7, 12].map(Constraint::Fill);
-    let table = Table::new(rows, widths)
-        .header(row(header, 2).style(bold()))
-        .block(section(" links "));
+    let rows: Vec<(Vec<&str>, Style)> = rows.collect();
+    let shape = columns::Shape {
+        shares: &[11, 10, 8, 8, 8, 7, 8, 7, 12],
+        drops: &[8, 7, 6, 4, 3, 5],
+    };
+    let table = fitted(&header, &rows, &shape, 2, area.width).block(section(" links "));
     frame.render_widget(table, area);
 }
 
@@ -231,7 +260,7 @@ fn draw_foot(frame: &mut Frame<'_>, model: &Model, area: Rect) {
         ),
         _ => (KEYS.to_owned(), Style::new().add_modifier(Modifier::DIM)),
     };
-    frame.render_widget(Line::styled(text, style), area);
+    frame.render_widget(Line::styled(shortened(&text, area.width), style), area);
 }
 
 /// The digits of the other end so far, and what ends them.
