@@ -307,7 +307,7 @@ fn link_row(name: String, link: &LinkStatus) -> [String; 6] {
         name,
         link_state(link).to_owned(),
         time(link.rtt_ns),
-        time(link.rtt_ns_min),
+        time(link.rtt_ns_min.filter(|ns| *ns > 0)),
         link.retransmissions
             .map_or_else(|| "-".to_owned(), show_count),
         link.packet_bytes

@@ -330,7 +330,7 @@ fn link_row(node: &NodeStatus, link: &LinkStatus, reports: &[Report]) -> [String
         format!(" {} to {to}", node.replica.node_id),
         link_state(link).to_owned(),
         dash(link.rtt_ns, show_ns),
-        dash(link.rtt_ns_min, show_ns),
+        dash(link.rtt_ns_min.filter(|ns| *ns > 0), show_ns),
         dash(link.rto_ns, show_ns),
         dash(link.retransmissions, |count| show_count_within(count, 6)),
         dash(credits, |(used, all)| format!("{used}/{all}")),
