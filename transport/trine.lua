@@ -85,11 +85,13 @@ f.reason = ProtoField.uint8("trine.reason", "Reason", base.DEC, refusals)
 f.theirs = ProtoField.uint64("trine.theirs", "Server's version or cluster", base.HEX)
 
 local malformed = ProtoExpert.new("trine.malformed", "Malformed packet", expert.group.MALFORMED, expert.severity.ERROR)
+local cut_short = ProtoExpert.new("trine.cut_short", "The capture has only a part of the packet",
+  expert.group.UNDECODED, expert.severity.NOTE)
 local bad_checksum = ProtoExpert.new("trine.bad_checksum", "Bad checksum", expert.group.CHECKSUM, expert.severity.ERROR)
 local bad_tag = ProtoExpert.new("trine.bad_tag", "Bad tag", expert.group.CHECKSUM, expert.severity.ERROR)
 local no_key = ProtoExpert.new("trine.no_key", "Sealed, and the key log does not have its session",
   expert.group.DECRYPTION, expert.severity.NOTE)
-trine.experts = { malformed, bad_checksum, bad_tag, no_key }
+trine.experts = { malformed, cut_short, bad_checksum, bad_tag, no_key }
 trine.prefs.key_log = Pref.string("Key log", "", "The file that --key-log of a replica or a client has written")
 
 -- 12 bits of mantissa below 4 bits of exponent; all ones means longer than can be said.
@@ -703,6 +705,15 @@ function trine.dissector(buffer, pinfo, root)
   while at < buffer:len() do
     local left = buffer:len() - at
     local length = left >= HEADER_BYTES and buffer(at + 4, 2):le_uint() or 0
+    -- A capture with a limit to its frames has less than was sent. That is no fault of the packet.
+    local was_left = buffer:reported_len() - at
+    if was_left > left and (left < HEADER_BYTES or length > left and length <= was_left) then
+      local name = left > 0 and types[band(buffer(at, 1):uint(), 0x0f)] or "packet"
+      local tree = root:add(trine, buffer(at), "trine, " .. name .. ", cut short by the capture")
+      tree:add_proto_expert_info(cut_short)
+      texts[#texts + 1] = name .. " [cut short by the capture]"
+      break
+    end
     if length < HEADER_BYTES or length > left then
       local tree = root:add(trine, buffer(at), "trine, cut off")
       tree:add_proto_expert_info(malformed, "what is left is shorter than a packet")
@@ -733,7 +744,7 @@ local function is_trine(buffer)
   local first = buffer(0, 1):uint()
   if bit.rshift(first, 4) ~= VERSION or not types[bit.band(first, 0x0f)] then return false end
   local length = buffer(4, 2):le_uint()
-  return length >= HEADER_BYTES and length <= buffer:len()
+  return length >= HEADER_BYTES and length <= buffer:reported_len()
 end
 
 trine:register_heuristic("udp", function(buffer, pinfo, root)

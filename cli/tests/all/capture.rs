@@ -117,6 +117,33 @@ fn dissected(path: &Path) {
     assert!(!linked.is_empty(), "no response was linked");
 }
 
+/// `tcpdump -s` and the like store the beginnings of frames. The packets in them were called malformed, as if somebody had sent them
+/// so.
+#[test]
+fn a_frame_that_the_capture_cut_short_is_not_malformed() {
+    let (whole, cut) = (TempFile::new("whole"), TempFile::new("cut"));
+    let cluster = Cluster::start(&["--capture-limit", "1MiB"]);
+    cluster.ok(&["put", "key", &"v".repeat(500), "--capture", whole.path()]);
+    // One length ends within bodies, the other within headers.
+    for length in ["100", "60"] {
+        let editcap = Command::new("editcap")
+            .args(["-s", length, whole.path(), cut.path()])
+            .status();
+        match editcap {
+            Ok(status) => assert!(status.success()),
+            Err(_) => return leave_out("editcap is not installed", "TRINE_NEED_TSHARK"),
+        }
+        let Some(short) = values(&cut.0, None, "trine.cut_short") else {
+            return;
+        };
+        assert!(!short.is_empty(), "{length}: no frame is cut short");
+        let malformed = values(&cut.0, None, "trine.malformed").expect("tshark was there");
+        assert!(malformed.is_empty(), "{length}: {malformed:?}");
+    }
+    let malformed = values(&whole.0, None, "trine.malformed");
+    assert!(malformed.is_none_or(|all| all.is_empty()));
+}
+
 #[test]
 fn a_byte_that_was_changed_is_shown() {
     let (file, changed) = (TempFile::new("right"), TempFile::new("wrong"));
