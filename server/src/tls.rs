@@ -3,6 +3,7 @@
 mod caller;
 
 use std::ffi::OsString;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,6 +19,9 @@ use trine_base::interrupt;
 pub use self::caller::Caller;
 
 use crate::private::{self, Unread};
+
+/// Bytes of a key file that are read; no key is near that long.
+const PEM_BYTES_MAX: u64 = 1 << 20;
 
 /// The certificate with which Redis clients and scrapers are served, and who may connect.
 #[derive(Clone, Debug, Default, Args)]
@@ -188,12 +192,13 @@ fn certificates(what: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>,
             "it is a PEM file, which begins with -----BEGIN CERTIFICATE-----",
         )
     };
-    let found = CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| unusable(error.to_string()))?;
-    match found.is_empty() {
-        true => Err(unusable("there is no certificate in it".to_owned())),
-        false => Ok(found),
+    let bytes = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
+    let found = CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        Ok(_) => Err(obstacle(&bytes, path)
+            .unwrap_or_else(|| unusable("there is no certificate in it".to_owned()))),
+        Err(error) => Err(obstacle(&bytes, path).unwrap_or_else(|| unusable(error.to_string()))),
     }
 }
 
@@ -208,7 +213,42 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Failure> {
         Unread::Open(failure) => failure,
         Unread::Io(error) => cannot(error.to_string()),
     })?;
-    PrivateKeyDer::from_pem_reader(file).map_err(|error| cannot(error.to_string()))
+    let mut bytes = Vec::new();
+    file.take(PEM_BYTES_MAX)
+        .read_to_end(&mut bytes)
+        .map_err(|error| cannot(error.to_string()))?;
+    PrivateKeyDer::from_pem_slice(&bytes)
+        .map_err(|error| obstacle(&bytes, path).unwrap_or_else(|| cannot(error.to_string())))
+}
+
+/// What keeps a file from being read as PEM, if that is one of the usual mistakes.
+fn obstacle(bytes: &[u8], path: &Path) -> Option<Failure> {
+    let text = String::from_utf8_lossy(bytes);
+    let file = path.display();
+    if text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED") {
+        return Some(Failure::usage(
+            format!("the TLS key {file} is encrypted, and a server cannot ask for a passphrase"),
+            format!(
+                "openssl pkey -in {file} -out PLAIN writes it without one; keep that file as private as the passphrase"
+            ),
+        ));
+    }
+    match (
+        text.matches("-----BEGIN ").count(),
+        text.matches("-----END ").count(),
+    ) {
+        (0, _) => Some(Failure::usage(
+            format!("{file} is not PEM: it has no line that begins with -----BEGIN"),
+            format!(
+                "openssl x509 -inform der -in {file} (for a key: openssl pkey) writes the PEM form of a DER file"
+            ),
+        )),
+        (begun, ended) if begun > ended => Some(Failure::usage(
+            format!("{file} is cut off: it has -----BEGIN without -----END"),
+            "copy the whole file again",
+        )),
+        _ => None,
+    }
 }
 
 /// No client would take an expired certificate, and the mistake would be found there.

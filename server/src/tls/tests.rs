@@ -82,6 +82,36 @@ fn what_cannot_be_used_is_refused_with_the_reason() {
     directory.refuses("cert", "key", None, "can be read by others (mode 0644)");
 }
 
+/// All of these were "no items found".
+#[test]
+fn the_usual_mistakes_with_files_are_named() {
+    let directory = Directory::new("mistakes");
+    let key = |name: &str, bytes: &[u8]| {
+        let path = directory.path(name);
+        fs::write(&path, bytes).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("changed");
+    };
+    let whole = fs::read(directory.path("key")).expect("there");
+    for sealed in [
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIF\n-----END ENCRYPTED PRIVATE KEY-----\n",
+        "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nMIIF\n-----END RSA PRIVATE KEY-----\n",
+    ] {
+        key("sealed", sealed.as_bytes());
+        directory.refuses("cert", "sealed", None, "sealed is encrypted");
+    }
+    key("cut", &whole[..whole.len() / 2]);
+    directory.refuses("cert", "cut", None, "cut is cut off");
+    key("der", &[0x30, 0x82, 0xff, 0]);
+    directory.refuses("cert", "der", None, "der is not PEM");
+    key("empty", b"");
+    directory.refuses("cert", "empty", None, "empty is not PEM");
+    let chain = fs::read(directory.path("cert")).expect("there");
+    key("half", &chain[..chain.len() / 2]);
+    directory.refuses("half", "key", None, "half is cut off");
+    directory.refuses("der", "key", None, "der is not PEM");
+    directory.refuses("cert", "key", Some("der"), "der is not PEM");
+}
+
 /// systemd hands out credentials with mode 0440, of root. The service's own user could not use a key like that.
 #[test]
 fn a_key_may_be_a_credential_of_systemd() {
