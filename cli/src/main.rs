@@ -11,7 +11,7 @@ mod observe;
 mod settings;
 
 use std::ffi::OsString;
-use std::io::{IsTerminal, stdin};
+use std::io::{ErrorKind, IsTerminal, Write, stdin, stdout};
 use std::process::ExitCode;
 
 use crate::args::{Arguments, Command, command_line};
@@ -22,7 +22,7 @@ use trine_base::announce;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::{KeyChoice, Network, NetworkArguments, OnNetwork, on_chosen};
-use trine_base::output::{Output, OutputForm};
+use trine_base::output::{Output, OutputForm, unwritten};
 use trine_server::companion;
 use trine_server::from_file::FromFile;
 
@@ -143,11 +143,25 @@ fn tell_mistake(stop: Stop, json: bool, objects: bool) -> u8 {
     }
     let failure = match stop {
         Stop::Usage(error) if (json || objects) && error.use_stderr() => usage(&error),
-        Stop::Usage(error) => error.exit(),
+        Stop::Usage(error) => match print(&error) {
+            Ok(()) => return u8::try_from(error.exit_code()).unwrap_or(2),
+            Err(unwritten) => unwritten,
+        },
         Stop::Settings(failure) => failure,
     };
     Output { json }.failure(&failure);
     failure.exit_status()
+}
+
+/// Prints a mistake, or the help that was asked for. Help that cannot be written is a failure; a reader that goes away has read
+/// enough.
+fn print(error: &clap::Error) -> Result<(), Failure> {
+    match error.print().and_then(|()| stdout().flush()) {
+        Err(why) if !error.use_stderr() && why.kind() != ErrorKind::BrokenPipe => {
+            Err(unwritten(&why))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A mistake in the command line: what is wrong, and what the right line looks like.

@@ -16,6 +16,7 @@ use trine_base::document::path_text;
 use trine_base::failure::Failure;
 use trine_base::network::{self, TransportKind};
 use trine_base::output::Output;
+use trine_base::units::plural;
 use trine_server::serve;
 
 pub(crate) use set::set;
@@ -23,7 +24,7 @@ pub(crate) use set::set;
 pub(crate) fn run(command: &FilesCommand, output: Output) -> Result<(), Failure> {
     let keys = keys();
     match command {
-        FilesCommand::Check { file } => check(file, &keys, output).map_err(Failure::into_negative),
+        FilesCommand::Check { file } => check(file, &keys, output),
         FilesCommand::Show {
             of,
             show_secrets,
@@ -51,11 +52,14 @@ fn check(path: &Path, keys: &[Key], output: Output) -> Result<(), Failure> {
     let (file, mut mistakes) = SettingsFile::read_with_mistakes(path, keys)?;
     let together = together(&file, keys, mistakes.is_empty());
     mistakes.extend(together);
-    let count = file.without(mistakes)?.entries.len();
+    // Mistakes are what the check is for. A file that cannot be read is one that no check was made of.
+    let file = file.without(mistakes).map_err(Failure::into_negative)?;
+    let count = file.entries.len();
     output.document(&json!({ "file": path_text(path), "settings": count, "ok": true }));
     output.line(format_args!(
-        "{}: {count} settings, no mistakes",
-        path.display()
+        "{}: {}, no mistakes",
+        path.display(),
+        plural(count as u64, "setting")
     ));
     Ok(())
 }

@@ -336,6 +336,39 @@ fn damage_is_named_by_its_byte_and_nothing_is_made_of_it() {
     assert!(ran.json()["ttl_passed_ns"].as_u64().expect("a number") > 0);
 }
 
+/// `trine up` started its replicas, and ended with 2 and the same error twice, where `trine restore` ends with 1.
+#[test]
+fn nothing_is_started_with_a_damaged_backup() {
+    let place = Scratch::new("damaged");
+    let (file, directory) = (place.path("file"), place.path("data"));
+    let cluster = filled(&[], 100);
+    cluster.ok(&["backup", &file]);
+    let mut bytes = std::fs::read(&file).expect("a backup");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&file, bytes).expect("written");
+    let restore = [
+        "restore",
+        &file,
+        "--data-dir",
+        &directory,
+        "--id",
+        "1",
+        "--address",
+        "127.0.0.1:1",
+    ];
+    let of_restore = trine(&restore, "", b"").expect_status(1);
+    for more in [&[][..], &["--log", "disk", "--data-dir", &directory]] {
+        let port = free_addresses(3).expect("ports")[0].port().to_string();
+        let up = ["up", "--base-port", &port, "--restore", &file];
+        let ran = trine(&[&up, more].concat(), "", b"").expect_status(1);
+        assert_eq!(ran.stdout, b"", "{ran:?}");
+        let said = ran.stderr.lines().next();
+        let same = of_restore.stderr.lines().next();
+        assert_eq!(said, same);
+    }
+}
+
 /// A limit to the size of files is an error as a full disk is, without a device of its own.
 #[test]
 fn a_full_disk_leaves_no_file() {

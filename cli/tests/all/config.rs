@@ -121,7 +121,7 @@ fn mistakes_in_a_file_are_named_with_line_and_hint() {
     let fine = TempFile::holding("fine", "id = 1\nreplicas = 5\n");
     trine(&["config", "check", fine.path()], "", b"").expect_status(0);
     trine(&["config", "check", "/does/not/exist"], "", b"")
-        .expect_error(1, &["/does/not/exist", "config default"]);
+        .expect_error(2, &["/does/not/exist", "config default"]);
     // The message about a missing setting is as before.
     trine(&["serve", "--config", fine.path()], "", b"").expect_error(2, &["--peers"]);
 }
@@ -214,7 +214,7 @@ fn what_is_no_regular_file_is_not_checked() {
     mknodat(CWD, &pipe.0, FileType::Fifo, mode, 0).expect("a named pipe");
     for path in [pipe.path(), "/dev/zero", "/"] {
         let ran = trine(&["config", "check", path], "", b"");
-        ran.expect_error(1, &[path, "is no regular file", "name a settings file"]);
+        ran.expect_error(2, &[path, "is no regular file", "name a settings file"]);
     }
 }
 

@@ -302,6 +302,28 @@ fn a_group_of_up_does_not_depend_on_who_reads_it() {
     headed.outlives_changes_of_role();
 }
 
+/// Help that went nowhere was a success.
+#[test]
+fn help_that_cannot_be_written_is_a_failure() {
+    for words in [
+        &["help"][..],
+        &["help", "bench"],
+        &["bench", "--help"],
+        &["--version"],
+    ] {
+        let full = OpenOptions::new().write(true).open("/dev/full");
+        let help = command(words, "")
+            .stdin(Stdio::null())
+            .stdout(full.expect("every Linux has it"))
+            .stderr(Stdio::piped())
+            .output()
+            .expect("starts");
+        let said = String::from_utf8_lossy(&help.stderr);
+        assert_eq!(help.status.code(), Some(2), "{said}");
+        assert!(said.contains("cannot write the output"), "{said}");
+    }
+}
+
 #[test]
 fn a_cache_serves_whoever_reads_it() {
     fn full_disk() -> Stdio {

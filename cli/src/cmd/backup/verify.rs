@@ -41,7 +41,8 @@ pub(super) fn document(file: &Path, header: &Header, bytes: u64) -> Value {
     })
 }
 
-fn check(path: &Path) -> Result<(Header, u64), Failure> {
+/// Reads a backup to its end.
+pub(crate) fn check(path: &Path) -> Result<(Header, u64), Failure> {
     let damaged = |damage: Damage| backup_file::damaged(path, &damage);
     let mut file = File::open(path).map_err(|error| backup_file::not_read(path, &error))?;
     let size = file.metadata().map_or(0, |about| about.len());

@@ -21,6 +21,7 @@ use trine_local::{Group, LineSink};
 pub(crate) use self::args::UpArguments;
 use self::kept::Before;
 use self::key::GroupKey;
+use crate::cmd::backup::verify;
 use crate::config::BASE_PORT;
 use trine_base::announce::Announcer;
 use trine_base::arguments::replica_count;
@@ -57,6 +58,10 @@ pub(crate) fn run<N: Network>(
     arguments.limits.require_memory(count as u64)?;
     let addresses = addresses(network, arguments, count)?;
     let resp = resp_address(arguments, count)?;
+    if let Some(backup) = arguments.restore.as_deref().filter(|path| path.is_file()) {
+        // Nothing is begun with a damaged one, of which `trine restore` says the same. A pipe can be read only once.
+        verify::check(backup)?;
+    }
     let kept = arguments.log.directory();
     if let Some(directory) = kept {
         kept::require_same_group(directory, &addresses)?;
