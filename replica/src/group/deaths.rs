@@ -194,7 +194,7 @@ impl Group {
         let members = self.membership.successors(now, &self.local, members, raft);
         members
             .into_iter()
-            .map(|member| places.of(&member))
+            .map(|member| places.of(member))
             .collect()
     }
 
