@@ -12,9 +12,6 @@ use trine_transport::{Cx, Reply, SessionId};
 use super::{Node, reply_empty, reply_with};
 use crate::rights::{Caller, Denied, MessageClass, What};
 
-/// A planted bug.
-const KEEPS_ITS_SESSION: &str = "a revoked user keeps its session";
-
 /// What a session has proven. The transport lets a session without a key in only where none is required.
 #[inline]
 pub(super) fn caller_in<R: Route>(cx: &Cx<'_, R>, session: SessionId) -> Caller {
@@ -77,7 +74,7 @@ impl<R: Route> Node<R> {
     pub(super) fn is_void(&self, key: &KeyId) -> bool {
         match (Credential::parse(key), self.replica.users()) {
             (Some(Credential::User { name, generation }), Some(users)) => {
-                users.is_void(name, generation) && !canary::planted(KEEPS_ITS_SESSION)
+                users.is_void(name, generation) && !keeps_its_session()
             }
             _ => false,
         }
@@ -90,7 +87,7 @@ impl<R: Route> Node<R> {
             return;
         }
         self.users_seen = changed_at;
-        if canary::planted(KEEPS_ITS_SESSION) {
+        if keeps_its_session() {
             return;
         }
         let replica = &self.replica;
@@ -110,4 +107,8 @@ fn refuse_admin<R: Route>(cx: &mut Cx<'_, R>, denied: &Denied) -> Reply {
         text: &denied.to_string(),
     };
     reply_with(cx, &reply)
+}
+
+fn keeps_its_session() -> bool {
+    canary::planted("a revoked user keeps its session")
 }
