@@ -375,7 +375,7 @@ fn a_command_without_standard_error_ends_with_the_status_that_says_why() {
 fn a_failure_whose_document_nobody_reads_is_no_success() {
     let get = ["--json", "get", "key", "--timeout", "100ms"];
     let cases: [(&[&str], i32); 3] = [
-        (&["--json", "config", "check", "/does/not/exist"], 1),
+        (&["--json", "config", "check", "/does/not/exist"], 2),
         (&["--json", "get", "--nothing"], 2),
         (&get, 3),
     ];
