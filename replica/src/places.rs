@@ -7,45 +7,22 @@
 use std::net::SocketAddr;
 
 use trine_protocol::message::{Incarnation, Member};
-use trine_protocol::route::is_same_address;
-use trine_transport::time::Instant;
 
 /// The members that are elsewhere, and this replica itself. There are no more than members.
 #[derive(Debug, Default)]
-pub(crate) struct Places(Vec<Place>);
-
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    of: Incarnation,
-    at: SocketAddr,
-    /// When this replica has found it there.
-    found_at: Instant,
-}
+pub(crate) struct Places(Vec<(Incarnation, SocketAddr)>);
 
 impl Places {
     /// The member answers there, whatever the table says.
-    pub(crate) fn set(&mut self, now: Instant, member: Incarnation, at: SocketAddr) {
-        self.0.retain(|place| place.of != member);
-        self.0.push(Place {
-            of: member,
-            at,
-            found_at: now,
-        });
+    pub(crate) fn set(&mut self, member: Incarnation, at: SocketAddr) {
+        self.0.retain(|(of, _)| *of != member);
+        self.0.push((member, at));
     }
 
     /// The place of a member that is not where the table says, as far as this replica knows.
     pub(crate) fn get(&self, member: Incarnation) -> Option<SocketAddr> {
-        self.find(member).map(|place| place.at)
-    }
-
-    /// Whether the member was found there since a moment.
-    pub(crate) fn was_found_at(&self, member: Incarnation, at: SocketAddr, since: Instant) -> bool {
-        let found = self.find(member);
-        found.is_some_and(|place| is_same_address(place.at, at) && place.found_at >= since)
-    }
-
-    fn find(&self, member: Incarnation) -> Option<&Place> {
-        self.0.iter().find(|place| place.of == member)
+        let found = self.0.iter().find(|(of, _)| *of == member);
+        found.map(|&(_, at)| at)
     }
 
     /// Where to send what is for a member.
@@ -61,11 +38,11 @@ impl Places {
 
     /// Forgets all but these.
     pub(crate) fn retain(&mut self, keep: impl Fn(Incarnation) -> bool) {
-        self.0.retain(|place| keep(place.of));
+        self.0.retain(|&(member, _)| keep(member));
     }
 
     /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = SocketAddr> {
-        self.0.iter().map(|place| place.at)
+        self.0.iter().map(|&(_, at)| at)
     }
 }

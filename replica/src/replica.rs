@@ -114,7 +114,7 @@ impl Replica {
         let mut prng = Prng::new(seed ^ incarnation.0.rotate_left(32));
         let mut out = Outbox::new(pool);
         // The table may know an earlier place of this replica.
-        out.places.set(now, incarnation, address);
+        out.places.set(incarnation, address);
         let bootstrap = config
             .bootstrap
             .then(|| Bootstrap::new(own, known(&others), config, prng.fork(), now));
@@ -362,9 +362,17 @@ impl Replica {
     }
 
     /// An append of a member whose request was answered when it came, ahead of one that was missing. Raft's answer goes out
-    /// on its own.
-    pub(crate) fn on_early_append(&mut self, now: Instant, frame: &[u8]) {
+    /// on its own. The member may have another place by now than when it came.
+    pub(crate) fn on_early_append(
+        &mut self,
+        now: Instant,
+        frame: &[u8],
+        comes_from: impl Fn(SocketAddr) -> bool,
+    ) {
         match AppendFrame::decode(frame) {
+            Ok(frame) if self.is_misplaced(&frame.header, comes_from) => {
+                self.out.counters.messages_unknown_address += 1;
+            }
             Ok(frame) => self.on_raft(now, None, frame.raft_frame()),
             Err(_) => self.out.counters.messages_refused += 1,
         }

@@ -12,14 +12,17 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use trine_protocol::message::{Incarnation, Member, NodeId};
+use trine_protocol::route::is_same_address;
 use trine_transport::time::{Duration, Instant};
 
 use crate::addresses::Addresses;
 use crate::config::PLACE_NEWS_MAX;
 use crate::places::Places;
 
-/// A member has left its place once that has not answered as the member for so long, although it was asked.
+/// A member has left its place once that has not answered as the member for so long, and so many questions have ended
+/// without an answer: this replica itself may have stood still.
 const SILENT_FOR: Duration = Duration::from_secs(2);
+const MISSED_MIN: u32 = 3;
 /// So often the places of a member are asked while the present one is silent: one answer that was lost must not decide.
 const ASK_SILENT_EVERY: Duration = Duration::from_millis(400);
 /// The same while the present place answers.
@@ -93,8 +96,11 @@ struct Search {
     heard_at: Option<Instant>,
     /// When it was first asked since then.
     asked_at: Option<Instant>,
+    /// Questions to it that have ended since then without an answer.
+    missed: u32,
     other: Option<OtherPlace>,
-    next_at: Instant,
+    /// When the places were asked last.
+    last_at: Option<Instant>,
     /// Counts the questions, so that all places are asked in turn.
     turn: usize,
 }
@@ -155,7 +161,7 @@ impl Searches {
             let same = |search: &Search| search.member.incarnation == member.incarnation;
             let mut search = match before.iter().position(same) {
                 Some(index) => before.swap_remove(index),
-                None => Search::new(now, member, present),
+                None => Search::new(member, present),
             };
             questions.extend(search.ask(now, present, &candidates));
             self.list.push(search);
@@ -176,7 +182,8 @@ impl Searches {
         let all = named.map(|named| named.at).chain(listed);
         let mut candidates = Vec::new();
         for at in all.chain([member.address]) {
-            if at != present && !candidates.contains(&at) {
+            let is_known = |known: &SocketAddr| is_same_address(*known, at);
+            if !is_same_address(at, present) && !candidates.iter().any(is_known) {
                 candidates.push(at);
             }
         }
@@ -214,6 +221,14 @@ impl Searches {
         matches!(news, PlaceNews::Moved { .. })
     }
 
+    /// A question has ended without an answer of the member.
+    pub(crate) fn on_silence(&mut self, question: PlaceQuestion) {
+        if let Some(index) = self.place_of(question.of) {
+            let search = &mut self.list[index];
+            search.missed += u32::from(question.at == search.present);
+        }
+    }
+
     /// The oldest news that was not read yet.
     pub(crate) fn next_news(&mut self) -> Option<PlaceNews> {
         self.news.pop_front()
@@ -243,14 +258,15 @@ enum Found {
 }
 
 impl Search {
-    fn new(now: Instant, member: &Member, present: SocketAddr) -> Self {
+    fn new(member: &Member, present: SocketAddr) -> Self {
         Self {
             member: *member,
             present,
             heard_at: None,
             asked_at: None,
+            missed: 0,
             other: None,
-            next_at: now,
+            last_at: None,
             turn: 0,
         }
     }
@@ -263,22 +279,21 @@ impl Search {
         candidates: &[SocketAddr],
     ) -> Vec<PlaceQuestion> {
         if present != self.present {
-            *self = Self::new(now, &self.member, present);
+            *self = Self::new(&self.member, present);
         }
         self.other = self
             .other
             .filter(|other| now.saturating_since(other.last_at) < FORGET_AFTER);
-        if now < self.next_at && !self.is_silent(now, ASK_SILENT_EVERY) {
+        // Two answers at once say little: the present place may have ended in between.
+        let is_doubtful = self.other.is_some_and(|other| !other.is_told);
+        let pause = match self.asked_at.is_some() || is_doubtful {
+            true => ASK_SILENT_EVERY,
+            false => ASK_EVERY,
+        };
+        if self.last_at.is_some_and(|last| now < last + pause) {
             return Vec::new();
         }
-        // Two answers at once say little: the present place may have ended in between.
-        let doubtful = self.other.is_some_and(|other| !other.is_told);
-        self.next_at = now
-            + if doubtful {
-                ASK_SILENT_EVERY
-            } else {
-                ASK_EVERY
-            };
+        self.last_at = Some(now);
         self.asked_at.get_or_insert(now);
         self.turn = self.turn.wrapping_add(1);
         let next = candidates[self.turn % candidates.len()];
@@ -290,11 +305,16 @@ impl Search {
 
     fn on_answer(&mut self, now: Instant, at: SocketAddr) -> Found {
         if at == self.present {
-            (self.heard_at, self.asked_at) = (Some(now), None);
+            (self.heard_at, self.asked_at, self.missed) = (Some(now), None, 0);
             return Found::Nothing;
         }
-        if self.is_silent(now, SILENT_FOR) {
-            *self = Self::new(now, &self.member, at);
+        // A copy is not followed either when the original falls silent: others may still hear that, and two logs would be
+        // one member. Once nothing answers there any more, it is forgotten.
+        let is_copy = self
+            .other
+            .is_some_and(|other| other.at == at && other.is_told);
+        if self.is_silent(now, SILENT_FOR) && self.missed >= MISSED_MIN && !is_copy {
+            *self = Self::new(&self.member, at);
             return Found::Moved;
         }
         let Some(other) = self.other.as_mut().filter(|other| other.at == at) else {
@@ -384,8 +404,10 @@ mod tests {
                 for question in due {
                     asked.push(question.at);
                     let answers = answering.iter().any(|text| address(text) == question.at);
-                    if answers && self.searches.on_answer(now, question) {
-                        self.places.set(now, question.of, question.at);
+                    if !answers {
+                        self.searches.on_silence(question);
+                    } else if self.searches.on_answer(now, question) {
+                        self.places.set(question.of, question.at);
                     }
                 }
             }
@@ -473,6 +495,35 @@ mod tests {
             seeker.searches.name(at_ms(1), NodeId(2), at);
         }
         assert_eq!(seeker.searches.named.len(), NAMED_MAX);
+    }
+
+    /// A partition at one replica alone, or a pause of the original, must not make two logs one member.
+    #[test]
+    fn a_place_that_was_known_as_a_copys_is_not_followed_when_the_original_falls_silent() {
+        let mut seeker = Seeker::new(&[NEW]);
+        seeker.run(20_000, &[OLD, NEW]);
+        seeker.run(60_000, &[NEW]);
+        assert_eq!(seeker.place(), address(OLD));
+        // The operator has ended both, and starts one.
+        seeker.run(20_000, &[]);
+        seeker.run(5_000, &[NEW]);
+        assert_eq!(seeker.place(), address(NEW));
+    }
+
+    /// This replica stood still, and the first answer that it reads is the other place's.
+    #[test]
+    fn time_without_a_question_is_no_silence() {
+        let mut seeker = Seeker::new(&[NEW]);
+        let (at, places) = (at_ms(1), Places::default());
+        let asked = seeker
+            .searches
+            .due(at, &[member()], &seeker.addresses, &places);
+        assert_eq!(asked.len(), 2);
+        let other = asked
+            .into_iter()
+            .find(|question| question.at == address(NEW));
+        let other = other.expect("both are asked");
+        assert!(!seeker.searches.on_answer(at_ms(30_000), other));
     }
 
     /// A slow answer, or one that was lost, is no silence.

@@ -27,7 +27,7 @@ pub(crate) fn tell(replica: &mut Replica, announcer: Announcer) {
                 node_id = node_id.0,
                 %present,
                 %other,
-                hint = "end the process at the other address: it runs on a copy of this member's directory, and counts for nothing",
+                hint = "one of them runs on a copy of the member's directory: end that one. Messages from the other address are refused here",
                 "a member answers at two addresses"
             ),
         }

@@ -62,7 +62,8 @@ pub struct MemberStatus {
     pub state_version: Option<u8>,
     /// Nanoseconds since it was last heard from; nothing if never in this incarnation.
     pub silent_ns: Option<u64>,
-    /// Where it answers beside `address`: a copy of its directory runs there, which counts for nothing.
+    /// Where it answers beside `address`: one of the two runs on a copy of its directory. The answering replica refuses what
+    /// comes from this one.
     #[serde(default)]
     pub also_at: Option<SocketAddr>,
 }
@@ -398,7 +399,7 @@ impl Status {
                 node_id, address, ..
             } = member;
             format!(
-                "node {node_id} answers at {address} and at {other}, where a copy of its directory runs: end the process there"
+                "node {node_id} answers at {address} and at {other}: one of them runs on a copy of its directory, end that one"
             )
         })
     }

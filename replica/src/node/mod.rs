@@ -209,7 +209,7 @@ impl<R: Route> Node<R> {
                 self.replica
                     .on_trusted_peer(now, token, kind::APPEND, frame, comes_from);
                 while let Some(early) = reorder.next_ready() {
-                    self.replica.on_early_append(now, &early.frame);
+                    self.replica.on_early_append(now, &early.frame, comes_from);
                 }
             }
             Verdict::Kept => {

@@ -6,6 +6,7 @@ use trine_canary as canary;
 use trine_protocol::message::{
     Member, NodeId, PeerHeader, ReplyToken, StatusForm, StatusReply, StatusRequest, kind,
 };
+use trine_protocol::route::is_same_address;
 use trine_transport::time::{Duration, Instant};
 
 use super::life::Life;
@@ -112,12 +113,14 @@ impl Replica {
         answer: Option<&[u8]>,
     ) {
         let Some(Ok(StatusReply::Discovery(found))) = answer.map(StatusReply::decode) else {
-            return;
+            return self.searches.on_silence(question);
         };
         let is_it = found.incarnation == question.of || follows_anybody();
-        let is_it = is_it && found.cluster == self.cluster();
-        if is_it && self.searches.on_answer(now, question) {
-            self.out.places.set(now, question.of, question.at);
+        if !is_it || found.cluster != self.cluster() {
+            return self.searches.on_silence(question);
+        }
+        if self.searches.on_answer(now, question) {
+            self.out.places.set(question.of, question.at);
         }
     }
 
@@ -125,7 +128,8 @@ impl Replica {
     pub(super) fn hear_of_place(&mut self, now: Instant, said: &Member) {
         let mut members = self.members();
         let known = members.find(|member| member.incarnation == said.incarnation);
-        let is_news = known.is_some_and(|known| self.out.places.of(known) != said.address);
+        let is_news =
+            known.is_some_and(|known| !is_same_address(self.out.places.of(known), said.address));
         drop(members);
         if is_news {
             self.searches.name(now, said.node_id, said.address);

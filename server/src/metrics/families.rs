@@ -336,7 +336,7 @@ fn members(members: &[MemberStatus]) -> Vec<Family> {
         ),
         each(
             "member_at_two_addresses",
-            "1 while the member answers at another address, too: a copy of its directory runs there.",
+            "1 while the member answers at another address, too: one of them runs on a copy of its directory.",
             |member| (!member.this).then(|| member.also_at.is_some().number()),
         ),
     ]

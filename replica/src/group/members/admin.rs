@@ -291,12 +291,9 @@ impl Membership {
             return self.transfer_first(cx, "it leads, and transfers leadership first");
         }
         let command = (node_id, AdminCommand::Replace, old.incarnation);
-        let until = cx.now + PATIENCE;
-        let since = self
-            .pending
-            .remember(cx.now, command, request.address, until);
+        self.remember(cx, command, request.address);
         if let Some(named) = request.address
-            && has_moved_to(cx, &old, named, since)
+            && self.has_moved_to(cx, &old, named)
         {
             self.pending.forget(node_id, AdminCommand::Replace);
             return done(format!(
@@ -307,6 +304,13 @@ impl Membership {
             "waiting for a new replica with --id {node_id}{} to ask",
             at(request.address)
         ))
+    }
+
+    /// Whether a member itself is at another address than the table's, and alive there.
+    fn has_moved_to(&self, cx: &Cx<'_>, member: &Member, to: SocketAddr) -> bool {
+        let place = cx.out.places.of(member);
+        let has_moved = !is_same_address(place, member.address) && is_same_address(place, to);
+        has_moved && self.is_alive(member.incarnation, cx.now, cx.local)
     }
 
     fn lead(&mut self, cx: &mut Cx<'_>, node_id: NodeId) -> Verdict {
@@ -364,14 +368,6 @@ impl Membership {
         let command = (member.node_id, command, member.incarnation);
         self.pending.remember(cx.now, command, None, until)
     }
-}
-
-/// Whether a member itself was found at another address than the table's, since shortly before a command.
-fn has_moved_to(cx: &Cx<'_>, member: &Member, to: SocketAddr, asked_at: Instant) -> bool {
-    let before = asked_at.as_nanos().saturating_sub(PATIENCE.as_nanos());
-    let lately = Instant::from_nanos(before);
-    let is_elsewhere = !is_same_address(member.address, to);
-    is_elsewhere && cx.out.places.was_found_at(member.incarnation, to, lately)
 }
 
 fn answer(cx: &mut Cx<'_>, token: ReplyToken, (status, text): Verdict) {

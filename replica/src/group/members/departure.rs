@@ -58,12 +58,13 @@ impl Membership {
             leader: own.incarnation,
         }
         .encoded_len();
+        let to = cx.out.places.of(member);
         let peer_request = PeerRequest {
-            to: member.address,
+            to,
             expect: None,
             kind: kind::JOIN,
             class: Class::Bulk,
-            purpose: Purpose::Join(member.address),
+            purpose: Purpose::Join(to),
             timeout: Duration::from_nanos(patience),
             answer_bytes_max,
         };

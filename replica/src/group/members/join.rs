@@ -159,12 +159,12 @@ impl Membership {
         wants(true) || wants(false)
     }
 
-    /// Whether `new` comes from where the member with its node id is. That is the address of such a member, or the one
+    /// Whether `new` comes from where the member with its node id is. That is the place of such a member, or the address
     /// that this replica's `--peers` has for the node. An address that an admin client has named for it counts, too.
     /// Otherwise any process that can send packets could take the node id of a member that died.
     fn expects(&self, cx: &Cx<'_>, members: &MemberTable, new: &Member, known: &Addresses) -> bool {
         let mut holders = members.at(new.node_id);
-        holders.any(|holder| is_same_address(holder.address, new.address))
+        holders.any(|holder| is_same_address(cx.out.places.of(holder), new.address))
             || known.lists(new.node_id, new.address)
             || self.pending.expects_at(cx.now, new.node_id, new.address)
     }
