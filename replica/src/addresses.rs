@@ -58,22 +58,15 @@ impl Addresses {
     pub(crate) fn set_listed(&mut self, node_id: NodeId, addresses: &[SocketAddr]) {
         let mut addresses = addresses.to_vec();
         addresses.truncate(CANDIDATES_MAX);
-        let is_known = self.lists_anything_for(node_id);
-        if addresses.is_empty() && is_known && !canary::planted("a failed lookup forgets") {
-            return;
-        }
         match self
             .listed
             .iter_mut()
             .find(|listed| listed.node_id == node_id)
         {
+            Some(_) if addresses.is_empty() && !canary::planted("a failed lookup forgets") => {}
             Some(listed) => listed.addresses = addresses,
             None => self.listed.push(Listed { node_id, addresses }),
         }
-    }
-
-    fn lists_anything_for(&self, node_id: NodeId) -> bool {
-        self.listed.iter().any(|listed| listed.node_id == node_id)
     }
 
     /// The other nodes of `--peers`, each with the address that its name stands for, if that is known.

@@ -294,7 +294,7 @@ impl SimConfig {
         self.small_paths && named.is_none_or(|faults| faults.contains(&Fault::SmallPaths))
     }
 
-    /// Whether machines may get other addresses. Whoever holds on to the first ones, as watchers and users do, would lose
+    /// Whether machines may get other addresses. Watchers and users keep the first ones that they were given, and would lose
     /// the group.
     pub(crate) fn has_addresses_to_change(&self) -> bool {
         let syncs = self.disk.as_ref().map(|disk| disk.fsync);
