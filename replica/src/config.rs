@@ -84,6 +84,8 @@ const _: () = assert!(LEARNED_ADDRESSES_MAX > NODES_MAX);
 pub const MEMBERS_QUESTION_EVERY: Duration = Duration::from_millis(100);
 /// The same between two questions to the leader, which may have found members at other places.
 pub const LEADER_QUESTION_EVERY: Duration = Duration::from_secs(10);
+/// The same between two questions of a leader that is elsewhere than the table says.
+pub const OWN_PLACE_QUESTION_EVERY: Duration = Duration::from_secs(1);
 /// A log that has reached a bound is compacted by this share of the bound.
 pub const COMPACTED_SHARE: usize = 16;
 /// The log in memory holds the bytes of its entries in pieces of this size.

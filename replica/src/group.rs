@@ -235,6 +235,8 @@ impl Group {
     /// One turn: proposes the arrived requests, ticks if a tick is due, and runs raft until it has nothing to do.
     pub(crate) fn on_turn(&mut self, now: Instant, out: &mut Outbox) {
         self.take_turn(now, out);
+        // What was appended and applied in this turn.
+        self.announce_places(out);
         // Last: messages and ticks of this turn change what raft waits for.
         self.consensus.plan_ticks();
     }
@@ -307,6 +309,14 @@ impl Group {
         let (mut cx, service, membership) = self.lend(now, out);
         // After the release: a read whose lease has ended rides in the round that begins now.
         service.begin_read_round(&mut cx, membership.has_unconfirmed());
+    }
+
+    /// Members are where the log says, also ahead of the moment at which this replica hears that it is committed: at a member's
+    /// former address an old copy of its directory may speak, and this replica may be cut off from all others by then.
+    fn announce_places(&self, out: &mut Outbox) {
+        let moves = self.consensus.raft().unapplied_moves().rev();
+        out.places
+            .announce(moves.map(|entry| (entry.member, entry.to)));
     }
 
     /// When the next turn is due.
@@ -545,6 +555,7 @@ impl Group {
         // version.
         membership.raise_version(&mut cx, stopping);
         membership.change_members(&mut cx, stopping);
+        membership.agree_on_places(&mut cx, stopping);
         self.sending.end_useless_transfers(&self.consensus);
         let (local, state) = (&self.local, self.state.as_ref());
         self.deaths.tell(local, state, &self.consensus, out);

@@ -5,7 +5,19 @@ mod memory;
 
 pub(crate) use memory::MemoryLog;
 
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
 use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
+use trine_protocol::message::Incarnation;
+
+/// An entry that says where a member is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct MoveEntry {
+    pub(crate) index: u64,
+    pub(crate) member: Incarnation,
+    pub(crate) to: SocketAddr,
+}
 
 /// A replica's log. Reading goes through [`raft::Storage`]; every write goes through here.
 ///
@@ -13,6 +25,9 @@ use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
 pub(crate) trait Log: raft::Storage {
     /// Appends `entries`, which are contiguous; whatever the log holds from the first of them on is replaced.
     fn append(&mut self, entries: &[Entry]);
+
+    /// The entries that say where members are, in their order.
+    fn moves(&self) -> &VecDeque<MoveEntry>;
 
     /// Remembers term, vote and commit index.
     fn set_hard_state(&mut self, state: HardState);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use trine_transport::time::Instant;
 
-use crate::config::{LEADER_QUESTION_EVERY, MEMBERS_QUESTION_EVERY};
+use crate::config::{LEADER_QUESTION_EVERY, MEMBERS_QUESTION_EVERY, OWN_PLACE_QUESTION_EVERY};
 
 /// When the next question is due, and whose turn it is.
 #[derive(Debug)]
@@ -13,6 +13,7 @@ pub(crate) struct MemberDiscovery {
     wanted: bool,
     ask_at: Instant,
     ask_leader_at: Instant,
+    want_again_at: Instant,
     /// Counts the questions, so that all are asked in turn.
     turn: usize,
 }
@@ -23,6 +24,7 @@ impl MemberDiscovery {
             wanted: false,
             ask_at: Instant::ZERO,
             ask_leader_at: Instant::ZERO,
+            want_again_at: Instant::ZERO,
             turn: 0,
         }
     }
@@ -31,6 +33,14 @@ impl MemberDiscovery {
     /// it knows can say so.
     pub(crate) fn want(&mut self) {
         self.wanted = true;
+    }
+
+    /// The same for a question that is worth asking again and again.
+    pub(crate) fn want_at_times(&mut self, now: Instant) {
+        if now >= self.want_again_at {
+            self.want_again_at = now + OWN_PLACE_QUESTION_EVERY;
+            self.wanted = true;
+        }
     }
 
     /// Which of `known` to ask now, if any.

@@ -9,6 +9,8 @@
 //! learner goes on answering, so its vote can still be had. Whoever has the later removal in its log has also learned
 //! that the demotion is committed, and needs the vote no more.
 
+use std::net::SocketAddr;
+
 use prost::Message as _;
 use raft::eraftpb::{
     ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, ConfState,
@@ -111,6 +113,14 @@ impl MemberTable {
         self.note_removed(gone.into_iter().chain(replaced));
         self.members
             .sort_by_key(|member| (member.node_id, member.incarnation));
+    }
+
+    /// A member answers at this address from now on. Nothing changes if it is none any more.
+    pub(crate) fn relocate(&mut self, incarnation: Incarnation, to: SocketAddr) {
+        let mut members = self.members.iter_mut();
+        if let Some(member) = members.find(|member| member.incarnation == incarnation) {
+            member.address = to;
+        }
     }
 
     /// Takes the roles over from raft. Returns the voters that have become learners and have a successor.

@@ -67,7 +67,7 @@ pub(crate) enum Purpose {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerRequest {
     pub(crate) to: SocketAddr,
-    /// The one that it is for. It goes to the place of that one, wherever `to` says.
+    /// The member that it is for, if `to` is its address in the table: it goes to that member's place.
     pub(crate) expect: Option<Incarnation>,
     pub(crate) kind: u8,
     pub(crate) class: Class,
@@ -348,7 +348,7 @@ impl Outbox {
         } = peer_request;
         let to = match (purpose, expect) {
             (Purpose::Place(_), _) | (_, None) => to,
-            (_, Some(member)) => self.places.get(member).unwrap_or(to),
+            (_, Some(member)) => self.places.at(member, to),
         };
         self.outputs.push_back(Output::Send {
             to,

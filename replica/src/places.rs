@@ -2,32 +2,110 @@
 //!
 //! A machine gets another address, and the replica on it starts again with its disk: it is the same member, at another
 //! place. This replica sends there once it has seen that the member's incarnation answers there ([`crate::searches`]).
-//! What it has found out is its own: the table says what all replicas agree on.
+//! What it has found out is its own. The leader writes it into the log, and then the table says it to all.
 
 use std::net::SocketAddr;
 
 use trine_protocol::message::{Incarnation, Member};
 
-/// The members that are elsewhere, and this replica itself. There are no more than members.
+/// This replica's own address, and the members that are not where the table says. There are no more than members.
 #[derive(Debug, Default)]
-pub(crate) struct Places(Vec<(Incarnation, SocketAddr)>);
+pub(crate) struct Places {
+    own: Option<Own>,
+    /// What the log says behind the applied entries, the latest first. Nobody may be taken for a member whose place the group
+    /// is about to agree on: it may know by now that it has.
+    announced: Vec<(Incarnation, SocketAddr)>,
+    moved: Vec<Moved>,
+}
+
+#[derive(Debug)]
+struct Own {
+    incarnation: Incarnation,
+    at: SocketAddr,
+    /// The last term in which a member has said that this replica leads it from there.
+    confirmed_in: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Moved {
+    member: Incarnation,
+    at: SocketAddr,
+    /// What the table said when the member was found. Once it says something else, that counts.
+    instead_of: SocketAddr,
+    /// Whether the member itself gives this address as its own.
+    is_own_word: bool,
+}
 
 impl Places {
-    /// The member answers there, whatever the table says.
-    pub(crate) fn set(&mut self, member: Incarnation, at: SocketAddr) {
-        self.0.retain(|(of, _)| *of != member);
-        self.0.push((member, at));
+    /// This replica's own address, whatever the table says.
+    pub(crate) fn set_own(&mut self, own: Incarnation, at: SocketAddr) {
+        self.own = Some(Own {
+            incarnation: own,
+            at,
+            confirmed_in: None,
+        });
     }
 
-    /// The place of a member that is not where the table says, as far as this replica knows.
-    pub(crate) fn get(&self, member: Incarnation) -> Option<SocketAddr> {
-        let found = self.0.iter().find(|(of, _)| *of == member);
-        found.map(|&(_, at)| at)
+    /// A member follows this replica as the leader of a term, at its own address.
+    pub(crate) fn confirm_own(&mut self, term: u64) {
+        if let Some(own) = &mut self.own {
+            own.confirmed_in = Some(term);
+        }
+    }
+
+    /// Whether any member does so in this term.
+    pub(crate) fn is_own_confirmed(&self, term: u64) -> bool {
+        let own = self.own.as_ref();
+        own.is_some_and(|own| own.confirmed_in == Some(term))
+    }
+
+    /// What the log says behind the applied entries, the latest first.
+    pub(crate) fn announce(&mut self, announced: impl Iterator<Item = (Incarnation, SocketAddr)>) {
+        self.announced.clear();
+        self.announced.extend(announced);
+    }
+
+    /// The member answers there, while the table has its present address. `is_own_word` says whether it gives that address
+    /// as its own.
+    pub(crate) fn set(&mut self, member: &Member, at: SocketAddr, is_own_word: bool) {
+        self.moved
+            .retain(|moved| moved.member != member.incarnation);
+        self.moved.push(Moved {
+            member: member.incarnation,
+            at,
+            instead_of: member.address,
+            is_own_word,
+        });
+    }
+
+    /// Where this replica has found a member that gives the same address as its own.
+    pub(crate) fn found_by_own_word(&self, member: &Member) -> Option<SocketAddr> {
+        let mut moved = self.moved.iter();
+        let is_it = |moved: &&Moved| {
+            moved.member == member.incarnation
+                && moved.instead_of == member.address
+                && moved.is_own_word
+        };
+        moved.find(is_it).map(|moved| moved.at)
+    }
+
+    /// Where to send what is for a member whose address in the table is `table`.
+    pub(crate) fn at(&self, member: Incarnation, table: SocketAddr) -> SocketAddr {
+        if let Some(own) = self.own.as_ref().filter(|own| own.incarnation == member) {
+            return own.at;
+        }
+        let mut announced = self.announced.iter();
+        if let Some((_, at)) = announced.find(|(of, _)| *of == member) {
+            return *at;
+        }
+        let mut moved = self.moved.iter();
+        let found = moved.find(|moved| moved.member == member && moved.instead_of == table);
+        found.map_or(table, |moved| moved.at)
     }
 
     /// Where to send what is for a member.
     pub(crate) fn of(&self, member: &Member) -> SocketAddr {
-        self.get(member.incarnation).unwrap_or(member.address)
+        self.at(member.incarnation, member.address)
     }
 
     /// A member as this replica tells of it: where it answers.
@@ -36,13 +114,69 @@ impl Places {
         Member { address, ..*member }
     }
 
-    /// Forgets all but these.
-    pub(crate) fn retain(&mut self, keep: impl Fn(Incarnation) -> bool) {
-        self.0.retain(|&(member, _)| keep(member));
+    /// Forgets what is about none of these members, and what the table knows better.
+    pub(crate) fn retain(&mut self, members: &[Member]) {
+        let is_so = |moved: &Moved, member: &Member| {
+            member.incarnation == moved.member && member.address == moved.instead_of
+        };
+        self.moved
+            .retain(|moved| members.iter().any(|member| is_so(moved, member)));
     }
 
     /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = SocketAddr> {
-        self.0.iter().map(|&(_, at)| at)
+        let own = self.own.iter().map(|own| own.at);
+        let announced = self.announced.iter().map(|&(_, at)| at);
+        let moved = self.moved.iter().map(|moved| moved.at);
+        own.chain(announced).chain(moved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trine_protocol::message::{MemberRole, NodeId};
+
+    #[test]
+    fn the_table_counts_again_once_it_has_changed() {
+        let at = |port: u16| SocketAddr::from(([10, 0, 0, 2], port));
+        let member = |port| Member {
+            node_id: NodeId(2),
+            role: MemberRole::Voter,
+            incarnation: Incarnation(22),
+            address: at(port),
+        };
+        let mut places = Places::default();
+        places.set_own(Incarnation(11), at(9));
+        places.set(&member(1), at(2), false);
+        assert_eq!(places.found_by_own_word(&member(1)), None);
+        assert_eq!(places.of(&member(1)), at(2));
+        assert_eq!(places.at(Incarnation(11), at(1)), at(9));
+        places.retain(&[member(1)]);
+        assert_eq!(places.of(&member(1)), at(2));
+        // The group has agreed on another place meanwhile.
+        assert_eq!(places.of(&member(3)), at(3));
+        places.retain(&[member(3)]);
+        assert_eq!(places.iter().collect::<Vec<_>>(), [at(9)]);
+        places.confirm_own(4);
+        assert!(places.is_own_confirmed(4) && !places.is_own_confirmed(5));
+    }
+
+    /// A replica had two such entries in its log, and trusted the table between them: at the address of the first an old copy
+    /// answered. Nor does it wait until it hears that an entry is committed, since it may be cut off by then.
+    #[test]
+    fn what_the_log_says_counts_before_it_is_applied() {
+        let at = |port: u16| SocketAddr::from(([10, 0, 0, 2], port));
+        let of = Incarnation(22);
+        let mut places = Places::default();
+        places.announce([(of, at(3)), (of, at(2))].into_iter());
+        assert_eq!(places.at(of, at(1)), at(3));
+        // The first is applied.
+        places.announce([(of, at(3))].into_iter());
+        assert_eq!(places.at(of, at(2)), at(3));
+        assert_eq!(places.iter().collect::<Vec<_>>(), [at(3)]);
+        // A later leader has replaced the other.
+        places.announce(std::iter::empty());
+        assert_eq!(places.at(of, at(2)), at(2));
     }
 }

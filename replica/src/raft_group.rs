@@ -24,7 +24,7 @@ use ticks::TickPlan;
 pub(crate) use validate::{Refusal, TERM_MAX, validate};
 
 use crate::config::ReplicaConfig;
-use crate::log::Log;
+use crate::log::{Log, MoveEntry};
 use crate::raft_log::raft_logger;
 
 /// Ticks for which followers hear of each commit at once after one of them has asked for an index.
@@ -522,6 +522,13 @@ impl<L: Log> RaftGroup<L> {
     /// The applied index, as raft was told.
     pub(crate) fn applied(&self) -> u64 {
         self.node.raft.raft_log.applied
+    }
+
+    /// The entries behind the applied ones that say where members are, in their order.
+    pub(crate) fn unapplied_moves(&self) -> impl DoubleEndedIterator<Item = &MoveEntry> {
+        let applied = self.applied();
+        let moves = self.node.store().moves().iter();
+        moves.filter(move |entry| entry.index > applied)
     }
 
     /// Index of the last entry, written or not.

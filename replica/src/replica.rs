@@ -13,8 +13,8 @@ use trine_protocol::message::{
     AdminReply, AdminRequest, AdminStatus, AppendFrame, BackupReply, BackupRequest, BeginRefusal,
     BootstrapReply, BootstrapRequest, ClientReply, ClientRequest, ClientStatus, ClusterId,
     DecodeError, Incarnation, JoinRefusal, JoinReply, JoinRequest, LeaderSecret, Member,
-    MemberRole, NodeId, PeerHeader, RaftFrame, ReplyToken, RunSecret, SnapshotChunk, StateReport,
-    StatusForm, StatusReply, StatusRequest, WatchReply, WatchRequest, kind,
+    MemberRole, NodeId, PeerHeader, RaftFrame, ReplyToken, RoleCode, RunSecret, SnapshotChunk,
+    StateReport, StatusForm, StatusReply, StatusRequest, WatchReply, WatchRequest, kind,
 };
 use trine_transport::Holder;
 use trine_transport::buf::Pool;
@@ -114,7 +114,7 @@ impl Replica {
         let mut prng = Prng::new(seed ^ incarnation.0.rotate_left(32));
         let mut out = Outbox::new(pool);
         // The table may know an earlier place of this replica.
-        out.places.set(incarnation, address);
+        out.places.set_own(incarnation, address);
         let bootstrap = config
             .bootstrap
             .then(|| Bootstrap::new(own, known(&others), config, prng.fork(), now));
@@ -151,7 +151,13 @@ impl Replica {
                 self.own.incarnation,
                 "a replica goes on as who it was"
             );
-            let mut group = Group::restored(self.config, self.own, restored, self.seed, now);
+            let mut group = Group::restored(
+                self.config,
+                self.own,
+                restored,
+                (self.seed, now),
+                &mut self.out,
+            );
             self.lend(&mut group);
             self.life = Life::Attached(Box::new(group));
         }
@@ -174,7 +180,13 @@ impl Replica {
             self.own.incarnation,
             "the state was prepared for this replica"
         );
-        let mut group = Group::begun_from_backup(self.config, self.own, restored, self.seed, now);
+        let mut group = Group::begun_from_backup(
+            self.config,
+            self.own,
+            restored,
+            (self.seed, now),
+            &mut self.out,
+        );
         self.lend(&mut group);
         self.life = Life::Attached(Box::new(group));
         self
@@ -666,11 +678,20 @@ impl Replica {
         };
         let own = self.cluster();
         if own.is_none() || discovery.cluster == own {
+            self.hear_of_own_place(&discovery);
             let own = self.own.address;
+            // Whoever lags behind knows former places. Without a leader a member may be needed that nobody else knows.
+            let leads = discovery.role == RoleCode::Leader;
+            let leaderless = self.life.group().is_some_and(|group| !group.has_leader());
+            let counts = |member: &Member| {
+                leads || leaderless && member.incarnation == discovery.incarnation
+            };
             let members = discovery.members.0.iter();
             for member in members.filter(|member| member.address != own) {
                 self.addresses.learn(member.address);
-                self.hear_of_place(now, member);
+                if counts(member) {
+                    self.hear_of_place(now, member);
+                }
             }
         }
     }

@@ -15,7 +15,7 @@ use trine_protocol::message::{ClientStatus, ClusterId, Member, Operation};
 use crate::audit::{Asked, Audit, By, ToldBefore, Trail, outcome_of, words_of};
 use crate::client_sessions::{ClientSessions, Registration, Verdict};
 use crate::membership::MemberTable;
-use entry::{EntryError, EntryView, Envelope};
+use entry::{Change, EntryError, EntryView, Envelope};
 
 /// The answer to a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -207,11 +207,9 @@ impl StateMachine {
             Err(EntryError::Damaged) => None,
             Err(newer) => return Err(newer),
         };
-        if let Some(version) = view.and_then(|view| view.raises_to)
-            && version > self.known_version
-        {
-            let known = self.known_version;
-            return Err(EntryError::NewerState { version, known });
+        let change = view.and_then(|view| view.change);
+        if let Some(change) = change {
+            self.check_known(change)?;
         }
         self.applied_index = index;
         self.applied_position = Position::new(index, 0);
@@ -226,12 +224,34 @@ impl StateMachine {
         };
         self.swept = self.store.step_group_time(self.group_time_ns, asked);
         self.store.build_index();
-        if let Some(version) = view.raises_to {
-            // A version that is none changes nothing, on every replica alike.
-            let raise = Command::RaiseVersion { version };
-            let _ = self.store.apply(self.applied_position, &raise);
+        match change {
+            Some(Change::Raise { version }) => {
+                // A version that is none changes nothing, on every replica alike.
+                let raise = Command::RaiseVersion { version };
+                let _ = self.store.apply(self.applied_position, &raise);
+            }
+            // No leader proposes it ahead of that version, whose members would not all know it.
+            Some(Change::Move { member, to }) if self.version() >= PLACE_VERSION => {
+                self.members.relocate(member, to);
+            }
+            Some(Change::Move { .. }) | None => {}
         }
         Ok(Some(view))
+    }
+
+    /// Whether this replica may apply such a change, as an older program would find.
+    fn check_known(&self, change: Change) -> Result<(), EntryError> {
+        let known = self.known_version;
+        match change {
+            Change::Raise { version } if version > known => {
+                Err(EntryError::NewerState { version, known })
+            }
+            Change::Move { .. } if !self.understands(PLACE_VERSION) => Err(EntryError::Unknown {
+                version: entry::ENTRY_VERSION,
+                kind: change.kind(),
+            }),
+            Change::Raise { .. } | Change::Move { .. } => Ok(()),
+        }
     }
 
     /// Applies the command at this place of the entry that has begun, and returns its position.
@@ -523,6 +543,12 @@ impl StateMachine {
         for member in self.members.all() {
             add(&member.incarnation.0.to_le_bytes());
             add(&[member.role as u8]);
+            // An earlier release leaves it out, and every replica of a group has to do the same.
+            if self.version() >= PLACE_VERSION {
+                let address = member.address.to_string();
+                add(&[address.len() as u8]);
+                add(address.as_bytes());
+            }
         }
         add(&self.group_time_ns.to_le_bytes());
         add(&self.applied_position.as_u64().to_le_bytes());
@@ -550,6 +576,11 @@ pub(crate) struct Parts {
 
 /// The state-machine version from which on a registration says whose session it opens.
 const USERS_VERSION: u8 = 5;
+
+/// The state-machine version from which on the log says where a member answers that has moved.
+pub(crate) const PLACE_VERSION: u8 = 8;
+
+const _: () = assert!(PLACE_VERSION <= STATE_VERSION);
 
 /// Odd, and with bits all over: each word of a digest moves every other.
 const DIGEST_FACTOR: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;

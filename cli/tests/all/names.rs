@@ -346,6 +346,73 @@ fn an_operator_tells_a_group_of_numbers_where_a_member_has_moved() {
     let _ = std::fs::remove_dir_all(&directory.0);
 }
 
+/// A replica that started again knew the table's address alone. An old copy of a moved member's directory that was started
+/// there counted for it, while the moved one counted for the others: one member with two logs. Now the group agrees on the
+/// place, and a replica that starts knows it from its own log.
+#[test]
+fn an_old_copy_at_the_former_address_is_nobody_for_a_replica_that_starts_again() {
+    let (directory, port) = (TempFile::new("former"), free_port());
+    let at = |net: u8, n: u8| format!("127.{net}.0.{n}:{port}");
+    let before = [1, 2, 3].map(|n| at(96, n)).join(",");
+    let after = [at(96, 1), at(97, 2), at(96, 3)].join(",");
+    let start_in = |options: Vec<String>, more: &[&str]| {
+        let mut serve = command(&[&["serve"], &texts(&options)[..], more].concat(), "");
+        let serve = serve.stdout(Stdio::piped()).stderr(Stdio::null());
+        Serving::new(serve.spawn().expect("starts"))
+    };
+    let start =
+        |n: usize, peers: &str, more: &[&str]| start_in(options(n, peers, &directory.0), more);
+    let said = |args: &[&str], peers: &str| {
+        let ran = trine(args, peers, b"");
+        String::from_utf8_lossy(&ran.stdout).into_owned()
+    };
+    let becomes_whole = |peers: &str| {
+        wait_for("a whole group", || {
+            said(&["status"], peers)
+                .contains("tolerates 1 more")
+                .then_some(())
+        });
+    };
+    let first = start(1, &before, &["--bootstrap"]);
+    let (second, third) = (start(2, &before, &[]), start(3, &before, &[]));
+    becomes_whole(&before);
+    second.end();
+    let copy = directory.0.join("old");
+    copy_directory(&directory.0.join("d2"), &copy);
+    let second = start(2, &after, &[]);
+    trine(
+        &["member", "replace", "2", "--address", &at(97, 2)],
+        &after,
+        b"",
+    )
+    .expect_status(0);
+    becomes_whole(&after);
+    trine(&["put", "k", "v"], &after, b"").expect_status(0);
+
+    let mut of_copy = options(2, &before, &directory.0);
+    *of_copy.last_mut().expect("the directory") = copy.to_str().expect("text").to_owned();
+    let copy = start_in(of_copy, &[]);
+    // The list that it is started with still names the former address.
+    first.end();
+    let first = start(1, &before, &[]);
+    let places = || {
+        let own = said(&["status", "--json"], &at(96, 1));
+        let knows = own.contains(&at(97, 2)) || own.contains(&at(96, 2));
+        knows.then_some(own)
+    };
+    let own = wait_for("the members that it knows", places);
+    assert!(
+        own.contains(&at(97, 2)),
+        "it takes the copy for node 2: {own}"
+    );
+    // With the moved one it is a majority, and has what that has acknowledged.
+    third.end();
+    trine(&["put", "k", "w"], &after, b"").expect_status(0);
+    assert_eq!(trine(&["get", "k"], &after, b"").stdout, b"w");
+    drop((first, second, copy));
+    let _ = std::fs::remove_dir_all(&directory.0);
+}
+
 fn copy_directory(from: &Path, to: &Path) {
     std::fs::create_dir(to).expect("made");
     for entry in std::fs::read_dir(from).expect("a directory") {

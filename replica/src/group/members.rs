@@ -7,6 +7,7 @@ mod departure;
 mod join;
 mod liveness;
 mod pending;
+mod relocations;
 mod spares;
 mod succession;
 mod unconfirmed;
@@ -19,6 +20,7 @@ use self::departure::MembershipProbe;
 pub(super) use self::departure::says_removed;
 use self::liveness::PeerLiveness;
 use self::pending::PendingCommands;
+use self::relocations::Relocations;
 use self::spares::SpareLearners;
 use self::unconfirmed::UnconfirmedAnswers;
 use super::cx::Cx;
@@ -50,6 +52,8 @@ pub(super) struct Membership {
     /// Admin commands that are done, if this replica still leads.
     unconfirmed: UnconfirmedAnswers,
     audit: AdminTrail,
+    /// The members whose places this leader has written into the log.
+    relocations: Relocations,
 }
 
 impl Membership {
@@ -63,6 +67,7 @@ impl Membership {
             spares: SpareLearners::default(),
             unconfirmed: UnconfirmedAnswers::default(),
             audit: AdminTrail::default(),
+            relocations: Relocations::default(),
         }
     }
 
@@ -98,6 +103,7 @@ impl Membership {
     pub(super) fn on_role_change(&mut self) {
         self.raising = None;
         self.spares.clear();
+        self.relocations.clear();
     }
 
     /// Whether a member was heard from within two election timeouts.

@@ -26,8 +26,8 @@ impl Group {
         config: ReplicaConfig,
         own: Member,
         restored: Restored,
-        seed: u64,
-        now: Instant,
+        (seed, now): (u64, Instant),
+        out: &mut Outbox,
     ) -> Self {
         let Restored {
             identity,
@@ -75,6 +75,7 @@ impl Group {
         group.sending = Sending::starting_at(first);
         group.replayed = Some(replayed);
         group.disk = Some(Box::new(Durability::with_log(log_bytes)));
+        group.announce_places(out);
         group
     }
 
@@ -83,10 +84,10 @@ impl Group {
         config: ReplicaConfig,
         own: Member,
         restored: Restored,
-        seed: u64,
-        now: Instant,
+        begin: (u64, Instant),
+        out: &mut Outbox,
     ) -> Self {
-        let mut group = Self::restored(config, own, restored, seed, now);
+        let mut group = Self::restored(config, own, restored, begin, out);
         group.disk = None;
         group
     }
@@ -132,7 +133,9 @@ mod tests {
     fn restored(disk: &MemoryDisk, own: Member, seed: u64) -> Group {
         let opened = open(disk.clone(), options()).unwrap();
         let config = ReplicaConfig::default();
-        Group::restored(config, own, opened.restored.unwrap(), seed, Instant::ZERO)
+        let mut out = Outbox::new(Pool::new(PoolConfig::default()));
+        let begin = (seed, Instant::ZERO);
+        Group::restored(config, own, opened.restored.unwrap(), begin, &mut out)
     }
 
     fn options() -> OpenOptions {

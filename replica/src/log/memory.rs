@@ -3,12 +3,13 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
+use raft::eraftpb::{ConfState, Entry, EntryType, HardState, Snapshot};
 use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 
-use super::Log;
 use super::bytes::ByteQueue;
+use super::{Log, MoveEntry};
 use crate::config::LOG_PIECE_BYTES;
+use crate::state_machine::entry::moved_member;
 
 /// The cost of an entry besides its bytes. It covers its record in the ring, up to twice when the ring has just grown.
 /// It also covers some of what raft and the disk need for it while it is new.
@@ -48,6 +49,8 @@ pub(crate) struct MemoryLog {
     held: ByteQueue<LOG_PIECE_BYTES>,
     /// Sum of [`Kept::bytes`] over `entries`.
     bytes: usize,
+    /// Those of them that say where a member is. There are few.
+    moves: VecDeque<MoveEntry>,
     hard_state: HardState,
     conf_state: ConfState,
     offered: Option<Snapshot>,
@@ -118,6 +121,7 @@ impl MemoryLog {
             self.bytes -= entry.bytes();
             self.held.truncate(entry.at);
         }
+        self.moves.retain(|entry| entry.index < index);
     }
 
     fn push(&mut self, entry: &Entry) {
@@ -132,6 +136,12 @@ impl MemoryLog {
         self.held.push(&entry.context);
         self.bytes += kept.bytes();
         self.entries.push_back(kept);
+        if entry.get_entry_type() == EntryType::EntryNormal
+            && let Some((member, to)) = moved_member(&entry.data)
+        {
+            let index = self.last();
+            self.moves.push_back(MoveEntry { index, member, to });
+        }
     }
 
     /// The entry at `index` as raft wants it.
@@ -246,6 +256,10 @@ impl Log for MemoryLog {
         }
     }
 
+    fn moves(&self) -> &VecDeque<MoveEntry> {
+        &self.moves
+    }
+
     fn set_hard_state(&mut self, state: HardState) {
         self.hard_state = state;
     }
@@ -263,6 +277,7 @@ impl Log for MemoryLog {
         self.base_index = metadata.index;
         self.base_term = metadata.term;
         self.entries.clear();
+        self.moves.clear();
         self.held.forget_below(self.held.back());
         self.bytes = 0;
         self.conf_state = metadata.get_conf_state().clone();
@@ -284,6 +299,8 @@ impl Log for MemoryLog {
             self.base_index += 1;
             self.base_term = entry.term;
         }
+        let base = self.base_index;
+        self.moves.retain(|entry| entry.index > base);
     }
 
     fn offer_snapshot(&mut self, snapshot: Option<Snapshot>) {
@@ -322,9 +339,10 @@ impl Log for MemoryLog {
 
 #[cfg(test)]
 mod tests {
-    use raft::eraftpb::EntryType;
+    use trine_protocol::message::Incarnation;
 
     use super::*;
+    use crate::state_machine::entry::move_member;
 
     fn entry(index: u64, term: u64) -> Entry {
         Entry {
@@ -439,5 +457,25 @@ mod tests {
         log.take_snapshot_wanted();
         assert!(log.snapshot(0, 9).is_ok());
         assert!(!log.take_snapshot_wanted());
+    }
+
+    #[test]
+    fn places_are_known_until_they_are_replaced_or_compacted() {
+        let (of, to) = (Incarnation(2), "10.0.0.2:7".parse().unwrap());
+        let mut log = MemoryLog::with_base(1, 1, vec![1]);
+        let moving = |index, term| Entry {
+            data: move_member(1, of, to),
+            ..entry(index, term)
+        };
+        let known =
+            |log: &MemoryLog| -> Vec<u64> { log.moves().iter().map(|entry| entry.index).collect() };
+        log.append(&[entry(2, 1), moving(3, 1), moving(4, 1)]);
+        assert_eq!(known(&log), [3, 4]);
+        assert_eq!((log.moves()[0].member, log.moves()[0].to), (of, to));
+        log.append(&[entry(4, 2), moving(5, 2)]);
+        assert_eq!(known(&log), [3, 5]);
+        log.set_commit(3);
+        log.compact(3);
+        assert_eq!(known(&log), [5]);
     }
 }

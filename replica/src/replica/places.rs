@@ -4,13 +4,14 @@ use std::net::SocketAddr;
 
 use trine_canary as canary;
 use trine_protocol::message::{
-    Member, NodeId, PeerHeader, ReplyToken, StatusForm, StatusReply, StatusRequest, kind,
+    Discovery, Member, NodeId, PeerHeader, ReplyToken, StatusForm, StatusReply, StatusRequest, kind,
 };
 use trine_protocol::route::is_same_address;
 use trine_transport::time::{Duration, Instant};
 
 use super::life::Life;
 use super::{DISCOVERY_BYTES_MAX, Replica};
+use crate::group::Group;
 use crate::outbox::{Outbox, PeerRequest, Purpose};
 use crate::output::Class;
 use crate::searches::{PlaceNews, PlaceQuestion};
@@ -84,11 +85,22 @@ impl Replica {
         }
         let own = self.own.incarnation;
         let members = group.members().copied();
-        let others: Vec<Member> = members.filter(|other| other.incarnation != own).collect();
-        let stays = |of| of == own || others.iter().any(|other| other.incarnation == of);
-        self.out.places.retain(stays);
-        let (addresses, places) = (&self.addresses, &self.out.places);
-        let questions = self.searches.due(now, &others, addresses, places);
+        let (own, others): (Vec<Member>, Vec<Member>) =
+            members.partition(|member| member.incarnation == own);
+        let is_elsewhere = |own: &Member| !is_same_address(self.own.address, own.address);
+        if let Some(term) = group.leads_in()
+            && !self.out.places.is_own_confirmed(term)
+            && own.iter().any(is_elsewhere)
+        {
+            // Its own place is written into the log once a member follows it there.
+            self.discovery.want_at_times(now);
+        }
+        self.out.places.retain(&others);
+        let whereabouts = (&self.addresses, &self.out.places);
+        let (has_leader, leads) = (group.has_leader(), group.leads_in().is_some());
+        let is_missed =
+            |member: &Member| !has_leader || leads && !group.is_alive(now, member.incarnation);
+        let questions = self.searches.due(now, &others, whereabouts, is_missed);
         for question in questions {
             let peer_request = PeerRequest {
                 to: question.at,
@@ -119,12 +131,38 @@ impl Replica {
         if !is_it || found.cluster != self.cluster() {
             return self.searches.on_silence(question);
         }
-        if self.searches.on_answer(now, question) {
-            self.out.places.set(question.of, question.at);
+        if !self.searches.on_answer(now, question) {
+            return;
+        }
+        let is_it = |member: &&Member| member.incarnation == question.of;
+        let member = self.members().find(is_it).copied();
+        if let Some(member) = member {
+            let gives_it = |own: &Member| {
+                own.incarnation == question.of && is_same_address(own.address, question.at)
+            };
+            let is_own_word = found.members.0.iter().any(gives_it);
+            self.out.places.set(&member, question.at, is_own_word);
         }
     }
 
-    /// Another replica says that a member is there.
+    /// Another replica has said where the members are. If that is one, and follows this leader in its term and at its own
+    /// address, the table may say so: it takes a leader's messages from there alone.
+    pub(super) fn hear_of_own_place(&mut self, said: &Discovery) {
+        let own = self.own;
+        let leads_in = self.life.group().and_then(Group::leads_in);
+        let follows = leads_in == Some(said.term)
+            && said
+                .leader
+                .is_some_and(|leader| is_same_address(leader, own.address));
+        let is_other = |member: &Member| {
+            member.incarnation == said.incarnation && member.incarnation != own.incarnation
+        };
+        if follows && self.members().any(is_other) {
+            self.out.places.confirm_own(said.term);
+        }
+    }
+
+    /// A leader says that a member is there, or without a leader the member itself.
     pub(super) fn hear_of_place(&mut self, now: Instant, said: &Member) {
         let mut members = self.members();
         let known = members.find(|member| member.incarnation == said.incarnation);

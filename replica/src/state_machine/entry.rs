@@ -11,13 +11,17 @@
 //! ```
 //! Bytes 2 and 3 of kind 1 are a u16: up to so many expired items are removed ahead of the commands, clamped to 64..=4,096.
 //! Before state-machine version 7 they are zero and ignored, and up to 64 are removed. An entry of kind 2 has a
-//! state-machine version in byte 2 and no commands: the group switches to that version.
+//! state-machine version in byte 2 and no commands: the group switches to that version. An entry of kind 3, from version 8
+//! on, has no commands either: behind its header come a member's incarnation (u64) and its new address, as a length (u32)
+//! and text.
 //! The length counts the store command alone. An entry without commands moves group time forward. Raft's own entry at
 //! the beginning of a term has no bytes at all.
 
-use trine_protocol::message::{ClientRequest, Operation};
+use std::net::SocketAddr;
 
-use super::codec::{Cursor, StateError, field};
+use trine_protocol::message::{ClientRequest, Incarnation, Operation};
+
+use super::codec::{Cursor, StateError, field, put_u32, put_u64};
 use crate::config::{ENTRY_BYTES_MAX, ENTRY_COMMANDS_MAX};
 
 /// Version of the entry layout. A replica that meets another one stops: guessing would make replicas differ.
@@ -30,6 +34,8 @@ pub(crate) const ENVELOPE_SIZE: usize = 32;
 const KIND_COMMANDS: u8 = 1;
 /// Switches the group to the state-machine version in byte 2; holds no command.
 const KIND_RAISE: u8 = 2;
+/// Gives a member another address; holds no command.
+const KIND_MOVE: u8 = 3;
 
 /// A command as the state machine gets it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -147,13 +153,62 @@ pub(crate) fn raise_version(group_time_ns: u64, version: u8) -> Vec<u8> {
     bytes
 }
 
+/// The data of an entry that gives a member another address.
+pub(crate) fn move_member(group_time_ns: u64, member: Incarnation, to: SocketAddr) -> Vec<u8> {
+    let mut bytes = EntryBuilder::default().finish(group_time_ns);
+    bytes[1] = KIND_MOVE;
+    put_u64(&mut bytes, member.0);
+    let text = to.to_string();
+    put_u32(&mut bytes, text.len() as u32);
+    bytes.extend_from_slice(text.as_bytes());
+    bytes
+}
+
+/// The member that an entry gives another address, with that. For entries that are not applied yet.
+pub(crate) fn moved_member(data: &[u8]) -> Option<(Incarnation, SocketAddr)> {
+    if data.get(1) != Some(&KIND_MOVE) {
+        return None;
+    }
+    match EntryView::decode(data).ok()?.change? {
+        Change::Move { member, to } => Some((member, to)),
+        Change::Raise { .. } => None,
+    }
+}
+
+/// What an entry changes beside the store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Change {
+    /// The group switches to this state-machine version.
+    Raise {
+        /// The version.
+        version: u8,
+    },
+    /// A member answers at another address.
+    Move {
+        /// The member.
+        member: Incarnation,
+        /// The address.
+        to: SocketAddr,
+    },
+}
+
+impl Change {
+    /// The kind of an entry with such a change.
+    pub(crate) const fn kind(self) -> u8 {
+        match self {
+            Self::Raise { .. } => KIND_RAISE,
+            Self::Move { .. } => KIND_MOVE,
+        }
+    }
+}
+
 /// An entry whose every length has been checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct EntryView<'a> {
     /// The stamp of group time.
     pub(crate) group_time_ns: u64,
-    /// The state-machine version to switch to.
-    pub(crate) raises_to: Option<u8>,
+    /// What it changes beside the store. Such an entry holds no commands.
+    pub(crate) change: Option<Change>,
     /// The most expired items to remove, as the leader has written it: not clamped yet.
     pub(crate) sweep_most: u16,
     count: usize,
@@ -202,32 +257,40 @@ impl<'a> EntryView<'a> {
     pub(crate) fn decode(data: &'a [u8]) -> Result<Self, EntryError> {
         let mut cursor = Cursor::new(data, "entry");
         let (version, kind) = (cursor.u8()?, cursor.u8()?);
-        if version != ENTRY_VERSION || !matches!(kind, KIND_COMMANDS | KIND_RAISE) {
+        if version != ENTRY_VERSION || !matches!(kind, KIND_COMMANDS | KIND_RAISE | KIND_MOVE) {
             return Err(EntryError::Unknown { version, kind });
         }
-        let argument = cursor.take(2)?;
-        let raises_to = (kind == KIND_RAISE).then_some(argument[0]);
-        let sweep_most = match kind {
-            KIND_COMMANDS => u16::from_le_bytes([argument[0], argument[1]]),
-            _ => 0,
-        };
+        let argument: [u8; 2] = *cursor.chunk()?;
         let count = cursor.u32()? as usize;
         let group_time_ns = cursor.u64()?;
-        if count > ENTRY_COMMANDS_MAX || (raises_to.is_some() && count > 0) {
+        let (change, sweep_most) = match kind {
+            KIND_RAISE => {
+                let [version, _] = argument;
+                (Some(Change::Raise { version }), 0)
+            }
+            KIND_MOVE => (Some(read_move(&mut cursor)?), 0),
+            _ => (None, u16::from_le_bytes(argument)),
+        };
+        if count > ENTRY_COMMANDS_MAX || (change.is_some() && count > 0) {
             return Err(EntryError::Damaged);
         }
+        let commands = match change {
+            Some(_) => &[],
+            None => &data[ENTRY_HEADER_SIZE..],
+        };
         let view = Self {
             group_time_ns,
-            raises_to,
+            change,
             sweep_most,
             count,
-            commands: &data[ENTRY_HEADER_SIZE..],
+            commands,
         };
-        let mut walk = Cursor::new(view.commands, "entry");
-        for _ in 0..count {
-            read_envelope(&mut walk)?;
+        if change.is_none() {
+            for _ in 0..count {
+                read_envelope(&mut cursor)?;
+            }
         }
-        walk.finish()?;
+        cursor.finish()?;
         Ok(view)
     }
 
@@ -244,6 +307,13 @@ impl<'a> EntryView<'a> {
         // `decode` has walked over every one of them.
         (0..self.count).map_while(move |_| read_envelope(&mut cursor).ok())
     }
+}
+
+fn read_move(cursor: &mut Cursor<'_>) -> Result<Change, StateError> {
+    let member = Incarnation(cursor.u64()?);
+    let text = std::str::from_utf8(cursor.bytes()?).map_err(|_| cursor.error())?;
+    let to = text.parse().map_err(|_| cursor.error())?;
+    Ok(Change::Move { member, to })
 }
 
 #[inline]
@@ -299,6 +369,33 @@ mod tests {
         expected.extend(b"xy");
         assert_eq!(bytes, expected);
         assert_eq!(builder.count(), 0);
+    }
+
+    #[test]
+    fn the_layout_of_a_change_is_pinned() {
+        let mut expected = vec![1, 2, 8, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0];
+        let raise = raise_version(9, 8);
+        assert_eq!(raise, expected);
+        let view = EntryView::decode(&raise).unwrap();
+        assert_eq!(view.change, Some(Change::Raise { version: 8 }));
+        let (member, to) = (Incarnation(0x0102), "[::1]:7".parse().unwrap());
+        let bytes = move_member(9, member, to);
+        expected[1..3].copy_from_slice(&[3, 0]);
+        expected.extend([2, 1, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0]);
+        expected.extend(b"[::1]:7");
+        assert_eq!(bytes, expected);
+        let view = EntryView::decode(&bytes).unwrap();
+        assert_eq!(view.change, Some(Change::Move { member, to }));
+        assert_eq!((view.group_time_ns, view.count()), (9, 0));
+        assert_eq!(moved_member(&bytes), Some((member, to)));
+        assert_eq!(moved_member(&raise), None);
+        assert_eq!(moved_member(&EntryBuilder::default().finish(9)), None);
+        for cut in ENTRY_HEADER_SIZE..bytes.len() {
+            assert_eq!(EntryView::decode(&bytes[..cut]), Err(EntryError::Damaged));
+        }
+        for bad in [[&bytes[..], &[0]].concat(), [&raise[..], &[0]].concat()] {
+            assert_eq!(EntryView::decode(&bad), Err(EntryError::Damaged));
+        }
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Does the state machine answer every entry alike, at every replica?
 
-use super::entry::EntryBuilder;
+use super::entry::{EntryBuilder, move_member};
 use super::*;
 use crate::config::ReplicaConfig;
 use trine_kvstore::Response;
-use trine_protocol::message::{ClientRequest, GroupId};
+use trine_protocol::message::{ClientRequest, GroupId, Incarnation};
 
 fn machine() -> StateMachine {
     StateMachine::new(
@@ -195,4 +195,64 @@ fn a_last_command_that_was_refused_does_not_end_its_session() {
         &[request(Operation::Apply, other, sequence + 1, &command)],
     );
     assert_eq!(apply(&mut machine, 0, &[last])[0].0, ClientStatus::Ok);
+}
+
+/// The state of a group of this version with two members, known to a program that understands `known`.
+fn with_members(version: u8, known: u8) -> StateMachine {
+    let config = ReplicaConfig {
+        state_version: version,
+        ..ReplicaConfig::default()
+    };
+    let member = |node_id: u32| Member {
+        node_id: trine_protocol::message::NodeId(node_id),
+        role: trine_protocol::message::MemberRole::Voter,
+        incarnation: Incarnation(u64::from(node_id)),
+        address: ([10, 0, 0, node_id as u8], 7471).into(),
+    };
+    let members = [member(1), member(2)];
+    let genesis = Genesis::new(&config, [1, 2]);
+    StateMachine::new(ClusterId(7), genesis, &members, 1).understanding(known)
+}
+
+#[test]
+fn a_member_is_where_the_log_says() {
+    let mut machine = with_members(PLACE_VERSION, STATE_VERSION);
+    let (of, to) = (Incarnation(2), "10.9.0.2:7471".parse().unwrap());
+    let before = machine.digest();
+    let entry = move_member(5, of, to);
+    machine
+        .apply(2, &entry, |_, _| panic!("no command"))
+        .unwrap();
+    assert_eq!(machine.members().get(of).unwrap().address, to);
+    assert_eq!(machine.group_time_ns(), 5);
+    let mut other = with_members(PLACE_VERSION, STATE_VERSION);
+    let elsewhere = move_member(5, of, "10.9.0.3:7471".parse().unwrap());
+    other.apply(2, &elsewhere, |_, _| {}).unwrap();
+    assert_ne!(machine.digest(), before);
+    assert_ne!(
+        machine.digest(),
+        other.digest(),
+        "places are part of the state"
+    );
+    // One that has left meanwhile is nowhere.
+    let gone = move_member(6, Incarnation(9), to);
+    let members = machine.members().clone();
+    machine.apply(3, &gone, |_, _| {}).unwrap();
+    assert_eq!(machine.members(), &members);
+}
+
+#[test]
+fn an_older_program_stops_at_a_place_and_an_older_group_has_none() {
+    let entry = move_member(5, Incarnation(2), "10.9.0.2:7471".parse().unwrap());
+    let mut old = with_members(PLACE_VERSION - 1, PLACE_VERSION - 1);
+    let unknown = EntryError::Unknown {
+        version: 1,
+        kind: 3,
+    };
+    assert_eq!(old.apply(2, &entry, |_, _| {}), Err(unknown));
+    assert_eq!(old.applied_index(), 1);
+    let mut early = with_members(PLACE_VERSION - 1, STATE_VERSION);
+    let members = early.members().clone();
+    early.apply(2, &entry, |_, _| {}).unwrap();
+    assert_eq!(early.members(), &members);
 }

@@ -306,11 +306,17 @@ impl Membership {
         ))
     }
 
-    /// Whether a member itself is at another address than the table's, and alive there.
+    /// Whether a member itself is alive at this address, and was elsewhere a moment ago: the question may come again after
+    /// the group has agreed on the place.
     fn has_moved_to(&self, cx: &Cx<'_>, member: &Member, to: SocketAddr) -> bool {
         let place = cx.out.places.of(member);
-        let has_moved = !is_same_address(place, member.address) && is_same_address(place, to);
-        has_moved && self.is_alive(member.incarnation, cx.now, cx.local)
+        let has_moved = !is_same_address(place, member.address)
+            || self
+                .relocations
+                .has_moved_lately(cx.now, member.incarnation);
+        has_moved
+            && is_same_address(place, to)
+            && self.is_alive(member.incarnation, cx.now, cx.local)
     }
 
     fn lead(&mut self, cx: &mut Cx<'_>, node_id: NodeId) -> Verdict {
