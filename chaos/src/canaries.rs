@@ -186,6 +186,11 @@ pub const CANARIES: &[Canary] = &[
         "a failed lookup forgets",
         &["not live", "does not follow", "not whole again"],
     ),
+    group(
+        "two places, the newer wins",
+        &["not where", "takes the copy"],
+    ),
+    group("a place is not agreed on", &["takes the copy"]),
     transport("credits off by one", &["credits", "add with overflow"]),
     transport(
         "response to a reused slot",
@@ -338,9 +343,10 @@ fn may_find(canary: Canary, seed: u64) -> bool {
         | "a former voter compares its whole log"
         | "a demoted leader stays"
         | "a learner takes its seat back" => config.moves,
-        "followed without the incarnation" | "a failed lookup forgets" => {
-            config.has_addresses_to_change()
-        }
+        "followed without the incarnation"
+        | "a failed lookup forgets"
+        | "two places, the newer wins"
+        | "a place is not agreed on" => config.has_addresses_to_change(),
         "a revoked user keeps its session"
         | "a session answers another user"
         | "a front has the rights of whomever it names"

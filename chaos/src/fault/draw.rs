@@ -94,6 +94,11 @@ impl Draw {
         }
     }
 
+    /// For how long a copy of a disk runs, if it does.
+    pub(super) fn copied(&mut self) -> Option<Duration> {
+        self.chance(30).then(|| self.span(5_000, 20_000))
+    }
+
     /// Packets that an attacker sends at once.
     pub(super) fn packets(&mut self) -> u64 {
         self.prng.in_range(10..=300)

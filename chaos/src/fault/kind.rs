@@ -459,6 +459,7 @@ kinds! {
         victim: draw.renumbered(),
         name: draw.name(),
         span: draw.span(1, 1_000),
+        copied: draw.copied(),
     })
     .needing(&[Need::Disk, Need::Syncs, Need::NewAddresses]),
 }
@@ -614,6 +615,8 @@ pub enum Event {
         name: Name,
         /// How long their replicas are down.
         span: Duration,
+        /// For how long a copy of each disk runs at the old machine, once the group knows the new one.
+        copied: Option<Duration>,
     },
     /// A machine's clock runs at another speed.
     Drift {

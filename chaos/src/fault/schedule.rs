@@ -68,6 +68,8 @@ const OTHER_PERCENT_MAX: u64 = 20;
 const REPLAY_PERCENT_MAX: u64 = 6;
 /// What happens before a disk hangs alone has ended by then: the longest fault, and the time to be whole again.
 const BEFORE_ALONE: Duration = Duration::from_secs(5);
+/// So long nothing happens behind the move of a replica whose old disk is started again: the group has to agree first.
+const SETTLED_AFTER: Duration = Duration::from_secs(17);
 /// Shortest distance between two crashes: time to come back and be a voter again.
 const EVENT_GAP: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
 
@@ -134,6 +136,7 @@ impl Schedule {
         let mut events = drawer.events;
         events.sort_by_key(|&(at, _)| at);
         leave_alone(&mut events, quiet_from);
+        settle_before_copy(&mut events, quiet_from);
         Self {
             enabled,
             events,
@@ -150,16 +153,42 @@ fn leave_alone(events: &mut Vec<(Instant, Event)>, quiet_from: Instant) {
         } => Some((*at, *at + *span)),
         _ => None,
     });
-    let Some((begin, end)) = alone else { return };
-    let quiet = |at: Instant| at + BEFORE_ALONE >= begin && at < end;
+    if let Some((begin, end)) = alone {
+        let calm_from = Instant::ZERO + (begin - Instant::ZERO).saturating_sub(BEFORE_ALONE);
+        calm(events, calm_from, begin, (end, quiet_from));
+    }
+}
+
+/// Takes away what would happen until the group knows where the first replica is whose disk was copied.
+fn settle_before_copy(events: &mut Vec<(Instant, Event)>, quiet_from: Instant) {
+    let copied = events.iter().find_map(|(at, event)| match event {
+        Event::Renumber {
+            copied: Some(_), ..
+        } => Some(*at),
+        _ => None,
+    });
+    if let Some(at) = copied {
+        calm(events, at, at, (at + SETTLED_AFTER, quiet_from));
+    }
+}
+
+/// Leaves nothing from `from` to `end` but what happens at `kept`, on links without faults.
+fn calm(
+    events: &mut Vec<(Instant, Event)>,
+    from: Instant,
+    kept: Instant,
+    (end, quiet_from): (Instant, Instant),
+) {
     let is_of_links = |event: &Event| matches!(event, Event::LinkFaults(_));
     let last = events
         .iter()
         .rfind(|(at, event)| is_of_links(event) && *at < end)
         .cloned();
-    events.retain(|(at, _)| !quiet(*at) || *at == begin);
-    let calm_from = Instant::ZERO + (begin - Instant::ZERO).saturating_sub(BEFORE_ALONE);
-    events.push((calm_from, Event::LinkFaults(LinkFaults::default())));
+    events.retain(|(at, event)| {
+        let is_within = *at >= from && *at < end;
+        !is_within || *at == kept && !is_of_links(event)
+    });
+    events.push((from, Event::LinkFaults(LinkFaults::default())));
     let last = last.filter(|_| end < quiet_from);
     events.extend(last.map(|(_, event)| (end, event)));
     events.sort_by_key(|&(at, _)| at);

@@ -4,13 +4,14 @@ mod moves;
 mod renumbered;
 
 use super::Host;
-use super::cluster::Cluster;
+use super::cluster::{Cluster, Settling};
 use super::disk::CALM;
 use super::member::Member;
 use super::network::Cut;
 use super::player::{Player, Stage, host, pause};
 use super::world::World;
 use crate::fault::{Amid, Event, Fault, Schedule, Victim};
+use renumbered::COPIED_AFTER;
 use std::collections::BTreeSet;
 use trine_protocol::message::AdminCommand;
 use trine_replica::disk::DiskCause;
@@ -52,6 +53,12 @@ pub(crate) enum End {
     NameIsRight(Host),
     /// A lookup of this node's name fails; another one follows.
     NameFails(Host),
+    /// Once the group knows where this node's replica is, an old copy of it runs where it was, for the span.
+    Copy(Host, Settling, Duration),
+    /// The name of this node leads to a copy of its replica.
+    CopyByName(Host),
+    /// The copy of this node's replica ends.
+    CopyEnds(Host),
     /// New processes with new clients ask for the replicas by their names.
     FreshClients,
 }
@@ -76,8 +83,16 @@ impl Chaos {
         trace.note(now, || "all faults end".to_owned());
         // A change of keys may be left half way.
         self.end_all(cluster, |end| {
-            matches!(end, End::CutOld(..) | End::NextKeys(_) | End::Amid(..))
+            matches!(
+                end,
+                End::CutOld(..) | End::NextKeys(_) | End::Amid(..) | End::Copy(..)
+            )
         });
+        cluster.forget_copies();
+        if schedule.enabled.contains(&Fault::Addresses) && cluster.config.has_spares() {
+            let seat = cluster.seat_to_copy();
+            self.end_later(cluster.world.now(), COPIED_AFTER, End::CopyByName(seat));
+        }
         cluster.heal_disks();
         cluster.world.network.calm();
     }
@@ -146,6 +161,11 @@ impl Chaos {
             End::DiskReturns(host) => cluster.hang_disk(*host, false),
             End::NameIsRight(seat) => cluster.set_name_right(*seat),
             End::NameFails(seat) => self.fail_name(cluster, *seat),
+            End::Copy(seat, settling, span) => {
+                self.copy_once_settled(cluster, *seat, *settling, *span);
+            }
+            End::CopyByName(seat) => self.copy_in_quiet(cluster, *seat),
+            End::CopyEnds(seat) => cluster.end_copy(*seat),
             End::FreshClients => cluster.replace_callers(),
             End::Rejoin(host) => self.rejoin(cluster, *host),
             End::CutOld(until, span) => self.cut_old(cluster, *until, *span),
@@ -258,9 +278,12 @@ impl Chaos {
             }
             Event::Replace { node_id } => self.replace(cluster, host(*node_id)),
             Event::Move { node_id, amid } => self.move_replica(cluster, host(*node_id), *amid),
-            Event::Renumber { victim, name, span } => {
-                self.renumber(cluster, *victim, *name, *span);
-            }
+            Event::Renumber {
+                victim,
+                name,
+                span,
+                copied,
+            } => self.renumber(cluster, *victim, *name, (*span, *copied)),
             Event::Drift {
                 machine,
                 parts_per_million,

@@ -2,6 +2,7 @@
 
 mod backed_up;
 mod calls;
+mod copied;
 mod deaths;
 mod hanging;
 mod moved;
@@ -12,6 +13,8 @@ mod view;
 mod watched;
 
 use self::backed_up::BackedUp;
+use self::copied::Copies;
+pub(crate) use self::copied::Settling;
 use self::deaths::Companions;
 use self::hanging::Hangs;
 use self::moved::Moves;
@@ -30,7 +33,7 @@ use super::keeper::USERS_MAX;
 use super::keys::{GroupKeys, KeyOf};
 use super::member::Agreement;
 use super::member::Member;
-use super::member::{Observed, Revocations};
+use super::member::{Judges, Observed, Revocations};
 use super::paths::{DEVICE_BYTES, Paths};
 use super::trace::Trace;
 use super::watchers;
@@ -103,6 +106,8 @@ pub(crate) struct Cluster {
     moves: Moves,
     /// What the names of the replicas say.
     names: Names,
+    /// Copies of the replicas' disks.
+    copies: Copies,
     /// What the leader had applied when the clients fell silent. By the end every replica has.
     led_to: Option<u64>,
     /// When a disk hung and nothing else was wrong.
@@ -145,6 +150,7 @@ impl Cluster {
         let companions = Companions::new(config.seed);
         let spares_from = config.has_spares().then(|| first_spare(&config));
         let moves = Moves::new(config.seed, spares_from);
+        let copies = Copies::new(config.seed);
         let mut cluster = Self {
             world,
             config,
@@ -168,6 +174,7 @@ impl Cluster {
             companions,
             moves,
             names: Names::default(),
+            copies,
             led_to: None,
             hangs: Hangs::default(),
             seats: Rc::default(),
@@ -286,9 +293,8 @@ impl Cluster {
             node = node.with_disk(Box::new(queue.clone()));
         }
         let endpoint = self.endpoint(pool, node.identity(), KeyOf::Replica(own_seat));
-        let deaths = Rc::clone(&self.companions.ledger);
-        let judges = (Rc::clone(&self.seats), Rc::clone(&self.sweeps));
-        let mut observed = Observed::new(node, Rc::clone(&self.log), deaths, judges, queue);
+        let judges = self.judges_of(host);
+        let mut observed = Observed::new(node, Rc::clone(&self.log), judges, queue);
         observed.revocations = self
             .trust
             .as_ref()
@@ -300,6 +306,18 @@ impl Cluster {
         self.world
             .start(host, endpoint, Member::Replica(Box::new(observed)), clock);
         true
+    }
+
+    /// Who watches the replica at a machine. A copy is no member: what it takes itself for is noted apart.
+    fn judges_of(&self, host: Host) -> Judges {
+        match self.copies.are_at(host) {
+            true => Judges::default(),
+            false => Judges {
+                deaths: Rc::clone(&self.companions.ledger),
+                seats: Rc::clone(&self.seats),
+                sweeps: Rc::clone(&self.sweeps),
+            },
+        }
     }
 
     /// The settings of a replica that starts. Notes whether it is of the earlier version.
@@ -375,9 +393,10 @@ impl Cluster {
     /// Halted replicas: their processes would have ended.
     pub(crate) fn halted(&self) -> Vec<Host> {
         let machines = self.world.machines();
-        let halted = machines.filter(|(_, machine)| {
+        let halted = machines.filter(|(host, machine)| {
             let replica = machine.program.replica().map(Node::replica);
-            replica.is_some_and(|replica| replica.halted().is_some())
+            let is_halted = replica.is_some_and(|replica| replica.halted().is_some());
+            is_halted && !self.copies.are_at(*host)
         });
         halted.map(|(host, _)| host).collect()
     }
@@ -554,6 +573,7 @@ impl Cluster {
         let replicas = self
             .world
             .machines()
+            .filter(|(host, _)| !self.copies.are_at(*host))
             .filter_map(|(host, machine)| Some((host, machine.program.replica()?.replica())));
         replicas
             .map(|(host, replica)| View {
@@ -647,6 +667,7 @@ impl Cluster {
         self.dismiss_operators();
         self.attend_moves();
         self.attend_names();
+        self.attend_copies();
         self.attend_users();
         self.attend_watchers();
         self.attend_backups();

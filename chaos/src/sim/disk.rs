@@ -93,6 +93,17 @@ impl Device {
         })
     }
 
+    /// A disk with what is on this one's plate.
+    fn copy(&self, prng: Prng) -> Self {
+        Self {
+            durable: self.durable.clone(),
+            seen: self.durable.clone(),
+            damaged: self.damaged,
+            blanked: self.blanked,
+            ..Self::new(prng)
+        }
+    }
+
     /// Nothing is wrong with it from here on.
     pub(crate) fn recover(&mut self) {
         (self.full, self.hangs, self.latency) = (false, false, CALM);
@@ -456,6 +467,11 @@ impl SimDisk {
     /// One thread runs the simulation: no other thread holds it.
     pub(crate) fn device(&self) -> MutexGuard<'_, Device> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another disk with what is on this one's plate.
+    pub(crate) fn copy(&self, prng: Prng) -> Self {
+        Self(Arc::new(Mutex::new(self.device().copy(prng))))
     }
 
     /// All that was done to it comes through.

@@ -35,18 +35,24 @@ pub(crate) enum Member {
     BackingUp(Box<BackingUp>),
 }
 
+/// What all replicas together are judged by.
+#[derive(Default)]
+pub(crate) struct Judges {
+    pub(crate) deaths: Rc<RefCell<DeathLedger>>,
+    pub(crate) seats: Rc<RefCell<Seats>>,
+    pub(crate) sweeps: Rc<RefCell<SweepLedger>>,
+}
+
 /// A replica whose state is compared with the others' after each of its turns.
 pub(crate) struct Observed {
     pub(crate) node: Node<Host>,
     log: Rc<RefCell<Agreement>>,
-    deaths: Rc<RefCell<DeathLedger>>,
-    seats: Rc<RefCell<Seats>>,
+    judges: Judges,
     /// The members that it knew behind the last turn, and whether it had halted.
     knew: (u64, bool),
     /// The term in which it led, and the elections that it had begun for a death, behind the last turn.
     seen: (Option<u64>, u64),
     applied: u64,
-    sweeps: Rc<RefCell<SweepLedger>>,
     rest: Rest,
     pub(crate) stopping: bool,
     /// The disk's side of the node's writes, in disk mode.
@@ -138,19 +144,16 @@ impl Observed {
     pub(crate) fn new(
         node: Node<Host>,
         log: Rc<RefCell<Agreement>>,
-        deaths: Rc<RefCell<DeathLedger>>,
-        (seats, sweeps): (Rc<RefCell<Seats>>, Rc<RefCell<SweepLedger>>),
+        judges: Judges,
         queue: Option<SimQueue>,
     ) -> Self {
         Self {
             node,
             log,
-            deaths,
-            seats,
+            judges,
             knew: (0, false),
             seen: (None, 0),
             applied: 0,
-            sweeps,
             rest: Rest::default(),
             stopping: false,
             queue,
@@ -193,7 +196,7 @@ impl Observed {
             return;
         }
         let own = replica.incarnation();
-        let mut ledger = self.deaths.borrow_mut();
+        let mut ledger = self.judges.deaths.borrow_mut();
         ledger.note_role(own, now.0);
         if let (Some((leader, term)), true) = (replica.last_death(), now.1 != before.1) {
             ledger.note_death(own, leader, term);
@@ -203,7 +206,7 @@ impl Observed {
     fn observe_seats(&mut self) {
         let replica = self.node.replica();
         let own = replica.incarnation();
-        let mut seats = self.seats.borrow_mut();
+        let mut seats = self.judges.seats.borrow_mut();
         if replica.leads_without_vote() {
             seats.note_leader_without_vote(own);
         }
@@ -382,7 +385,7 @@ impl Program for Member {
                 observed.observe();
                 observed.observe_deaths();
                 observed.observe_seats();
-                let mut sweeps = observed.sweeps.borrow_mut();
+                let mut sweeps = observed.judges.sweeps.borrow_mut();
                 let replica = observed.node.replica();
                 observed.rest.look(replica, simulated, &mut sweeps);
                 if let Some(queue) = &observed.queue {

@@ -111,7 +111,10 @@ impl Cluster {
             true => self.spare_of(seat),
             false => Some(seat),
         };
-        let busy = self.is_moving(seat) || self.is_leaving(seat) || self.is_stopping(from);
+        let busy = self.is_moving(seat)
+            || self.is_leaving(seat)
+            || self.is_stopping(from)
+            || self.is_copied(seat);
         let node = self.world.program(from).and_then(Member::replica);
         let voter = node.map(Node::replica).filter(|replica| {
             let own = replica.incarnation();
@@ -136,7 +139,7 @@ impl Cluster {
     }
 
     /// What was on the machine before is not there any more.
-    fn empty_disk(&mut self, host: Host) {
+    pub(super) fn empty_disk(&mut self, host: Host) {
         if let Some(disk) = self.disks.get_mut(&host) {
             *disk = SimDisk::new(self.moves.prng.fork());
         }
@@ -203,7 +206,7 @@ impl Cluster {
             true => self.spare_of(seat)?,
             false => seat,
         };
-        let busy = self.is_moving(seat) || self.is_leaving(seat);
+        let busy = self.is_moving(seat) || self.is_leaving(seat) || self.is_copied(seat);
         if busy || self.world.program(from).is_none() {
             return None;
         }

@@ -14,9 +14,6 @@ use trine_transport::time::{Duration, Instant};
 /// Once the names are right, the group needs so long until it is whole again.
 const SETTLED_AFTER: Duration = Duration::from_secs(5);
 
-/// For so long a replica remembers where a member has answered.
-const LOOKS_COPIED: Duration = Duration::from_secs(20);
-
 /// What a name service says.
 #[derive(Default)]
 pub(super) struct Names {
@@ -25,6 +22,8 @@ pub(super) struct Names {
     /// Names that are told once to each process, and then no more.
     vanishing: BTreeSet<Seat>,
     changed_at: Option<Instant>,
+    /// When the machine of a node got another address last.
+    moved_at: BTreeMap<Seat, Instant>,
     /// The first place to which a member was followed wrongly.
     mistake: Option<String>,
 }
@@ -32,9 +31,13 @@ pub(super) struct Names {
 impl Cluster {
     /// The machine of a node gets another address: its replica ends, to be started there. Returns where, or nothing if that
     /// cannot be now.
-    pub(crate) fn renumber(&mut self, seat: Seat, name: Name) -> Option<Host> {
+    pub(crate) fn renumber(&mut self, seat: Seat, name: Name, copied: bool) -> Option<Host> {
         let before = self.place_of(seat);
         let to = self.change_machine(seat)?;
+        if copied {
+            self.copy_disk(seat, to);
+        }
+        self.names.moved_at.insert(seat, self.world.now());
         self.names.vanishing.remove(&seat);
         self.names.wrong.remove(&seat);
         let wrong = match name {
@@ -61,6 +64,20 @@ impl Cluster {
         self.names.wrong.remove(&seat);
         self.names.changed_at = Some(self.world.now());
         self.tell_name(seat);
+    }
+
+    /// The name of a node leads to this machine.
+    pub(super) fn set_name(&mut self, seat: Seat, to: Host) {
+        self.names.wrong.insert(seat, to.address());
+        self.names.changed_at = Some(self.world.now());
+        self.tell_name(seat);
+    }
+
+    /// Whether the name of a node is right, and its replica has been there for so long.
+    pub(super) fn is_settled_for(&self, seat: Seat, span: Duration) -> bool {
+        let moved = self.names.moved_at.get(&seat);
+        let is_old = moved.is_none_or(|&at| self.world.now() >= at + span);
+        is_old && !self.names.wrong.contains_key(&seat)
     }
 
     /// A lookup of a node's name fails at each replica that asks for it again. False if it is there again.
@@ -100,7 +117,7 @@ impl Cluster {
         }
     }
 
-    /// Machines belong to nodes: a replica that is on one of another node is another one. And no disk is copied.
+    /// Machines belong to nodes: a replica that is on one of another node is another one. And only copies make two.
     fn judge_place(&mut self, by: Host, news: PlaceNews) {
         let is_wrong = match news {
             PlaceNews::Moved { node_id, to, .. } => {
@@ -110,8 +127,10 @@ impl Cluster {
                 let there = |machines: &Vec<Host>| machines.iter().any(|at| at.address() == to);
                 !machines.as_ref().is_some_and(there)
             }
-            // A machine that has moved to and fro looks like a copy for a moment.
-            PlaceNews::AtTwo { .. } => !self.have_names_changed_within(LOOKS_COPIED),
+            PlaceNews::AtTwo { other, .. } => {
+                let is_told = |at| self.copies.are_told_of(by, at);
+                !Host::of_address(other).is_some_and(is_told)
+            }
         };
         let now = self.world.now();
         self.world
