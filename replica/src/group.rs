@@ -56,6 +56,7 @@ use crate::outbox::Outbox;
 use crate::raft_group::{Proposal, RaftGroup, Work};
 use crate::rights::Caller;
 use crate::state_machine::StateMachine;
+use crate::state_machine::entry::moved_member;
 use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
 use crate::timing::Stopwatch;
 use agreement::Agreement;
@@ -314,7 +315,11 @@ impl Group {
     /// Members are where the log says, also ahead of the moment at which this replica hears that it is committed: at a member's
     /// former address an old copy of its directory may speak, and this replica may be cut off from all others by then.
     fn announce_places(&self, out: &mut Outbox) {
-        let moves = self.consensus.raft().unapplied_moves().rev();
+        if self.consensus.raft().awaits_snapshot() {
+            // The log is empty already, and the table is still the old one.
+            return;
+        }
+        let moves = self.consensus.raft().unapplied_moves();
         out.places
             .announce(moves.map(|entry| (entry.member, entry.to)));
     }
@@ -438,6 +443,9 @@ impl Group {
             Ok(took) => took,
             Err(error) => return self.life.halt(Halt::Entry(error.to_string())),
         };
+        if let Some((member, to)) = moved_member(&entry.data) {
+            out.places.on_agreed(member, to);
+        }
         self.clock.on_applied(now, entry.index, state, took);
         out.note_applied(entry.index, &entry.data);
         if self.consensus.begins_leadership(entry) {

@@ -30,7 +30,7 @@ struct Own {
 struct Moved {
     member: Incarnation,
     at: SocketAddr,
-    /// What the table said when the member was found. Once it says something else, that counts.
+    /// What log and table said when the member was found. Once they say something else, that counts.
     instead_of: SocketAddr,
     /// Whether the member itself gives this address as its own.
     is_own_word: bool,
@@ -62,31 +62,58 @@ impl Places {
     /// What the log says behind the applied entries, the latest first.
     pub(crate) fn announce(&mut self, announced: impl Iterator<Item = (Incarnation, SocketAddr)>) {
         self.announced.clear();
-        self.announced.extend(announced);
+        for (member, at) in announced {
+            if !self.announced.iter().any(|(of, _)| *of == member) {
+                self.announced.push((member, at));
+            }
+        }
     }
 
-    /// The member answers there, while the table has its present address. `is_own_word` says whether it gives that address
-    /// as its own.
+    /// Where log and table say that a member is whose address in the table is `table`. This replica may have found it
+    /// elsewhere.
+    pub(crate) fn agreed(&self, member: Incarnation, table: SocketAddr) -> SocketAddr {
+        agreed(&self.announced, member, table)
+    }
+
+    /// The group has agreed on a place: what was found ahead of that is void.
+    pub(crate) fn on_agreed(&mut self, member: Incarnation, to: SocketAddr) {
+        self.moved
+            .retain(|moved| moved.member != member || moved.instead_of == to);
+    }
+
+    /// The table is another one.
+    pub(crate) fn forget_findings(&mut self) {
+        self.moved.clear();
+    }
+
+    /// A member that was found there gives that address as its own, or another.
+    pub(crate) fn note_word(&mut self, member: Incarnation, at: SocketAddr, is_own_word: bool) {
+        let mut moved = self.moved.iter_mut();
+        if let Some(moved) = moved.find(|moved| moved.member == member && moved.at == at) {
+            moved.is_own_word = is_own_word;
+        }
+    }
+
+    /// The member answers there, and not where log and table say. `is_own_word` says whether it gives that address as its
+    /// own.
     pub(crate) fn set(&mut self, member: &Member, at: SocketAddr, is_own_word: bool) {
+        let instead_of = self.agreed(member.incarnation, member.address);
         self.moved
             .retain(|moved| moved.member != member.incarnation);
         self.moved.push(Moved {
             member: member.incarnation,
             at,
-            instead_of: member.address,
+            instead_of,
             is_own_word,
         });
     }
 
     /// Where this replica has found a member that gives the same address as its own.
     pub(crate) fn found_by_own_word(&self, member: &Member) -> Option<SocketAddr> {
-        let mut moved = self.moved.iter();
-        let is_it = |moved: &&Moved| {
-            moved.member == member.incarnation
-                && moved.instead_of == member.address
-                && moved.is_own_word
-        };
-        moved.find(is_it).map(|moved| moved.at)
+        let found = self.found(member.incarnation, member.address);
+        found
+            .filter(|moved| moved.is_own_word)
+            .map(|moved| moved.at)
     }
 
     /// Where to send what is for a member whose address in the table is `table`.
@@ -94,13 +121,14 @@ impl Places {
         if let Some(own) = self.own.as_ref().filter(|own| own.incarnation == member) {
             return own.at;
         }
-        let mut announced = self.announced.iter();
-        if let Some((_, at)) = announced.find(|(of, _)| *of == member) {
-            return *at;
-        }
+        let found = self.found(member, table);
+        found.map_or_else(|| self.agreed(member, table), |moved| moved.at)
+    }
+
+    fn found(&self, member: Incarnation, table: SocketAddr) -> Option<&Moved> {
+        let agreed = self.agreed(member, table);
         let mut moved = self.moved.iter();
-        let found = moved.find(|moved| moved.member == member && moved.instead_of == table);
-        found.map_or(table, |moved| moved.at)
+        moved.find(|moved| moved.member == member && moved.instead_of == agreed)
     }
 
     /// Where to send what is for a member.
@@ -116,8 +144,10 @@ impl Places {
 
     /// Forgets what is about none of these members, and what the table knows better.
     pub(crate) fn retain(&mut self, members: &[Member]) {
+        let announced = &self.announced;
         let is_so = |moved: &Moved, member: &Member| {
-            member.incarnation == moved.member && member.address == moved.instead_of
+            let agreed = agreed(announced, member.incarnation, member.address);
+            member.incarnation == moved.member && agreed == moved.instead_of
         };
         self.moved
             .retain(|moved| members.iter().any(|member| is_so(moved, member)));
@@ -130,6 +160,16 @@ impl Places {
         let moved = self.moved.iter().map(|moved| moved.at);
         own.chain(announced).chain(moved)
     }
+}
+
+fn agreed(
+    announced: &[(Incarnation, SocketAddr)],
+    member: Incarnation,
+    table: SocketAddr,
+) -> SocketAddr {
+    let mut announced = announced.iter();
+    let found = announced.find(|(of, _)| *of == member);
+    found.map_or(table, |&(_, at)| at)
 }
 
 #[cfg(test)]
@@ -175,6 +215,30 @@ mod tests {
         places.announce([(of, at(3))].into_iter());
         assert_eq!(places.at(of, at(2)), at(3));
         assert_eq!(places.iter().collect::<Vec<_>>(), [at(3)]);
+        // The member has gone on meanwhile, and the entry that says where it was cannot be applied without it.
+        let member = Member {
+            node_id: NodeId(2),
+            role: MemberRole::Voter,
+            incarnation: of,
+            address: at(2),
+        };
+        places.set(&member, at(9), true);
+        assert_eq!(places.of(&member), at(9));
+        assert_eq!(places.found_by_own_word(&member), Some(at(9)));
+        places.retain(&[member]);
+        // It is applied after all, and the finding is newer.
+        let applied = Member {
+            address: at(3),
+            ..member
+        };
+        places.on_agreed(of, at(3));
+        places.announce(std::iter::empty());
+        assert_eq!(places.of(&applied), at(9));
+        // The group agrees on the former place again: a finding of before does not come back with the address.
+        places.on_agreed(of, at(2));
+        places.on_agreed(of, at(3));
+        assert_eq!(places.of(&applied), at(3));
+        places.announce([(of, at(3))].into_iter());
         // A later leader has replaced the other.
         places.announce(std::iter::empty());
         assert_eq!(places.at(of, at(2)), at(2));

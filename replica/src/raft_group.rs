@@ -524,11 +524,11 @@ impl<L: Log> RaftGroup<L> {
         self.node.raft.raft_log.applied
     }
 
-    /// The entries behind the applied ones that say where members are, in their order.
-    pub(crate) fn unapplied_moves(&self) -> impl DoubleEndedIterator<Item = &MoveEntry> {
+    /// The entries behind the applied ones that say where members are, the latest first.
+    pub(crate) fn unapplied_moves(&self) -> impl Iterator<Item = &MoveEntry> {
         let applied = self.applied();
-        let moves = self.node.store().moves().iter();
-        moves.filter(move |entry| entry.index > applied)
+        let moves = self.node.store().moves().iter().rev();
+        moves.take_while(move |entry| entry.index > applied)
     }
 
     /// Index of the last entry, written or not.

@@ -680,16 +680,12 @@ impl Replica {
         if own.is_none() || discovery.cluster == own {
             self.hear_of_own_place(&discovery);
             let own = self.own.address;
-            // Whoever lags behind knows former places. Without a leader a member may be needed that nobody else knows.
+            // Whoever lags behind knows former places, and a member's own word is the word of a copy of its directory, too.
             let leads = discovery.role == RoleCode::Leader;
-            let leaderless = self.life.group().is_some_and(|group| !group.has_leader());
-            let counts = |member: &Member| {
-                leads || leaderless && member.incarnation == discovery.incarnation
-            };
             let members = discovery.members.0.iter();
             for member in members.filter(|member| member.address != own) {
                 self.addresses.learn(member.address);
-                if counts(member) {
+                if leads {
                     self.hear_of_place(now, member);
                 }
             }

@@ -98,8 +98,8 @@ struct Named {
 struct Search {
     member: Member,
     present: SocketAddr,
-    /// The last round in which the present place has answered.
-    heard_in: Option<u32>,
+    /// The rounds in which the present place has answered.
+    heard: Rounds,
     /// When it was first asked since then.
     asked_at: Option<Instant>,
     /// Questions to it that have ended since then without an answer.
@@ -111,13 +111,37 @@ struct Search {
     round: u32,
 }
 
+/// In which of the last rounds of questions a place has answered: answers of two places may come in different order.
+#[derive(Clone, Copy, Default, Debug)]
+struct Rounds {
+    newest: u32,
+    /// Bit n stands for the round that was n ahead of the newest.
+    bits: u8,
+}
+
+impl Rounds {
+    fn note(&mut self, round: u32) {
+        if round > self.newest {
+            let passed = round - self.newest;
+            (self.newest, self.bits) = (round, self.bits.checked_shl(passed).unwrap_or(0));
+        }
+        self.bits |= 1u8.checked_shl(self.newest - round).unwrap_or(0);
+    }
+
+    fn has(self, round: u32) -> bool {
+        let ahead = self.newest.checked_sub(round);
+        let bit = ahead.and_then(|ahead| 1u8.checked_shl(ahead));
+        bit.is_some_and(|bit| self.bits & bit != 0)
+    }
+}
+
 /// A second place at which a member has answered.
 #[derive(Clone, Copy, Debug)]
 struct OtherPlace {
     at: SocketAddr,
     last_at: Instant,
-    /// The last round in which it has answered.
-    heard_in: u32,
+    /// The rounds in which it has answered.
+    heard: Rounds,
     /// The last round in which both places have answered.
     both_in: Option<u32>,
     is_told: bool,
@@ -289,7 +313,7 @@ impl Search {
         Self {
             member: *member,
             present,
-            heard_in: None,
+            heard: Rounds::default(),
             asked_at: None,
             missed: 0,
             other: None,
@@ -302,6 +326,10 @@ impl Search {
     fn begin_at(&mut self, present: SocketAddr) {
         *self = Self {
             round: self.round,
+            // A copy that is known is one, wherever the member goes.
+            other: self
+                .other
+                .filter(|other| other.is_told && other.at != present),
             ..Self::new(&self.member, present)
         };
     }
@@ -331,7 +359,7 @@ impl Search {
         }
         self.last_at = Some(now);
         self.asked_at.get_or_insert(now);
-        self.round = self.round.wrapping_add(1);
+        self.round += 1;
         let (of, round) = (self.member.incarnation, self.round);
         let next = candidates[round as usize % candidates.len()];
         let again = self.other.map(|other| other.at).filter(|at| *at != next);
@@ -342,7 +370,8 @@ impl Search {
     fn on_answer(&mut self, now: Instant, question: PlaceQuestion) -> Found {
         let PlaceQuestion { at, round, .. } = question;
         if at == self.present {
-            (self.heard_in, self.asked_at, self.missed) = (Some(round), None, 0);
+            self.heard.note(round);
+            (self.asked_at, self.missed) = (None, 0);
             return self.judge_both(round);
         }
         // A copy is not followed either when the original falls silent: others may still hear that, and two logs would be
@@ -355,34 +384,33 @@ impl Search {
             self.begin_at(at);
             return Found::Moved;
         }
-        match self.other.as_mut().filter(|other| other.at == at) {
-            Some(other) => (other.last_at, other.heard_in) = (now, round),
-            None => {
-                self.other = Some(OtherPlace {
-                    at,
-                    last_at: now,
-                    heard_in: round,
-                    both_in: None,
-                    is_told: false,
-                });
-            }
+        let other = self.other.get_or_insert(OtherPlace {
+            at,
+            last_at: now,
+            heard: Rounds::default(),
+            both_in: None,
+            is_told: false,
+        });
+        if other.at != at {
+            // One after the other: the first is forgotten once it is silent.
+            return Found::Nothing;
         }
+        other.last_at = now;
+        other.heard.note(round);
         self.judge_both(round)
     }
 
     /// Whether a round has shown that the member answers at two places. One round shows little: a member may have moved
     /// amid it. One that moves to and fro answers at either place, and not in two rounds at both.
     fn judge_both(&mut self, round: u32) -> Found {
-        let heard_in = self.heard_in;
-        let Some(other) = self.other.as_mut().filter(|_| heard_in == Some(round)) else {
+        let is_heard = self.heard.has(round);
+        let both = self.other.as_mut().filter(|_| is_heard);
+        let Some(other) = both.filter(|other| other.heard.has(round)) else {
             return Found::Nothing;
         };
-        if other.heard_in != round {
-            return Found::Nothing;
-        }
         let before = other.both_in.replace(round);
-        let is_repeated =
-            before.is_some_and(|before| round.wrapping_sub(before) <= ROUNDS_APART_MAX);
+        let is_repeated = before
+            .is_some_and(|before| before != round && round.abs_diff(before) <= ROUNDS_APART_MAX);
         if other.is_told || !is_repeated {
             return Found::Nothing;
         }
@@ -631,6 +659,26 @@ mod tests {
             .find(|question| question.at == address(NEW));
         let other = other.expect("both are asked");
         assert!(!seeker.searches.on_answer(at_ms(30_000), other));
+    }
+
+    /// The one place answers at once, the other's answer takes longer than it is to the next question.
+    #[test]
+    fn two_places_are_noticed_however_long_their_answers_take() {
+        let mut search = Search::new(&member(), address(OLD));
+        let at = |at, round| PlaceQuestion {
+            of: Incarnation(0x22),
+            at: address(at),
+            round,
+        };
+        let mut told = 0;
+        for round in 1..=6 {
+            search.on_answer(at_ms(round.into()), at(OLD, round));
+            if let Some(earlier) = round.checked_sub(2).filter(|earlier| *earlier > 0) {
+                let found = search.on_answer(at_ms(round.into()), at(NEW, earlier));
+                told += u32::from(matches!(found, Found::AtTwo(_)));
+            }
+        }
+        assert_eq!(told, 1);
     }
 
     /// A slow answer, or one that was lost, is no silence.

@@ -107,6 +107,7 @@ impl Group {
         }
         if let Some(work) = self.consensus.on_written(number) {
             self.do_work(now, work, out);
+            self.announce_places(out);
         }
     }
 

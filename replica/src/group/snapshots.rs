@@ -171,6 +171,7 @@ impl Group {
             return self.life.halt(Halt::TooOld);
         }
         self.state = Some(state);
+        out.places.forget_findings();
         self.watches.on_new_state();
         out.counters.snapshots_installed += 1;
         if let Some(disk) = &mut self.disk {

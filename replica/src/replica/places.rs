@@ -131,16 +131,20 @@ impl Replica {
         if !is_it || found.cluster != self.cluster() {
             return self.searches.on_silence(question);
         }
+        let gives_it = |own: &Member| {
+            own.incarnation == question.of && is_same_address(own.address, question.at)
+        };
+        let is_own_word = found.members.0.iter().any(gives_it);
+        // A member that has no state yet gives no address.
+        self.out
+            .places
+            .note_word(question.of, question.at, is_own_word);
         if !self.searches.on_answer(now, question) {
             return;
         }
         let is_it = |member: &&Member| member.incarnation == question.of;
         let member = self.members().find(is_it).copied();
         if let Some(member) = member {
-            let gives_it = |own: &Member| {
-                own.incarnation == question.of && is_same_address(own.address, question.at)
-            };
-            let is_own_word = found.members.0.iter().any(gives_it);
             self.out.places.set(&member, question.at, is_own_word);
         }
     }
@@ -162,7 +166,7 @@ impl Replica {
         }
     }
 
-    /// A leader says that a member is there, or without a leader the member itself.
+    /// A leader says that a member is there.
     pub(super) fn hear_of_place(&mut self, now: Instant, said: &Member) {
         let mut members = self.members();
         let known = members.find(|member| member.incarnation == said.incarnation);

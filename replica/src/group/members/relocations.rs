@@ -67,7 +67,8 @@ impl Membership {
             let Some(to) = self.place_to_agree_on(member, cx) else {
                 continue;
             };
-            if is_same_address(to, member.address)
+            let agreed = cx.out.places.agreed(member.incarnation, member.address);
+            if is_same_address(to, agreed)
                 || self.relocations.is_too_soon(cx.now, member.incarnation)
             {
                 continue;
