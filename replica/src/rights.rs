@@ -319,7 +319,8 @@ impl<'a> Subject<'a> {
         Err(self.denied(Missing::Role { needed, has }))
     }
 
-    fn prefix(&self) -> &'a [u8] {
+    /// What the caller's keys begin with; nothing if it may touch all.
+    pub(crate) fn prefix(&self) -> &'a [u8] {
         match self {
             Self::User(user) => user.prefix,
             _ => &[],

@@ -71,7 +71,7 @@ fn as_the_crate_reads(parser: &Parser, request: &[u8]) {
 struct Host;
 
 impl Told for Host {
-    fn info(&self, _sections: &[&[u8]]) -> String {
+    fn info(&self, _sections: &[&[u8]], _has_prefix: bool) -> String {
         "# Server\r\n".to_owned()
     }
     fn others(&self, _: &dyn Fn(&Connection) -> bool) -> String {

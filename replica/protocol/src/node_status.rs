@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::status::Status;
+use crate::status::{Status, coarse};
 
 /// The full status of a node: the answer to a STATUS request in JSON form.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -27,6 +27,21 @@ pub struct NodeStatus {
 }
 
 impl NodeStatus {
+    /// Leaves out what other callers have and do, for one who may touch the keys of a prefix alone.
+    pub fn leave_others_out(&mut self) {
+        self.replica.leave_others_out();
+        let transport = &mut self.transport;
+        transport.buffers.clear();
+        for count in [
+            &mut transport.packets_sent,
+            &mut transport.packets_received,
+            &mut transport.buffer_bytes,
+            &mut transport.buffer_bytes_given_back,
+        ] {
+            *count = coarse(*count);
+        }
+    }
+
     /// Leaves out who the callers are, for readers who may not list the users. How many they are stays.
     pub fn leave_callers_out(&mut self) {
         if let Some(keys) = &mut self.keys {

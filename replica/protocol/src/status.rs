@@ -167,6 +167,45 @@ pub struct StoreStatus {
     pub pinned_bytes: u64,
 }
 
+/// About how much, for callers who must not see what others do: the next power of two, and 1,024 at least.
+#[must_use]
+pub fn coarse(count: u64) -> u64 {
+    count
+        .max(1024)
+        .checked_next_power_of_two()
+        .unwrap_or(u64::MAX)
+}
+
+impl SessionStatus {
+    fn leave_others_out(&mut self) {
+        *self = Self {
+            open: coarse(self.open),
+            closed: coarse(self.closed),
+            reply_bytes: coarse(self.reply_bytes),
+            ..Self::default()
+        };
+    }
+}
+
+impl StoreStatus {
+    /// What a caller may see who has a part of the keys: about how full the store is, and nothing that shows changes of
+    /// others.
+    #[must_use]
+    pub fn without_others(&self) -> Self {
+        let logical_bytes = coarse(self.logical_bytes);
+        Self {
+            items: coarse(self.items),
+            expiring: coarse(self.expiring),
+            logical_bytes: logical_bytes.min(self.memory_bytes),
+            hash: [0; 2],
+            ordered_bytes: coarse(self.ordered_bytes),
+            pins: coarse(self.pins),
+            pinned_bytes: coarse(self.pinned_bytes),
+            ..*self
+        }
+    }
+}
+
 /// Counters since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Counters {
@@ -384,6 +423,17 @@ pub struct Status {
 }
 
 impl Status {
+    /// Leaves out what other callers have and do, for one who may touch the keys of a prefix alone. Indexes of the log stay:
+    /// each answer to a write has one.
+    pub fn leave_others_out(&mut self) {
+        self.store = self.store.without_others();
+        self.sessions.leave_others_out();
+        self.log.bytes = coarse(self.log.bytes);
+        self.counters = Counters::default();
+        self.stages = WriteStages::default();
+        (self.backup, self.receiving, self.watch) = (None, None, None);
+    }
+
     /// Why nobody should count on this replica, in a sentence; nothing if it serves and its disk works.
     #[must_use]
     pub fn complaint(&self) -> Option<String> {

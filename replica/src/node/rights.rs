@@ -66,6 +66,9 @@ impl<R: Route> Node<R> {
         if !self.replica.permits(caller, What::Admin) {
             status.leave_callers_out();
         }
+        if self.replica.has_prefix(caller) {
+            status.leave_others_out();
+        }
         Some(status)
     }
 

@@ -25,6 +25,14 @@ impl Replica {
         Subject::of(caller, users).is_ok_and(|subject| subject.may(what).is_ok())
     }
 
+    /// Whether a caller may touch the keys of a prefix alone, by the users that this replica has applied.
+    #[must_use]
+    pub fn has_prefix(&self, caller: Caller) -> bool {
+        let none = Users::default();
+        let users = self.users().unwrap_or(&none);
+        Subject::of(caller, users).is_ok_and(|subject| !subject.prefix().is_empty())
+    }
+
     /// Says where the request of this kind came from that came last. Asked only if an audit line wants to know: if a caller
     /// without a key has administrated.
     pub fn came_from(&mut self, message_kind: u8, address: impl FnOnce() -> Option<SocketAddr>) {

@@ -89,7 +89,9 @@ impl Connection {
             }
             Verb::PubSub => self.pubsub(&parts[1..], environment),
             Verb::Info => {
-                let text = environment.host.info(&parts[1..]);
+                let prefix = self.identity().map(|identity| &identity.prefix);
+                let has_prefix = prefix.is_some_and(|prefix| !prefix.is_empty());
+                let text = environment.host.info(&parts[1..], has_prefix);
                 self.writer().text(&text);
             }
             Verb::Multi => match self.transaction {

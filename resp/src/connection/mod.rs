@@ -115,8 +115,9 @@ pub struct Environment<'a> {
 
 /// Values that only the process around the connections knows.
 pub trait Told {
-    /// The text of INFO: of these sections, or the usual ones if none is named.
-    fn info(&self, sections: &[&[u8]]) -> String;
+    /// The text of INFO: of these sections, or the usual ones if none is named. Whoever may touch the keys of a prefix alone
+    /// is told about how much there is, and nothing of what others do.
+    fn info(&self, sections: &[&[u8]], has_prefix: bool) -> String;
     /// A line for each of the other connections that are asked for.
     fn others(&self, is_asked_for: &dyn Fn(&Connection) -> bool) -> String;
     /// Whether there is another connection with this number, which acts as this user.

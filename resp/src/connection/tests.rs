@@ -15,7 +15,7 @@ use super::*;
 struct Host;
 
 impl Told for Host {
-    fn info(&self, _sections: &[&[u8]]) -> String {
+    fn info(&self, _sections: &[&[u8]], _has_prefix: bool) -> String {
         "# Server\r\n".to_owned()
     }
     fn others(&self, _: &dyn Fn(&Connection) -> bool) -> String {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use trine_protocol::message::ClusterId;
-use trine_protocol::status::StoreStatus;
+use trine_protocol::status::{StoreStatus, coarse};
 use trine_resp::{BrokerCounts, Connection, Limits, Told};
 
 /// Counters since the start.
@@ -147,11 +147,11 @@ pub(super) const KEEPALIVE_IDLE: Duration = Duration::from_secs(300);
 const REDIS_VERSION: &str = "7.0.15";
 
 impl View<'_> {
-    fn section(&self, name: &str) -> Option<String> {
+    fn section(&self, name: &str, has_prefix: bool) -> Option<String> {
         let (title, lines) = match name {
             "server" => ("Server", self.server()),
-            "clients" => ("Clients", self.clients()),
-            "memory" => ("Memory", self.memory()),
+            "clients" => ("Clients", self.clients(has_prefix)),
+            "memory" => ("Memory", self.memory(has_prefix)),
             // Nothing is ever loaded from or saved to a file of Redis. Monitoring reads these.
             "persistence" => (
                 "Persistence",
@@ -163,6 +163,8 @@ impl View<'_> {
                     ("aof_rewrite_in_progress", 0),
                 ]),
             ),
+            // Each of these counts is of all clients together.
+            "stats" if has_prefix => ("Stats", Vec::new()),
             "stats" => ("Stats", self.stats()),
             // Every replica takes writes and forwards them to the leader.
             "replication" => (
@@ -174,7 +176,7 @@ impl View<'_> {
             ),
             "cpu" => ("CPU", process::cpu_seconds()),
             "cluster" => ("Cluster", numbers([("cluster_enabled", 0)])),
-            "keyspace" => ("Keyspace", self.keyspace()),
+            "keyspace" => ("Keyspace", self.keyspace(has_prefix)),
             _ => return None,
         };
         let mut text = format!("# {title}\r\n");
@@ -198,37 +200,53 @@ impl View<'_> {
         ]
     }
 
-    fn clients(&self) -> Lines {
-        numbers([
-            ("connected_clients", self.stats.connected as u64),
+    fn clients(&self, has_prefix: bool) -> Lines {
+        let mut lines = numbers([
             ("maxclients", self.clients_max as u64),
             ("blocked_clients", 0),
-            (
-                "tracking_clients",
-                self.stats.broker.tracking_clients as u64,
-            ),
-        ])
+        ]);
+        if !has_prefix {
+            lines.extend(numbers([
+                ("connected_clients", self.stats.connected as u64),
+                (
+                    "tracking_clients",
+                    self.stats.broker.tracking_clients as u64,
+                ),
+            ]));
+        }
+        lines
     }
 
     /// The memory of the data is what the limit of the store counts, and is the same at all replicas.
-    fn memory(&self) -> Lines {
-        let store = self.shared.store();
+    fn memory(&self, has_prefix: bool) -> Lines {
+        let store = self.store(has_prefix);
+        let about = |bytes| if has_prefix { coarse(bytes) } else { bytes };
+        let resident = about(process::resident_bytes());
         let mut lines = numbers([
             ("used_memory", store.logical_bytes),
-            ("used_memory_rss", process::resident_bytes()),
-            ("used_memory_peak", process::resident_peak_bytes()),
+            ("used_memory_rss", resident),
+            ("used_memory_peak", about(process::resident_peak_bytes())),
             ("used_memory_dataset", store.logical_bytes),
             ("maxmemory", store.memory_bytes),
             ("maxmemory_clients", self.clients_memory as u64),
-            ("mem_clients_normal", self.stats.held as u64),
+            ("mem_clients_normal", about(self.stats.held as u64)),
         ]);
         lines.extend([
             ("used_memory_human", human(store.logical_bytes)),
-            ("used_memory_rss_human", human(process::resident_bytes())),
+            ("used_memory_rss_human", human(resident)),
             ("maxmemory_human", human(store.memory_bytes)),
             ("maxmemory_policy", "noeviction".to_owned()),
         ]);
         lines
+    }
+
+    fn store(&self, has_prefix: bool) -> StoreStatus {
+        let store = self.shared.store();
+        if has_prefix {
+            store.without_others()
+        } else {
+            store
+        }
     }
 
     fn stats(&self) -> Lines {
@@ -266,8 +284,8 @@ impl View<'_> {
     }
 
     /// Of this replica, which may be a moment behind the leader. As in Redis there is no line without a key.
-    fn keyspace(&self) -> Lines {
-        let store = self.shared.store();
+    fn keyspace(&self, has_prefix: bool) -> Lines {
+        let store = self.store(has_prefix);
         let (keys, expires) = (store.items, store.expiring);
         let line = format!("keys={keys},expires={expires},avg_ttl=0");
         match keys {
@@ -301,7 +319,7 @@ fn human(bytes: u64) -> String {
 }
 
 impl Told for View<'_> {
-    fn info(&self, sections: &[&[u8]]) -> String {
+    fn info(&self, sections: &[&[u8]], has_prefix: bool) -> String {
         const ALL: [&str; 9] = [
             "server",
             "clients",
@@ -320,7 +338,9 @@ impl Told for View<'_> {
         let all = sections.is_empty() || ["all", "default", "everything"].iter().any(is_named);
         // As in Redis, each section is told once, however often it is named.
         let asked = ALL.iter().filter(|name| all || is_named(name));
-        let texts: Vec<String> = asked.filter_map(|name| self.section(name)).collect();
+        let texts: Vec<String> = asked
+            .filter_map(|name| self.section(name, has_prefix))
+            .collect();
         texts.join("\r\n")
     }
 

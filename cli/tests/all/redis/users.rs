@@ -1,6 +1,7 @@
 //! Redis clients as users of a group that requires keys: their rights, and what those without them are told.
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -82,6 +83,66 @@ impl Guarded {
         let ran = trine(&args, &self.group.peers(), b"").expect_status(0);
         let key = ran.json()["key"].as_str().map(str::to_owned);
         key.unwrap_or_default()
+    }
+}
+
+/// From exact counts a user with a prefix could tell what others write.
+#[test]
+fn a_user_with_a_prefix_is_told_about_how_much_others_have() {
+    let group = Guarded::start("counts");
+    let alice = group.user(&["add", "alice", "--role", "write", "--prefix", "a/"]);
+    let bob = group.user(&["add", "bob", "--role", "write"]);
+    let key_file = group.files.text("alice.key");
+    std::fs::write(&key_file, &alice).expect("written");
+    std::fs::set_permissions(&key_file, Permissions::from_mode(0o600)).expect("permitted");
+    let [mut by_alice, mut by_bob] = [("alice", alice), ("bob", bob)].map(|(name, key)| {
+        let mut wire = group.connect(1);
+        assert_eq!(wire.ask(&format!("AUTH {name} {key}")), "+OK");
+        wire
+    });
+    for key in 0..3 {
+        assert_eq!(by_bob.ask(&format!("SET b/{key} some-value")), "+OK");
+    }
+    wait_for("the counts of three keys", || {
+        let all = by_bob.ask("INFO");
+        (all.contains("keys=3,expires=0") && all.contains("connected_clients:2")).then_some(())
+    });
+    let about = by_alice.ask("INFO");
+    assert!(about.contains("keys=1024,expires=1024"), "{about}");
+    for exact in [
+        "keys=3",
+        "connected_clients",
+        "total_commands_processed",
+        "keyspace_hits",
+    ] {
+        assert!(!about.contains(exact), "{exact}: {about}");
+    }
+    for wire in [&mut by_alice, &mut by_bob] {
+        assert!(wire.ask("INFO memory").contains("maxmemory:"));
+    }
+    let statuses = |key: &str| {
+        let words = ["status", "--json", "--key", &group.files.text(key)];
+        let report = trine(&words, &group.group.peers(), b"")
+            .expect_status(0)
+            .json();
+        let replicas = report["replicas"].as_array().expect("a list").clone();
+        replicas
+            .into_iter()
+            .map(|one| one["status"]["replica"].clone())
+    };
+    for whole in statuses("group.key") {
+        assert_eq!(whole["store"]["items"], 3, "{whole}");
+        assert_ne!(whole["store"]["hash"], serde_json::json!([0, 0]), "{whole}");
+    }
+    for part in statuses("alice.key") {
+        let store = &part["store"];
+        assert_eq!(
+            (&store["items"], &store["logical_bytes"]),
+            (&1024.into(), &1024.into())
+        );
+        assert_eq!(store["hash"], serde_json::json!([0, 0]));
+        assert_eq!(part["counters"]["commands_applied"], 0, "{part}");
+        assert_eq!(part["members"].as_array().map(Vec::len), Some(3));
     }
 }
 
@@ -180,7 +241,7 @@ fn users_with_a_password_come_in_by_it() {
     let group = Guarded::start_with("passwords", |files| {
         let path = files.text("passwords");
         std::fs::write(&path, &lines).expect("written");
-        let private = std::fs::Permissions::from_mode(0o600);
+        let private = Permissions::from_mode(0o600);
         std::fs::set_permissions(&path, private).expect("ours");
         vec!["--resp-users".to_owned(), path]
     });
@@ -309,7 +370,7 @@ fn mistakes_with_passwords_are_named() {
         trine(&[&line, more].concat(), "", b"")
     };
     let mode = |mode| {
-        let permissions = std::fs::Permissions::from_mode(mode);
+        let permissions = Permissions::from_mode(mode);
         std::fs::set_permissions(&path, permissions).expect("ours");
     };
     let resp = ["--resp", "0", "--resp-users", &path, "--key", &key];

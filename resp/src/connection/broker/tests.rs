@@ -18,7 +18,7 @@ use crate::limits::Limits;
 struct Host;
 
 impl Told for Host {
-    fn info(&self, _sections: &[&[u8]]) -> String {
+    fn info(&self, _sections: &[&[u8]], _has_prefix: bool) -> String {
         String::new()
     }
     fn others(&self, _: &dyn Fn(&Connection) -> bool) -> String {
