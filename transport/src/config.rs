@@ -39,9 +39,9 @@ pub const SIBLINGS_SOUGHT_MAX: usize = 64;
 pub const KEEPALIVES_PER_SECOND: u64 = 2_000;
 /// No timer may be set further ahead.
 pub const TIMER_MAX: Duration = Duration::from_secs(24 * 3600);
-/// Nonces of ended sessions that a server remembers, so that a late CONNECT brings none back; when
-/// there are more, all cookies so far are void instead.
-pub const ENDED_NONCES_MAX: usize = 4_096;
+/// Nonces of sessions ended within two seconds that a server remembers, so that a late CONNECT brings none back. When there
+/// are more, all cookies so far are void instead, and clients get new ones.
+pub const ENDED_NONCES_MAX: usize = 65_536;
 /// A request that a handler holds is probed at this part of the time since it was sent, and at least this often. A lost
 /// response is asked for that much later, and a thousand held requests cost few packets. Several probes fit into
 /// `hold_timeout`.

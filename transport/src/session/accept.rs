@@ -1,9 +1,10 @@
 //! The server's side of the handshake: nothing is remembered before the cookie has come back.
 
 use super::half_open::Wanted;
+use super::names::Name;
 use super::refuse::refuse;
 use super::seal::Seal;
-use super::table::Name;
+use super::secret::cookie_period;
 use super::{
     DownReason, Ended, Event, Handshake, Holder, Identity, Input, Output, Role, Session, SessionId,
     Sessions, State, Terms,
@@ -61,6 +62,7 @@ impl<R: Route> Sessions<R> {
             refuse(route, &connect, RefuseReason::Version, version, out);
             return None;
         }
+        self.table.ended.advance(cookie_period(now));
         if !self.secret.cookie_is_good(now, &route, &connect) {
             self.send_cookie(now, route, &connect, out);
             return None;
@@ -79,7 +81,7 @@ impl<R: Route> Sessions<R> {
             self.accept_again(index, route, &connect, out);
             return None;
         }
-        if self.table.has_ended(name) {
+        if self.table.ended.contains(&name) {
             // A duplicate that comes after its session's end: the packets of that session would be
             // good again, and their requests would run again.
             out.stats.drops.handshake += 1;

@@ -11,6 +11,7 @@ mod connect;
 mod half_open;
 mod halves;
 mod keepalive;
+mod names;
 mod peer;
 mod refuse;
 mod rtt;

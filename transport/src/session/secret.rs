@@ -46,7 +46,7 @@ impl Secret {
 
     /// The cookie for this CONNECT from this route at this time.
     pub(crate) fn cookie(&self, now: Instant, route: &impl Hash, connect: &Connect) -> u64 {
-        self.cookie_of(period(now), route, connect)
+        self.cookie_of(cookie_period(now), route, connect)
     }
 
     /// Whether the CONNECT carries a cookie that this endpoint gave to this route lately.
@@ -56,7 +56,7 @@ impl Secret {
         route: &impl Hash,
         connect: &Connect,
     ) -> bool {
-        let present = period(now);
+        let present = cookie_period(now);
         [present, present.wrapping_sub(1)]
             .iter()
             .any(|p| self.cookie_of(*p, route, connect) == connect.cookie)
@@ -81,7 +81,8 @@ fn hasher([first, second]: [u64; 2]) -> SipHasher24 {
     SipHasher24::new_with_keys(first, second)
 }
 
-fn period(now: Instant) -> u64 {
+/// Cookies are good in the period in which they are given and in the next one.
+pub(super) fn cookie_period(now: Instant) -> u64 {
     now.as_nanos() / COOKIE_PERIOD.as_nanos()
 }
 

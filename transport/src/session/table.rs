@@ -1,14 +1,13 @@
 //! The sessions of an endpoint, found by index and, from outside, by index and generation.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
+use super::names::{EndedNames, Name};
 use super::seal::Seal;
 use super::state::{Input, State};
 use super::{Identity, Peer, PeerInfo, RtoLimits, SessionId, Terms};
 use crate::backend::Route;
-use crate::config::{
-    ENDED_NONCES_MAX, HALF_OPEN_MAX, SESSIONS_CACHED, SESSIONS_MAX, SIBLINGS_SOUGHT_MAX,
-};
+use crate::config::{HALF_OPEN_MAX, SESSIONS_CACHED, SESSIONS_MAX, SIBLINGS_SOUGHT_MAX};
 use crate::prefetch::prefetch;
 use crate::rpc::{ClientEnd, ServerEnd};
 use crate::time::Instant;
@@ -224,15 +223,7 @@ pub(super) struct SessionTable<R> {
     /// The established server ends: a CONNECT that comes twice finds its session.
     by_name: BTreeMap<Name, u16>,
     /// Server ends that are over and whose cookies may still be good.
-    ended: BTreeSet<Name>,
-}
-
-/// What tells a server end from others. Whoever sees a nonce on the way can ask for a session with it, but not for a
-/// sealed one. So sealed sessions have names of their own.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Name {
-    pub(super) nonce: u64,
-    pub(super) is_sealed: bool,
+    pub(super) ended: EndedNames,
 }
 
 impl<R: Route> SessionTable<R> {
@@ -244,7 +235,7 @@ impl<R: Route> SessionTable<R> {
             credits: 0,
             half_open: 0,
             by_name: BTreeMap::new(),
-            ended: BTreeSet::new(),
+            ended: EndedNames::default(),
         }
     }
 
@@ -341,21 +332,6 @@ impl<R: Route> SessionTable<R> {
     /// The server end with this name.
     pub(super) fn named(&self, name: Name) -> Option<u16> {
         self.by_name.get(&name).copied()
-    }
-
-    /// Whether a server end with this name was here and is over.
-    pub(super) fn has_ended(&self, name: Name) -> bool {
-        self.ended.contains(&name)
-    }
-
-    /// Remembers a server end that is over. True if all others were forgotten for want of room.
-    pub(super) fn remember_ended(&mut self, name: Name) -> bool {
-        let is_full = self.ended.len() >= ENDED_NONCES_MAX;
-        if is_full {
-            self.ended.clear();
-        }
-        self.ended.insert(name);
-        is_full
     }
 
     /// The session at an index that is in use.

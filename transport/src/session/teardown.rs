@@ -1,7 +1,7 @@
 //! How a session ends: DISCONNECT from either side, silence, reset, violation.
 
 use super::keepalive::{read_probe, reset};
-use super::table::Name;
+use super::names::Name;
 use super::{
     ConnectError, DownReason, Ended, Event, Handshake, Input, Output, Received, Role, SessionId,
     Sessions, State,
@@ -128,10 +128,10 @@ impl<R: Route> Sessions<R> {
         ended
     }
 
-    /// No later CONNECT with this nonce makes a session. Nonces that are forgotten for want of room take the
-    /// cookies with them that could bring them back.
+    /// No later CONNECT with this nonce makes a session. Nonces that are forgotten while their cookies are good take
+    /// all cookies so far with them.
     fn remember_ended(&mut self, name: Name) {
-        if self.table.remember_ended(name) {
+        if self.table.ended.insert(name) {
             self.secret.renew_cookies();
         }
     }

@@ -369,6 +369,39 @@ mod connect {
         assert_eq!((refuse.reason, refuse.detail), (RefuseReason::Version, 1));
     }
 
+    /// What the flags mean there is for that version to say, also whether a tag ends the packet.
+    #[test]
+    fn a_later_version_is_told_ours_whatever_its_flags_are() {
+        for flags in 0..=u8::MAX {
+            let mut s = Script::stranger();
+            let header = Header {
+                version: 2,
+                flags: Flags::of_bits(flags),
+                ..Header::new(PacketType::Connect, NO_SESSION)
+            };
+            let with_tag = [&s.connect_wish(0).write()[..], &[0xa5; 16]].concat();
+            s.raw(PEER, &header, Seed::NONE, &with_tag);
+            s.expect(&["Refuse"]);
+        }
+    }
+
+    /// Whoever opens and ends sessions for themselves alone must not cost others their handshakes.
+    #[test]
+    fn thousands_of_sessions_that_end_leave_the_cookies_of_others_good() {
+        let mut s = Script::stranger();
+        let wish = s.connect_wish(0);
+        let cookie = cookie_for(&mut s, &wish);
+        for nonce in 1..=10_000 {
+            s.another(nonce);
+            s.probe(PacketType::Disconnect, nonce, 1);
+            s.expect(&["Disconnected"]);
+        }
+        let sent = ask(&mut s, &Connect { cookie, ..wish });
+        let (packet, _) = crate::wire::split_first(&sent[0]).expect("a packet");
+        assert_eq!(packet.header.packet_type, PacketType::Accept);
+        assert_eq!(s.drops().cookie, 0);
+    }
+
     #[test]
     fn a_wish_that_no_session_can_have_is_refused_with_the_nearest_that_one_can() {
         let good = Script::stranger().connect_wish(0);

@@ -312,7 +312,11 @@ impl Header {
         if version != VERSION && !packet_type.is_in_every_version() {
             return Err(WireError::Version);
         }
-        let flags = Flags((low >> 8) as u8);
+        let mut flags = Flags((low >> 8) as u8);
+        if version != VERSION {
+            // Their meaning there is not known here; the answer is one that each version understands.
+            flags = Flags(0);
+        }
         if flags.has(Flags::TRAILER) {
             return Err(WireError::Unsupported);
         }
