@@ -266,6 +266,10 @@ pub struct Counters {
     /// Notices of the end of a process that no leader of late was: forged, or very late.
     #[serde(default)]
     pub death_notices_unknown: u64,
+    /// Notices that the leader's process has ended, within two election timeouts after the last one that this replica
+    /// campaigned for. Nothing was done.
+    #[serde(default)]
+    pub death_notices_early: u64,
     /// Snapshots sent completely.
     pub snapshots_sent: u64,
     /// Snapshots installed.

@@ -12,6 +12,9 @@
 //!   another secret, and leads in later terms only.
 //! - A notice that comes late, or again, finds a later term, and changes nothing. So an election that fails is not begun
 //!   again for the same death: another replica may lead by then.
+//!
+//! In a group without a key a stranger can learn each leader's secret and tell it while that leader runs. So a replica
+//! campaigns for notices at most once in two election timeouts: in between, whoever was elected gets work done.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -29,6 +32,9 @@ use crate::output::Class;
 use crate::places::Places;
 use crate::state_machine::StateMachine;
 
+/// A replica that has campaigned for a notice campaigns for no other one during so many election timeouts.
+const PAUSE_ELECTION_TIMEOUTS: u64 = 2;
+
 /// The secrets of runs, as one member knows them.
 #[derive(Default)]
 pub(super) struct Deaths {
@@ -40,6 +46,8 @@ pub(super) struct Deaths {
     of_leaders: [Option<LeaderSecret>; 2],
     /// The leader, and its term, for whose end this replica has campaigned last.
     ended: Option<(Incarnation, u64)>,
+    /// When it did.
+    campaigned_at: Option<Instant>,
 }
 
 impl Deaths {
@@ -211,6 +219,15 @@ impl Group {
                 return;
             }
         };
+        let pause = self
+            .local
+            .election_timeout()
+            .saturating_mul(PAUSE_ELECTION_TIMEOUTS);
+        let last = self.deaths.campaigned_at;
+        if last.is_some_and(|last| now.saturating_since(last) < pause) {
+            out.counters.death_notices_early += 1;
+            return;
+        }
         let mut campaign = Message {
             from: leader.0,
             to: self.local.own.incarnation.0,
@@ -221,6 +238,7 @@ impl Group {
         self.step(now, leader, campaign, None, out);
         if self.consensus.raft().term() > term {
             self.deaths.ended = Some((leader, term));
+            self.deaths.campaigned_at = Some(now);
             out.counters.leader_deaths += 1;
         }
     }

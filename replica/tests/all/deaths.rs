@@ -159,6 +159,35 @@ fn a_secret_counts_only_from_the_leader_and_for_its_term() {
     assert_eq!(claim(&mut world, follower, leads, led), 1);
 }
 
+/// Without a key a stranger can read each leader's secret, and tell all others of a death that was none. In 8 s that made
+/// 1,907 terms, and no command got through.
+#[test]
+fn a_stranger_who_knows_every_secret_deposes_a_leader_once_in_two_election_timeouts() {
+    let (mut world, _) = settled(small(), 1);
+    let pause = Duration::from_nanos(small().tick.as_nanos() * small().election_ticks as u64 * 2);
+    let client = world.registered_client(1);
+    let (began, until) = (world.now, world.now + SECOND * 8);
+    while world.now < until {
+        if let Some(leader) = world.leader() {
+            let leads = world.replica(leader).incarnation();
+            for follower in [1 + leader % 3, 1 + (1 + leader % 3) % 3] {
+                world.tell_death(follower, leads);
+            }
+        }
+        world.run_for(Duration::from_millis(1));
+    }
+    let pauses = world.now.saturating_since(began).as_nanos() / pause.as_nanos();
+    let mut early = 0;
+    for id in 1..=3 {
+        let count = world.status(id).counters;
+        assert!(count.leader_deaths <= pauses + 1, "{count:?}");
+        early += count.death_notices_early;
+    }
+    assert!(early > 1_000, "{early} notices had no effect");
+    assert!(deaths(&world) > pauses / 2, "the stranger was heard");
+    world.put(client, "k", "v");
+}
+
 /// A follower that has restarted from its disk is who it was, and has forgotten the secret. Here it is another one.
 #[test]
 fn a_voter_is_told_again_when_its_session_has_ended() {

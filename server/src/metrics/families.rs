@@ -559,6 +559,11 @@ fn counters(snapshot: &Snapshot) -> Vec<Family> {
             count.death_notices_unknown,
         ),
         counter(
+            "death_notices_early",
+            "Notices of the end of the leader's process, too soon after the last one that the replica campaigned for.",
+            count.death_notices_early,
+        ),
+        counter(
             "snapshots_sent",
             "Snapshots sent completely.",
             count.snapshots_sent,
