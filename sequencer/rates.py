@@ -49,7 +49,7 @@ class Servers:
 
 def measure(trine, address, window, count):
     out = subprocess.run(
-        [trine, "sequencer", "bench", "--connect", address, "--window", str(window), "--count", str(count),
+        [trine, "sequencer", "bench", "--connect", address, "--pipeline", str(window), "--count", str(count),
          "--for", "3s", "--rounds", "1", "--json"], check=True, capture_output=True, text=True)
     return json.loads(out.stdout)
 

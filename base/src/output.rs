@@ -42,6 +42,13 @@ impl Output {
         }
     }
 
+    /// Prints a line for a person at a terminal. A script sees the same in the exit status.
+    pub fn at_terminal(self, text: impl Display) {
+        if io::stdout().is_terminal() {
+            self.line(text);
+        }
+    }
+
     /// Prints the command's answer for programs; prints nothing in text form. Each command calls it once.
     pub fn document(self, document: &impl Serialize) {
         if self.json {

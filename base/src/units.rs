@@ -39,10 +39,14 @@ pub fn parse_store_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Reads "20s", "500ms", "1m 30s".
+/// Reads "20s", "500ms", "1m 30s". A number without a unit is in seconds: "5", "0.5".
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let duration = humantime::parse_duration(text)
-        .map_err(|error| format!("{error}; write for example 500ms, 20s or 2m"))?;
+    let seconds = text.parse::<f64>().ok();
+    let duration = match seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
+        Some(duration) => duration,
+        None => humantime::parse_duration(text)
+            .map_err(|error| format!("{error}; write for example 500ms, 20s or 2m"))?,
+    };
     match duration > DURATION_MAX {
         true => Err("it must be at most a year".to_owned()),
         false => Ok(duration),
@@ -60,12 +64,29 @@ pub fn parse_positive_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads a number of seconds between two polls: "1", "0.5".
-pub fn parse_seconds(text: &str) -> Result<f64, String> {
-    let number: Option<f64> = text.parse().ok();
-    number
-        .filter(|seconds| (0.1..=86_400.0).contains(seconds))
-        .ok_or_else(|| "write a number of seconds from 0.1 to 86400".to_owned())
+/// Reads a share of whole percents, in the forms of every share: "50%" or "0.5". Returns the percents, at most `most`.
+pub fn parse_percents(text: &str, most: u32) -> Result<u32, String> {
+    let (number, factor) = match text.strip_suffix('%') {
+        Some(number) => (number.trim_end(), 1.0),
+        None => (text, 100.0),
+    };
+    let percents = number.parse::<f64>().map_or(f64::NAN, |number| number * factor);
+    let whole = percents.round();
+    match (0.0..=f64::from(most)).contains(&whole) && (percents - whole).abs() < 1e-6 {
+        true => Ok(whole as u32),
+        false => Err(format!(
+            "write a share of whole percents up to {most}%, for example 50% or 0.5"
+        )),
+    }
+}
+
+/// Reads the time between two polls: at least 100 ms, at most a day.
+pub fn parse_poll_interval(text: &str) -> Result<Duration, String> {
+    let (least, most) = (Duration::from_millis(100), Duration::from_secs(86_400));
+    match parse_duration(text)? {
+        time if (least..=most).contains(&time) => Ok(time),
+        _ => Err("it must be from 100ms to 1day".to_owned()),
+    }
 }
 
 /// Shows a size with a fitting unit: "512 B", "1.5 KiB".
@@ -189,9 +210,23 @@ mod tests {
     }
 
     #[test]
-    fn durations_need_a_unit_and_some_must_not_be_zero() {
+    fn a_share_has_the_same_two_forms_everywhere() {
+        for (text, percents) in [("1%", 1), ("0.5", 50), ("50 %", 50), ("1", 100), ("0.07", 7)] {
+            assert_eq!(parse_percents(text, 100), Ok(percents), "{text}");
+        }
+        for wrong in ["", "%", "20", "101%", "-1%", "0.005", "nan", "x"] {
+            assert!(parse_percents(wrong, 100).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_duration_without_a_unit_is_in_seconds_and_some_must_not_be_zero() {
         assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
-        assert!(parse_duration("20").is_err());
+        assert_eq!(parse_duration("20"), Ok(Duration::from_secs(20)));
+        assert_eq!(parse_duration("0.5"), Ok(Duration::from_millis(500)));
+        for wrong in ["-1", "nan", "inf", "1e300", "", "5 parsecs"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
         assert!(parse_positive_duration("0s").is_err());
     }
 }

@@ -1,6 +1,8 @@
 //! The command line: the clap definition of every command.
 
 mod line;
+#[cfg(test)]
+mod options;
 mod parse;
 
 pub(crate) use self::line::{command_line, needless_option};

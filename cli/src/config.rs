@@ -27,6 +27,13 @@ pub(crate) const TOP_HISTORY: usize = 512;
 /// The time limit of a leadership transfer.
 pub(crate) const TOP_TRANSFER_LIMIT: Duration = Duration::from_secs(10);
 
+/// A walk without the ordered index that takes longer says why.
+pub(crate) const UNORDERED_NOTE_AFTER: Duration = Duration::from_secs(2);
+/// Keys that `trine rm` deletes with one command where there is no ordered index.
+pub(crate) const UNORDERED_DELETES: usize = 256;
+/// Bytes of keys and values that `trine scan` sorts itself where there is no ordered index.
+pub(crate) const UNORDERED_SCAN_BYTES_MAX: usize = 256 << 20;
+
 /// Lines of the shell's history.
 pub(crate) const HISTORY_LINES_MAX: usize = 1_000;
 /// The longest line that the shell reads: a value of the largest size with each byte an escape, and the text around it.

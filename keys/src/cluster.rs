@@ -74,7 +74,7 @@ impl Second {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClusterKeyError {
     /// No line but comments.
-    #[error("no key is in the file; was it cut off? `trine key new --out PATH` makes a new one")]
+    #[error("no key is in the file; was it cut off? `trine key new FILE` makes a new one")]
     Empty,
     /// A user's key.
     #[error("line {line}: this is a user's key, and a cluster key file is needed")]

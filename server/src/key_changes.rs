@@ -169,7 +169,7 @@ impl KeyChanges {
                 names_of(&missing)
             ),
             "give these replicas the group's key (--key FILE, and keys = \"accept\" in their settings file), and send SIGHUP \
-             again; to do it nevertheless, start this replica again with --keys require",
+             again; to do it nevertheless, start this replica again with --key-stage require",
         );
         self.refuse(&failure, event_loop.app_mut(), announcer);
     }
@@ -200,7 +200,7 @@ impl KeyChanges {
             tracing::warn!(target: AUDIT, from = "SIGHUP", old, new, "the keys were changed");
         }
         let by = match self.stage_is_named {
-            true => " (as --keys or TRINE_KEYS said at the start, whatever the settings file says)",
+            true => " (as --key-stage or TRINE_KEY_STAGE said at the start, whatever the settings file says)",
             false => "",
         };
         let (step, used) = (&roots.step, &roots.used);
@@ -247,7 +247,7 @@ fn in_words(keys: &ServerKeys) -> String {
 fn warn_of_accept() {
     tracing::warn!(
         target: KEYS,
-        "callers without a key are served, with all rights: `trine status` counts them, and --keys require keeps them out"
+        "callers without a key are served, with all rights: `trine status` counts them, and --key-stage require keeps them out"
     );
 }
 

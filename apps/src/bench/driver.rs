@@ -148,7 +148,7 @@ impl<W: Work> Driver<W> {
         let (Some(mut request), Some(response)) =
             (cx.alloc(bytes.len()), cx.alloc(W::ANSWER_BYTES))
         else {
-            self.failure = Some(Failure::usage("no memory for requests", "lower --window"));
+            self.failure = Some(Failure::usage("no memory for requests", "lower --pipeline"));
             return false;
         };
         request.copy_from_slice(bytes);

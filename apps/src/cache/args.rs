@@ -33,7 +33,7 @@ pub enum CacheCommand {
 pub struct CacheServeArguments {
     /// Where the first thread listens; the others take the ports that follow. At `0.0.0.0` or `[::]` it listens on every
     /// address of the machine, and answers from the one that was asked.
-    #[arg(long, env = "TRINE_CACHE", default_value = CACHE_ADDRESS, value_name = "HOST:PORT")]
+    #[arg(long, env = "TRINE_CACHE_LISTEN", default_value = CACHE_ADDRESS, value_name = "HOST:PORT")]
     pub listen: String,
     /// Listen on an address that other machines reach without requiring a key (--key) from callers. Whoever can send
     /// packets to the cache can then read, change and delete everything.

@@ -9,7 +9,8 @@ use crate::config::{
     INDEX_ADDRESS, INDEX_KEYS_MAX, INDEX_SCAN_KEYS, INDEX_SCAN_KEYS_MAX, INDEX_THREADS_MAX,
     INDEX_WINDOW_MAX, INDEX_WORKERS_MAX,
 };
-use trine_base::units::{parse_duration, parse_positive_duration};
+use trine_base::failure::Failure;
+use trine_base::units::{parse_duration, parse_percents, parse_positive_duration};
 
 /// The options of `trine index`.
 #[derive(Debug, Args)]
@@ -50,7 +51,7 @@ pub enum Scans {
 pub struct IndexServeArguments {
     /// Where the first dispatch thread listens; the others take the ports that follow. At `0.0.0.0` or `[::]` it listens on every
     /// address of the machine, and answers from the one that was asked.
-    #[arg(long, env = "TRINE_INDEX", default_value = INDEX_ADDRESS, value_name = "HOST:PORT")]
+    #[arg(long, env = "TRINE_INDEX_LISTEN", default_value = INDEX_ADDRESS, value_name = "HOST:PORT")]
     pub listen: String,
     /// Listen on an address that other machines reach without requiring a key (--key) from callers. Whoever can send
     /// packets to the index can then read, change and delete everything.
@@ -132,26 +133,29 @@ pub struct IndexBenchArguments {
     /// Measure without a network: client and dispatch in one thread, the worker in another, packets over memory.
     #[arg(long)]
     pub in_process: bool,
-    /// With --in-process: the processors of the two threads. Without it they may run on any.
-    #[arg(long, value_name = "N,N", value_parser = parse_pair, requires = "in_process")]
-    pub cpus: Option<(u32, u32)>,
+    /// With --in-process: the processors of the two threads, as in 0,1. Without it they may run on any.
+    #[arg(long, alias = "cpus", value_name = "N", value_delimiter = ',', requires = "in_process")]
+    pub cpu: Vec<u32>,
     /// Keys, which the benchmark writes first. Keys and values are random and have 8 bytes.
     #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub keys: u64,
     /// Do not write the keys: an earlier run with the same --keys has done so.
     #[arg(long, conflicts_with = "in_process")]
     pub filled: bool,
-    /// How many in a hundred requests are scans.
-    #[arg(long, default_value_t = 1, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
-    pub scans: u32,
+    /// The share of requests that are scans, in whole percents.
+    #[arg(long, default_value = "1%", value_name = "SHARE", value_parser = parse_scan_share)]
+    pub scan_share: u32,
+    /// What --scan-share was called before, as a number of percents.
+    #[arg(long, hide = true, value_name = "PERCENT", conflicts_with = "scan_share", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub scans: Option<u32>,
     /// Keys of a scan.
     #[arg(long, default_value_t = INDEX_SCAN_KEYS, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(INDEX_SCAN_KEYS_MAX)))]
     pub scan_keys: u32,
     /// Requests in flight of the closed loop.
-    #[arg(long, default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(INDEX_WINDOW_MAX)))]
-    pub window: u32,
-    /// Rates of the open loop, in percent of the rate of GETs alone in the closed loop.
-    #[arg(long, default_value = "20,50,80", value_name = "PERCENT,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=200))]
+    #[arg(long, alias = "window", default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(INDEX_WINDOW_MAX)))]
+    pub pipeline: u32,
+    /// Rates of the open loop, as shares of the rate of GETs alone in the closed loop.
+    #[arg(long, default_value = "20%,50%,80%", value_name = "SHARE,...", value_delimiter = ',', value_parser = parse_load)]
     pub loads: Vec<u32>,
     /// How long each part runs.
     #[arg(long = "for", default_value = "1s", value_name = "TIME", value_parser = parse_positive_duration)]
@@ -161,10 +165,32 @@ pub struct IndexBenchArguments {
     pub rounds: u32,
 }
 
-/// Two processors.
-fn parse_pair(text: &str) -> Result<(u32, u32), String> {
-    let parse = |text: &str| text.trim().parse().ok();
-    text.split_once(',')
-        .and_then(|(first, second)| Some((parse(first)?, parse(second)?)))
-        .ok_or_else(|| "write two processors, for example 0,1".to_owned())
+impl IndexBenchArguments {
+    /// How many in a hundred requests are scans.
+    pub(super) fn scans(&self) -> u32 {
+        self.scans.unwrap_or(self.scan_share)
+    }
+
+    /// The processors of the dispatch thread and of the worker.
+    pub(super) fn processors(&self) -> Result<Option<(u32, u32)>, Failure> {
+        match *self.cpu {
+            [] => Ok(None),
+            [dispatch, worker] => Ok(Some((dispatch, worker))),
+            _ => Err(Failure::usage(
+                "--cpu names the processors of two threads",
+                "write two, for example --cpu 0,1",
+            )),
+        }
+    }
+}
+
+fn parse_scan_share(text: &str) -> Result<u32, String> {
+    parse_percents(text, 100)
+}
+
+fn parse_load(text: &str) -> Result<u32, String> {
+    match parse_percents(text, 200)? {
+        0 => Err("it must be more than nothing".to_owned()),
+        percents => Ok(percents),
+    }
 }

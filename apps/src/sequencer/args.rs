@@ -39,7 +39,7 @@ pub enum SequencerCommand {
 pub struct SequencerServeArguments {
     /// Where the first thread listens; the others take the ports that follow. At `0.0.0.0` or `[::]` it listens on every
     /// address of the machine, and answers from the one that was asked.
-    #[arg(long, env = "TRINE_SEQUENCER", default_value = SEQUENCER_ADDRESS, value_name = "HOST:PORT")]
+    #[arg(long, env = "TRINE_SEQUENCER_LISTEN", default_value = SEQUENCER_ADDRESS, value_name = "HOST:PORT")]
     pub listen: String,
     /// Listen on an address that other machines reach without requiring a key (--key) from callers. Whoever can send
     /// packets to the sequencer can then take numbers.
@@ -54,7 +54,7 @@ pub struct SequencerServeArguments {
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
     /// Keep in this group of replicas which numbers are taken: host:port,...
-    #[arg(long, value_name = "PEERS")]
+    #[arg(long, value_name = "LIST")]
     pub group: Option<String>,
     /// With --group: the name of the sequence. Servers with the same name share its numbers.
     #[arg(long, default_value = SEQUENCER_NAME, value_name = "NAME")]
@@ -88,8 +88,9 @@ pub struct SequencerServeArguments {
 /// How a command finds the sequencer.
 #[derive(Debug, Args)]
 pub struct SequencerClientArguments {
-    /// The sequencer's address. If several servers have the same numbers: host:port,...; whichever gives them out is asked.
-    #[arg(long, env = "TRINE_SEQUENCER", default_value = SEQUENCER_ADDRESS, value_name = "LIST")]
+    /// The sequencer's address: where its first thread listens. If several servers have the same numbers: host:port,...;
+    /// whichever gives them out is asked.
+    #[arg(long, env = "TRINE_SEQUENCER", default_value = SEQUENCER_ADDRESS, value_name = "HOST:PORT")]
     pub connect: String,
     /// Give up after this long. Numbers may then be skipped.
     #[arg(long, default_value = "5s", value_name = "TIME", value_parser = parse_positive_duration)]
@@ -99,7 +100,7 @@ pub struct SequencerClientArguments {
 /// The options of `trine sequencer next`.
 #[derive(Debug, Args)]
 pub struct SequencerNextArguments {
-    /// How many numbers. They follow each other.
+    /// How many numbers the request takes. They follow each other.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(COUNT_MAX)))]
     pub count: u32,
     /// Ask by datagrams of four bytes, without a session. The server needs --speculative, too.
@@ -137,9 +138,9 @@ pub struct SequencerBenchArguments {
     #[arg(long, value_name = "N", requires = "in_process", conflicts_with = "duration", value_parser = clap::value_parser!(u64).range(1..=SEQUENCER_IN_PROCESS_REQUESTS_MAX))]
     pub requests: Option<u64>,
     /// Requests in flight.
-    #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(SEQUENCER_WINDOW_MAX)))]
-    pub window: u32,
-    /// Numbers of a request.
+    #[arg(long, alias = "window", default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(SEQUENCER_WINDOW_MAX)))]
+    pub pipeline: u32,
+    /// How many numbers each request takes.
     #[arg(long, default_value_t = 1, value_name = "N", conflicts_with = "speculative", value_parser = clap::value_parser!(u32).range(1..=i64::from(COUNT_MAX)))]
     pub count: u32,
     /// How long each round runs.

@@ -29,7 +29,7 @@ pub struct KeyArguments {
         id = "key_file",
         long = "key",
         env = "TRINE_KEY",
-        value_name = "PATH",
+        value_name = "FILE",
         global = true,
         value_parser = OsStringValueParser::new().map(PathBuf::from)
     )]
@@ -167,7 +167,7 @@ impl EndpointSettings {
                         "--keys {} needs the group's key, and none is given",
                         stage.name()
                     ),
-                    "name its file with --key PATH; `trine key new` makes one",
+                    "name its file with --key FILE; `trine key new` makes one",
                 ));
             }
             (Some(path), stage) => {
@@ -253,7 +253,7 @@ impl EndpointSettings {
             None => Ok(()),
             Some(_) => Err(Failure::usage(
                 "--key-log has nothing to write: this process uses no key",
-                "packets without a seal can be read as they are; a key is named with --key PATH",
+                "packets without a seal can be read as they are; a key is named with --key FILE",
             )),
         }
     }

@@ -170,7 +170,7 @@ pub fn require_loopback(what: &str, address: SocketAddr, insecure: bool) -> Resu
         format!(
             "{what} {address} is not a loopback address: other machines would reach it, and it is not sealed by a key"
         ),
-        "name a key with --key FILE if packets come to it (`trine key new --out FILE` makes one), or add --insecure \
+        "name a key with --key FILE if packets come to it (`trine key new FILE` makes one), or add --insecure \
          (TRINE_INSECURE=true, or insecure = true in the file) if everybody on the network may read and write",
     ))
 }
@@ -190,7 +190,7 @@ pub fn refuse_former_name(allow_remote: bool) -> Result<(), Failure> {
 }
 
 /// What stands in the place of the former setting `allow-remote`.
-pub const GONE_HINT: &str = "with a key (--key FILE, made by `trine key new --out FILE`) a replica may listen anywhere; \
+pub const GONE_HINT: &str = "with a key (--key FILE, made by `trine key new FILE`) a replica may listen anywhere; \
                              without one --insecure lets other machines in, and whoever can send packets can read and write";
 
 /// Whether an address is reached from this machine alone.

@@ -62,8 +62,8 @@ pub struct BenchArguments {
     #[arg(long, value_name = "FILE")]
     pub compare: Option<PathBuf>,
     /// Compare also what is not comparable.
-    #[arg(long, requires = "compare")]
-    pub force: bool,
+    #[arg(long, alias = "force", requires = "compare")]
+    pub compare_anyway: bool,
     /// Remove the keys of the benchmark at its end, whatever that is: all that begin with "bench-" and a number that it used.
     #[arg(long)]
     pub clean: bool,

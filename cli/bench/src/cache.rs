@@ -128,7 +128,7 @@ fn workload(
         warmup: arguments.warmup,
         seed: arguments.seed,
         compare: None,
-        force: false,
+        compare_anyway: false,
         clean: false,
         html: None,
         client: ClientArguments {

@@ -178,7 +178,7 @@ fn finish(
     let obstacles = earlier
         .map(|then| compare::obstacles(then, runs))
         .unwrap_or_default();
-    let comparable = obstacles.is_empty() || arguments.force;
+    let comparable = obstacles.is_empty() || arguments.compare_anyway;
     let compared = match earlier {
         Some(then) if comparable => compare::compare(then, runs),
         _ => Vec::new(),
@@ -205,8 +205,8 @@ fn finish(
             "these results and those in the file are not comparable: {}",
             obstacles.join("; ")
         );
-        if !arguments.force {
-            let hint = "measure both with the same settings on the same machine, or compare all the same with --force";
+        if !arguments.compare_anyway {
+            let hint = "measure both with the same settings on the same machine, or compare all the same with --compare-anyway";
             return Err(Failure::negative(message, hint));
         }
         note(format_args!("warning: {message}"));

@@ -59,7 +59,7 @@ fn read(line: Vec<OsString>) -> Result<Arguments, Stop> {
     if let Some(Command::Serve(serve)) = &mut arguments.command {
         serve.named = Named {
             log_level: resolved.is_named("log-level", &keys),
-            keys: resolved.is_named("keys", &keys),
+            keys: resolved.is_named("key-stage", &keys),
         };
     }
     let resp = match &arguments.command {

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use trine_base::answers::{response_of, unexpected};
 use trine_base::arguments::ClientArguments;
-use trine_base::client::{call, open};
+use trine_base::client::{Session, call, open};
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
@@ -15,27 +15,24 @@ use trine_base::output::{Output, insert_bytes};
 use trine_base::values::key_bytes;
 use trine_base::words::show;
 use trine_client::PinnedCount;
-use trine_kvstore::{Command, KeyRange, Position, Response};
+use trine_kvstore::{Command, KeyRange, Position, Response, StoreError};
 
-use super::range::{ReplicaArguments, between};
+use super::range::{Bounds, PartArguments, ReplicaArguments};
 use super::stream::{Held, Reading, response_at_pin};
+use super::unordered;
 
-/// Counts the keys that begin with each PREFIX, or of a range; without either all keys.
+/// Counts the keys that begin with each PREFIX, or a part of them; without a PREFIX all keys.
 ///
-/// For a range the group has to keep an ordered index (`trine config set ordered on`), and keys that have expired do not
-/// count. Among all keys they count until they are removed, a moment later. Several prefixes are counted as of one moment,
-/// and have a line each.
+/// With an ordered index (`trine config set ordered on`) a range is counted at once. Without one, all keys are looked at.
+/// Keys of a range that have expired do not count. Among all keys they count until they are removed, a moment later. Several
+/// prefixes have a line each. With an ordered index they are counted as of one moment.
 #[derive(Debug, Args)]
 pub(crate) struct CountArguments {
-    /// The keys that begin with this; without it and without --from and --to all keys.
-    #[arg(value_name = "PREFIX", conflicts_with_all = ["from", "to"])]
+    /// The keys that begin with this; without it all keys.
+    #[arg(value_name = "PREFIX")]
     prefixes: Vec<OsString>,
-    /// The keys from this one on.
-    #[arg(long, value_name = "KEY")]
-    from: Option<OsString>,
-    /// The keys before this one, which does not belong to them.
-    #[arg(long, value_name = "KEY")]
-    to: Option<OsString>,
+    #[command(flatten)]
+    part: PartArguments,
     #[command(flatten)]
     replica: ReplicaArguments,
     #[command(flatten)]
@@ -47,27 +44,33 @@ pub(crate) fn run<N: Network>(
     arguments: &CountArguments,
     output: Output,
 ) -> Result<(), Failure> {
-    let command = match arguments.prefixes.as_slice() {
-        [] => match between(arguments.from.as_deref(), arguments.to.as_deref())? {
-            None => Command::Count,
-            Some(range) => Command::CountRange { range },
-        },
-        [prefix] => Command::CountRange {
-            range: KeyRange::Prefix(key_bytes(prefix)?),
-        },
+    let prefix = match arguments.prefixes.as_slice() {
+        [] => None,
+        [prefix] => Some(prefix.as_os_str()),
         prefixes => return several(network, arguments, prefixes, output),
+    };
+    let bounds = Bounds::of(prefix, &arguments.part)?;
+    let command = match (prefix, bounds.is_everything()) {
+        (None, true) => Command::Count,
+        _ => Command::CountRange {
+            range: bounds.range(),
+        },
     };
     let mode = arguments.replica.mode();
     let answer = call(network, &arguments.client, mode, &command, output)?;
-    match response_of(&answer)? {
-        Response::Count { items } => {
-            let position = answer.position().as_u64();
-            output.document(&json!({ "count": items, "position": position }));
-            output.line(items);
-            Ok(())
+    let (keys, position) = match answer.response() {
+        Ok(Response::Error(StoreError::NotOrdered { .. })) => {
+            let mut session = open(network, &arguments.client, |_| {})?;
+            (unordered::count(&mut session, mode, &bounds)?, None)
         }
-        other => Err(unexpected(&other)),
-    }
+        _ => match response_of(&answer)? {
+            Response::Count { items } => (items, Some(answer.position().as_u64())),
+            other => return Err(unexpected(&other)),
+        },
+    };
+    output.document(&json!({ "keys": keys, "position": position }));
+    output.line(keys);
+    Ok(())
 }
 
 /// Counts each prefix, all as of one moment.
@@ -87,12 +90,22 @@ fn several<N: Network>(
             "leave --stale out, or count the prefixes one by one",
         ));
     }
+    if arguments.part.is_named() {
+        return Err(Failure::usage(
+            "--from, --to and --after name a part of one prefix",
+            "count the prefixes one by one",
+        ));
+    }
     let prefixes: Vec<&[u8]> = prefixes
         .iter()
         .map(|prefix| key_bytes(prefix))
         .collect::<Result<_, _>>()?;
     let ranges: Vec<_> = prefixes.iter().copied().map(KeyRange::Prefix).collect();
     let mut session = open(network, &arguments.client, |_| {})?;
+    let everything = Bounds::of(None, &PartArguments::default())?;
+    if !unordered::is_ordered(&mut session, arguments.replica.mode(), &everything)? {
+        return one_by_one(&mut session, arguments, &prefixes, output);
+    }
     // A Ctrl-C leaves time to give the pin back.
     interrupt::start()?;
     let mut held = Held::by(&mut session);
@@ -107,19 +120,36 @@ fn several<N: Network>(
         let keys = count.counts().iter().sum();
         taken.map_err(|error| COUNT.ended(error, &response, keys))?;
     }
-    tell(&prefixes, &count, output);
+    let position = count.position().map(Position::as_u64);
+    tell(&prefixes, count.counts(), position, output);
     Ok(())
 }
 
-fn tell(prefixes: &[&[u8]], count: &PinnedCount, output: Output) {
+/// Counts each prefix without the ordered index, as of a moment of its own.
+fn one_by_one(
+    session: &mut Session,
+    arguments: &CountArguments,
+    prefixes: &[&[u8]],
+    output: Output,
+) -> Result<(), Failure> {
+    let mode = arguments.replica.mode();
+    let mut counts = Vec::with_capacity(prefixes.len());
+    for prefix in &arguments.prefixes {
+        let bounds = Bounds::of(Some(prefix), &PartArguments::default())?;
+        counts.push(unordered::count(session, mode, &bounds)?);
+    }
+    tell(prefixes, &counts, None, output);
+    Ok(())
+}
+
+fn tell(prefixes: &[&[u8]], counts: &[u64], position: Option<u64>, output: Output) {
     let document = |(prefix, count): (&&[u8], &u64)| {
         let mut document = Map::new();
         insert_bytes(&mut document, "prefix", prefix);
-        document.insert("count".to_owned(), (*count).into());
+        document.insert("keys".to_owned(), (*count).into());
         Value::Object(document)
     };
-    let counts = || prefixes.iter().zip(count.counts());
-    let position = count.position().map_or(0, Position::as_u64);
+    let counts = || prefixes.iter().zip(counts);
     let documents: Vec<_> = counts().map(document).collect();
     output.document(&json!({ "counts": documents, "position": position }));
     for (prefix, count) in counts() {

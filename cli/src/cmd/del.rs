@@ -38,7 +38,8 @@ pub(crate) fn run<N: Network>(
     )?;
     match response_of(&answer)? {
         Response::Deleted { existed: true } => {
-            output.done(key, [("deleted", true.into())]);
+            output.done(key, [("deleted", 1.into())]);
+            output.at_terminal("1 key deleted");
             Ok(())
         }
         Response::Deleted { existed: false } => Err(no_such_key(key)),

@@ -22,11 +22,11 @@ use trine_base::network::Network;
 use trine_base::output::Output;
 use trine_base::progress::Progress;
 use trine_base::units::plural;
-use trine_base::values::key_bytes;
 use trine_client::{Answer, Mode, WholeWalk};
 use trine_kvstore::{Command, Cursor, Found, Position, Prefix, Response, WalkContent};
 
 use self::sink::Sink;
+use super::range::{Bounds, PartArguments};
 use super::record::line;
 use super::stream::{Held, Reading, Unwritten, overlapped, response_at_pin};
 
@@ -36,11 +36,16 @@ use super::stream::{Held, Reading, Unwritten, overlapped, response_at_pin};
 /// the state of a moment of its own.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArguments {
-    /// The new file; standard output if absent. Its name is FILE.partial until it is whole.
+    /// The new file; standard output if absent or -. Its name is FILE.partial until it is whole.
     file: Option<PathBuf>,
-    /// Only keys that begin with this. A user with a prefix has to name it.
-    #[arg(long, value_name = "PREFIX", default_value = "")]
-    prefix: OsString,
+    /// The keys that begin with this; without it all keys. A user with a prefix has to name it.
+    #[arg(value_name = "PREFIX")]
+    prefix: Option<OsString>,
+    /// What PREFIX was before.
+    #[arg(long = "prefix", id = "named", hide = true, value_name = "PREFIX", conflicts_with = "prefix")]
+    named: Option<OsString>,
+    #[command(flatten)]
+    part: PartArguments,
     /// Each page is the state of a later moment. Then the group has to keep nothing meanwhile.
     #[arg(long)]
     no_atomic: bool,
@@ -54,15 +59,17 @@ pub(crate) fn run<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     interrupt::start_writer()?;
-    let prefix = key_bytes(&arguments.prefix)?;
-    let mut sink = match &arguments.file {
+    let prefix = arguments.prefix.as_deref().or(arguments.named.as_deref());
+    let bounds = Bounds::of(prefix, &arguments.part)?;
+    let file = arguments.file.as_deref().filter(|file| *file != "-");
+    let mut sink = match file {
         None => Sink::Standard,
         Some(path) => Sink::create(path)?,
     };
     let mut session = open(network, &arguments.client, |_| {})?;
     let exported = match arguments.no_atomic {
-        true => by_page(&mut session, prefix, &mut sink),
-        false => at_once(&mut session, prefix, &mut sink),
+        true => by_page(&mut session, &bounds, &mut sink),
+        false => at_once(&mut session, &bounds, &mut sink),
     };
     let Exported { keys, position } = match exported {
         Ok(exported) => exported,
@@ -70,7 +77,7 @@ pub(crate) fn run<N: Network>(
     };
     sink.finish()?;
     // Where standard output has the lines, it has nothing else.
-    match arguments.file {
+    match file {
         Some(_) => {
             let position = position.map(Position::as_u64);
             output.document(&json!({ "keys": keys, "position": position }));
@@ -91,13 +98,13 @@ struct Exported {
 type Piece = (Answer, SystemTime);
 
 /// All items as of one moment.
-fn at_once(session: &mut Session, prefix: &[u8], sink: &mut Sink<'_>) -> Result<Exported, Failure> {
+fn at_once(session: &mut Session, bounds: &Bounds, sink: &mut Sink<'_>) -> Result<Exported, Failure> {
     const EXPORT: Reading = Reading {
         what: "the export",
         hint: "run the export again; `trine export --no-atomic` needs nothing kept, and reads each page at a later moment",
     };
     let begun = Instant::now();
-    let mut walk = WholeWalk::over(prefix, Mode::Read);
+    let mut walk = WholeWalk::over(bounds.prefix(), Mode::Read);
     let mut progress = Progress::towards("exporting", None);
     let read = |pass: &mut dyn FnMut(Piece) -> Result<(), Failure>| {
         let mut held = Held::by(session);
@@ -113,7 +120,7 @@ fn at_once(session: &mut Session, prefix: &[u8], sink: &mut Sink<'_>) -> Result<
             let page = walk
                 .take(begun.elapsed(), answer.position(), &response)
                 .map_err(|error| EXPORT.ended(error, &response, keys))?;
-            let found = page.map(|page| page.found.len() as u64);
+            let found = page.map(|page| within(&page.found, bounds));
             drop(response);
             if let Some(found) = found {
                 keys += found;
@@ -125,11 +132,11 @@ fn at_once(session: &mut Session, prefix: &[u8], sink: &mut Sink<'_>) -> Result<
         let position = walk.position();
         Ok(Exported { keys, position })
     };
-    overlapped(read, |piece| write(piece, sink))
+    overlapped(read, |piece| write(piece, bounds, sink))
 }
 
 /// Each page as of its own moment.
-fn by_page(session: &mut Session, prefix: &[u8], sink: &mut Sink<'_>) -> Result<Exported, Failure> {
+fn by_page(session: &mut Session, bounds: &Bounds, sink: &mut Sink<'_>) -> Result<Exported, Failure> {
     let mut progress = Progress::towards("exporting", None);
     let read = |pass: &mut dyn FnMut(Piece) -> Result<(), Failure>| {
         let (mut from, mut keys) = (Cursor::START, 0);
@@ -138,11 +145,11 @@ fn by_page(session: &mut Session, prefix: &[u8], sink: &mut Sink<'_>) -> Result<
                 from,
                 count: 0,
                 content: WalkContent::Items,
-                prefix: Prefix(prefix),
+                prefix: Prefix(bounds.prefix()),
             };
             let answer = session.execute(Mode::Read, &command)?;
             let (next, found) = match response_of(&answer)? {
-                Response::Page(page) => (page.next, page.found.len() as u64),
+                Response::Page(page) => (page.next, within(&page.found, bounds)),
                 other => return Err(unexpected(&other)),
             };
             keys += found;
@@ -156,10 +163,21 @@ fn by_page(session: &mut Session, prefix: &[u8], sink: &mut Sink<'_>) -> Result<
             interrupt::check()?;
         }
     };
-    overlapped(read, |piece| write(piece, sink))
+    overlapped(read, |piece| write(piece, bounds, sink))
 }
 
-fn write((answer, now): Piece, sink: &mut Sink<'_>) -> Result<(), Unwritten> {
+/// How many keys of a page lie between the bounds.
+fn within(found: &Found<'_>, bounds: &Bounds) -> u64 {
+    match found {
+        Found::Items(items) => items
+            .iter()
+            .filter(|item| bounds.contains(item.key))
+            .count() as u64,
+        Found::Keys(keys) => keys.len() as u64,
+    }
+}
+
+fn write((answer, now): Piece, bounds: &Bounds, sink: &mut Sink<'_>) -> Result<(), Unwritten> {
     let response = response_of(&answer)?;
     let Response::Page(page) = &response else {
         return Err(unexpected(&response).into());
@@ -168,7 +186,7 @@ fn write((answer, now): Piece, sink: &mut Sink<'_>) -> Result<(), Unwritten> {
         return Err(unexpected(&response).into());
     };
     let mut lines = String::new();
-    for entry in items.iter() {
+    for entry in items.iter().filter(|item| bounds.contains(item.key)) {
         lines += &line(&entry, now);
         lines.push('\n');
     }

@@ -1,4 +1,4 @@
-//! `trine flush --yes` removes every key.
+//! `trine flush` deletes every key of the group.
 
 use clap::Args;
 use serde_json::json;
@@ -12,11 +12,12 @@ use trine_base::units::plural;
 use trine_client::Mode;
 use trine_kvstore::{Command, Response};
 
+use super::confirm::ConfirmArguments;
+
 #[derive(Debug, Args)]
 pub(crate) struct FlushArguments {
-    /// Do it. Nothing brings the keys back.
-    #[arg(long)]
-    yes: bool,
+    #[command(flatten)]
+    confirm: ConfirmArguments,
     #[command(flatten)]
     client: ClientArguments,
 }
@@ -26,21 +27,21 @@ pub(crate) fn run<N: Network>(
     arguments: &FlushArguments,
     output: Output,
 ) -> Result<(), Failure> {
-    if !arguments.yes {
-        let peers = &arguments.client.group.peers;
-        return Err(Failure::usage(
-            format!("this would remove every key of the group at {peers}; nothing was done"),
-            "`trine flush --yes` does it; `trine export > FILE` keeps them first",
-        ));
-    }
-    let mode = Mode::WriteAndClose;
-    let answer = call(network, &arguments.client, mode, &Command::Flush, output)?;
-    match response_of(&answer)? {
-        Response::Count { items } => {
-            output.document(&json!({ "removed": items }));
-            output.line(format_args!("removed {}", plural(items, "key")));
-            Ok(())
+    let peers = &arguments.client.group.peers;
+    let what = format!("every key of the group at {peers}");
+    arguments.confirm.require_somebody(&what)?;
+    let execute = |mode, command: &Command<'_>| {
+        let answer = call(network, &arguments.client, mode, command, output)?;
+        match response_of(&answer)? {
+            Response::Count { items } => Ok(items),
+            other => Err(unexpected(&other)),
         }
-        other => Err(unexpected(&other)),
+    };
+    if !arguments.confirm.yes {
+        arguments.confirm.ask(&what, execute(Mode::Read, &Command::Count)?)?;
     }
+    let deleted = execute(Mode::WriteAndClose, &Command::Flush)?;
+    output.document(&json!({ "deleted": deleted }));
+    output.line(format_args!("{} deleted", plural(deleted, "key")));
+    Ok(())
 }

@@ -7,8 +7,8 @@ use trine_kvstore::{Command, Response};
 use trine_base::answers::{response_of, unexpected};
 
 use clap::Args;
-use clap::ValueEnum;
 use std::ffi::OsString;
+use std::str::FromStr;
 use trine_base::arguments::ClientArguments;
 use trine_base::client::call;
 use trine_base::failure::Failure;
@@ -23,15 +23,15 @@ pub(crate) struct GetArguments {
     /// Take what the nearest replica has, also without a quorum; it may be old.
     #[arg(long, conflicts_with = "from")]
     pub(crate) stale: bool,
-    /// Which replica reads. Never old: a follower first asks the leader how far it has to be.
-    #[arg(long, default_value = "leader", value_enum)]
+    /// Which replica is read: leader, follower or any. Never old: a follower first asks the leader how far it has to be.
+    #[arg(long = "replica", alias = "from", default_value = "leader", value_name = "REPLICA", value_parser = parse_reader)]
     pub(crate) from: ReadFrom,
     #[command(flatten)]
     pub(crate) client: ClientArguments,
 }
 
-/// Which replica does a linearizable read.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+/// Which replica reads.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReadFrom {
     /// The one that leads.
     Leader,
@@ -39,6 +39,30 @@ pub(crate) enum ReadFrom {
     Follower,
     /// Each in turn.
     Any,
+    /// The one with this node id.
+    Node(u32),
+}
+
+impl FromStr for ReadFrom {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.parse()) {
+            ("leader", _) => Ok(Self::Leader),
+            ("follower", _) => Ok(Self::Follower),
+            ("any", _) => Ok(Self::Any),
+            (_, Ok(node_id @ 1..)) => Ok(Self::Node(node_id)),
+            _ => Err("write leader, follower, any, or the node id of a replica".to_owned()),
+        }
+    }
+}
+
+/// A client finds the replica that reads a key by its role. Only `trine backup` reads from one by its node id.
+pub(super) fn parse_reader(text: &str) -> Result<ReadFrom, String> {
+    match text.parse() {
+        Ok(ReadFrom::Node(_)) | Err(_) => Err("write leader, follower or any".to_owned()),
+        read_from => read_from,
+    }
 }
 
 impl ReadFrom {
@@ -49,6 +73,7 @@ impl ReadFrom {
             Self::Leader => Mode::Read,
             Self::Follower => Mode::ReadFollower,
             Self::Any => Mode::ReadAnywhere,
+            Self::Node(_) => unreachable!("`parse_reader` reads no node id"),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Value, json};
 use trine_base::failure::Failure;
 use trine_base::output::Output;
@@ -30,19 +30,23 @@ pub(crate) enum FileCommand {
 }
 
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("new").args(["file", "out"])))]
 pub(crate) struct NewArguments {
     /// Write it to this new file, which only its owner may read. Without it the key is printed.
-    #[arg(long, value_name = "PATH")]
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// What FILE was before.
+    #[arg(long, hide = true, value_name = "FILE", conflicts_with = "file")]
     out: Option<PathBuf>,
     /// Leave a key file that is there already as it is, and succeed.
-    #[arg(long, requires = "out")]
+    #[arg(long, requires = "new")]
     if_missing: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArguments {
     /// A cluster key file, or the file of a user's key.
-    #[arg(value_name = "PATH")]
+    #[arg(value_name = "FILE")]
     path: PathBuf,
 }
 
@@ -54,7 +58,7 @@ pub(crate) fn run(command: &FileCommand, output: Output) -> Result<(), Failure> 
 }
 
 fn new(arguments: &NewArguments, output: Output) -> Result<(), Failure> {
-    let out = arguments.out.as_deref();
+    let out = arguments.file.as_deref().or(arguments.out.as_deref());
     // What is there must be usable, or those who need it would fail later, and elsewhere.
     if let Some(path) = out.filter(|path| arguments.if_missing && path.exists()) {
         return show(path, output);

@@ -23,7 +23,10 @@ pub(crate) enum LeaderCommand {
 #[derive(Debug, Args)]
 pub(crate) struct TransferArguments {
     /// The node that shall lead; the follower with the longest log if absent.
-    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(value_name = "ID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) id: Option<u32>,
+    /// What ID was before.
+    #[arg(long, hide = true, value_name = "ID", conflicts_with = "id", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) to: Option<u32>,
     #[command(flatten)]
     pub(crate) admin: AdminArguments,
@@ -34,9 +37,9 @@ pub(crate) fn run<N: Network>(
     command: &LeaderCommand,
     output: Output,
 ) -> Result<(), Failure> {
-    let LeaderCommand::Transfer(TransferArguments { to, admin }) = command;
-    let node_id = match to {
-        Some(node_id) => *node_id,
+    let LeaderCommand::Transfer(TransferArguments { id, to, admin }) = command;
+    let node_id = match id.or(*to) {
+        Some(node_id) => node_id,
         None => choose(network, admin)?,
     };
     give(network, admin, Wanted::transfer(node_id), output)

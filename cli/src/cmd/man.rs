@@ -12,7 +12,10 @@ use trine_base::units::plural;
 pub(crate) struct ManArguments {
     /// The directory that a page for each command is written into; it is made if need be. Without it, the page of `trine`
     /// itself goes to standard output.
-    #[arg(long, value_name = "DIR")]
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
+    /// What DIR was before.
+    #[arg(long, hide = true, value_name = "DIR", conflicts_with = "directory")]
     pub(crate) into: Option<PathBuf>,
 }
 
@@ -21,7 +24,7 @@ pub(crate) fn run(
     definition: clap::Command,
     output: Output,
 ) -> Result<(), Failure> {
-    let Some(directory) = &arguments.into else {
+    let Some(directory) = arguments.directory.as_ref().or(arguments.into.as_ref()) else {
         let mut page = Vec::new();
         let written = clap_mangen::Man::new(definition).render(&mut page);
         written.expect("memory takes every byte");

@@ -2,8 +2,6 @@
 
 mod timing;
 
-use std::io::IsTerminal;
-
 use serde_json::{Map, Value, json};
 use trine_client::Mode;
 use trine_kvstore::{Command, Response};
@@ -68,10 +66,10 @@ pub(crate) fn run<N: Network>(
         None if arguments.timing => {
             output.line("no timing: the replica runs an older release");
         }
-        None if std::io::stdout().is_terminal() => {
-            output.line(format_args!("ok, version {}", version.as_u64()));
-        }
-        None => {}
+        None => output.at_terminal(format_args!(
+            "ok, version {} (`trine watch --since` goes on from there, `cas` in the shell compares with it)",
+            version.as_u64()
+        )),
     }
     Ok(())
 }

@@ -1,9 +1,8 @@
-//! `trine rm --prefix P` deletes all keys that begin with P.
+//! `trine rm PREFIX` deletes all keys that begin with PREFIX, or a part of them.
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use serde_json::json;
 use trine_base::answers::{response_of, unexpected};
 use trine_base::arguments::ClientArguments;
@@ -13,24 +12,32 @@ use trine_base::interrupt;
 use trine_base::network::Network;
 use trine_base::output::Output;
 use trine_base::units::plural;
-use trine_base::values::key_bytes;
 use trine_base::words::show;
 use trine_client::{Answer, Mode, RangeDeletion};
 use trine_kvstore::{Command, KeyRange, Response};
 
-/// Deletes all keys that begin with a prefix. It asks before, at a terminal.
+use super::confirm::ConfirmArguments;
+use super::range::{Bounds, PartArguments};
+use super::unordered::{self, UnorderedDeletion};
+
+/// Deletes all keys that begin with PREFIX, or a part of them. It asks before, at a terminal.
 ///
-/// The group has to keep an ordered index: `trine config set ordered on`. The keys go in steps of at most 1,024, in their
-/// order. Each step is one command, and the others do not wait for it: a key that is written meanwhile, behind the step that is
-/// under way, is deleted as well.
+/// With an ordered index (`trine config set ordered on`) the keys go in steps of at most 1,024, in their order. Without one,
+/// all keys are looked at, and those of the prefix go in steps of 256. Each step is one command, and others do not wait for
+/// it: a key that is written meanwhile, after the step that is under way, may be deleted as well.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("which").args(["prefix", "named", "from", "to", "after"]).multiple(true).required(true)))]
 pub(crate) struct RmArguments {
     /// What the keys begin with. `trine flush` deletes all keys.
-    #[arg(long, value_name = "PREFIX")]
-    pub(crate) prefix: OsString,
-    /// Do not ask.
-    #[arg(long)]
-    pub(crate) yes: bool,
+    #[arg(value_name = "PREFIX")]
+    pub(crate) prefix: Option<OsString>,
+    /// What PREFIX was before.
+    #[arg(long = "prefix", id = "named", hide = true, value_name = "PREFIX", conflicts_with = "prefix")]
+    pub(crate) named: Option<OsString>,
+    #[command(flatten)]
+    pub(crate) part: PartArguments,
+    #[command(flatten)]
+    pub(crate) confirm: ConfirmArguments,
     #[command(flatten)]
     pub(crate) client: ClientArguments,
 }
@@ -40,29 +47,45 @@ pub(crate) fn run<N: Network>(
     arguments: &RmArguments,
     output: Output,
 ) -> Result<(), Failure> {
-    let prefix = key_bytes(&arguments.prefix)?;
-    if prefix.is_empty() {
+    let prefix = arguments.prefix.as_deref().or(arguments.named.as_deref());
+    let bounds = Bounds::of(prefix, &arguments.part)?;
+    if bounds.is_everything() {
         return Err(Failure::usage(
             "an empty prefix is that of all keys: nothing was deleted",
             "`trine flush` deletes all keys",
         ));
     }
-    let range = KeyRange::Prefix(prefix);
-    if !arguments.yes && !io::stdin().is_terminal() {
-        return Err(Failure::usage(
-            "nobody is there to say yes: nothing was deleted",
-            "add --yes",
-        ));
-    }
+    let what = what(&bounds);
+    arguments.confirm.require_somebody(&what)?;
     let mut session = client::open(network, &arguments.client, |_| {})?;
-    if !arguments.yes && !confirmed(count(&mut session, range)?, prefix)? {
-        return Err(Failure::negative("nothing was deleted", ""));
-    }
     interrupt::start()?;
-    let removed = remove(&mut session, range)?;
+    let is_ordered = unordered::is_ordered(&mut session, Mode::Read, &bounds)?;
+    if !arguments.confirm.yes {
+        let keys = match is_ordered {
+            true => count(&mut session, bounds.range())?,
+            false => unordered::count(&mut session, Mode::Read, &bounds)?,
+        };
+        arguments.confirm.ask(&what, keys)?;
+    }
+    let removed = match is_ordered {
+        true => remove_in_order(&mut session, bounds.range())?,
+        false => remove_unordered(&mut session, &bounds)?,
+    };
     output.document(&json!({ "deleted": removed }));
     output.line(format_args!("{} deleted", plural(removed, "key")));
     Ok(())
+}
+
+/// The keys in the words of a question.
+fn what(bounds: &Bounds) -> String {
+    let part = match bounds.is_whole_prefix() {
+        true => "",
+        false => ", between the bounds,",
+    };
+    match bounds.prefix() {
+        [] => "the keys between the bounds".to_owned(),
+        prefix => format!("the keys{part} that begin with {}", show(prefix)),
+    }
 }
 
 fn count(session: &mut Session, range: KeyRange<'_>) -> Result<u64, Failure> {
@@ -73,26 +96,7 @@ fn count(session: &mut Session, range: KeyRange<'_>) -> Result<u64, Failure> {
     }
 }
 
-/// The question goes to standard error: standard output is for the answer.
-fn confirmed(items: u64, prefix: &[u8]) -> Result<bool, Failure> {
-    let which = match prefix {
-        [] => "all keys of the group".to_owned(),
-        prefix => format!("the keys that begin with {}", show(prefix)),
-    };
-    let asked = write!(
-        io::stderr(),
-        "delete {which}, {items} at the moment? [y/N] "
-    );
-    let mut line = String::new();
-    let read = asked.and_then(|()| io::stdin().read_line(&mut line));
-    read.map_err(|error| Failure::usage(format!("cannot ask: {error}"), "add --yes"))?;
-    Ok(matches!(
-        line.trim().to_ascii_lowercase().as_str(),
-        "y" | "yes"
-    ))
-}
-
-fn remove(session: &mut Session, range: KeyRange<'_>) -> Result<u64, Failure> {
+fn remove_in_order(session: &mut Session, range: KeyRange<'_>) -> Result<u64, Failure> {
     let mut deletion = RangeDeletion::of(range);
     let mut removed = 0_u64;
     while let Some(answer) = step(session, &deletion) {
@@ -102,28 +106,46 @@ fn remove(session: &mut Session, range: KeyRange<'_>) -> Result<u64, Failure> {
                 .take(&response)
                 .ok_or_else(|| unexpected(&response))
         });
-        let counted = counted.map_err(|failure| match removed {
-            _ if interrupt::interrupted() && failure.is_without_answer() => {
-                let done = plural(removed, "key");
-                Failure::outcome_unknown(
-                    format!("interrupted; {done} deleted, and further ones may be"),
-                    "the same command deletes the rest",
-                )
-            }
-            0 => failure,
-            removed => {
-                let done = plural(removed, "key");
-                failure.while_doing(&format!("{done} deleted, then"))
-            }
-        })?;
-        removed += u64::from(counted);
-        if interrupt::interrupted() && deletion.command().is_some() {
-            let done = format!("{} deleted", plural(removed, "key"));
-            let hint = "the same command deletes the rest";
-            return Err(Failure::interrupted_after(done, hint));
-        }
+        removed += u64::from(counted.map_err(|failure| ended(removed, failure))?);
+        go_on(removed, deletion.command().is_none())?;
     }
     Ok(removed)
+}
+
+fn remove_unordered(session: &mut Session, bounds: &Bounds) -> Result<u64, Failure> {
+    let mut deletion = UnorderedDeletion::of(bounds);
+    let mut removed = 0_u64;
+    while !deletion.is_over() {
+        let counted = deletion.step(session);
+        removed += counted.map_err(|failure| ended(removed, failure))?;
+        go_on(removed, deletion.is_over())?;
+    }
+    Ok(removed)
+}
+
+/// Ctrl-C between two steps ends the command, unless nothing is left to do.
+fn go_on(removed: u64, is_over: bool) -> Result<(), Failure> {
+    match interrupt::interrupted() && !is_over {
+        true => {
+            let done = format!("{} deleted", plural(removed, "key"));
+            let hint = "the same command deletes the rest";
+            Err(Failure::interrupted_after(done, hint))
+        }
+        false => Ok(()),
+    }
+}
+
+/// The failure of a step after so many deleted keys.
+fn ended(removed: u64, failure: Failure) -> Failure {
+    let done = plural(removed, "key");
+    match removed {
+        _ if interrupt::interrupted() && failure.is_without_answer() => Failure::outcome_unknown(
+            format!("interrupted; {done} deleted, and further ones may be"),
+            "the same command deletes the rest",
+        ),
+        0 => failure,
+        _ => failure.while_doing(&format!("{done} deleted, then")),
+    }
 }
 
 fn step(session: &mut Session, deletion: &RangeDeletion) -> Option<Result<Answer, Failure>> {

@@ -11,19 +11,24 @@ use trine_base::client::{self, Session};
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
-use trine_base::output::{Output, insert_bytes};
+use trine_base::output::{Output, insert_bytes, print_all};
+use trine_base::units::show_bytes;
 use trine_base::words::show;
 use trine_client::{Answer, Mode, PinnedWalk, RangeWalk};
-use trine_kvstore::{KeyRange, Position, RangeItem, Response};
+use trine_kvstore::{Entry, Position, RangeItem, Response, Versioned};
 
-use super::range::{RangeArguments, ReplicaArguments};
+use super::range::{Bounds, RangeArguments, ReplicaArguments};
 use super::stream::{Held, Reading, Unwritten, overlapped, print, response_at_pin};
+use super::unordered;
+use crate::config::UNORDERED_SCAN_BYTES_MAX;
 
 /// Prints the keys that begin with PREFIX, or of a range, in the order of their bytes, with their values.
 ///
-/// The group has to keep an ordered index: `trine config set ordered on`. All of a scan is the state of one moment. Beyond a
-/// page of 256 KiB the group keeps that state while the scan goes on. With --no-atomic, and with --stale, each page is the
-/// state of a moment of its own.
+/// All of a scan is the state of one moment. Beyond a page of 256 KiB the group keeps that state while the scan goes on. With
+/// --no-atomic, and with --stale, each page is the state of a moment of its own.
+///
+/// With an ordered index (`trine config set ordered on`) the group reads the range alone. Without one, all keys are looked
+/// at, and this command sorts what it finds, up to 256 MiB.
 ///
 /// A line has a key, and behind a tab its value. What is no plain text is in double quotes, with escapes. With --json each
 /// item is a document on a line of its own, and the last line has their number.
@@ -61,17 +66,131 @@ pub(crate) fn run<N: Network>(
     arguments: &ScanArguments,
     output: Output,
 ) -> Result<(), Failure> {
-    let walk = walk(arguments)?;
-    let session = client::open(network, &arguments.client, |_| {})?;
-    let Printed { items, position } = match arguments.no_atomic || arguments.replica.stale {
-        true => by_page(walk, arguments.replica.mode(), session, output)?,
-        false => at_once(walk, arguments.replica.mode(), session, output)?,
+    let bounds = arguments.range.bounds()?;
+    let mut session = client::open(network, &arguments.client, |_| {})?;
+    let mode = arguments.replica.mode();
+    let is_ordered = unordered::is_ordered(&mut session, mode, &bounds)?;
+    let by_pages = arguments.no_atomic || arguments.replica.stale;
+    let Printed { items, position } = match (is_ordered, by_pages) {
+        (false, _) => sorted_here(&bounds, arguments, &mut session, output)?,
+        (true, true) => by_page(walk(arguments, &bounds), mode, session, output)?,
+        (true, false) => at_once(walk(arguments, &bounds), mode, session, output)?,
     };
-    output.json_line(&json!({ "items": items, "position": position }));
+    output.json_line(&json!({ "keys": items, "position": position }));
     if items == 0 && std::io::stdout().is_terminal() {
         output.line("no keys there");
     }
     Ok(())
+}
+
+const SCAN: Reading = Reading {
+    what: "the scan",
+    hint: "run the scan again; `trine scan --no-atomic` needs nothing kept, and reads each page at a later moment",
+};
+
+/// An item that was found without the ordered index.
+struct Item {
+    key: Vec<u8>,
+    value: Option<Vec<u8>>,
+    version: Position,
+}
+
+/// All items, sorted here because the group keeps no order.
+fn sorted_here(
+    bounds: &Bounds,
+    arguments: &ScanArguments,
+    session: &mut Session,
+    output: Output,
+) -> Result<Printed, Failure> {
+    let limit = usize::try_from(arguments.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+    let mut sorted = Sorted::new(limit, arguments.reverse);
+    let mode = arguments.replica.mode();
+    let take = |entry: &Entry<'_>| {
+        sorted.add(Item {
+            key: entry.key.to_vec(),
+            value: (!arguments.keys_only).then(|| entry.value.to_vec()),
+            version: entry.version,
+        })
+    };
+    let position = match arguments.no_atomic || arguments.replica.stale {
+        true => unordered::items_by_page(session, mode, bounds, take)?,
+        false => unordered::items_at_once(session, mode, bounds, &SCAN, take)?,
+    };
+    let items = sorted.into_items();
+    for item in &items {
+        let value = item.value.as_deref().map(|value| Versioned {
+            value,
+            version: item.version,
+        });
+        let item = RangeItem {
+            key: &item.key,
+            item: value,
+        };
+        print_all(format!("{}\n", line(&item, output)).as_bytes());
+    }
+    Ok(Printed {
+        items: items.len() as u64,
+        position: position.map_or(0, Position::as_u64),
+    })
+}
+
+/// The first items in an order, of those that came so far.
+struct Sorted {
+    items: Vec<Item>,
+    bytes: usize,
+    limit: usize,
+    reverse: bool,
+}
+
+impl Sorted {
+    fn new(limit: usize, reverse: bool) -> Self {
+        Self {
+            items: Vec::new(),
+            bytes: 0,
+            limit,
+            reverse,
+        }
+    }
+
+    fn add(&mut self, item: Item) -> Result<(), Failure> {
+        self.bytes += bytes_of(&item);
+        self.items.push(item);
+        if self.items.len() > self.limit.saturating_mul(2).max(1_024) {
+            self.cut();
+        }
+        match self.bytes > UNORDERED_SCAN_BYTES_MAX {
+            true => Err(Failure::negative(
+                format!(
+                    "the group keeps no ordered index, and the keys take more than the {} that are sorted without one",
+                    show_bytes(UNORDERED_SCAN_BYTES_MAX as u64)
+                ),
+                "`trine config set ordered on` builds an index; --limit and --keys-only need less, `trine export` sorts nothing",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Forgets what lies beyond the limit.
+    fn cut(&mut self) {
+        let reverse = self.reverse;
+        self.items.sort_unstable_by(|a, b| match reverse {
+            false => a.key.cmp(&b.key),
+            true => b.key.cmp(&a.key),
+        });
+        // With --no-atomic a key can come twice, if the table grew meanwhile.
+        self.items.dedup_by(|a, b| a.key == b.key);
+        self.items.truncate(self.limit);
+        self.bytes = self.items.iter().map(bytes_of).sum();
+    }
+
+    fn into_items(mut self) -> Vec<Item> {
+        self.cut();
+        self.items
+    }
+}
+
+fn bytes_of(item: &Item) -> usize {
+    size_of::<Item>() + item.key.len() + item.value.as_ref().map_or(0, Vec::len)
 }
 
 /// Each page as of its own moment.
@@ -105,10 +224,6 @@ fn at_once(
     mut session: Session,
     output: Output,
 ) -> Result<Printed, Failure> {
-    const SCAN: Reading = Reading {
-        what: "the scan",
-        hint: "run the scan again; `trine scan --no-atomic` needs nothing kept, and reads each page at a later moment",
-    };
     // A Ctrl-C leaves time to give the pin back.
     interrupt::start()?;
     let begun = Instant::now();
@@ -149,16 +264,15 @@ fn print_page(answer: &Answer, output: Output) -> Result<(), Unwritten> {
     print(page.as_bytes())
 }
 
-fn walk(arguments: &ScanArguments) -> Result<RangeWalk, Failure> {
-    let range = arguments.range.range()?;
-    let mut walk = RangeWalk::over(range.unwrap_or(KeyRange::Prefix(b"")));
+fn walk(arguments: &ScanArguments, bounds: &Bounds) -> RangeWalk {
+    let mut walk = RangeWalk::over(bounds.range());
     if arguments.reverse {
         walk = walk.reverse();
     }
     if arguments.keys_only {
         walk = walk.keys_only();
     }
-    Ok(walk.limit(arguments.limit.unwrap_or(u64::MAX)))
+    walk.limit(arguments.limit.unwrap_or(u64::MAX))
 }
 
 fn line(item: &RangeItem<'_>, output: Output) -> String {
@@ -180,7 +294,46 @@ fn line(item: &RangeItem<'_>, output: Output) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trine_kvstore::Versioned;
+
+    #[test]
+    fn the_first_keys_of_the_order_remain_however_they_come() {
+        let key = |number: u32| format!("{:05}", number.wrapping_mul(7_919) % 10_007).into_bytes();
+        for (reverse, limit) in [(false, 10), (true, 3_000), (false, usize::MAX)] {
+            let mut sorted = Sorted::new(limit, reverse);
+            for number in 0..5_000 {
+                let (value, version) = (None, Position::from_u64(1));
+                let added = sorted.add(Item {
+                    key: key(number),
+                    value,
+                    version,
+                });
+                added.expect("there is room");
+            }
+            let found: Vec<_> = sorted.into_items().into_iter().map(|item| item.key).collect();
+            let mut expected: Vec<_> = (0..5_000).map(key).collect();
+            expected.sort();
+            if reverse {
+                expected.reverse();
+            }
+            expected.truncate(limit);
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn what_is_sorted_here_has_a_limit() {
+        let mut sorted = Sorted::new(usize::MAX, false);
+        let mut big = || {
+            sorted.add(Item {
+                key: vec![0; 8],
+                value: Some(vec![0; UNORDERED_SCAN_BYTES_MAX / 2]),
+                version: Position::from_u64(1),
+            })
+        };
+        big().expect("half of it");
+        let failure = big().expect_err("too much");
+        assert!(failure.to_string().contains("ordered on"), "{failure}");
+    }
 
     #[test]
     fn a_line_can_be_taken_apart_whatever_is_in_the_item() {

@@ -1,4 +1,4 @@
-//! `trine stat [SECONDS [COUNT]]` prints a line now and then, as vmstat does.
+//! `trine stat [TIME [COUNT]]` prints a line now and then, as vmstat does.
 
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,13 @@ use trine_base::network::Network;
 use trine_base::output::Output;
 use trine_base::peers;
 use trine_base::survey::{SURVEY_TIMEOUT, ask_everybody};
-use trine_base::units::{parse_seconds, plural, show_count, show_ns};
+use trine_base::units::{parse_poll_interval, plural, show_count, show_ns};
 
 #[derive(Debug, Args)]
 pub(crate) struct StatArguments {
-    /// Seconds between two lines.
-    #[arg(default_value = "1", value_name = "SECONDS", value_parser = parse_seconds)]
-    pub(crate) seconds: f64,
+    /// The time between two lines; a plain number is in seconds.
+    #[arg(default_value = "1s", value_name = "TIME", value_parser = parse_poll_interval)]
+    pub(crate) every: Duration,
     /// How many lines; until Ctrl-C if absent.
     #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
@@ -36,7 +36,7 @@ pub(crate) fn run<N: Network>(
 ) -> Result<(), Failure> {
     interrupt::start()?;
     let addresses = peers::resolve(&arguments.group.peers)?;
-    let every = Duration::from_secs_f64(arguments.seconds);
+    let every = arguments.every;
     let limit = arguments.group.timeout.min(SURVEY_TIMEOUT);
     let sample = || {
         let reports = ask_everybody(network, &addresses, limit.into())?;

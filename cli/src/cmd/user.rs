@@ -78,7 +78,7 @@ pub(crate) struct AddArguments {
 #[derive(Debug, Args)]
 pub(crate) struct KeyArguments {
     /// The group's key file, of which the user's key is made [default: that of --key].
-    #[arg(long, value_name = "PATH", env = "TRINE_CLUSTER_KEY")]
+    #[arg(long, value_name = "FILE", env = "TRINE_CLUSTER_KEY")]
     cluster_key: Option<PathBuf>,
     /// Write the user's key to this new file, which only its owner may read, and do not print it.
     #[arg(long, value_name = "FILE")]
@@ -283,7 +283,7 @@ impl KeyArguments {
         let Some(path) = used else {
             return Err(Failure::usage(
                 "a user's key is made of the group's key file, and none is given; nothing was changed",
-                "name it with --cluster-key PATH, or with --key PATH if the group uses it; `trine key new` makes one",
+                "name it with --cluster-key FILE, or with --key FILE if the group uses it; `trine key new` makes one",
             ));
         };
         let cluster = ClusterKey::read(&path).map_err(file_failure)?;

@@ -32,7 +32,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(2);
 /// tabs between them. What is no plain text is in double quotes, with escapes. With --json each change is a document on a line
 /// of its own, and {"seen": POSITION} follows once everything up to a position was told.
 ///
-/// Ctrl-C ends it, and says with which --from another watch goes on.
+/// Ctrl-C ends it, and says with which --since another watch goes on.
 #[derive(Debug, Args)]
 pub(crate) struct WatchArguments {
     /// The keys that begin with this; several can be given. Without any, and without --exact, all keys.
@@ -42,8 +42,8 @@ pub(crate) struct WatchArguments {
     #[arg(long = "exact", value_name = "KEY")]
     pub(crate) keys: Vec<OsString>,
     /// Begin behind this position, which an earlier watch, a write or a read has named, and not with what happens from now on.
-    #[arg(long, value_name = "POSITION", value_parser = parse_position)]
-    pub(crate) from: Option<Position>,
+    #[arg(long, alias = "from", value_name = "POSITION", value_parser = parse_position)]
+    pub(crate) since: Option<Position>,
     /// End after so many changes.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
@@ -83,7 +83,7 @@ pub(crate) fn run<N: Network>(
     let config = WatchConfig {
         addresses: peers::resolve(&arguments.client.group.peers)?,
         targets: targets(arguments)?,
-        from: arguments.from.map_or(WatchFrom::Now, WatchFrom::Behind),
+        from: arguments.since.map_or(WatchFrom::Now, WatchFrom::Behind),
         keys_only: arguments.keys_only,
     };
     let mut changes = Changes::open(network, &arguments.client, config)?;
@@ -190,7 +190,7 @@ impl Told {
         if let Some(seen) = self.seen {
             let seen = seen.as_u64();
             announce::note(format_args!(
-                "everything up to position {seen} was told; `--from {seen}` goes on behind it"
+                "everything up to position {seen} was told; `--since {seen}` goes on behind it"
             ));
         }
     }
@@ -199,12 +199,12 @@ impl Told {
 fn failure(error: &WatchError) -> Failure {
     let hint = match error {
         WatchError::Compacted { oldest, .. } => format!(
-            "what has happened up to then can be read and not watched: read the keys, and begin with --from {}. Replicas remember more with \
+            "what has happened up to then can be read and not watched: read the keys, and begin with --since {}. Replicas remember more with \
              a larger --watch-history",
             oldest.as_u64()
         ),
         WatchError::Future { applied, .. } => format!(
-            "--from {} is where the group is; a position of another group, or of one from before a restore, means nothing here",
+            "--since {} is where the group is; a position of another group, or of one from before a restore, means nothing here",
             applied.as_u64()
         ),
         WatchError::NotServed(obstacle) => trine_base::client::advice(*obstacle).to_owned(),

@@ -141,8 +141,8 @@ fn parse(text: &str, keys: &[Key]) -> (Vec<Entry>, Vec<Mistake>) {
             continue;
         }
         match entry(name.get_ref(), value.get_ref(), keys) {
-            Ok(value) => entries.push(Entry {
-                name: name.get_ref().to_string(),
+            Ok((name, value)) => entries.push(Entry {
+                name,
                 value,
                 line,
             }),
@@ -154,9 +154,9 @@ fn parse(text: &str, keys: &[Key]) -> (Vec<Entry>, Vec<Mistake>) {
     (entries, mistakes)
 }
 
-/// The value of one key in the form of an option.
-fn entry(name: &str, value: &DeValue<'_>, keys: &[Key]) -> Result<String, String> {
-    let Some(key) = keys.iter().find(|key| key.name == name) else {
+/// The name of one key today, and its value in the form of an option.
+fn entry(name: &str, value: &DeValue<'_>, keys: &[Key]) -> Result<(String, String), String> {
+    let Some(key) = keys.iter().find(|key| key.is_called(name)) else {
         if matches!(value, DeValue::Table(_)) {
             return Err(format!(
                 "settings have no sections: remove [{name}]; its settings stand in the file as they are"
@@ -169,7 +169,7 @@ fn entry(name: &str, value: &DeValue<'_>, keys: &[Key]) -> Result<String, String
         format!("{name} is of the kind {kind}; a text, a number, true or false, or a list of those is needed")
     })?;
     match key.check(&text) {
-        Ok(()) => Ok(text),
+        Ok(()) => Ok((key.name.clone(), text)),
         Err(why) => Err(format!("{name}: {why}")),
     }
 }

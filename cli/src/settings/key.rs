@@ -34,6 +34,8 @@ pub(crate) struct Key {
     pub(crate) value_name: Option<String>,
     /// The only allowed words, if it has such.
     pub(crate) words: Vec<String>,
+    /// Names that it had before, which files may still have.
+    pub(crate) earlier_names: Vec<String>,
     /// Its heading in the help.
     pub(crate) heading: Option<String>,
     /// The commands that have it.
@@ -69,10 +71,21 @@ impl Key {
                 true => vec!["true".to_owned(), "false".to_owned()],
                 false => words_of(arg),
             },
+            earlier_names: arg
+                .get_all_aliases()
+                .unwrap_or_default()
+                .into_iter()
+                .map(str::to_owned)
+                .collect(),
             heading: arg.get_help_heading().map(str::to_owned),
             commands: Vec::new(),
             arg: arg.clone(),
         }
+    }
+
+    /// Whether a settings file means it by this name.
+    pub(crate) fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.earlier_names.iter().any(|earlier| earlier == name)
     }
 
     /// Whether it is true or false, and takes no value as an option.

@@ -80,7 +80,7 @@ pub(crate) fn log_level_of_file(path: &Path) -> Result<Option<String>, Failure> 
 /// Which callers a replica takes by the settings file at `path`; it may have changed since the start.
 pub(crate) fn key_stage_of_file(path: &Path) -> Result<Option<KeyStage>, Failure> {
     let file = SettingsFile::read(path, &keys())?;
-    let entry = file.entries.iter().find(|entry| entry.name == "keys");
+    let entry = file.entries.iter().find(|entry| entry.name == "key-stage");
     // The file was checked: the value is one of the stages.
     Ok(entry.and_then(|entry| KeyStage::from_str(&entry.value, true).ok()))
 }

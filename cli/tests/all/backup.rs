@@ -156,7 +156,7 @@ fn a_backup_under_load_is_the_state_after_one_write() {
     });
     let before = acknowledged.load(Ordering::SeqCst);
     let ran = cluster
-        .run(&["backup", &file, "--rate", "500KiB", "--json"])
+        .run(&["backup", &file, "--max-rate", "500KiB", "--json"])
         .expect_status(0);
     let after = acknowledged.load(Ordering::SeqCst);
     stop.store(true, Ordering::SeqCst);
@@ -186,7 +186,7 @@ fn a_replica_that_dies_during_the_backup_is_followed_by_another() {
     let place = Scratch::new("killed");
     let file = place.path("file");
     let mut cluster = filled(&[], 40_000);
-    let child = start(&cluster, &[&file, "--rate", "200KiB"]);
+    let child = start(&cluster, &[&file, "--max-rate", "200KiB"]);
     let reading = wait_for("a source", || source(&cluster.survey()));
     let shown = String::from_utf8_lossy(&cluster.ok(&["status"])).into_owned();
     assert!(shown.contains("read by a backup, "), "{shown}");
@@ -204,7 +204,7 @@ fn a_replica_that_dies_during_the_backup_is_followed_by_another() {
     let file = place.path("second");
     cluster.group.restart(reading as usize).expect("restarted");
     cluster.wait_for_voters(3);
-    let child = start(&cluster, &[&file, "--rate", "400KiB"]);
+    let child = start(&cluster, &[&file, "--max-rate", "400KiB"]);
     let reading = wait_for("a source", || source(&cluster.survey()));
     cluster.group.kill(reading as usize).expect("killed");
     let ran = finish(child).expect_status(0);
@@ -222,7 +222,7 @@ fn an_interrupted_backup_goes_on() {
     let file = place.path("file");
     let partial = format!("{file}.partial");
     let cluster = filled(&[], 40_000);
-    let child = start(&cluster, &[&file, "--rate", "200KiB"]);
+    let child = start(&cluster, &[&file, "--max-rate", "200KiB"]);
     wait_for("a source", || source(&cluster.survey()));
     signal(child.id(), "INT");
     let ran = finish(child);
@@ -255,7 +255,7 @@ fn a_partial_file_that_lost_its_end_begins_again() {
     let place = Scratch::new("lost-end");
     let file = place.path("file");
     let cluster = filled(&[], 40_000);
-    let child = start(&cluster, &[&file, "--rate", "200KiB"]);
+    let child = start(&cluster, &[&file, "--max-rate", "200KiB"]);
     let reading = wait_for("a source", || source(&cluster.survey())).to_string();
     signal(child.id(), "INT");
     assert_eq!(finish(child).status, Some(130));
@@ -281,7 +281,7 @@ fn damage_is_named_by_its_byte_and_nothing_is_made_of_it() {
     let (file, bad) = (place.path("file"), place.path("bad"));
     let directory = place.path("directory");
     let cluster = filled(&[], 5_000);
-    cluster.ok(&["backup", &file, "--from-leader"]);
+    cluster.ok(&["backup", &file, "--replica", "leader"]);
     let whole = std::fs::read(&file).expect("read");
     let restore = |file: &str| {
         let restore = restore_of(file, &directory, "127.0.0.1:7471");

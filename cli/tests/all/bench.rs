@@ -230,9 +230,9 @@ fn every_workload_runs_and_results_are_compared() {
     let other = with(&["--compare", file.path()]);
     cluster
         .run(&other)
-        .expect_error(1, &["pipeline: 4 then, 1 now", "--force"]);
+        .expect_error(1, &["pipeline: 4 then, 1 now", "--compare-anyway"]);
     let forced = cluster
-        .run(&[&other[..], &["--force", "--json"]].concat())
+        .run(&[&other[..], &["--compare-anyway", "--json"]].concat())
         .expect_status(0);
     assert!(forced.json()["comparison"].is_array() && forced.stderr.contains("not comparable"));
     std::fs::write(&file.0, "{}").expect("written");

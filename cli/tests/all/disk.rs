@@ -152,7 +152,7 @@ fn a_disk_that_runs_full_loses_nothing_that_was_acknowledged() {
     };
     let mut cluster = disk_cluster(&directory);
     wait_for("the lead of the replica whose disk is small", || {
-        cluster.run(&["leader", "transfer", "--to", "3"]);
+        cluster.run(&["leader", "transfer", "3"]);
         (cluster.leader() == 3).then_some(())
     });
     let before = incarnation(&cluster, 3).expect("it answers");

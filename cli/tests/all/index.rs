@@ -141,7 +141,7 @@ fn limits_and_keys_that_are_none_are_refused() {
         (&["scan", "1", "--limit", "0"][..], "0 is not in"),
         (&["scan", "1", "--limit", "65537"], "65537 is not in"),
         (&["get", "key"], "invalid digit"),
-        (&["bench", "--cpus", "1"], "write two processors"),
+        (&["bench", "--in-process", "--cpu", "1"], "write two"),
     ] {
         trine(&[&["index"], args].concat(), "", b"").expect_error(2, &[said]);
     }
@@ -174,7 +174,7 @@ fn a_server_that_is_none_is_recognized() {
 #[test]
 fn the_benchmark_reports_every_part() {
     let short = [
-        "bench", "--keys", "2000", "--for", "50ms", "--rounds", "1", "--loads", "10", "--json",
+        "bench", "--keys", "2000", "--for", "50ms", "--rounds", "1", "--loads", "10%", "--json",
     ];
     let server = Server::start(1, &[]);
     let remote = server.run(&short).expect_status(0).json();
@@ -191,7 +191,7 @@ fn the_benchmark_reports_every_part() {
         .expect_error(2, &["a key that the benchmark needs", "--filled"]);
 
     let in_process = trine(
-        &[&["index"], &short[..], &["--in-process", "--scans", "50"]].concat(),
+        &[&["index"], &short[..], &["--in-process", "--scan-share", "50%"]].concat(),
         "",
         b"",
     );

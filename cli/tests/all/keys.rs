@@ -224,7 +224,7 @@ fn a_replica_without_a_key_cannot_require_one() {
     ];
     trine(&args, "", b"").expect_error(
         2,
-        &["--keys require needs the group's key", "trine key new"],
+        &["--key-stage require needs the group's key", "trine key new"],
     );
 }
 
@@ -305,7 +305,7 @@ fn a_group_without_keys_gets_them_one_replica_at_a_time() {
     replicas.works(None, "before");
     for index in 0..3 {
         replicas.stop(index);
-        replicas.start(index, &["--key", &ours, "--keys", "accept"]);
+        replicas.start(index, &["--key", &ours, "--key-stage", "accept"]);
         replicas.are_whole(None);
         replicas.works(None, &format!("accepting {index}"));
     }
@@ -326,7 +326,7 @@ fn status_and_doctor_tell_who_is_let_in_and_who_has_come() {
     let keys = Keys::new("half-keyed");
     let ours = keys.text("ours");
     let mut replicas = Replicas::new(&keys.directory);
-    let accept = ["--key", &ours, "--keys", "accept"];
+    let accept = ["--key", &ours, "--key-stage", "accept"];
     replicas.start(0, &[&accept[..], &["--bootstrap"]].concat());
     replicas.start(1, &accept);
     replicas.start(2, &[]);
@@ -354,7 +354,7 @@ fn status_and_doctor_tell_who_is_let_in_and_who_has_come() {
     let doctor = replicas.text(Some(&ours), &["doctor"]);
     for part in [
         "callers without a key are let in",
-        "--keys require",
+        "--key-stage require",
         "its owner's alone",
     ] {
         assert!(doctor.contains(part), "{part}: {doctor}");

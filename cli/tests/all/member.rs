@@ -63,11 +63,11 @@ fn the_list_shows_every_member_and_a_transfer_moves_leadership() {
     let to = other.to_string();
     // One replica that does not lead is enough to find the leader.
     let one = cluster.group.addresses()[other - 1].to_string();
-    let said = trine(&["leader", "transfer", "--to", &to], &one, b"").expect_status(0);
+    let said = trine(&["leader", "transfer", &to], &one, b"").expect_status(0);
     assert_eq!(text(said.stdout), format!("node {other} leads\n"));
     assert_eq!(cluster.leader(), other);
     // A second transfer does no harm.
-    let ran = cluster.run(&["leader", "transfer", "--to", &to, "--json"]);
+    let ran = cluster.run(&["leader", "transfer", &to, "--json"]);
     let document = ran.expect_status(0).json();
     assert_eq!(document["command"], "transfer");
     assert_eq!(document["node_id"], other);
@@ -103,14 +103,14 @@ fn a_fourth_replica_is_added_promoted_and_removed() {
     assert!(said.contains(&peers[3].to_string()), "{said}");
     assert_eq!(role_at(&cluster, 4).as_deref(), Some("learner"));
     cluster
-        .run(&["leader", "transfer", "--to", "4"])
+        .run(&["leader", "transfer", "4"])
         .expect_error(1, &["no vote", "promote it first", "nothing was changed"]);
     assert_eq!(
         text(cluster.ok(&["member", "promote", "4"])),
         "node 4 votes\n"
     );
     assert_eq!(role_at(&cluster, 4).as_deref(), Some("voter"));
-    cluster.ok(&["leader", "transfer", "--to", "4"]);
+    cluster.ok(&["leader", "transfer", "4"]);
     assert_eq!(role_at(&cluster, 4).as_deref(), Some("leader"));
     // The list did not name it; the others report it.
     let printed = text(cluster.ok(&["member", "list"]));
@@ -191,7 +191,7 @@ fn a_wrong_node_id_is_named() {
         (&["member", "promote", "9"], "add it first"),
         (&["member", "replace", "9"], "add it instead"),
         (
-            &["leader", "transfer", "--to", "9"],
+            &["leader", "transfer", "9"],
             "node 9 is not a member",
         ),
     ];
@@ -204,7 +204,7 @@ fn a_wrong_node_id_is_named() {
         &["member", "remove", "0"][..],
         &["member", "add"],
         &["member", "add", "4", "--address", "nowhere"],
-        &["leader", "transfer", "--to", "x"],
+        &["leader", "transfer", "x"],
     ] {
         cluster.run(args).expect_status(2);
     }
@@ -228,7 +228,7 @@ fn nobody_there_is_said_and_nothing_was_changed() {
     let address = one_address().to_string();
     for args in [
         &["member", "remove", "1"][..],
-        &["leader", "transfer", "--to", "1"],
+        &["leader", "transfer", "1"],
         &["leader", "transfer"],
     ] {
         let args = [args, &["--timeout", "300ms"]].concat();

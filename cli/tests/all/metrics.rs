@@ -425,7 +425,7 @@ fn the_log_level_changes_while_the_replica_runs() {
     );
 }
 
-/// At SIGUSR1 the settings file won over the command line, and at SIGHUP in the same way over `--keys require`.
+/// At SIGUSR1 the settings file won over the command line, and at SIGHUP in the same way over `--key-stage require`.
 #[test]
 fn what_the_command_line_says_counts_also_after_a_signal() {
     let peers = free_peers();

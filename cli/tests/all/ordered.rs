@@ -65,13 +65,13 @@ fn ranges_are_scanned_counted_and_deleted() {
     assert_eq!(shell.stdout, b"b/0000\t0\nb/0001\t1\n1000\na/0001\t1\n");
     assert!(shell.stderr.contains("more keys follow, from b/0002 on"));
     cluster
-        .run(&["rm", "--prefix", "a/"])
+        .run(&["rm", "a/"])
         .expect_error(2, &["nothing was deleted", "--yes"]);
     // A variable that is not set removed all keys.
     cluster
-        .run(&["rm", "--prefix", "", "--yes"])
+        .run(&["rm", "", "--yes"])
         .expect_error(2, &["all keys", "nothing was deleted", "trine flush"]);
-    let removed = cluster.run(&["rm", "--prefix", "a/", "--yes", "--json"]);
+    let removed = cluster.run(&["rm", "a/", "--yes", "--json"]);
     assert_eq!(removed.expect_status(0).json()["deleted"], 1_000);
     assert_eq!(text(&cluster, &["count", "a/"]), "0\n");
     assert_eq!(text(&cluster, &["count"]), "1000\n");
@@ -181,7 +181,7 @@ fn rm_asks_at_a_terminal() {
     let cluster = Cluster::start(&["--ordered"]);
     cluster.ok(&["put", "a/1", "v"]);
     for (typed, count) in [("n\r", "1\n"), ("y\r", "0\n")] {
-        let mut at = AtTerminal::start(command(&["rm", "--prefix", "a/"], &cluster.group.peers()));
+        let mut at = AtTerminal::start(command(&["rm", "a/"], &cluster.group.peers()));
         at.expect("delete the keys that begin with a/, 1 at the moment? [y/N]");
         at.press(typed);
         at.expect(if count == "0\n" {
@@ -200,7 +200,7 @@ fn an_index_is_built_while_the_group_serves_and_refusals_say_how() {
     cluster.run(&["scan"]).expect_error(1, off);
     cluster.run(&["count", "a/"]).expect_error(1, off);
     cluster
-        .run(&["rm", "--prefix", "a/", "--yes"])
+        .run(&["rm", "a/", "--yes"])
         .expect_error(1, off);
     let on = text(&cluster, &["config", "set", "ordered", "on"]);
     assert_eq!(on, "ordered: on\n");

@@ -87,7 +87,7 @@ fn outlives_changes_of_role(mut cluster: Cluster) {
     cluster.ok(&["put", "key", "written before"]);
     let pids = cluster.group.pids();
     let next = (cluster.leader() % 3 + 1).to_string();
-    cluster.ok(&["leader", "transfer", "--to", &next]);
+    cluster.ok(&["leader", "transfer", &next]);
     cluster.wait_for_voters(3);
     assert_eq!(cluster.group.pids(), pids);
 
@@ -216,7 +216,7 @@ impl Up {
         signal(self.pid, "HUP");
         let before = children_of(self.pid);
         for node_id in ["1", "2", "3"] {
-            let transfer = ["leader", "transfer", "--to", node_id];
+            let transfer = ["leader", "transfer", node_id];
             trine(&transfer, &self.cluster, b"").expect_status(0);
         }
         self.wait_until_whole();
@@ -471,7 +471,7 @@ fn changes_of_role_are_in_the_log_with_their_time() {
     let leader = cluster.leader();
     let next = leader % 3 + 1;
     said.wait_for_log(leader, "its lead", of_role("leader"));
-    cluster.ok(&["leader", "transfer", "--to", &next.to_string()]);
+    cluster.ok(&["leader", "transfer", &next.to_string()]);
     said.wait_for_log(next, "the next lead", of_role("leader"));
     said.wait_for_log(leader, "the end of its lead", of_role("follower"));
 }

@@ -288,7 +288,7 @@ fn a_person_is_told_what_a_command_waits_for_and_a_program_is_not() {
     let cases: [(&[&str], &str); 4] = [
         (&["get", "key"], known),
         (&["put", "key", "value"], known),
-        (&["leader", "transfer", "--to", "2"], known),
+        (&["leader", "transfer", "2"], known),
         (
             &["member", "add", "4", "--address", "127.0.0.1:2"],
             "waiting  for a leader of the group",

@@ -75,7 +75,7 @@ fn interrupted_after_a_seed(args: &[&str]) -> serde_json::Value {
 
 #[test]
 fn many_seeds_count_those_that_ended() {
-    let args = ["sim", "--seeds", "5000", "--jobs", "2", "--json"];
+    let args = ["sim", "--seeds", "5000", "--threads", "2", "--json"];
     for twice in [&[][..], &["--twice"]] {
         let sums = interrupted_after_a_seed(&[&args[..], twice].concat());
         let seeds = sums["seeds"].as_u64().expect("a count");

@@ -71,7 +71,7 @@ fn an_export_comes_back_by_an_import() {
     );
 
     let file = TempFile::new("users");
-    let text = cluster.ok(&["export", "--prefix", "user:", file.path()]);
+    let text = cluster.ok(&["export", file.path(), "user:"]);
     assert_eq!(text, b"wrote 3,000 keys\n");
     let users = std::fs::read(&file.0).expect("it was written");
     assert_eq!(lines(&users).len(), 3_000);

@@ -66,7 +66,7 @@ fn put(cluster: &Cluster, key: &str, value: &str) -> u64 {
 fn changes_are_printed_as_they_happen() {
     let cluster = Cluster::start(&["--ordered"]);
     let from = put(&cluster, "begin", "1").to_string();
-    let watch = Watch::start(&cluster, &["a/", "--exact", "b", "--from", &from]);
+    let watch = Watch::start(&cluster, &["a/", "--exact", "b", "--since", &from]);
     let at = put(&cluster, "a/1", "one");
     assert_eq!(watch.next(), format!("{at}\twritten\ta/1\tone"));
     put(&cluster, "other", "x");
@@ -81,7 +81,7 @@ fn changes_are_printed_as_they_happen() {
     cluster.ok(&["flush", "--yes"]);
     assert!(watch.next().ends_with("\tflushed"));
     // The past comes as it was, from whichever replica.
-    let past = ["watch", "a/", "--from", &from, "--limit", "2", "--json"];
+    let past = ["watch", "a/", "--since", &from, "--limit", "2", "--json"];
     let past = String::from_utf8(cluster.ok(&past)).expect("text");
     let past: Vec<Value> = past
         .lines()
@@ -117,7 +117,7 @@ fn a_watch_outlives_every_replica_without_a_gap_and_without_an_event_twice() {
     let mut cluster = Cluster::start(&[]);
     let mut expected = Vec::new();
     let from = put(&cluster, "begin", "1").to_string();
-    let watch = Watch::start(&cluster, &["a/", "--from", &from, "--json"]);
+    let watch = Watch::start(&cluster, &["a/", "--since", &from, "--json"]);
     let mut write = |cluster: &Cluster, count: usize| {
         for _ in 0..count {
             let key = format!("a/{}", expected.len());
@@ -167,7 +167,7 @@ fn what_cannot_be_watched_is_refused_with_what_would_help() {
 fn ctrl_c_says_where_to_go_on_and_a_closed_pipe_ends_it_quietly() {
     let cluster = Cluster::start(&[]);
     let from = put(&cluster, "begin", "1").to_string();
-    let arguments = ["watch", "--from", &from, "--json"];
+    let arguments = ["watch", "--since", &from, "--json"];
     let mut child = command(&arguments, &cluster.group.peers())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -209,8 +209,8 @@ pub fn arguments(bytes: &[u8]) {
     let time = units::parse_duration(text);
     let positive = units::parse_positive_duration(text);
     assert_eq!(positive.is_ok(), time.is_ok_and(|time| !time.is_zero()));
-    if let Ok(seconds) = units::parse_seconds(text) {
-        assert!((0.1..=86_400.0).contains(&seconds));
+    if let Ok(interval) = units::parse_poll_interval(text) {
+        assert!((0.1..=86_400.0).contains(&interval.as_secs_f64()));
     }
     lists(text);
 }

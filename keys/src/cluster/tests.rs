@@ -75,7 +75,7 @@ fn every_mistake_is_named_with_its_line() {
     let with = |from: &str, to: &str| error(&text.replacen(from, to, 1));
     assert_eq!(
         error(""),
-        "no key is in the file; was it cut off? `trine key new --out PATH` makes a new one"
+        "no key is in the file; was it cut off? `trine key new FILE` makes a new one"
     );
     assert_eq!(error("# only\n"), error(""));
     assert_eq!(

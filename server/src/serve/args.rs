@@ -68,12 +68,13 @@ pub struct ServeArguments {
     pub log: LogArguments,
     /// Which callers a replica takes: all, both with and without a key, or only those with one [default: require with a
     /// key, none without]. At SIGHUP a replica with a key reads its key file again, and the stage, if the file of --config
-    /// has it (keys = "require") and neither this option nor the variable was given. It begins to require keys once all
+    /// has it (key-stage = "require") and neither this option nor the variable was given. It begins to require keys once all
     /// members have come with one.
     // Its own place would be that of an option of all commands, as that of --rejoin.
     #[arg(
-        long,
-        env = "TRINE_KEYS",
+        long = "key-stage",
+        alias = "keys",
+        env = "TRINE_KEY_STAGE",
         value_enum,
         value_name = "STAGE",
         display_order = 27

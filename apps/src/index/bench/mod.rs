@@ -64,7 +64,7 @@ fn in_process(arguments: &IndexBenchArguments) -> Result<Rounds, Failure> {
     let mut dispatch = start(false)?;
     // Only now, because a thread passes its processors on to those that it starts.
     arguments
-        .cpus
+        .processors()?
         .map_or(Ok(()), |(dispatch, _)| run_on(dispatch))?;
     measure(
         &mut [("worker", &mut worker), ("dispatch", &mut dispatch)],
@@ -81,7 +81,7 @@ fn driver(arguments: &IndexBenchArguments) -> Result<Driver<Asks>, Failure> {
 fn mix(arguments: &IndexBenchArguments) -> Mix {
     Mix {
         keys: arguments.keys,
-        scans: arguments.scans,
+        scans: arguments.scans(),
         scan_keys: arguments.scan_keys,
     }
 }
@@ -94,7 +94,7 @@ fn measure(
     let mut rounds = Rounds::default();
     let seconds = arguments.duration.as_secs_f64();
     let duration = Duration::from(arguments.duration);
-    let window = arguments.window as usize;
+    let window = arguments.pipeline as usize;
     let closed = || Load::Closed {
         window,
         until: MonotonicClock.now() + duration,

@@ -156,9 +156,9 @@ impl Rounds {
         output.document(&json!({
             "in_process": arguments.in_process,
             "keys": arguments.keys,
-            "scans_percent": arguments.scans,
+            "scans_percent": arguments.scans(),
             "scan_keys": arguments.scan_keys,
-            "window": arguments.window,
+            "pipeline": arguments.pipeline,
             "rounds": arguments.rounds,
             "loads": self.rows.iter().map(Row::to_json).collect::<Vec<_>>(),
             "get_p99_worker_over_dispatch": ratios.iter().map(ratio).collect::<Vec<_>>(),
@@ -177,7 +177,7 @@ impl Rounds {
         output.line(format_args!(
             "{}, {} % scans over {}, medians of {}",
             plural(arguments.keys, "key"),
-            arguments.scans,
+            arguments.scans(),
             plural(arguments.scan_keys.into(), "key"),
             plural(arguments.rounds.into(), "round"),
         ));
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(rounds.rows[1].to_json()["get_p50_ns"], 30);
     }
 
-    /// With `--scans 100` it printed "NaN times as long".
+    /// With `--scan-share 100%` it printed "NaN times as long".
     #[test]
     fn a_mix_without_gets_has_no_ratio() {
         let mut rounds = Rounds::default();

@@ -16,7 +16,7 @@ use crate::index::serve::{ServerLoop, assemble};
 use crate::rights::Rights;
 
 /// A server of `map`, with a worker thread for scans if `has_worker`. The worker runs on the second processor of
-/// `--cpus`.
+/// `--cpu`.
 pub(super) fn server(
     backend: RingBackend,
     map: &Arc<ConcurrentMap>,
@@ -28,7 +28,7 @@ pub(super) fn server(
     // A worker inherits the processors of the thread that starts it, which is one for this alone.
     let start = || {
         arguments
-            .cpus
+            .processors()?
             .map_or(Ok(()), |(_, worker)| run_on(worker))?;
         let rights = Rights::default();
         assemble(

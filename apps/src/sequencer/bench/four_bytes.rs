@@ -80,7 +80,7 @@ impl<B: Backend> FourBytes<B> {
             client,
             serve,
             numbers: Numbers::new(1),
-            window: arguments.window as usize,
+            window: arguments.pipeline as usize,
             leasts: VecDeque::new(),
             timeout: arguments.client.timeout.into(),
         }

@@ -26,10 +26,10 @@ pub(super) fn run<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     interrupt::start()?;
-    if arguments.speculative && arguments.window as usize > SPECULATIVE_WINDOW_MAX {
+    if arguments.speculative && arguments.pipeline as usize > SPECULATIVE_WINDOW_MAX {
         return Err(Failure::usage(
             format!("with --speculative at most {SPECULATIVE_WINDOW_MAX} requests are in flight"),
-            "take a smaller --window",
+            "take a smaller --pipeline",
         ));
     }
     if arguments.in_process {
@@ -57,7 +57,7 @@ fn in_process(arguments: &SequencerBenchArguments, output: Output) -> Result<(),
 fn driver(arguments: &SequencerBenchArguments) -> Driver<Numbers> {
     let numbers = Numbers::new(arguments.count);
     let timeout = arguments.client.timeout.into();
-    Driver::new(numbers, arguments.window as usize, timeout)
+    Driver::new(numbers, arguments.pipeline as usize, timeout)
 }
 
 fn measure(
@@ -104,7 +104,7 @@ fn show(rounds: &[(Measured, f64)], arguments: &SequencerBenchArguments, output:
         "in_process": arguments.in_process,
         "lease_check": arguments.lease_check,
         "speculative": arguments.speculative,
-        "window": arguments.window,
+        "pipeline": arguments.pipeline,
         "count": arguments.count,
         "rounds": arguments.rounds,
         "answered": answered,
@@ -120,7 +120,7 @@ fn show(rounds: &[(Measured, f64)], arguments: &SequencerBenchArguments, output:
         show_ns(p50),
         show_ns(p99),
         plural(arguments.rounds.into(), "round"),
-        arguments.window,
+        arguments.pipeline,
     ));
     output.line(format_args!(
         "{} answers, none smaller than one that came before its request",

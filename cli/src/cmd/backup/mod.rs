@@ -27,6 +27,7 @@ use trine_kvstore::{Command, Response};
 use trine_replica::backup::Header;
 
 use self::partial::Partial;
+use super::get::ReadFrom;
 use self::reading::{Pace, Reading, Stop};
 use self::replicas::{Candidate, Wanted};
 use trine_base::config::DEFAULT_PEERS;
@@ -46,15 +47,16 @@ pub(crate) struct BackupArguments {
     /// The file to make. FILE.partial holds what is there while the backup runs, and the same command goes on with it.
     #[arg(value_name = "FILE", required = true)]
     pub(crate) file: Option<PathBuf>,
-    /// Read from the leader. Followers have less to do.
-    #[arg(long, conflicts_with = "replica")]
+    /// Which replica is read: leader, follower, any, or a node id. Followers have less to do; with `follower` and `any` the
+    /// leader is read if no other can be.
+    #[arg(long, default_value = "follower", value_name = "REPLICA")]
+    pub(crate) replica: ReadFrom,
+    /// What `--replica leader` was before.
+    #[arg(long, hide = true, conflicts_with = "replica")]
     pub(crate) from_leader: bool,
-    /// Read from the replica with this node id, and from no other.
-    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) replica: Option<u32>,
     /// Read no more than this in a second, for example 100MiB.
-    #[arg(long, value_name = "SIZE", value_parser = parse_rate)]
-    pub(crate) rate: Option<u64>,
+    #[arg(long, alias = "rate", value_name = "SIZE", value_parser = parse_rate)]
+    pub(crate) max_rate: Option<u64>,
     /// The replicas' addresses, host:port,...
     #[arg(long, env = "TRINE_PEERS", default_value = DEFAULT_PEERS, value_name = "LIST")]
     pub(crate) peers: String,
@@ -76,7 +78,7 @@ pub(crate) enum BackupCommand {
 fn parse_rate(text: &str) -> Result<u64, String> {
     match parse_bytes(text)? {
         0 => {
-            Err("it must be more than nothing; leave --rate out for as fast as possible".to_owned())
+            Err("it must be more than nothing; leave --max-rate out for as fast as possible".to_owned())
         }
         rate => Ok(rate),
     }
@@ -161,10 +163,11 @@ impl<N: Network> Work<'_, N> {
         let addresses = peers::resolve(&self.arguments.peers)?;
         let limit = self.arguments.timeout.min(SURVEY).into();
         let reports = ask_everybody(self.network, &addresses, limit)?;
-        let wanted = match (self.arguments.replica, self.arguments.from_leader) {
-            (Some(node_id), _) => Wanted::Node(node_id),
-            (None, true) => Wanted::Leader,
-            (None, false) => Wanted::Any,
+        let wanted = match self.arguments.replica {
+            _ if self.arguments.from_leader => Wanted::Leader,
+            ReadFrom::Leader => Wanted::Leader,
+            ReadFrom::Follower | ReadFrom::Any => Wanted::Any,
+            ReadFrom::Node(node_id) => Wanted::Node(node_id),
         };
         replicas::choose(&reports, wanted)
     }
@@ -262,7 +265,7 @@ impl<N: Network> Work<'_, N> {
             unreachable!("the file was begun");
         };
         let mut progress = reading::progress(&header, self.output);
-        let mut pace = Pace::new(self.arguments.rate);
+        let mut pace = Pace::new(self.arguments.max_rate);
         loop {
             let before = self.partial.frames();
             let reading = match Reading::open(self.network, candidate)? {

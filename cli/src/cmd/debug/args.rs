@@ -19,16 +19,19 @@ pub(crate) enum DebugCommand {
 pub(crate) struct BundleArguments {
     /// The archive; trine-debug-TIME.tar.gz in this directory, if absent. A file that is there already is not touched. Its
     /// name is FILE.partial until it is whole.
-    #[arg(long, value_name = "FILE")]
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// What FILE was before.
+    #[arg(long, hide = true, value_name = "FILE", conflicts_with = "file")]
     pub(crate) out: Option<PathBuf>,
     /// The metrics endpoint of a replica, as its --metrics says; may be given several times.
-    #[arg(long, value_name = "HOST:PORT")]
-    pub(crate) metrics: Vec<String>,
+    #[arg(long, alias = "metrics", value_name = "HOST:PORT")]
+    pub(crate) at: Vec<String>,
     #[command(flatten)]
     pub(crate) endpoint: EndpointArguments,
     /// A log file, of which the last MiB is taken; may be given several times.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) log: Vec<PathBuf>,
+    #[arg(long, alias = "log", value_name = "FILE")]
+    pub(crate) log_file: Vec<PathBuf>,
     /// The settings file of `trine serve` on this machine.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

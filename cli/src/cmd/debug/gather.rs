@@ -55,7 +55,7 @@ pub(super) fn gather<N: Network>(
     asker: &Asker,
     output: Output,
 ) -> Result<Vec<Part>, Failure> {
-    let steps = 4 + arguments.metrics.len() + arguments.log.len();
+    let steps = 4 + arguments.at.len() + arguments.log_file.len();
     let mut progress = Progress::at_terminal("gathering", Some(steps as u64), output);
     let limit = arguments.group.timeout.min(SURVEY_TIMEOUT);
     let sample = || {
@@ -114,7 +114,7 @@ fn named(
     progress: &mut Progress,
 ) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
-    for (number, at) in (1..).zip(&arguments.metrics) {
+    for (number, at) in (1..).zip(&arguments.at) {
         interrupt::check()?;
         progress.set(3 + number, || format!("asking {at} for metrics"));
         parts.push(Part::new(
@@ -123,7 +123,7 @@ fn named(
             metrics(asker, at),
         ));
     }
-    for (number, path) in (1..).zip(&arguments.log) {
+    for (number, path) in (1..).zip(&arguments.log_file) {
         parts.push(Part::new(
             format!("log-{number}.txt"),
             "the end of a log",
@@ -136,11 +136,11 @@ fn named(
 /// The parts that exist only if the user names them.
 fn not_named(arguments: &BundleArguments) -> Vec<Part> {
     let mut parts = Vec::new();
-    if arguments.metrics.is_empty() {
+    if arguments.at.is_empty() {
         let why = "name the endpoint of each replica with --metrics HOST:PORT".to_owned();
         parts.push(Part::new("metrics", "metrics of a replica", Err(why)));
     }
-    if arguments.log.is_empty() {
+    if arguments.log_file.is_empty() {
         let why = "replicas log to standard error; name where that went with --log FILE".to_owned();
         parts.push(Part::new("log", "the end of a log", Err(why)));
     }

@@ -51,7 +51,7 @@ fn bundle<N: Network>(
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
     let name = format!("trine-debug-{seconds}");
-    let path = match &arguments.out {
+    let path = match arguments.file.as_ref().or(arguments.out.as_ref()) {
         Some(path) => path.clone(),
         None => PathBuf::from(format!("{name}.tar.gz")),
     };

@@ -96,13 +96,13 @@ fn stage(reports: &[Report], has_key: bool) -> Finding {
             ),
             OPEN,
             "kill -HUP PID    # of each replica, once its settings file says keys = \"require\"; or start it again with \
-             --keys require, also if it was started with --keys",
+             --key-stage require, also if it was started with --key-stage",
         ),
         Some(_) => Finding::better(
             STAGE,
             "no replica has a key",
             OPEN,
-            "trine key new --out group.key    # then docs/security.md, \"Getting keys while the group serves\"",
+            "trine key new group.key    # then docs/security.md, \"Getting keys while the group serves\"",
         ),
     }
 }
@@ -253,7 +253,7 @@ mod tests {
     fn each_stage_has_its_finding() {
         use Verdict::{Better, Good, Wrong};
         assert_stage(["require", "require"], Good, &["only callers with a key"]);
-        let accept = ["4 sessions at the moment", "--keys require"];
+        let accept = ["4 sessions at the moment", "--key-stage require"];
         assert_stage(["accept", "accept"], Better, &accept);
         assert_stage(["none", "none"], Better, &["trine key new"]);
         let half = ["none: replica 2 (127.0.0.1:7472)", "start again: replica 2"];

@@ -19,7 +19,7 @@ use crate::cmd::status::nobody;
 #[derive(Debug, Args)]
 pub(crate) struct RotateArguments {
     /// The group's key file, which is changed.
-    #[arg(value_name = "PATH")]
+    #[arg(value_name = "FILE")]
     pub(crate) path: PathBuf,
     #[command(flatten)]
     step: StepArguments,
@@ -103,7 +103,7 @@ fn taken(step: Step, key: ClusterKey) -> Result<ClusterKey, Failure> {
     taken.map_err(|error| {
         Failure::usage(
             format!("this step is out of order: {error}"),
-            "the file was left alone; `trine key show PATH` says where it stands",
+            "the file was left alone; `trine key show FILE` says where it stands",
         )
     })
 }

@@ -9,13 +9,13 @@ use trine_chaos::fault::FaultSet;
 #[derive(Debug, Args)]
 pub(crate) struct SimArguments {
     /// Simulate this seed alone.
-    #[arg(long, value_name = "S", conflicts_with_all = ["seeds", "from", "jobs", "twice"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["seeds", "first_seed", "threads", "twice"])]
     pub(crate) seed: Option<u64>,
     /// Print every packet, fault and change of leader.
     #[arg(long, requires = "seed", conflicts_with_all = ["shrink", "json"])]
     pub(crate) trace: bool,
     /// Print what the clients saw, a JSON line an operation.
-    #[arg(long, requires = "seed", conflicts_with_all = ["shrink", "json"])]
+    #[arg(long = "print-history", alias = "history", requires = "seed", conflicts_with_all = ["shrink", "json"])]
     pub(crate) history: bool,
     /// Take away faults and clients as long as the run still fails.
     #[arg(long, requires = "seed")]
@@ -24,22 +24,22 @@ pub(crate) struct SimArguments {
     #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) seeds: u64,
     /// The first of them.
-    #[arg(long, default_value_t = 1, value_name = "S")]
-    pub(crate) from: u64,
+    #[arg(long, alias = "from", default_value_t = 1, value_name = "N")]
+    pub(crate) first_seed: u64,
     /// How many threads simulate, a seed each.
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
-    pub(crate) jobs: u64,
+    #[arg(long, alias = "jobs", default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub(crate) threads: u64,
     /// Run each seed a second time and compare the histories.
     #[arg(long)]
     pub(crate) twice: bool,
     /// Simulate these kinds of fault instead of those that each seed draws: names with commas between, or `none`.
-    #[arg(long, value_name = "NAMES")]
+    #[arg(long = "fault-kinds", alias = "faults", value_name = "LIST")]
     pub(crate) faults: Option<FaultSet>,
     /// How many machines clients run on, with --seed.
     #[arg(long, value_name = "N", requires = "seed")]
     pub(crate) client_machines: Option<usize>,
     /// How many clients run on each of them, with --seed.
-    #[arg(long = "clients", value_name = "N", requires = "seed")]
+    #[arg(long, alias = "clients", value_name = "N", requires = "seed")]
     pub(crate) clients_per_machine: Option<usize>,
     /// The simulated time in which faults happen, with --seed.
     #[arg(long, value_name = "TIME", requires = "seed", value_parser = parse_positive_duration)]
@@ -48,8 +48,8 @@ pub(crate) struct SimArguments {
     #[arg(long, conflicts_with_all = ["measure", "rpc", "planted_bugs"])]
     pub(crate) sealed: bool,
     /// Measure how fast the simulator is, with and without faults, on one thread; with --seed only replay one of these
-    /// runs, with `--faults none` one of those without.
-    #[arg(long, conflicts_with_all = ["seeds", "from", "jobs", "twice"])]
+    /// runs, with `--fault-kinds none` one of those without.
+    #[arg(long, conflicts_with_all = ["seeds", "first_seed", "threads", "twice"])]
     pub(crate) measure: bool,
     /// Simulate the transport alone: a client and a server whose answers are known.
     #[arg(
@@ -70,7 +70,7 @@ pub(crate) struct SimArguments {
         value_name = "NAME",
         num_args = 0..=1,
         default_missing_value = "all",
-        conflicts_with_all = ["seed", "seeds", "from", "twice", "rpc", "sequencer", "shrink", "history", "faults", "measure"]
+        conflicts_with_all = ["seed", "seeds", "first_seed", "twice", "rpc", "sequencer", "shrink", "history", "faults", "measure"]
     )]
     pub(crate) planted_bugs: Option<String>,
     /// With --planted-bugs: begin shortly before the seed that found the bug last.

@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &SimArguments, output: Output) -> Result<(), Failur
     match arguments.seed {
         None if arguments.measure && arguments.faults.is_some() => Err(Failure::usage(
             "what is measured is the same everywhere: --measure takes no faults",
-            "leave --faults out, or name the run to replay with --seed",
+            "leave --fault-kinds out, or name the run to replay with --seed",
         )),
         None if arguments.measure => measure(output),
         Some(seed) if arguments.shrink => {
@@ -269,9 +269,9 @@ where
         sum(report);
     };
     for_each_seed(
-        arguments.from,
+        arguments.first_seed,
         arguments.seeds,
-        arguments.jobs,
+        arguments.threads,
         goes_on,
         run,
         take,
@@ -283,20 +283,20 @@ where
 /// What the runs are called that were made.
 fn of_seeds(ended: &Ended, arguments: &SimArguments) -> String {
     let runs = ["", ", each run twice"][usize::from(arguments.twice)];
-    format!("{} seeds from {}{runs}", ended.seeds, arguments.from)
+    format!("{} seeds from {}{runs}", ended.seeds, arguments.first_seed)
 }
 
 fn many(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
     let started = Instant::now();
     let mut summary = Summary::default();
     // Whether faults exclude each other does not depend on the seed.
-    chosen(arguments.from, arguments)?;
+    chosen(arguments.first_seed, arguments)?;
     let config = |seed| chosen(seed, arguments).expect("what one seed allows all do");
     let ended = each_seed(arguments, output, config, |report| summary.add(report));
     let took = started.elapsed();
     let speed = summary.simulated_ns() as f64 / 1e9 / took.as_secs_f64().max(1e-9);
     output.document(&json!({
-        "seeds": ended.seeds, "from": arguments.from, "twice": arguments.twice, "failed": ended.failed,
+        "seeds": ended.seeds, "from": arguments.first_seed, "twice": arguments.twice, "failed": ended.failed,
         "simulated_ns": summary.simulated_ns(), "operations": summary.operations(),
         "failovers": summary.failovers(), "faults": fault_counts(summary.faults()),
         "seconds": took.as_secs_f64(),

@@ -91,11 +91,11 @@ fn chosen<P: Named>(seed: u64, arguments: &SimArguments) -> Result<PartConfig<P>
 
 fn many<P: Named>(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
     // Whether a fault happens to the part does not depend on the seed.
-    chosen::<P>(arguments.from, arguments)?;
+    chosen::<P>(arguments.first_seed, arguments)?;
     let config = |seed| chosen::<P>(seed, arguments).expect("what one seed allows all do");
     let ended = each_seed(arguments, output, config, |_| ());
     output.document(&json!({
-        "seeds": ended.seeds, "from": arguments.from, "twice": arguments.twice, "failed": ended.failed,
+        "seeds": ended.seeds, "from": arguments.first_seed, "twice": arguments.twice, "failed": ended.failed,
     }));
     output.line(format_args!(
         "{}: {}: {} failed",

@@ -26,11 +26,11 @@ pub(super) fn run(name: &str, arguments: &SimArguments, output: Output) -> Resul
         } else {
             1
         };
-        let search = search(*canary, from, arguments.jobs);
+        let search = search(*canary, from, arguments.threads);
         show(&search, output);
         searches.push(search);
     }
-    run_without(&mut searches, arguments.jobs, output);
+    run_without(&mut searches, arguments.threads, output);
     judge(&searches, output)
 }
 

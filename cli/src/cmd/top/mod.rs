@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -108,7 +108,7 @@ fn watch<N: Network>(
     stop: &Arc<AtomicBool>,
 ) -> Result<(), Failure> {
     let (network, news, stop) = (network.clone(), news.clone(), stop.clone());
-    let every = Duration::from_secs_f64(arguments.seconds);
+    let every = arguments.every;
     let limit = arguments.group.timeout.min(SURVEY_TIMEOUT).into();
     let work = move || {
         while !stop.load(Ordering::Relaxed) && !interrupt::interrupted() {

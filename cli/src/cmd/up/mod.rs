@@ -214,7 +214,7 @@ impl fmt::Display for Sealed {
             ),
             Some(path) if self.accepts_all => write!(
                 f,
-                "The group's key is in {}. Callers without it are taken, too: --keys accept.",
+                "The group's key is in {}. Callers without it are taken, too: --key-stage accept.",
                 path.display()
             ),
             Some(path) => write!(

@@ -185,7 +185,7 @@ pub fn command(args: &[&str], peers: &str) -> Command {
         .env_remove("TRINE_BASE_PORT")
         .env_remove("TRINE_CACHE")
         .env_remove("TRINE_KEY")
-        .env_remove("TRINE_KEYS")
+        .env_remove("TRINE_KEY_STAGE")
         .env_remove("TRINE_INSECURE")
         .env_remove("TRINE_PEERS")
         .env("XDG_STATE_HOME", state());

@@ -264,7 +264,7 @@ impl<'a> Group<'a> {
             .env("XDG_STATE_HOME", state());
         for name in [
             "TRINE_KEY",
-            "TRINE_KEYS",
+            "TRINE_KEY_STAGE",
             "TRINE_INSECURE",
             "TRINE_PEERS",
             "TRINE_MTU",

@@ -23,7 +23,7 @@ impl Fronts {
 }
 
 fn lead(replicas: &Replicas, key: Option<&str>, node_id: &str) {
-    let transfer = ["leader", "transfer", "--to", node_id, "--timeout", "20s"];
+    let transfer = ["leader", "transfer", node_id, "--timeout", "20s"];
     // The leader may not have heard from it yet.
     wait_for("another leader", || {
         (replicas.client(key, &transfer).status == Some(0)).then_some(())
@@ -37,7 +37,7 @@ fn in_the_stage_accept_redis_clients_come_as_users_and_as_nobody() {
     let (ours, fronts) = (keys.text("ours"), Fronts(tcp_ports(3)));
     let option = fronts.option();
     let resp = ["--resp", &option, "--resp-timeout", "30s"];
-    let accept = [&["--key", &ours, "--keys", "accept"], &resp[..]].concat();
+    let accept = [&["--key", &ours, "--key-stage", "accept"], &resp[..]].concat();
     let mut replicas = Replicas::new(&keys.directory);
     replicas.start(0, &[&accept[..], &["--bootstrap"]].concat());
     replicas.start(1, &accept);

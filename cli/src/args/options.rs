@@ -1,0 +1,208 @@
+//! Holds docs/options.md: one table of all options, in which each name has one form and one meaning in every command.
+
+use std::any::TypeId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Arg, Command};
+
+/// The table that the tests compare with the command line.
+const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/options.md");
+/// The table begins after this line.
+const HEAD: &str = "| option | meaning | commands |\n|---|---|---|\n";
+/// Set to any value, the test writes the table instead of comparing it.
+const WRITE: &str = "TRINE_WRITE_OPTIONS";
+/// Options of so many commands are listed as those of all commands that send packets.
+const COMMANDS_SHOWN_MAX: usize = 40;
+
+/// Options whose help differs between commands, because each command adds what is special about it. The meaning beside the name
+/// is what all of them have in common. A name that is not here says the same everywhere.
+const SPECIAL: &[(&str, &str)] = &[
+    ("address", "The address of the replica, as the others reach it."),
+    ("clients", "Clients that work at the same time."),
+    ("connect", "The address of the server to ask."),
+    ("data-dir", "The data directory of a replica."),
+    ("for", "How long to measure or to work."),
+    ("id", "The node id of the replica."),
+    ("in-process", "Measure without a network, with packets over memory."),
+    ("insecure", "Take callers without a key at addresses that other machines reach."),
+    ("keys", "How many keys the command works with."),
+    ("limit", "End after so many."),
+    ("listen", "Where the server listens."),
+    ("log", "Where log and store are kept."),
+    ("memory", "Most bytes that the store takes."),
+    ("metrics-password-file", "The first line of this file is the password of the metrics endpoint."),
+    ("peers", "The replicas' addresses."),
+    ("pipeline", "Requests that a client has in flight."),
+    ("rounds", "How often each part is measured."),
+    ("seed", "The seed of everything that is drawn by lot."),
+    ("speculative", "Requests of four bytes, without sessions."),
+    ("spin", "How long a thread polls before it sleeps."),
+    ("target", "What is measured."),
+    ("threads", "How many threads work."),
+    ("timeout", "Give up after this long."),
+    ("ttl", "Whether the time since the backup counts for times to live."),
+    ("warmup", "How long to run before measuring."),
+];
+
+/// One option of one command.
+struct Use {
+    command: String,
+    value: String,
+    form: String,
+    sentence: String,
+}
+
+/// All that the command line says of the options, by name.
+fn uses() -> BTreeMap<String, Vec<Use>> {
+    let mut line = super::command_line();
+    line.build();
+    let mut found = BTreeMap::new();
+    walk(&line, "", &mut found);
+    found
+}
+
+fn walk(command: &Command, path: &str, found: &mut BTreeMap<String, Vec<Use>>) {
+    let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
+    for arg in shown {
+        let Some(name) = arg.get_long() else { continue };
+        let inherited = path.is_empty() != arg.is_global_set() && matches!(name, "json" | "output");
+        if inherited || matches!(name, "help" | "version") {
+            continue;
+        }
+        found.entry(name.to_owned()).or_default().push(Use {
+            command: path.to_owned(),
+            value: value(arg),
+            form: form(arg),
+            sentence: first_sentence(arg),
+        });
+    }
+    for command in command.get_subcommands() {
+        if command.get_name() != "help" && !command.is_hide_set() {
+            let path = format!("{path} {}", command.get_name());
+            walk(command, path.trim_start(), found);
+        }
+    }
+}
+
+/// The name of an option's value; empty for a switch.
+fn value(arg: &Arg) -> String {
+    match arg.get_action().takes_values() {
+        true => arg
+            .get_value_names()
+            .map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+            .unwrap_or_else(|| arg.get_id().as_str().to_uppercase()),
+        false => String::new(),
+    }
+}
+
+/// How a value is read. All whole numbers are one form.
+fn form(arg: &Arg) -> String {
+    let id = arg.get_value_parser().type_id();
+    let is = |types: &[TypeId]| types.iter().any(|known| id == *known);
+    if is(&[TypeId::of::<u32>(), TypeId::of::<u64>(), TypeId::of::<usize>()]) {
+        return "number".to_owned();
+    }
+    if is(&[TypeId::of::<String>(), TypeId::of::<OsString>()]) {
+        return "text".to_owned();
+    }
+    if is(&[TypeId::of::<PathBuf>()]) {
+        return "file".to_owned();
+    }
+    format!("{id:?}")
+}
+
+fn first_sentence(arg: &Arg) -> String {
+    let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    let line = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let end = line.find(". ").unwrap_or(line.len());
+    let end = line.find(" [default").unwrap_or(end).min(end);
+    format!("{}.", line[..end].trim_end_matches('.'))
+}
+
+fn table() -> String {
+    let mut text = HEAD.to_owned();
+    for (name, uses) in uses() {
+        let special = SPECIAL.iter().find(|(of, _)| *of == name);
+        let meaning = special.map_or(uses[0].sentence.as_str(), |(_, meaning)| meaning);
+        let commands: Vec<_> = uses
+            .iter()
+            .filter(|of| !of.command.is_empty())
+            .map(|of| format!("`{}`", of.command))
+            .collect();
+        let commands = match commands.len() {
+            0 => "all".to_owned(),
+            COMMANDS_SHOWN_MAX.. => "all that send packets".to_owned(),
+            _ => commands.join(", "),
+        };
+        let option = format!("--{name} {}", uses[0].value);
+        let cells = [format!("`{}`", option.trim_end()), meaning.replace('|', "\\|"), commands];
+        text.push_str(&format!("| {} |\n", cells.join(" | ")));
+    }
+    text
+}
+
+#[test]
+fn each_option_has_one_form_and_one_meaning() {
+    let mut wrong = Vec::new();
+    for (name, uses) in uses() {
+        let tell = |of: &Use| format!("{}: {} ({}) {}", of.command, of.value, of.form, of.sentence);
+        let forms: BTreeSet<_> = uses.iter().map(|of| (&of.value, &of.form)).collect();
+        let sentences: BTreeSet<_> = uses.iter().map(|of| &of.sentence).collect();
+        let is_special = SPECIAL.iter().any(|(of, _)| *of == name);
+        if forms.len() > 1 || (sentences.len() > 1 && !is_special) {
+            let all: BTreeSet<_> = uses.iter().map(tell).collect();
+            let all: Vec<_> = all.into_iter().take(6).collect();
+            wrong.push(format!("--{name}\n    {}", all.join("\n    ")));
+        }
+        if sentences.len() == 1 && is_special {
+            wrong.push(format!("--{name} says the same everywhere: it is not special"));
+        }
+    }
+    for (name, _) in SPECIAL {
+        if !uses().contains_key(*name) {
+            wrong.push(format!("--{name} is gone"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// An old name that some other option of the same command has today would change what a script does.
+#[test]
+fn an_old_name_means_nothing_else() {
+    fn walk(command: &Command) {
+        let mut names = BTreeSet::new();
+        for arg in command.get_arguments() {
+            let aliases = arg.get_all_aliases().unwrap_or_default();
+            for name in aliases.into_iter().chain(arg.get_long()) {
+                assert!(names.insert(name.to_owned()), "{}: --{name}", command.get_name());
+            }
+        }
+        command.get_subcommands().for_each(walk);
+    }
+    let mut line = super::command_line();
+    line.build();
+    walk(&line);
+}
+
+#[test]
+fn the_table_of_options_is_that_of_the_command_line() {
+    let page = std::fs::read_to_string(TABLE).expect("docs/options.md");
+    let (before, rest) = page.split_once(HEAD).expect("the table's head");
+    let rows: String = rest.split_inclusive('\n').take_while(|line| line.starts_with('|')).collect();
+    let after = &rest[rows.len()..];
+    let expected = table();
+    if std::env::var_os(WRITE).is_some() {
+        std::fs::write(TABLE, format!("{before}{expected}{after}")).expect("docs/options.md");
+        return;
+    }
+    let found = format!("{HEAD}{rows}");
+    let differs = expected.lines().find(|row| !found.lines().any(|line| line == *row));
+    let gone = found.lines().find(|row| !expected.lines().any(|line| line == *row));
+    assert_eq!(
+        expected, found,
+        "docs/options.md is not what the command line says; `{WRITE}=1 cargo test -p trine --bin trine options` writes it. \
+         Missing: {differs:?}; gone: {gone:?}"
+    );
+}
