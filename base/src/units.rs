@@ -70,7 +70,9 @@ pub fn parse_percents(text: &str, most: u32) -> Result<u32, String> {
         Some(number) => (number.trim_end(), 1.0),
         None => (text, 100.0),
     };
-    let percents = number.parse::<f64>().map_or(f64::NAN, |number| number * factor);
+    let percents = number
+        .parse::<f64>()
+        .map_or(f64::NAN, |number| number * factor);
     let whole = percents.round();
     match (0.0..=f64::from(most)).contains(&whole) && (percents - whole).abs() < 1e-6 {
         true => Ok(whole as u32),
@@ -211,7 +213,13 @@ mod tests {
 
     #[test]
     fn a_share_has_the_same_two_forms_everywhere() {
-        for (text, percents) in [("1%", 1), ("0.5", 50), ("50 %", 50), ("1", 100), ("0.07", 7)] {
+        for (text, percents) in [
+            ("1%", 1),
+            ("0.5", 50),
+            ("50 %", 50),
+            ("1", 100),
+            ("0.07", 7),
+        ] {
             assert_eq!(parse_percents(text, 100), Ok(percents), "{text}");
         }
         for wrong in ["", "%", "20", "101%", "-1%", "0.005", "nan", "x"] {

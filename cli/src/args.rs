@@ -1,5 +1,7 @@
 //! The command line: the clap definition of every command.
 
+mod examples;
+mod help;
 mod line;
 #[cfg(test)]
 mod options;
@@ -62,7 +64,7 @@ Examples:
   trine top                         the same and more on one screen, as it changes
   trine member list                 who belongs to the group
 
-Exit status: 0 done; 1 a clear no (no such key, check failed); 2 wrong usage or
+Exit status: 0 done; 1 negative result (no such key, check failed); 2 wrong usage or
 configuration; 3 cluster not reachable or outcome unknown (the text says which).";
 
 /// A strongly consistent, in-memory key-value store that replicates every write.
@@ -90,21 +92,21 @@ pub(crate) enum Command {
     Get(GetArguments),
     /// Delete a key; exit status 1 if there was none.
     Del(DelArguments),
-    /// Print the keys of a prefix or a range in their order, with their values.
+    /// Print the keys of a prefix in their order, with their values.
     Scan(ScanArguments),
     /// Print every change of the keys that begin with a prefix, as it happens.
     Watch(WatchArguments),
-    /// Count the keys, all of them or those of a prefix or a range.
+    /// Count all keys, or those of a prefix.
     Count(CountArguments),
     /// Delete all keys that begin with a prefix.
     Rm(RmArguments),
-    /// Remove every key of the group.
+    /// Delete every key of the group.
     Flush(FlushArguments),
-    /// Write keys with their values and expiries as JSON lines.
+    /// Write keys with their values and expiries into a file, as JSON lines.
     Export(ExportArguments),
-    /// Read such lines and write their keys.
+    /// Write the keys of such a file.
     Import(ImportArguments),
-    /// Type commands one after the other, or read them from standard input; what `trine` alone does.
+    /// Read commands from a terminal or standard input; `trine` alone does the same.
     Shell(ShellArguments),
     /// Show every replica: role, term, log, round-trip times, retransmissions.
     Status(StatusArguments),
@@ -129,7 +131,7 @@ pub(crate) enum Command {
     /// Show or change the faults that replicas inject into their network, by link and direction.
     #[command(subcommand)]
     Net(NetCommand),
-    /// Write all keys and users of a serving group, as of one position, into a file; or verify such a file.
+    /// Write all keys and users of a group, as of one position, into a file; or verify such a file.
     Backup(BackupArguments),
     /// Make the data directory of the first replica of a new group out of a backup.
     Restore(RestoreArguments),
@@ -146,17 +148,17 @@ pub(crate) enum Command {
     Cache(CacheCommand),
     /// Serve an ordered index without replication, talk to it, and measure it.
     Index(IndexArguments),
-    /// Serve numbers that come once and grow, take some, and measure it.
+    /// Run a sequencer: serve unique, increasing numbers.
     Sequencer(SequencerArguments),
-    /// Check and show the settings of `serve` and `up`, and change those that a running group shares.
+    /// Check and show the settings of a machine, and show and change those of a group.
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Show or change what a running replica logs.
     LogLevel(LogLevelArguments),
-    /// Check whether this machine is fit for trine, and with --peers a group's keys; each finding comes with the command that
-    /// changes it.
+    /// Check whether this machine is fit for trine. With --peers, also check a group's keys. Each finding comes with the command
+    /// that changes it.
     Doctor(DoctorArguments),
-    /// Collect what somebody needs to know who helps from afar.
+    /// Collect a support bundle.
     #[command(subcommand)]
     Debug(DebugCommand),
     /// Print a script that completes commands and options.

@@ -156,10 +156,15 @@ fn tell_mistake(stop: Stop, json: bool, objects: bool) -> u8 {
 /// Prints a mistake, or the help that was asked for. Help that cannot be written is a failure; a reader that goes away has read
 /// enough.
 fn print(error: &clap::Error) -> Result<(), Failure> {
+    if error.use_stderr() {
+        // As every other failure begins.
+        let text = error.render().to_string();
+        let text = text.strip_prefix("error: ").unwrap_or(&text);
+        announce::note(format_args!("trine: {}", text.trim_end()));
+        return Ok(());
+    }
     match error.print().and_then(|()| stdout().flush()) {
-        Err(why) if !error.use_stderr() && why.kind() != ErrorKind::BrokenPipe => {
-            Err(unwritten(&why))
-        }
+        Err(why) if why.kind() != ErrorKind::BrokenPipe => Err(unwritten(&why)),
         _ => Ok(()),
     }
 }

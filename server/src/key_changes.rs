@@ -200,7 +200,9 @@ impl KeyChanges {
             tracing::warn!(target: AUDIT, from = "SIGHUP", old, new, "the keys were changed");
         }
         let by = match self.stage_is_named {
-            true => " (as --key-stage or TRINE_KEY_STAGE said at the start, whatever the settings file says)",
+            true => {
+                " (as --key-stage or TRINE_KEY_STAGE said at the start, whatever the settings file says)"
+            }
             false => "",
         };
         let (step, used) = (&roots.step, &roots.used);

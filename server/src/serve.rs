@@ -695,7 +695,7 @@ fn begun_from_backup(
         .map_err(|error| backup_file::failure(file, &error))?;
     announcer.json_line(&json!({
         "begun_from": path_text(file), "cluster": cluster.to_string(), "old_cluster": begun.old.to_string(),
-        "old_index": begun.old_index, "index": begun.index, "items": begun.items,
+        "old_index": begun.old_index, "index": begun.index, "keys": begun.items,
     }));
     announcer.line(format_args!(
         "begins cluster {cluster} with {} of cluster {} as of entry {}; what was acknowledged there behind it is lost",
@@ -818,7 +818,7 @@ impl Told {
             _ => format!("{} in term {term}", role_word(*role)),
         };
         self.announcer.json_line(&json!({
-            "node_id": node_id.0, "role": role_word(*role), "term": term, "leader": leader,
+            "replica": node_id.0, "role": role_word(*role), "term": term, "leader": leader,
         }));
         self.announcer.line_of_role(text);
     }

@@ -134,7 +134,13 @@ pub struct IndexBenchArguments {
     #[arg(long)]
     pub in_process: bool,
     /// With --in-process: the processors of the two threads, as in 0,1. Without it they may run on any.
-    #[arg(long, alias = "cpus", value_name = "N", value_delimiter = ',', requires = "in_process")]
+    #[arg(
+        long,
+        alias = "cpus",
+        value_name = "N",
+        value_delimiter = ',',
+        requires = "in_process"
+    )]
     pub cpu: Vec<u32>,
     /// Keys, which the benchmark writes first. Keys and values are random and have 8 bytes.
     #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

@@ -100,7 +100,7 @@ pub struct SequencerClientArguments {
 /// The options of `trine sequencer next`.
 #[derive(Debug, Args)]
 pub struct SequencerNextArguments {
-    /// How many numbers the request takes. They follow each other.
+    /// How many numbers each request takes. They follow each other.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(COUNT_MAX)))]
     pub count: u32,
     /// Ask by datagrams of four bytes, without a session. The server needs --speculative, too.

@@ -4,6 +4,7 @@ use clap::parser::ValueSource;
 use clap::{Args, CommandFactory};
 
 use super::Arguments;
+use super::help::with_help;
 use trine_base::network::NetworkArguments;
 
 /// Commands that send no packet to a replica. The options of the network mean nothing to them.
@@ -27,7 +28,7 @@ pub(crate) fn command_line() -> clap::Command {
     let hide = |definition: clap::Command, name: &&str| {
         definition.mut_subcommand(name, |command| command.args(hidden.clone()))
     };
-    WITHOUT_NETWORK.iter().fold(Arguments::command(), hide)
+    with_help(WITHOUT_NETWORK.iter().fold(Arguments::command(), hide))
 }
 
 /// Returns an option of the network that was given to a command without use for it.

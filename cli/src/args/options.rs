@@ -19,22 +19,48 @@ const COMMANDS_SHOWN_MAX: usize = 40;
 /// Options whose help differs between commands, because each command adds what is special about it. The meaning beside the name
 /// is what all of them have in common. A name that is not here says the same everywhere.
 const SPECIAL: &[(&str, &str)] = &[
-    ("address", "The address of the replica, as the others reach it."),
+    (
+        "address",
+        "The address of the replica, as the others reach it.",
+    ),
     ("clients", "Clients that work at the same time."),
+    (
+        "config",
+        "The settings file of `trine serve` and `trine up`.",
+    ),
     ("connect", "The address of the server to ask."),
+    ("cpu", "The processor that a thread runs on."),
     ("data-dir", "The data directory of a replica."),
+    (
+        "fault-injection",
+        "The faults of the network may be changed while the replicas run.",
+    ),
     ("for", "How long to measure or to work."),
+    ("html", "Write a report with plots here."),
     ("id", "The node id of the replica."),
-    ("in-process", "Measure without a network, with packets over memory."),
-    ("insecure", "Take callers without a key at addresses that other machines reach."),
+    (
+        "in-process",
+        "Measure without a network, with packets over memory.",
+    ),
+    (
+        "insecure",
+        "Take callers without a key at addresses that other machines reach.",
+    ),
     ("keys", "How many keys the command works with."),
     ("limit", "End after so many."),
     ("listen", "Where the server listens."),
-    ("log", "Where log and store are kept."),
+    ("link", "Only the link to this node, or address."),
     ("memory", "Most bytes that the store takes."),
-    ("metrics-password-file", "The first line of this file is the password of the metrics endpoint."),
+    (
+        "metrics-password-file",
+        "The first line of this file is the password of the metrics endpoint.",
+    ),
     ("peers", "The replicas' addresses."),
     ("pipeline", "Requests that a client has in flight."),
+    (
+        "replica",
+        "Which replica is read: leader, follower, any, or for a backup a node id.",
+    ),
     ("rounds", "How often each part is measured."),
     ("seed", "The seed of everything that is drawn by lot."),
     ("speculative", "Requests of four bytes, without sessions."),
@@ -42,7 +68,10 @@ const SPECIAL: &[(&str, &str)] = &[
     ("target", "What is measured."),
     ("threads", "How many threads work."),
     ("timeout", "Give up after this long."),
-    ("ttl", "Whether the time since the backup counts for times to live."),
+    (
+        "ttl",
+        "Whether the time since the backup counts for times to live.",
+    ),
     ("warmup", "How long to run before measuring."),
 ];
 
@@ -75,7 +104,7 @@ fn walk(command: &Command, path: &str, found: &mut BTreeMap<String, Vec<Use>>) {
             command: path.to_owned(),
             value: value(arg),
             form: form(arg),
-            sentence: first_sentence(arg),
+            sentence: sentence(arg),
         });
     }
     for command in command.get_subcommands() {
@@ -91,7 +120,13 @@ fn value(arg: &Arg) -> String {
     match arg.get_action().takes_values() {
         true => arg
             .get_value_names()
-            .map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+            .map(|names| {
+                names
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            })
             .unwrap_or_else(|| arg.get_id().as_str().to_uppercase()),
         false => String::new(),
     }
@@ -101,7 +136,11 @@ fn value(arg: &Arg) -> String {
 fn form(arg: &Arg) -> String {
     let id = arg.get_value_parser().type_id();
     let is = |types: &[TypeId]| types.iter().any(|known| id == *known);
-    if is(&[TypeId::of::<u32>(), TypeId::of::<u64>(), TypeId::of::<usize>()]) {
+    if is(&[
+        TypeId::of::<u32>(),
+        TypeId::of::<u64>(),
+        TypeId::of::<usize>(),
+    ]) {
         return "number".to_owned();
     }
     if is(&[TypeId::of::<String>(), TypeId::of::<OsString>()]) {
@@ -113,12 +152,12 @@ fn form(arg: &Arg) -> String {
     format!("{id:?}")
 }
 
-fn first_sentence(arg: &Arg) -> String {
+fn sentence(arg: &Arg) -> String {
     let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-    let line = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    let end = line.find(". ").unwrap_or(line.len());
-    let end = line.find(" [default").unwrap_or(end).min(end);
-    format!("{}.", line[..end].trim_end_matches('.'))
+    match super::help::first_sentence(&help) {
+        sentence if sentence.ends_with('.') => sentence,
+        sentence => format!("{sentence}."),
+    }
 }
 
 fn table() -> String {
@@ -137,7 +176,9 @@ fn table() -> String {
             _ => commands.join(", "),
         };
         let option = format!("--{name} {}", uses[0].value);
-        let cells = [format!("`{}`", option.trim_end()), meaning.replace('|', "\\|"), commands];
+        let escaped = |text: &str| text.replace('|', "\\|");
+        let option = format!("`{}`", escaped(option.trim_end()));
+        let cells = [option, escaped(meaning), commands];
         text.push_str(&format!("| {} |\n", cells.join(" | ")));
     }
     text
@@ -157,7 +198,9 @@ fn each_option_has_one_form_and_one_meaning() {
             wrong.push(format!("--{name}\n    {}", all.join("\n    ")));
         }
         if sentences.len() == 1 && is_special {
-            wrong.push(format!("--{name} says the same everywhere: it is not special"));
+            wrong.push(format!(
+                "--{name} says the same everywhere: it is not special"
+            ));
         }
     }
     for (name, _) in SPECIAL {
@@ -176,7 +219,11 @@ fn an_old_name_means_nothing_else() {
         for arg in command.get_arguments() {
             let aliases = arg.get_all_aliases().unwrap_or_default();
             for name in aliases.into_iter().chain(arg.get_long()) {
-                assert!(names.insert(name.to_owned()), "{}: --{name}", command.get_name());
+                assert!(
+                    names.insert(name.to_owned()),
+                    "{}: --{name}",
+                    command.get_name()
+                );
             }
         }
         command.get_subcommands().for_each(walk);
@@ -190,7 +237,10 @@ fn an_old_name_means_nothing_else() {
 fn the_table_of_options_is_that_of_the_command_line() {
     let page = std::fs::read_to_string(TABLE).expect("docs/options.md");
     let (before, rest) = page.split_once(HEAD).expect("the table's head");
-    let rows: String = rest.split_inclusive('\n').take_while(|line| line.starts_with('|')).collect();
+    let rows: String = rest
+        .split_inclusive('\n')
+        .take_while(|line| line.starts_with('|'))
+        .collect();
     let after = &rest[rows.len()..];
     let expected = table();
     if std::env::var_os(WRITE).is_some() {
@@ -198,8 +248,12 @@ fn the_table_of_options_is_that_of_the_command_line() {
         return;
     }
     let found = format!("{HEAD}{rows}");
-    let differs = expected.lines().find(|row| !found.lines().any(|line| line == *row));
-    let gone = found.lines().find(|row| !expected.lines().any(|line| line == *row));
+    let differs = expected
+        .lines()
+        .find(|row| !found.lines().any(|line| line == *row));
+    let gone = found
+        .lines()
+        .find(|row| !expected.lines().any(|line| line == *row));
     assert_eq!(
         expected, found,
         "docs/options.md is not what the command line says; `{WRITE}=1 cargo test -p trine --bin trine options` writes it. \

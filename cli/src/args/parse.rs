@@ -15,10 +15,31 @@ const SLIPS_MAX: usize = 2;
 
 /// Reads the command line of this process.
 pub(crate) fn parse(line: Vec<OsString>) -> Result<Arguments, Stop> {
-    read(line).map_err(|stop| match stop {
-        Stop::Usage(error) => Stop::Usage(without_far_guesses(error)),
+    read(line.clone()).map_err(|stop| match stop {
+        Stop::Usage(error) => Stop::Usage(with_whole_usage(without_far_guesses(error), &line)),
         other => other,
     })
+}
+
+/// clap shows what was given beside what is required: `--peers` where TRINE_PEERS is set. The usage in the help says what is
+/// required.
+fn with_whole_usage(mut error: clap::Error, line: &[OsString]) -> clap::Error {
+    if error.get(ContextKind::Usage).is_none() {
+        return error;
+    }
+    let mut definition = command_line();
+    definition.build();
+    let mut command = &mut definition;
+    for word in line.iter().skip(1).filter_map(|word| word.to_str()) {
+        if command.find_subcommand(word).is_some() {
+            command = command.find_subcommand_mut(word).expect("it was found");
+        }
+    }
+    error.insert(
+        ContextKind::Usage,
+        ContextValue::StyledStr(command.render_usage()),
+    );
+    error
 }
 
 /// clap offers `bench` to somebody who types `nosuch`: half of its letters are there.
@@ -76,6 +97,27 @@ fn read(line: Vec<OsString>) -> Result<Arguments, Stop> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_usage_names_what_is_required_and_nothing_else() {
+        for (words, usage) in [
+            (
+                &["put", "--peers", "a:1"][..],
+                "trine put [OPTIONS] <KEY> [VALUE]",
+            ),
+            (
+                &["user", "add", "--peers=a:1", "--timeout", "1s"],
+                "trine user add [OPTIONS] --role <ROLE> <NAME>",
+            ),
+        ] {
+            let line = ["trine"].iter().chain(words).map(OsString::from).collect();
+            let Err(Stop::Usage(error)) = parse(line) else {
+                panic!("{words:?} lacks something")
+            };
+            let text = error.to_string();
+            assert!(text.contains(&format!("Usage: {usage}\n")), "{text}");
+        }
+    }
 
     #[test]
     fn a_name_is_offered_only_where_it_is_likely_meant() {

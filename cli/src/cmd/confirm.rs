@@ -19,7 +19,9 @@ impl ConfirmArguments {
         match self.yes || io::stdin().is_terminal() {
             true => Ok(()),
             false => Err(Failure::usage(
-                format!("this would delete {what}, and nobody is there to say yes: nothing was deleted"),
+                format!(
+                    "this would delete {what}, and nobody is there to say yes: nothing was deleted"
+                ),
                 "add --yes; `trine export FILE` keeps the keys first",
             )),
         }

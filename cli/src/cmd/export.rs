@@ -42,7 +42,13 @@ pub(crate) struct ExportArguments {
     #[arg(value_name = "PREFIX")]
     prefix: Option<OsString>,
     /// What PREFIX was before.
-    #[arg(long = "prefix", id = "named", hide = true, value_name = "PREFIX", conflicts_with = "prefix")]
+    #[arg(
+        long = "prefix",
+        id = "named",
+        hide = true,
+        value_name = "PREFIX",
+        conflicts_with = "prefix"
+    )]
     named: Option<OsString>,
     #[command(flatten)]
     part: PartArguments,
@@ -98,7 +104,11 @@ struct Exported {
 type Piece = (Answer, SystemTime);
 
 /// All items as of one moment.
-fn at_once(session: &mut Session, bounds: &Bounds, sink: &mut Sink<'_>) -> Result<Exported, Failure> {
+fn at_once(
+    session: &mut Session,
+    bounds: &Bounds,
+    sink: &mut Sink<'_>,
+) -> Result<Exported, Failure> {
     const EXPORT: Reading = Reading {
         what: "the export",
         hint: "run the export again; `trine export --no-atomic` needs nothing kept, and reads each page at a later moment",
@@ -136,7 +146,11 @@ fn at_once(session: &mut Session, bounds: &Bounds, sink: &mut Sink<'_>) -> Resul
 }
 
 /// Each page as of its own moment.
-fn by_page(session: &mut Session, bounds: &Bounds, sink: &mut Sink<'_>) -> Result<Exported, Failure> {
+fn by_page(
+    session: &mut Session,
+    bounds: &Bounds,
+    sink: &mut Sink<'_>,
+) -> Result<Exported, Failure> {
     let mut progress = Progress::towards("exporting", None);
     let read = |pass: &mut dyn FnMut(Piece) -> Result<(), Failure>| {
         let (mut from, mut keys) = (Cursor::START, 0);

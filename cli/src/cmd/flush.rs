@@ -38,7 +38,9 @@ pub(crate) fn run<N: Network>(
         }
     };
     if !arguments.confirm.yes {
-        arguments.confirm.ask(&what, execute(Mode::Read, &Command::Count)?)?;
+        arguments
+            .confirm
+            .ask(&what, execute(Mode::Read, &Command::Count)?)?;
     }
     let deleted = execute(Mode::WriteAndClose, &Command::Flush)?;
     output.document(&json!({ "deleted": deleted }));

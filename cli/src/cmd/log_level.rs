@@ -14,7 +14,7 @@ pub(crate) struct LogLevelArguments {
     /// what it is.
     #[arg(value_name = "LEVEL", value_parser = LevelParser, hide_possible_values = true)]
     pub(crate) level: Option<String>,
-    /// The metrics endpoint of the replica, as its --metrics says.
+    /// The metrics endpoint of a replica, as its --metrics says.
     #[arg(long, env = "TRINE_METRICS", value_name = "HOST:PORT")]
     pub(crate) at: String,
     #[command(flatten)]

@@ -110,7 +110,7 @@ pub(super) fn give<N: Network>(
     };
     let AdminDone { text, leader } = given?;
     output.document(&json!({
-        "command": command_word(command), "node_id": node_id, "done": text, "leader": leader,
+        "command": command_word(command), "replica": node_id, "done": text, "leader_address": leader,
     }));
     output.line(text);
     Ok(())
@@ -313,18 +313,21 @@ fn no_members(reports: &[Report]) -> Failure {
 fn document(source: &Status) -> Value {
     let of_one = |member: &MemberStatus| {
         json!({
-            "node_id": member.node_id,
+            "replica": member.node_id,
             "address": member.address,
             "role": role_word(source, member),
             "voter": member.voter,
             "incarnation": member.incarnation,
-            "behind": member.behind,
+            "lag": member.behind,
             "silent_ns": member.silent_ns,
         })
     };
+    let mut members = source.members.iter();
+    let leader = members.find(|member| Some(member.address) == source.leader);
     json!({
         "cluster": source.cluster,
-        "leader": source.leader,
+        "leader": leader.map(|leader| leader.node_id),
+        "leader_address": source.leader,
         "reported_by": source.node_id,
         "change_in_progress": source.change_in_progress,
         "members": source.members.iter().map(of_one).collect::<Vec<_>>(),

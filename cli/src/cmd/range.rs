@@ -22,13 +22,13 @@ pub(crate) struct RangeArguments {
 /// A part of the keys of a prefix.
 #[derive(Debug, Default, Args)]
 pub(crate) struct PartArguments {
-    /// Of these the keys from this one on.
+    /// Begin at this key.
     #[arg(long, value_name = "KEY")]
     pub(crate) from: Option<OsString>,
-    /// Of these the keys before this one, which does not belong to them.
+    /// End before this key.
     #[arg(long, value_name = "KEY")]
     pub(crate) to: Option<OsString>,
-    /// Of these the keys after this one, which does not belong to them.
+    /// Begin after this key.
     #[arg(long, value_name = "KEY", conflicts_with = "from")]
     pub(crate) after: Option<OsString>,
 }

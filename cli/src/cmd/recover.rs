@@ -29,7 +29,7 @@ pub(crate) struct RecoverArguments {
     /// The replica's node id, as it was started with.
     #[arg(
         long,
-        value_name = "N",
+        value_name = "ID",
         value_parser = clap::value_parser!(u32).range(1..),
         required_unless_present_any = ["quarantined", "remove_lost"]
     )]

@@ -28,7 +28,7 @@ pub(crate) struct RestoreArguments {
     #[arg(long, visible_alias = "dir", value_name = "DIR")]
     pub(crate) data_dir: PathBuf,
     /// The node id of that replica.
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 1, value_name = "ID", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) id: u32,
     /// The address of that replica, host:port, as the others will reach it.
     #[arg(long, value_name = "HOST:PORT")]
@@ -145,7 +145,7 @@ fn tell(
     } = *begun;
     output.document(&json!({
         "cluster": cluster.to_string(), "old_cluster": old.to_string(), "old_index": old_index, "index": index,
-        "items": items, "made_at_ms": made_at_ms, "ttl_passed_ns": passed_ns, "directory": path_text(&arguments.data_dir),
+        "keys": items, "made_at_ms": made_at_ms, "ttl_passed_ns": passed_ns, "directory": path_text(&arguments.data_dir),
     }));
     output.line(format_args!(
         "cluster {cluster} begins with replica {} alone, and with {} of cluster {old} as of entry {old_index}",

@@ -32,7 +32,13 @@ pub(crate) struct RmArguments {
     #[arg(value_name = "PREFIX")]
     pub(crate) prefix: Option<OsString>,
     /// What PREFIX was before.
-    #[arg(long = "prefix", id = "named", hide = true, value_name = "PREFIX", conflicts_with = "prefix")]
+    #[arg(
+        long = "prefix",
+        id = "named",
+        hide = true,
+        value_name = "PREFIX",
+        conflicts_with = "prefix"
+    )]
     pub(crate) named: Option<OsString>,
     #[command(flatten)]
     pub(crate) part: PartArguments,

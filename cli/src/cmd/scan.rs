@@ -309,7 +309,11 @@ mod tests {
                 });
                 added.expect("there is room");
             }
-            let found: Vec<_> = sorted.into_items().into_iter().map(|item| item.key).collect();
+            let found: Vec<_> = sorted
+                .into_items()
+                .into_iter()
+                .map(|item| item.key)
+                .collect();
             let mut expected: Vec<_> = (0..5_000).map(key).collect();
             expected.sort();
             if reverse {

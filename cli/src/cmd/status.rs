@@ -137,11 +137,15 @@ pub(super) fn nobody(reports: &[Report]) -> Failure {
 pub(super) fn document(reports: &[Report]) -> Value {
     let leader = leader_of(reports);
     let of_one = |report: &Report| match &report.answer {
-        Ok(node) => json!({ "address": report.address, "status": node }),
+        Ok(node) => {
+            let replica = node.replica.node_id;
+            json!({ "replica": replica, "address": report.address, "status": node })
+        }
         Err(obstacle) => json!({ "address": report.address, "error": obstacle.to_string() }),
     };
     json!({
-        "leader": leader.map(|leader| leader.address),
+        "leader": leader.map(|leader| leader.node_id),
+        "leader_address": leader.map(|leader| leader.address),
         "term": leader.map(|leader| leader.term),
         "voters_in_step": voters_in_step(reports),
         "failures_tolerated": failures_tolerated(reports),

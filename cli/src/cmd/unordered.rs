@@ -59,7 +59,8 @@ impl Slowly {
                 "the group keeps no ordered index, so all its keys are looked at; `trine config set ordered on` builds one",
             );
         }
-        self.progress.set(keys, || format!("{} found", plural(keys, "key")));
+        self.progress
+            .set(keys, || format!("{} found", plural(keys, "key")));
     }
 }
 
@@ -217,8 +218,7 @@ impl<'b> UnorderedDeletion<'b> {
 }
 
 fn delete(session: &mut Session, keys: &[Vec<u8>]) -> Result<u64, Failure> {
-    let operations: Vec<Command<'_>> =
-        keys.iter().map(|key| Command::Delete { key }).collect();
+    let operations: Vec<Command<'_>> = keys.iter().map(|key| Command::Delete { key }).collect();
     let command = Command::Execute {
         mode: ExecuteMode::Independent,
         conditions: trine_kvstore::List::default(),

@@ -141,11 +141,7 @@ fn parse(text: &str, keys: &[Key]) -> (Vec<Entry>, Vec<Mistake>) {
             continue;
         }
         match entry(name.get_ref(), value.get_ref(), keys) {
-            Ok((name, value)) => entries.push(Entry {
-                name,
-                value,
-                line,
-            }),
+            Ok((name, value)) => entries.push(Entry { name, value, line }),
             Err(what) => mistakes.push(Mistake { line, what }),
         }
     }
@@ -258,7 +254,7 @@ mod tests {
     #[test]
     fn all_mistakes_are_named_with_their_lines() {
         let found = mistakes(
-            "memroy = \"1GiB\"\nlease_drift = \"1ms\"\n\nspin = 5\nid = 0\nxyzzy = 1\n[peers]\n",
+            "memroy = \"1GiB\"\nlease_drift = \"1ms\"\n\nspin = \"5 parsecs\"\nid = 0\nxyzzy = 1\n[peers]\n",
         );
         let lines: Vec<usize> = found.iter().map(|(line, _)| *line).collect();
         assert_eq!(lines, [1, 2, 4, 5, 6, 7]);
@@ -282,7 +278,7 @@ mod tests {
         assert_eq!(line, 2);
         assert!(what.contains("duplicate"), "{what}");
         // The syntax error used to be the only reported mistake.
-        let found = mistakes("memroy = 1\nid = = 3\nspin = 5\n");
+        let found = mistakes("memroy = 1\nid = = 3\nspin = \"x\"\n");
         let lines: Vec<usize> = found.iter().map(|(line, _)| *line).collect();
         assert_eq!(lines, [1, 2, 3], "{found:?}");
     }

@@ -163,7 +163,7 @@ fn a_backup_under_load_is_the_state_after_one_write() {
     writer.join().expect("the writer ends");
     assert!(after > before, "it wrote meanwhile");
     let document = ran.json();
-    assert_eq!(document["items"], KEYS);
+    assert_eq!(document["keys"], KEYS);
     let verified = trine(&["backup", "verify", &file, "--json"], "", b"").expect_status(0);
     assert_eq!(verified.json()["index"], document["index"]);
 
@@ -545,7 +545,7 @@ fn the_backup_of_an_earlier_release_is_restored() {
         .expect_status(0)
         .json();
     assert_eq!(
-        (&document["items"], &document["users"]),
+        (&document["keys"], &document["users"]),
         (&3.into(), &1.into())
     );
     let up = restored(&golden, &[]);

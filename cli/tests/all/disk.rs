@@ -496,8 +496,8 @@ fn a_follower_with_an_old_copy_of_its_directory_ends_and_says_what_to_do() {
     let behind = || {
         let list = cluster.run(&["member", "list", "--json"]).json();
         let members = list["members"].as_array().expect("a list").clone();
-        let of_it = members.iter().find(|member| member["node_id"] == follower);
-        of_it.and_then(|member| member["behind"].as_u64())
+        let of_it = members.iter().find(|member| member["replica"] == follower);
+        of_it.and_then(|member| member["lag"].as_u64())
     };
     let behind = wait_for("the follower is behind", || {
         behind().filter(|&behind| behind > 0)

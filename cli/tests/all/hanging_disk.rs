@@ -94,7 +94,7 @@ impl Group {
         let replicas = document["replicas"].as_array().expect("replicas");
         let leader = replicas
             .iter()
-            .find(|replica| replica["address"] == document["leader"])
+            .find(|replica| replica["replica"] == document["leader"])
             .expect("it answers");
         let id = leader["status"]["replica"]["node_id"].as_u64();
         u16::try_from(id.expect("a number")).expect("small")

@@ -191,7 +191,12 @@ fn the_benchmark_reports_every_part() {
         .expect_error(2, &["a key that the benchmark needs", "--filled"]);
 
     let in_process = trine(
-        &[&["index"], &short[..], &["--in-process", "--scan-share", "50%"]].concat(),
+        &[
+            &["index"],
+            &short[..],
+            &["--in-process", "--scan-share", "50%"],
+        ]
+        .concat(),
         "",
         b"",
     );

@@ -365,7 +365,9 @@ fn status_and_doctor_tell_who_is_let_in_and_who_has_come() {
     let nobody = trine(&["doctor", "--peers", "127.0.0.1:1", "--json"], "", b"");
     let findings = nobody.expect_status(1).json();
     let of = |finding: &&serde_json::Value| finding["check"] == "replicas";
-    let replicas_there = findings.as_array().and_then(|all| all.iter().find(of));
+    let replicas_there = findings["findings"]
+        .as_array()
+        .and_then(|all| all.iter().find(of));
     assert_eq!(
         replicas_there.expect("a finding")["verdict"],
         "wrong",

@@ -27,7 +27,7 @@ fn members(cluster: &Cluster) -> Vec<(u64, String, String)> {
     let document = cluster.run(&["member", "list", "--json"]).json();
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
     let of_one = |member: &Value| {
-        let node_id = member["node_id"].as_u64().expect("a place");
+        let node_id = member["replica"].as_u64().expect("a place");
         (node_id, text(&member["role"]), text(&member["address"]))
     };
     let members = document["members"].as_array().expect("a list");
@@ -70,7 +70,7 @@ fn the_list_shows_every_member_and_a_transfer_moves_leadership() {
     let ran = cluster.run(&["leader", "transfer", &to, "--json"]);
     let document = ran.expect_status(0).json();
     assert_eq!(document["command"], "transfer");
-    assert_eq!(document["node_id"], other);
+    assert_eq!(document["replica"], other);
     assert_eq!(cluster.leader(), other);
     // Without a node id the command chooses another replica.
     cluster.ok(&["leader", "transfer"]);
@@ -190,10 +190,7 @@ fn a_wrong_node_id_is_named() {
         (&["member", "remove", "9"], "node 9 is not a member"),
         (&["member", "promote", "9"], "add it first"),
         (&["member", "replace", "9"], "add it instead"),
-        (
-            &["leader", "transfer", "9"],
-            "node 9 is not a member",
-        ),
+        (&["leader", "transfer", "9"], "node 9 is not a member"),
     ];
     for (args, part) in table {
         cluster

@@ -53,7 +53,7 @@ fn ranges_are_scanned_counted_and_deleted() {
     assert_eq!(lines[0]["key"], "a/0000");
     assert_eq!(lines[0]["value"], "0");
     assert!(lines[0]["version"].is_u64() && lines[1]["position"].is_u64());
-    assert_eq!(lines[1]["items"], 1);
+    assert_eq!(lines[1]["keys"], 1);
     assert_eq!(text(&cluster, &["count", "a/"]), "1000\n");
     assert_eq!(text(&cluster, &["count"]), "2000\n");
     let shell = trine(
@@ -100,7 +100,7 @@ fn a_scan_of_many_pages_is_one_moment() {
             let json = text(&cluster, &["scan", "k/", "--json", "--replica", replica]);
             assert_eq!(json.matches("\"token\"").count(), 1);
             let last: Value = serde_json::from_str(json.lines().last().unwrap()).unwrap();
-            assert_eq!(last["items"], 2_002);
+            assert_eq!(last["keys"], 2_002);
             assert!(last["position"].as_u64() > Some(0));
         }
         scans += 1;
@@ -126,7 +126,7 @@ fn several_prefixes_are_counted_as_of_one_moment() {
     while counts < 5 || !writer.is_finished() {
         let ran = cluster.run(&["count", "a/", "b/", "--json"]);
         let told = ran.expect_status(0).json();
-        let of = |place: usize| told["counts"][place]["count"].as_i64().expect("a number");
+        let of = |place: usize| told["counts"][place]["keys"].as_i64().expect("a number");
         assert!((0..=1).contains(&(of(0) - of(1))), "{told}");
         assert_eq!(told["counts"][0]["prefix"], "a/");
         assert!(told["position"].as_u64() > Some(0));
@@ -197,11 +197,8 @@ fn rm_asks_at_a_terminal() {
 fn an_index_is_built_while_the_group_serves_and_refusals_say_how() {
     let cluster = filled(&["--memory", "1MiB"]);
     let off = &["keeps no ordered index", "trine config set ordered on"];
-    cluster.run(&["scan"]).expect_error(1, off);
-    cluster.run(&["count", "a/"]).expect_error(1, off);
-    cluster
-        .run(&["rm", "a/", "--yes"])
-        .expect_error(1, off);
+    let shell = trine(&[], &cluster.group.peers(), b"range a/\n");
+    shell.expect_error(1, off);
     let on = text(&cluster, &["config", "set", "ordered", "on"]);
     assert_eq!(on, "ordered: on\n");
     assert_eq!(text(&cluster, &["count", "a/"]), "1000\n");
@@ -229,4 +226,52 @@ fn an_index_is_built_while_the_group_serves_and_refusals_say_how() {
     cluster
         .run(&["config", "set", "ordered", "on"])
         .expect_error(1, full);
+}
+
+/// Without the ordered index these commands were refused. They walk over all keys, as an export does, and tell the same.
+#[test]
+fn a_prefix_is_read_counted_and_deleted_without_the_index_as_with_it() {
+    let cluster = filled(&[]);
+    let lines = |arguments: &[&str]| text(&cluster, arguments);
+    let told = || {
+        [
+            lines(&["scan", "a/", "--limit", "3"]),
+            lines(&[
+                "scan",
+                "--from",
+                "a/0998",
+                "--to",
+                "b/0002",
+                "--reverse",
+                "--keys-only",
+            ]),
+            lines(&["scan", "b/", "--after", "b/0997", "--no-atomic"]),
+            lines(&["scan", "a/", "--stale", "--keys-only"]),
+            lines(&["count", "a/"]),
+            lines(&["count", "a/", "c/", "b/"]),
+            lines(&["count", "a/", "--after", "a/0009", "--to", "a/0100"]),
+            lines(&["count", ""]),
+        ]
+    };
+    let walked = told();
+    assert_eq!(walked[0], "a/0000\t0\na/0001\t1\na/0002\t2\n");
+    assert_eq!(walked[1], "b/0001\nb/0000\na/0999\na/0998\n");
+    assert_eq!(walked[6], "90\n");
+    lines(&["config", "set", "ordered", "on"]);
+    assert_eq!(walked, told());
+    lines(&["config", "set", "ordered", "off"]);
+    let part = ["rm", "a/", "--from", "a/0500", "--yes"];
+    assert_eq!(lines(&part), "500 keys deleted\n");
+    assert_eq!(
+        lines(&["scan", "a/", "--reverse", "--limit", "1"]),
+        "a/0499\t499\n"
+    );
+    let rest = cluster.run(&["rm", "a/", "--yes", "--json"]);
+    assert_eq!(rest.expect_status(0).json()["deleted"], 500);
+    assert_eq!(lines(&["count"]), "1000\n");
+    assert_eq!(
+        lines(&["rm", "--prefix", "b/", "--yes"]),
+        "1,000 keys deleted\n"
+    );
+    cluster.run(&["rm", "--yes"]).expect_error(2, &["PREFIX"]);
 }

@@ -86,7 +86,7 @@ fn in_disk_mode_a_removed_replica_sets_its_files_aside_and_waits_to_be_added() {
     // What they are, and how they go away, was only in a document for developers.
     let told = cluster.run(&["doctor", "--data-dir", data_dir, "--json"]);
     let findings = told.json();
-    let findings = findings.as_array().expect("findings");
+    let findings = findings["findings"].as_array().expect("findings");
     let old = findings.iter().find(|found| found["check"] == "old files");
     let hint = format!("trine recover --remove-lost --data-dir {data_dir}");
     assert_eq!(old.expect("a finding")["hint"], hint);

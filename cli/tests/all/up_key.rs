@@ -189,7 +189,11 @@ fn without_a_place_for_the_key_up_says_what_to_do() {
         ],
     );
     // Without a key it needs no place, and says what that means. So it does for both ways to say it, and for the empty key.
-    for more in [&["--insecure"][..], &["--key-stage", "none"], &["--key", ""]] {
+    for more in [
+        &["--insecure"][..],
+        &["--key-stage", "none"],
+        &["--key", ""],
+    ] {
         let args = [&["--replicas", "1"], more].concat();
         let up = Up::start_with(&addresses, &args, Some(nowhere));
         assert!(up.welcome.contains("not sealed"), "{}", up.welcome);

@@ -27,9 +27,9 @@ use trine_kvstore::{Command, Response};
 use trine_replica::backup::Header;
 
 use self::partial::Partial;
-use super::get::ReadFrom;
 use self::reading::{Pace, Reading, Stop};
 use self::replicas::{Candidate, Wanted};
+use super::get::ReadFrom;
 use trine_base::config::DEFAULT_PEERS;
 
 /// How often all replicas are tried, one after the other, until one of them gives the whole state.
@@ -77,9 +77,9 @@ pub(crate) enum BackupCommand {
 
 fn parse_rate(text: &str) -> Result<u64, String> {
     match parse_bytes(text)? {
-        0 => {
-            Err("it must be more than nothing; leave --max-rate out for as fast as possible".to_owned())
-        }
+        0 => Err(
+            "it must be more than nothing; leave --max-rate out for as fast as possible".to_owned(),
+        ),
         rate => Ok(rate),
     }
 }

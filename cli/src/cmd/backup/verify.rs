@@ -36,7 +36,7 @@ pub(super) fn document(file: &Path, header: &Header, bytes: u64) -> Value {
     json!({
         "file": path_text(file), "bytes": bytes, "cluster": head.cluster.to_string(), "index": head.index,
         "term": head.term,
-        "items": head.items, "logical_bytes": head.logical_bytes, "users": head.users,
+        "keys": head.items, "logical_bytes": head.logical_bytes, "users": head.users,
         "state_version": head.state_version, "group_time_ns": head.group_time_ns, "made_at_ms": header.made_at_ms,
     })
 }

@@ -24,7 +24,7 @@ pub(crate) struct BundleArguments {
     /// What FILE was before.
     #[arg(long, hide = true, value_name = "FILE", conflicts_with = "file")]
     pub(crate) out: Option<PathBuf>,
-    /// The metrics endpoint of a replica, as its --metrics says; may be given several times.
+    /// The metrics endpoint of a replica, as its --metrics says. It may be given several times.
     #[arg(long, alias = "metrics", value_name = "HOST:PORT")]
     pub(crate) at: Vec<String>,
     #[command(flatten)]

@@ -65,7 +65,7 @@ fn tell(
         findings.push(memory::data_directory(directory)?);
         findings.push(memory::set_aside(directory)?);
     }
-    output.document(&findings);
+    output.document(&serde_json::json!({ "findings": findings }));
     findings.iter().for_each(|finding| output.line(finding));
     let wrong = count(&findings, Verdict::Wrong);
     let better = count(&findings, Verdict::Better);

@@ -197,7 +197,7 @@ fn document(response: &Response<'_>) -> Value {
             return json!({ "previous": previous, "version": written.map(Position::as_u64) });
         }
         Response::TimeToLive { remaining_ns } => return json!({ "remaining_ns": remaining_ns }),
-        Response::Count { items } => return json!({ "count": items }),
+        Response::Count { items } => return json!({ "keys": items }),
         Response::List(list) => {
             return list.iter().map(|item| document(&item)).collect();
         }

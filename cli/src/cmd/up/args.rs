@@ -44,7 +44,13 @@ pub(crate) struct UpArguments {
     pub(crate) log: LogArguments,
     /// Which callers a replica takes: all, both with and without a key, or only those with one [default: require with a
     /// key, none without].
-    #[arg(long = "key-stage", alias = "keys", env = "TRINE_KEY_STAGE", value_enum, value_name = "STAGE")]
+    #[arg(
+        long = "key-stage",
+        alias = "keys",
+        env = "TRINE_KEY_STAGE",
+        value_enum,
+        value_name = "STAGE"
+    )]
     pub(crate) keys: Option<KeyStage>,
     /// Make no key for the group. A client that can send packets to its ports can
     /// then read, change and delete everything.
