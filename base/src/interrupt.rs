@@ -65,8 +65,22 @@ pub fn start_writer() -> Result<(), Failure> {
     watch(&[SIGINT, SIGTERM, SIGXFSZ], Hangup::Counts)
 }
 
+/// The signals that are caught already. The shell runs commands that watch for Ctrl-C themselves: a second catcher would take
+/// one Ctrl-C for two.
+static CAUGHT: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+
 fn watch(signals: &[i32], hangup: Hangup) -> Result<(), Failure> {
-    catch(signals, hangup)
+    let mut caught = CAUGHT.lock().unwrap_or_else(PoisonError::into_inner);
+    let further: Vec<i32> = signals
+        .iter()
+        .copied()
+        .filter(|signal| !caught.contains(signal))
+        .collect();
+    if further.is_empty() {
+        return Ok(());
+    }
+    caught.extend(&further);
+    catch(&further, hangup)
         .map_err(|error| Failure::usage(format!("cannot watch for Ctrl-C: {error}"), ""))
 }
 

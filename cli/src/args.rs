@@ -6,9 +6,11 @@ mod line;
 #[cfg(test)]
 mod options;
 mod parse;
+mod shell;
 
 pub(crate) use self::line::{command_line, needless_option};
 pub(crate) use self::parse::parse;
+pub(crate) use self::shell::in_shell;
 
 use clap::{Parser, Subcommand};
 

@@ -120,6 +120,7 @@ fn on_keyed(command: &Command, network: &NetworkArguments, output: Output) -> Re
     }
     let run = Run {
         command,
+        network_arguments: network,
         key: &network.key.choice(),
         output,
     };
@@ -199,9 +200,20 @@ fn wants_objects(line: &[OsString]) -> bool {
             || line.windows(2).any(option))
 }
 
+/// Whether a command that the shell knows sends no packets.
+fn touches_only_files(command: &Command) -> bool {
+    match command {
+        Command::Backup(arguments) => arguments.command.is_some(),
+        Command::Config(command) => matches!(command, ConfigCommand::Files(_)),
+        _ => false,
+    }
+}
+
 /// Runs a command on the chosen network.
+#[derive(Clone, Copy)]
 struct Run<'a> {
     command: &'a Command,
+    network_arguments: &'a NetworkArguments,
     key: &'a KeyChoice,
     output: Output,
 }
@@ -233,7 +245,24 @@ impl OnNetwork for Run<'_> {
             Command::Top(arguments) => cmd::top::run(network, arguments, output),
             Command::Stat(arguments) => cmd::stat::run(network, arguments, output),
             Command::Latency(arguments) => cmd::latency::run(network, arguments, output),
-            Command::Shell(arguments) => cmd::shell::run(network, arguments, output),
+            Command::Shell(arguments) => {
+                let of_line = |words| {
+                    let read = args::in_shell(words, &arguments.client.group.peers, output)?;
+                    let Some((command, output)) = read else {
+                        return Ok(());
+                    };
+                    match touches_only_files(&command) {
+                        true => run(&command, self.network_arguments, output),
+                        false => Run {
+                            command: &command,
+                            output,
+                            ..self
+                        }
+                        .run(network),
+                    }
+                };
+                cmd::shell::run(network, arguments, output, &of_line)
+            }
             Command::Doctor(arguments) => {
                 cmd::doctor::run_with_group(network, arguments, self.key, output)
             }
@@ -254,6 +283,9 @@ impl OnNetwork for Run<'_> {
             }
             Command::Sequencer(arguments) => {
                 trine_apps::sequencer::run(network, &arguments.command, output)
+            }
+            Command::Config(ConfigCommand::Get(arguments)) => {
+                cmd::config::get(network, arguments, output)
             }
             Command::Config(ConfigCommand::Set(command)) => {
                 cmd::config::set(network, command, output)

@@ -61,7 +61,7 @@ fn a_script_prints_raw_values_and_ends_with_its_first_failure() {
         .collect();
     assert_eq!(
         (&lines[0]["value"], &lines[1]["deleted"]),
-        (&"x".into(), &true.into())
+        (&"x".into(), &1.into())
     );
 }
 
@@ -87,23 +87,55 @@ fn keys_are_listed_whole_and_in_parts() {
     assert_eq!(run(&[], "keys o*\n"), "other\n");
     assert_eq!(run(&["--json"], "keys o*\n"), "{\"key\":\"other\"}\n");
     assert_eq!(run(&[], "keys nothing\n"), "");
+}
 
-    let (mut found, mut cursor) = (Vec::new(), "0".to_owned());
-    loop {
-        let line = format!("scan {cursor} match user:* count 7\n");
-        let part = run(&[], &line);
-        let mut lines = part.lines();
-        cursor = lines.next().expect("the cursor").to_owned();
-        found.extend(lines.map(str::to_owned));
-        if cursor == "0" {
-            break;
-        }
-    }
-    assert_eq!(found.len(), 50);
-    let document: serde_json::Value =
-        serde_json::from_str(&run(&["--json"], "scan count 1000\n")).expect("JSON");
-    assert_eq!(document["cursor"], 0);
-    assert_eq!(document["keys"].as_array().map(Vec::len), Some(51));
+/// The shell had a SCAN of its own, and no `watch`, `rm` or `export`.
+#[test]
+fn commands_of_the_command_line_work_in_the_shell() {
+    let cluster = Cluster::start(&[]);
+    let run = |options: &[&str], script: &str| {
+        let ran = trine(options, &cluster.group.peers(), script.as_bytes());
+        String::from_utf8(ran.expect_status(0).stdout).expect("text")
+    };
+    let told = run(
+        &[],
+        "put user/1 a\nput user/2 b\nput other c\nscan user/ --limit 1\ncount user/ other\n\
+                  config get ordered\nrm user/ --yes\nexport -\nclear\nflush --yes\ncount\n",
+    );
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(
+        lines[..5],
+        [
+            "user/1\ta",
+            "user/\t2",
+            "other\t1",
+            "ordered: off",
+            "2 keys deleted"
+        ]
+    );
+    assert!(
+        lines[5].starts_with("{\"key\":\"other\",\"value\":\"c\""),
+        "{told}"
+    );
+    assert_eq!(lines[6..], ["1 key deleted", "0"]);
+    let told = run(
+        &["--json"],
+        "put a b\nscan\nconfig get memory\nrm a --yes\n",
+    );
+    let lines: Vec<serde_json::Value> = told
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(
+        (&lines[1]["key"], &lines[2]["keys"]),
+        (&"a".into(), &1.into())
+    );
+    assert_eq!(
+        (&lines[3]["memory"], &lines[4]["deleted"]),
+        (&(1_u64 << 30).into(), &1.into())
+    );
+    trine(&[], &cluster.group.peers(), b"config show serve\n").expect_status(0);
+    trine(&[], &cluster.group.peers(), b"rm user/\n").expect_error(2, &["--yes"]);
 }
 
 #[test]

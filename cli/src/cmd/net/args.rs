@@ -54,15 +54,3 @@ pub(crate) struct NetClearArguments {
     #[command(flatten)]
     pub(crate) peers: FaultArguments,
 }
-
-impl NetCommand {
-    /// Replaces the list of replicas.
-    pub(crate) fn set_peers(&mut self, peers: &str) {
-        let arguments = match self {
-            Self::Set(arguments) => &mut arguments.peers,
-            Self::Clear(arguments) => &mut arguments.peers,
-            Self::Show(arguments) => arguments,
-        };
-        peers.clone_into(&mut arguments.peers);
-    }
-}

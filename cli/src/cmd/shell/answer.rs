@@ -99,7 +99,7 @@ fn for_people(shape: Shape, response: &Response<'_>) -> String {
         Response::Value { version, .. } if shape == Shape::Version => version.as_u64().to_string(),
         Response::Value { value, .. } => printable(value),
         Response::Written { version } => written(version),
-        Response::Deleted { .. } => "deleted".to_owned(),
+        Response::Deleted { .. } => "1 key deleted".to_owned(),
         Response::Number { value, .. } => value.to_string(),
         Response::Length { bytes, .. } => format!("{bytes} bytes"),
         Response::Exchanged { previous, written } => {
@@ -180,7 +180,7 @@ fn document(response: &Response<'_>) -> Value {
             map.insert("version".into(), version.as_u64().into());
         }
         Response::Deleted { existed } => {
-            map.insert("deleted".into(), existed.into());
+            map.insert("deleted".into(), u64::from(existed).into());
         }
         Response::Number { value, version } => {
             return json!({ "number": value, "version": version.as_u64() });

@@ -63,8 +63,8 @@ const OF_STORE: &[Own] = &[
     ],
     [
         "count",
-        "[PREFIX]",
-        "counts the keys, or those that begin with PREFIX",
+        "[PREFIX]...",
+        "counts the keys, or those that begin with each PREFIX",
         "count user/",
     ],
     [
@@ -79,11 +79,89 @@ const OF_STORE: &[Own] = &[
         "lists the keys that fit, * for all",
         "keys user:*",
     ],
+];
+
+/// Commands of the command line. They take its options, and are read by its definition.
+const OF_LINE: &[Own] = &[
     [
         "scan",
-        "[CURSOR] [MATCH PATTERN] [COUNT N]",
-        "lists some keys, and the cursor of the next ones",
-        "scan 0 match user:* count 100",
+        "[PREFIX] [--limit N] [--reverse] [--keys-only]",
+        "shows keys with values in their order",
+        "scan user/ --limit 10",
+    ],
+    [
+        "watch",
+        "[PREFIX]... [--since POSITION]",
+        "prints each change as it happens, until Ctrl-C",
+        "watch user/",
+    ],
+    [
+        "rm",
+        "PREFIX [--yes]",
+        "deletes all keys that begin with PREFIX",
+        "rm user/ --yes",
+    ],
+    ["flush", "[--yes]", "deletes every key", "flush --yes"],
+    [
+        "export",
+        "[FILE] [PREFIX]",
+        "writes keys into a file, as JSON lines",
+        "export users.jsonl user/",
+    ],
+    [
+        "import",
+        "FILE",
+        "writes the keys of such a file",
+        "import users.jsonl",
+    ],
+    [
+        "backup",
+        "FILE",
+        "writes all keys and users into a file",
+        "backup today.trine",
+    ],
+    ["status", "", "shows every replica", "status"],
+    [
+        "stat",
+        "[TIME [COUNT]]",
+        "prints a line each second, until Ctrl-C",
+        "stat 1s 5",
+    ],
+    [
+        "latency",
+        "[--for TIME]",
+        "measures round trips",
+        "latency --for 1s",
+    ],
+    [
+        "member",
+        "list | add ID | promote ID | remove ID | replace ID",
+        "shows or changes who belongs to the group",
+        "member list",
+    ],
+    [
+        "leader",
+        "transfer [ID]",
+        "changes who leads",
+        "leader transfer 2",
+    ],
+    [
+        "user",
+        "list | add | remove | rotate | password",
+        "shows and changes users",
+        "user list",
+    ],
+    [
+        "config",
+        "get [SETTING] | set memory SIZE | set ordered on|off",
+        "shows and changes what the group holds",
+        "config get memory",
+    ],
+    [
+        "net",
+        "show | set ID FAULTS | clear [ID]",
+        "shows and sets faults of the network",
+        "net set 1 loss=20% --link 2",
     ],
 ];
 
@@ -101,18 +179,7 @@ const OF_SHELL: &[Own] = &[
         "repeats a command until Ctrl-C",
         "\\watch 1 get hits",
     ],
-    [
-        "\\status",
-        "",
-        "shows the group, as trine status does",
-        "\\status",
-    ],
-    [
-        "\\net",
-        "show | set ID FAULTS [--link ID] [--direction out|in] | clear [ID]",
-        "shows and sets faults of the network, as trine net does",
-        "\\net set 1 loss=20% --link 2",
-    ],
+    ["clear", "", "clears the screen", "clear"],
     [
         "\\timing",
         "[on|off]",
@@ -124,7 +191,11 @@ const OF_SHELL: &[Own] = &[
 /// All commands, in the order of the help: those of the store by name, then those of the shell.
 pub(super) static COMMANDS: LazyLock<Vec<Entry>> = LazyLock::new(|| {
     let mut all: Vec<Entry> = OF_STORE.iter().map(own).collect();
-    let is_own = |name: &str| OF_STORE.iter().any(|[own, ..]| *own == name);
+    all.extend(OF_LINE.iter().map(own));
+    let is_own = |name: &str| {
+        let mut own = OF_STORE.iter().chain(OF_LINE);
+        own.any(|[own, ..]| *own == name)
+    };
     all.extend(
         StoreCommand::all()
             .filter(|command| !is_own(command.name()))
@@ -155,6 +226,17 @@ fn of_table(command: StoreCommand) -> Entry {
         example: command.example(),
         row: Some(command),
     }
+}
+
+/// Examples of the commands that the definition of the command line reads.
+#[cfg(test)]
+pub(crate) fn examples_of_line() -> impl Iterator<Item = &'static str> {
+    OF_LINE.iter().map(|[_, _, _, example]| *example)
+}
+
+/// Whether the definition of the command line reads this command.
+pub(super) fn is_of_line(entry: &Entry) -> bool {
+    OF_LINE.iter().any(|[name, ..]| *name == entry.name)
 }
 
 /// The command of that name, in upper or lower case.

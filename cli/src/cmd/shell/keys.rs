@@ -1,6 +1,6 @@
-//! `keys` and `scan`: they ask for pages of keys, and show those that fit.
+//! `keys` asks for pages of keys, and shows those that fit.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use trine_base::answers::{response_of, unexpected};
 use trine_base::bars::above_bars;
 use trine_base::failure::Failure;
@@ -11,7 +11,7 @@ use trine_resp::Pattern;
 
 use super::Shell;
 use super::answer::{Form, printable};
-use super::parse::{ScanRequest, page};
+use super::parse::page;
 
 impl<N: Network> Shell<'_, N> {
     /// Shows all keys that fit, a page at a time. Ctrl-C ends it.
@@ -26,27 +26,6 @@ impl<N: Network> Shell<'_, N> {
             }
             from = next;
         }
-    }
-
-    /// Shows the cursor of the next keys, and the keys.
-    pub(super) fn scan(&mut self, asked: &ScanRequest) -> Result<(), Failure> {
-        let (keys, next) = self.page(asked.from, asked.count, &asked.pattern)?;
-        let text = match self.form {
-            Form::Json => {
-                let keys: Vec<Value> = keys.iter().map(|key| document(key)).collect();
-                let line = json!({ "cursor": next.as_u64(), "keys": keys });
-                format!("{line}\n").into_bytes()
-            }
-            Form::Raw | Form::People => {
-                let cursor = match (next, self.form) {
-                    (Cursor::START, Form::People) => "0 (these are the last keys)".to_owned(),
-                    (next, _) => next.as_u64().to_string(),
-                };
-                [cursor.as_bytes(), b"\n", &lines(&keys, self.form)].concat()
-            }
-        };
-        above_bars(|| print_all(&text));
-        Ok(())
     }
 
     fn page(

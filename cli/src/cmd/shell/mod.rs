@@ -12,7 +12,9 @@ mod parse;
 mod paste;
 mod worker;
 
+use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
+use std::os::unix::ffi::OsStrExt;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
@@ -20,12 +22,13 @@ use rustyline::error::ReadlineError;
 
 use self::answer::{Form, tell};
 pub(crate) use self::args::ShellArguments;
+#[cfg(test)]
+pub(crate) use self::commands::examples_of_line;
 use self::finder::Finder;
 use self::input::{Input, read_command, size_of_input};
 use self::parse::{ParseError, Request, StoreRequest};
 use self::paste::{Entered, Pastes, TooLong};
 use self::worker::Worker;
-use crate::cmd::status::StatusArguments;
 use crate::config::SHELL_LINE_BYTES_MAX;
 use trine_base::announce::note;
 use trine_base::answers::response_of;
@@ -41,10 +44,15 @@ use trine_base::units::{plural, show_bytes, show_ns};
 use trine_base::words::{printable, show};
 use trine_kvstore::Response;
 
+/// Executes a command of the command line, in its words.
+type OfLine<'a> = &'a dyn Fn(Vec<OsString>) -> Result<(), Failure>;
+
+/// `of_line` executes the commands that the shell shares with the command line.
 pub(crate) fn run<N: Network>(
     network: &N,
     arguments: &ShellArguments,
     output: Output,
+    of_line: OfLine<'_>,
 ) -> Result<(), Failure> {
     interrupt::start()?;
     document::one_a_line();
@@ -58,6 +66,7 @@ pub(crate) fn run<N: Network>(
         worker: Worker::new(network, &arguments.client),
         network,
         client: &arguments.client,
+        of_line,
         output,
         form,
         timing: false,
@@ -73,6 +82,7 @@ struct Shell<'a, N: Network> {
     worker: Worker<N>,
     network: &'a N,
     client: &'a ClientArguments,
+    of_line: OfLine<'a>,
     output: Output,
     form: Form,
     timing: bool,
@@ -255,20 +265,18 @@ impl<N: Network> Shell<'_, N> {
                 let word = if self.timing { "on" } else { "off" };
                 note(format_args!("timing is {word}"));
             }
-            Request::Status => {
-                let group = self.client.group.clone();
-                crate::cmd::status::run(self.network, &StatusArguments { group }, self.output)?;
-            }
-            Request::Net(command) => {
-                let mut command = command.clone();
-                command.set_peers(&self.client.group.peers);
-                crate::cmd::net::run(self.network, &command, self.output)?;
-            }
+            Request::Line(words) => return self.of_line(words),
+            Request::Clear if self.form == Form::People => print_all(b"\x1b[H\x1b[2J\x1b[3J"),
+            Request::Clear => {}
             Request::Store(store) => self.store(store)?,
             Request::Keys(pattern) => self.keys(pattern)?,
-            Request::Scan(scan) => self.scan(scan)?,
             Request::Watch { every, words } => loop {
+                let before = interrupt::taken();
                 self.request(&understood(parse::request(words, unix_ms()))?)?;
+                // A command of the command line has taken the Ctrl-C that ended it.
+                if interrupt::taken() > before {
+                    return Ok(Next::Line);
+                }
                 interrupt::pause(*every);
                 if interrupt::interrupted() {
                     return self.interrupted();
@@ -276,6 +284,19 @@ impl<N: Network> Shell<'_, N> {
             },
         }
         Ok(Next::Line)
+    }
+
+    /// Executes a command of the command line for the shell's group. At a terminal Ctrl-C ends that command alone.
+    fn of_line(&mut self, words: &[Vec<u8>]) -> Result<Next, Failure> {
+        let words = words.iter().map(|word| OsStr::from_bytes(word).to_owned());
+        let done = (self.of_line)(words.collect());
+        if interrupt::interrupted() {
+            return match self.interrupted()? {
+                Next::Line => done.map(|()| Next::Line),
+                Next::End => Ok(Next::End),
+            };
+        }
+        done.map(|()| Next::Line)
     }
 
     /// Handles Ctrl-C during `\watch`. At a terminal it is the usual end of `\watch`; in a script it ends the script.

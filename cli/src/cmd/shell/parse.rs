@@ -1,18 +1,12 @@
 //! What does a line request? The parser reads nothing but the line.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use trine_kvstore::config::SCAN_KEYS_MAX;
 use trine_kvstore::{Command, Cursor, KeyRange, Pair, Position, Prefix, ScanOptions, WalkContent};
 use trine_resp::{Pattern, Reading, Refused, StoreCommand};
 
-use crate::cmd::net::NetCommand;
-use crate::settings::reason_of;
-use clap::Parser;
-
-use super::commands::{Entry, find, nearest};
+use super::commands::{Entry, find, is_of_line, nearest};
 use trine_base::words::{WordError, show, split};
 
 /// Keys that `range` shows if the line names no number.
@@ -29,14 +23,12 @@ pub(super) enum Request {
     Store(StoreRequest),
     /// All keys that fit a pattern.
     Keys(Pattern),
-    /// Some keys.
-    Scan(ScanRequest),
     /// The list of commands, or one of them.
     Help(Option<&'static str>),
-    /// The group's status.
-    Status,
-    /// `trine net` with these words.
-    Net(NetCommand),
+    /// A command of the command line, in its words.
+    Line(Vec<Vec<u8>>),
+    /// Clear the screen.
+    Clear,
     /// Report how long commands take; without a value, toggle that.
     Timing(Option<bool>),
     /// Repeat a command. Its words are parsed each time: a moment of Unix time comes closer.
@@ -60,14 +52,6 @@ pub(super) struct StoreRequest {
     pub(super) key: Vec<u8>,
     /// How its row in the table reads the answer; none for commands that the shell parses.
     pub(super) reading: Option<Reading>,
-}
-
-/// Which keys are listed, and where the list begins.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct ScanRequest {
-    pub(super) from: Cursor,
-    pub(super) pattern: Pattern,
-    pub(super) count: u32,
 }
 
 /// The part of an answer that is shown.
@@ -94,37 +78,10 @@ pub(super) enum ParseError {
         name: &'static str,
         form: &'static str,
     },
-    /// An error of clap.
-    #[error("{0}")]
-    Net(String),
     #[error("{name}: {why}")]
     Refused { name: &'static str, why: String },
     #[error("{word} is not {what}")]
     Word { word: String, what: &'static str },
-}
-
-/// The words of `\net`: those of `trine net`.
-#[derive(Parser)]
-#[command(
-    name = "\\net",
-    no_binary_name = true,
-    disable_help_flag = true,
-    disable_help_subcommand = true
-)]
-struct NetLine {
-    #[command(subcommand)]
-    command: NetCommand,
-}
-
-fn net(entry: &'static Entry, arguments: &[&[u8]]) -> Result<Request, ParseError> {
-    if arguments.is_empty() {
-        return Err(form(entry));
-    }
-    let words = arguments.iter().map(|word| OsStr::from_bytes(word));
-    match NetLine::try_parse_from(words) {
-        Ok(line) => Ok(Request::Net(line.command)),
-        Err(error) => Err(ParseError::Net(reason_of(&error))),
-    }
 }
 
 fn hint(nearest: Option<&'static str>) -> String {
@@ -148,6 +105,9 @@ pub(super) fn request(words: &[Vec<u8>], unix_ms: i64) -> Result<Request, ParseE
     let name = match name.to_ascii_lowercase().as_slice() {
         b"exit" | b"\\q" => b"quit".to_vec(),
         b"?" | b"\\h" | b"\\?" => b"help".to_vec(),
+        // As they were called before.
+        b"\\status" => b"status".to_vec(),
+        b"\\net" => b"net".to_vec(),
         _ => name.clone(),
     };
     let entry = find(&name).ok_or_else(|| {
@@ -158,16 +118,29 @@ pub(super) fn request(words: &[Vec<u8>], unix_ms: i64) -> Result<Request, ParseE
     if let Some(row) = entry.row {
         return of_table(entry, row, &arguments, unix_ms).map(Request::Store);
     }
+    if is_of_line(entry) || has_options_of_line(entry, &arguments) {
+        let name = entry.name.as_bytes().to_vec();
+        let rest = words[1..].iter().cloned();
+        return Ok(Request::Line([name].into_iter().chain(rest).collect()));
+    }
     match entry.name {
         "help" => help(entry, &arguments),
         "quit" => alone(entry, &arguments, Request::Quit),
-        "\\status" => alone(entry, &arguments, Request::Status),
-        "\\net" => net(entry, &arguments),
+        "clear" => alone(entry, &arguments, Request::Clear),
         "\\timing" => timing(entry, &arguments),
         "\\watch" => watch(entry, words, unix_ms),
         "keys" => keys(entry, &arguments),
-        "scan" => scan(entry, &arguments),
         _ => store(entry, &arguments).map(Request::Store),
+    }
+}
+
+/// Whether one of the quick commands is given an option that only the command line has. What is written can begin with a
+/// hyphen, so `put` has none here.
+fn has_options_of_line(entry: &Entry, arguments: &[&[u8]]) -> bool {
+    match entry.name {
+        "count" => !arguments.is_empty(),
+        "get" | "del" => arguments.iter().any(|word| word.starts_with(b"--")),
+        _ => false,
     }
 }
 
@@ -223,36 +196,6 @@ fn pattern(entry: &'static Entry, text: &[u8]) -> Result<Pattern, ParseError> {
     Pattern::new(text).map_err(|why| ParseError::Refused { name, why })
 }
 
-fn scan(entry: &'static Entry, arguments: &[&[u8]]) -> Result<Request, ParseError> {
-    const COUNT: u32 = 10;
-    let (from, options) = match arguments {
-        [cursor, options @ ..] if cursor.first().is_some_and(u8::is_ascii_digit) => {
-            let number = text(cursor).parse().ok().and_then(Cursor::new);
-            let from = number.ok_or_else(|| wrong(cursor, "a cursor, as scan shows it"))?;
-            (from, options)
-        }
-        options => (Cursor::START, options),
-    };
-    let mut asked = ScanRequest {
-        from,
-        pattern: pattern(entry, b"*")?,
-        count: COUNT,
-    };
-    for option in options.chunks(2) {
-        match option {
-            [name, value] if name.eq_ignore_ascii_case(b"match") => {
-                asked.pattern = pattern(entry, value)?;
-            }
-            [name, value] if name.eq_ignore_ascii_case(b"count") => {
-                let count = text(value).parse().ok().filter(|count| *count > 0);
-                asked.count = count.ok_or_else(|| wrong(value, "a number of keys from 1"))?;
-            }
-            _ => return Err(form(entry)),
-        }
-    }
-    Ok(Request::Scan(asked))
-}
-
 /// A page of the keys that begin with this.
 pub(super) fn page(from: Cursor, count: u32, prefix: &[u8]) -> StoreRequest {
     let command = Command::Walk {
@@ -272,7 +215,7 @@ fn watch(entry: &'static Entry, words: &[Vec<u8>], unix_ms: i64) -> Result<Reque
     let valid = asked.filter(|seconds| (0.01..=WATCH_SECONDS_MAX).contains(seconds));
     let every = valid.ok_or_else(|| wrong(seconds, "a number of seconds from 0.01 to 86400"))?;
     match request(command, unix_ms)? {
-        Request::Store(_) | Request::Status | Request::Net(_) => Ok(Request::Watch {
+        Request::Store(_) | Request::Line(_) => Ok(Request::Watch {
             every: Duration::from_secs_f64(every),
             words: command.to_vec(),
         }),
@@ -339,9 +282,6 @@ fn store(entry: &'static Entry, arguments: &[&[u8]]) -> Result<StoreRequest, Par
             return Ok(multi_put(&pairs));
         }
         ("count", []) => Command::Count,
-        ("count", &[prefix]) => Command::CountRange {
-            range: KeyRange::Prefix(prefix),
-        },
         ("range", page) => page_of(entry, page)?,
         _ => return Err(form(entry)),
     };
@@ -521,11 +461,37 @@ mod tests {
         says("range a 1 2", "write: range [PREFIX [LIMIT]]");
         says("keys", "write: keys PATTERN");
         says("keys a b", "write: keys PATTERN");
-        says("scan 0 match", "write: scan [CURSOR]");
-        says("scan 0 count 0", "0 is not a number of keys");
-        says("scan 99999999999999999", "a cursor, as scan shows it");
-        says("\\net", "write: \\net show");
-        says("\\net set 1 gremlins=1%", "known are loss");
+    }
+
+    /// `scan` and `watch` are those of the command line, with its options. A value may begin with a hyphen.
+    #[test]
+    fn commands_of_the_command_line_are_handed_over_in_their_words() {
+        let words = |line: &str| -> Vec<Vec<u8>> {
+            line.split(' ')
+                .map(|word| word.as_bytes().to_vec())
+                .collect()
+        };
+        for line in [
+            "scan user/ --limit 10",
+            "watch",
+            "rm a",
+            "count a b",
+            "get k --stale",
+            "net",
+        ] {
+            assert_eq!(
+                read(line.as_bytes()),
+                Ok(Request::Line(words(line))),
+                "{line}"
+            );
+        }
+        assert_eq!(read(b"\\status"), Ok(Request::Line(words("status"))));
+        for line in ["get k", "count", "put k --value", "incr k -1"] {
+            assert!(
+                matches!(read(line.as_bytes()), Ok(Request::Store(_))),
+                "{line}"
+            );
+        }
     }
 
     /// For any typed line, the parser returns a request or an error.
