@@ -836,8 +836,27 @@ fn tell_audit<B: Backend>(event_loop: &mut ReplicaLoop<B>) {
         let (outcome, position) = (audit.outcome.as_str(), audit.position);
         match audit.is_denial() {
             true => tracing::warn!(target: AUDIT, by, what, outcome, %position, "denied"),
-            false => tracing::info!(target: AUDIT, by, what, outcome, %position, "applied"),
+            false => {
+                tracing::info!(target: AUDIT, by, what, outcome, %position, "applied");
+                warn_of_memory(what);
+            }
         }
+    }
+}
+
+/// `trine config set memory` asks no machine whether it has so much. Each replica says so for its own.
+fn warn_of_memory(what: &str) {
+    let bytes = what
+        .strip_prefix("set memory to ")
+        .and_then(|rest| rest.strip_suffix(" bytes"))
+        .and_then(|bytes| bytes.parse().ok());
+    if let Some(failure) = bytes.and_then(|bytes| placement::require_memory(bytes, 1).err()) {
+        tracing::warn!(
+            why = failure.message(),
+            hint =
+                "lower the limit with `trine config set memory`, or give this machine more memory",
+            "the group's memory limit is more than this machine has; a replica that needs more than there is ends"
+        );
     }
 }
 

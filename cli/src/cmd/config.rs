@@ -1,6 +1,7 @@
 //! `trine config` checks a settings file, shows the effective settings, and prints a first file and the reference. It
 //! also changes a setting of a running group.
 
+mod get;
 mod set;
 
 use std::path::Path;
@@ -19,6 +20,7 @@ use trine_base::output::Output;
 use trine_base::units::plural;
 use trine_server::serve;
 
+pub(crate) use get::get;
 pub(crate) use set::set;
 
 pub(crate) fn run(command: &FilesCommand, output: Output) -> Result<(), Failure> {
@@ -37,10 +39,12 @@ pub(crate) fn run(command: &FilesCommand, output: Output) -> Result<(), Failure>
             show(*of, options, secrets, &keys, output)
         }
         FilesCommand::Default => {
+            output.require_text("a settings file")?;
             output.raw(default_file(&keys).as_bytes());
             Ok(())
         }
         FilesCommand::Reference => {
+            output.require_text("the reference of settings")?;
             output.raw(reference(&keys).as_bytes());
             Ok(())
         }
@@ -146,6 +150,10 @@ fn show(
         Err(Stop::Settings(failure)) => return Err(failure),
     };
     let settings = resolved.shown(of, keys, secrets);
+    output.line(format_args!(
+        "# what `trine {}` would start with on this machine; `trine config get` shows what a group holds",
+        of.name()
+    ));
     let names = settings.iter().map(|setting| setting.key.name.len());
     let width = names.max().unwrap_or(0);
     for setting in &settings {

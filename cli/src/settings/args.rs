@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Subcommand, ValueEnum};
-use trine_base::arguments::ClientArguments;
+use clap::{Args, Subcommand, ValueEnum};
+use trine_base::arguments::{ClientArguments, GroupArguments};
 use trine_base::units::parse_store_bytes;
 
 /// `trine config ...`.
@@ -13,9 +13,31 @@ pub(crate) enum ConfigCommand {
     /// About settings files.
     #[command(flatten)]
     Files(FilesCommand),
+    /// Show the settings that a running group holds, whatever its machines were started with.
+    Get(GetArguments),
     /// Change a setting of a running group: all replicas change it at the same place of the log.
     #[command(subcommand)]
     Set(SetCommand),
+}
+
+/// A setting that the group's replicas share.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shared {
+    /// The most bytes of keys and values.
+    Memory,
+    /// Whether an ordered index of the keys is kept.
+    Ordered,
+}
+
+/// `trine config get`.
+#[derive(Debug, Args)]
+pub(crate) struct GetArguments {
+    /// The setting; all of them if absent.
+    #[arg(value_enum, value_name = "SETTING")]
+    pub(crate) setting: Option<Shared>,
+    /// Where the group is.
+    #[command(flatten)]
+    pub(crate) group: GroupArguments,
 }
 
 /// `trine config set ...`.
@@ -64,7 +86,8 @@ pub(crate) enum FilesCommand {
         #[arg(env = "TRINE_CONFIG", value_name = "FILE")]
         file: PathBuf,
     },
-    /// Show every effective setting and where it comes from.
+    /// Show the settings that a start on this machine would use, and where each comes from. `trine config get` shows what a
+    /// running group holds.
     Show {
         /// The command whose settings are meant.
         #[arg(value_enum, default_value = "serve", value_name = "COMMAND")]

@@ -12,7 +12,9 @@ mod key;
 mod reference;
 mod resolve;
 
-pub(crate) use self::args::{ConfigCommand, Configured, FilesCommand, SetCommand, Switch};
+pub(crate) use self::args::{
+    ConfigCommand, Configured, FilesCommand, GetArguments, SetCommand, Shared, Switch,
+};
 pub(crate) use self::configurable::ConfigurableCommand;
 #[cfg(test)]
 pub(crate) use self::configurable::command_line;

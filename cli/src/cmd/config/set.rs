@@ -10,7 +10,7 @@ use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
 use trine_base::output::Output;
-use trine_base::units::show_bytes;
+use trine_base::units::{show_bytes, show_duration};
 use trine_client::Mode;
 use trine_kvstore::{Command, KeyRange, Response, StoreError};
 
@@ -90,7 +90,10 @@ fn wait_until_whole(session: &mut Session, patience: Duration) -> Result<(), Fai
         }
         if Instant::now() > until {
             return Err(Failure::outcome_unknown(
-                format!("the index is not whole after {patience:?}; it is being built"),
+                format!(
+                    "the index is not whole after {}; it is being built",
+                    show_duration(patience)
+                ),
                 "`trine status` shows how far it is; --timeout waits longer",
             ));
         }
