@@ -92,6 +92,20 @@ impl Output {
         }
     }
 
+    /// For a command whose answer is a text for another program, and has no JSON form.
+    ///
+    /// # Errors
+    /// JSON is wanted.
+    pub fn require_text(self, what: &str) -> Result<(), Failure> {
+        match self.json {
+            true => Err(Failure::usage(
+                format!("{what} has no JSON form"),
+                "leave --json or --output json out",
+            )),
+            false => Ok(()),
+        }
+    }
+
     /// Prints raw bytes unchanged. At a terminal a line end follows, so that the prompt starts on a new line.
     pub fn raw(self, bytes: &[u8]) {
         print_all(bytes);

@@ -141,7 +141,9 @@ pub fn items(list: &str) -> Result<Vec<&str>, Failure> {
 const EVERY_ADDRESS: &str =
     "it means every address of this machine, and none that others could use";
 
-const SERVER_HINT: &str = "write host:port, for example 127.0.0.1:7481";
+/// Each server has a port of its own.
+const SERVER_HINT: &str = "write host:port; --help names the one that holds without it";
+const REPLICA_HINT: &str = "write host:port, for example 127.0.0.1:7471";
 
 /// The address of one server.
 pub fn resolve_server(item: &str) -> Result<SocketAddr, Failure> {
@@ -150,13 +152,13 @@ pub fn resolve_server(item: &str) -> Result<SocketAddr, Failure> {
 
 /// The address of one replica, as the other replicas and the clients will reach it.
 pub fn resolve_replica(item: &str) -> Result<SocketAddr, Failure> {
-    Ok(preferred(&lookup_peer(item.trim(), SERVER_HINT)?))
+    Ok(preferred(&lookup_peer(item.trim(), REPLICA_HINT)?))
 }
 
 /// Returns the address of another replica of a group whose replicas are at `group`. It has to be of the same family,
 /// because one socket sends to all.
 pub fn resolve_beside(item: &str, group: &[SocketAddr]) -> Result<SocketAddr, Failure> {
-    let found = lookup_peer(item.trim(), SERVER_HINT)?;
+    let found = lookup_peer(item.trim(), REPLICA_HINT)?;
     let is_v4 = group.iter().all(SocketAddr::is_ipv4);
     let fits = found.iter().find(|address| address.is_ipv4() == is_v4);
     fits.copied().ok_or_else(|| {
@@ -170,7 +172,7 @@ pub fn resolve_beside(item: &str, group: &[SocketAddr]) -> Result<SocketAddr, Fa
 
 /// Whether `item` can be the address of a server. The check looks up no names.
 pub fn check_server(item: &str) -> Result<(), Failure> {
-    well_formed(item.trim(), SERVER_HINT)
+    well_formed(item.trim(), REPLICA_HINT)
 }
 
 /// One of the addresses that an item stands for.

@@ -32,6 +32,7 @@ pub(super) fn put<N: Network>(
     match response_of(&answer)? {
         Response::Written { .. } => {
             output.done(key, [("bytes", value.len().into())]);
+            output.at_terminal("ok");
             Ok(())
         }
         other => Err(unexpected(&other)),
@@ -64,7 +65,8 @@ pub(super) fn del<N: Network>(
     let answer = apply(network, &arguments.client, key, &Command::Delete { key })?;
     match response_of(&answer)? {
         Response::Deleted { existed: true } => {
-            output.done(key, [("deleted", true.into())]);
+            output.done(key, [("deleted", 1.into())]);
+            output.at_terminal("1 key deleted");
             Ok(())
         }
         Response::Deleted { existed: false } => Err(not_in_cache(key)),

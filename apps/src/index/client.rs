@@ -27,6 +27,7 @@ pub(super) fn put<N: Network>(
     match ask(network, &arguments.client, Ask::Put(key, value))? {
         Answer::Done => {
             output.document(&json!({ "key": key, "value": value }));
+            output.at_terminal("ok");
             Ok(())
         }
         other => Err(refused(key, other)),
@@ -57,7 +58,8 @@ pub(super) fn del<N: Network>(
     let key = arguments.key;
     match ask(network, &arguments.client, Ask::Delete(key))? {
         Answer::Done => {
-            output.document(&json!({ "key": key, "deleted": true }));
+            output.document(&json!({ "key": key, "deleted": 1 }));
+            output.at_terminal("1 key deleted");
             Ok(())
         }
         other => Err(refused(key, other)),

@@ -20,7 +20,7 @@ use trine_base::interrupt;
 use trine_base::network::Network;
 use trine_base::output::{Output, Table};
 use trine_base::peers;
-use trine_base::units::show_count;
+use trine_base::units::{show_count, show_duration};
 
 pub(super) fn next<N: Network>(
     network: &N,
@@ -113,8 +113,9 @@ fn ask<N: Network>(
 }
 
 fn no_numbers(&NoNumbers(address, why): &NoNumbers, waited: Duration) -> Failure {
+    let waited = show_duration(waited);
     let message =
-        |reason: &str| format!("{address} gives out no numbers: {reason} (tried for {waited:?})");
+        |reason: &str| format!("{address} gives out no numbers: {reason} (tried for {waited})");
     match why {
         Why::Elsewhere => Failure::not_reachable(
             message("another server does, or did until a moment ago"),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
+use trine_base::units::show_duration;
 use trine_sequencer::config::{SPECULATIVE_LATE_MAX, SPECULATIVE_PATIENCE};
 use trine_sequencer::speculative::{Answerer, ClientEnd, Published, ServerEnd, Told, Way};
 use trine_sequencer::wire::{SPECULATE, Speculation};
@@ -192,7 +193,8 @@ pub(super) fn next<N: Network>(
         if MonotonicClock.now() >= deadline {
             return Err(Failure::not_reachable(
                 format!(
-                    "{address} does not answer requests of four bytes (tried for {patience:?})"
+                    "{address} does not answer requests of four bytes (tried for {})",
+                    show_duration(patience)
                 ),
                 SEQUENCER.start_one,
             ));

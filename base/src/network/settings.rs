@@ -164,7 +164,7 @@ impl EndpointSettings {
             (None, Some(stage)) => {
                 return Err(Failure::usage(
                     format!(
-                        "--keys {} needs the group's key, and none is given",
+                        "--key-stage {} needs the group's key, and none is given",
                         stage.name()
                     ),
                     "name its file with --key FILE; `trine key new` makes one",
@@ -242,7 +242,7 @@ impl EndpointSettings {
             arguments.extend(["--key-log".into(), path.clone().into()]);
         }
         if let Some(stage) = self.stage {
-            arguments.extend(["--keys".into(), stage.name().into()]);
+            arguments.extend(["--key-stage".into(), stage.name().into()]);
         }
         arguments
     }

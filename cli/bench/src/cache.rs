@@ -35,7 +35,7 @@ pub struct CacheBenchArguments {
     pub connect: String,
     /// What is measured: cache://HOST:PORT, memcached://HOST:PORT or redis://HOST:PORT. Several are measured in turn, with
     /// the same operations from the same generator.
-    #[arg(long = "target", value_name = "URL")]
+    #[arg(long = "target", value_name = "URL", value_parser = parse_target)]
     pub targets: Vec<Url>,
     /// How often each target is measured; the middle round counts.
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=101))]
@@ -61,6 +61,14 @@ pub struct CacheBenchArguments {
     /// The seed of keys and of the order of reads and writes.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
+}
+
+/// A cache, or something that is used as one.
+fn parse_target(text: &str) -> Result<Url, String> {
+    match text.parse() {
+        Ok(url @ (Url::Cache(_) | Url::Memcached(_) | Url::Redis(_))) => Ok(url),
+        _ => Err("write cache://HOST:PORT, memcached://HOST:PORT or redis://HOST:PORT".to_owned()),
+    }
 }
 
 /// Runs all workloads on all targets.

@@ -170,6 +170,10 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         "config show",
         &["trine config show serve -- --config /etc/trine/trine.toml"],
     ),
+    (
+        "config get",
+        &["trine config get", "trine config get memory"],
+    ),
     ("config set memory", &["trine config set memory 4GiB"]),
     ("config set ordered", &["trine config set ordered on"]),
     (

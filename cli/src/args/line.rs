@@ -34,8 +34,9 @@ pub(crate) fn command_line() -> clap::Command {
 /// Returns an option of the network that was given to a command without use for it.
 pub(crate) fn needless_option(matches: &clap::ArgMatches) -> Option<(&str, String)> {
     let (name, said) = matches.subcommand()?;
-    // `config set` is the one below `config` that talks to a group.
-    if !WITHOUT_NETWORK.contains(&name) || said.subcommand_name() == Some("set") {
+    // These two below `config` talk to a group.
+    let asks_group = matches!(said.subcommand_name(), Some("get" | "set"));
+    if !WITHOUT_NETWORK.contains(&name) || asks_group {
         return None;
     }
     let options = NetworkArguments::augment_args(clap::Command::new("network"));

@@ -18,6 +18,7 @@ pub(crate) fn run(
     mut definition: clap::Command,
     output: Output,
 ) -> Result<(), Failure> {
+    output.require_text("a script of completions")?;
     let lists = lists(&definition);
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut definition, "trine", &mut script);

@@ -101,13 +101,13 @@ fn several<N: Network>(
         .map(|prefix| key_bytes(prefix))
         .collect::<Result<_, _>>()?;
     let ranges: Vec<_> = prefixes.iter().copied().map(KeyRange::Prefix).collect();
+    // A Ctrl-C leaves time to give the pin back.
+    interrupt::start()?;
     let mut session = open(network, &arguments.client, |_| {})?;
     let everything = Bounds::of(None, &PartArguments::default())?;
     if !unordered::is_ordered(&mut session, arguments.replica.mode(), &everything)? {
         return one_by_one(&mut session, arguments, &prefixes, output);
     }
-    // A Ctrl-C leaves time to give the pin back.
-    interrupt::start()?;
     let mut held = Held::by(&mut session);
     let begun = Instant::now();
     let mut count = PinnedCount::of(&ranges, arguments.replica.mode());

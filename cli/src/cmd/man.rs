@@ -4,6 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use std::path::PathBuf;
+use trine_base::document::path_text;
 use trine_base::failure::Failure;
 use trine_base::output::Output;
 use trine_base::units::plural;
@@ -25,6 +26,7 @@ pub(crate) fn run(
     output: Output,
 ) -> Result<(), Failure> {
     let Some(directory) = arguments.directory.as_ref().or(arguments.into.as_ref()) else {
+        output.require_text("a manual page")?;
         let mut page = Vec::new();
         let written = clap_mangen::Man::new(definition).render(&mut page);
         written.expect("memory takes every byte");
@@ -40,6 +42,7 @@ pub(crate) fn run(
     std::fs::create_dir_all(directory).map_err(failed)?;
     clap_mangen::generate_to(definition, directory).map_err(failed)?;
     let pages = pages_in(directory).map_err(failed)?;
+    output.document(&serde_json::json!({ "pages": pages, "directory": path_text(directory) }));
     output.line(format!(
         "{} in {}",
         plural(pages, "page"),

@@ -63,8 +63,8 @@ pub(crate) fn run<N: Network>(
     }
     let what = what(&bounds);
     arguments.confirm.require_somebody(&what)?;
-    let mut session = client::open(network, &arguments.client, |_| {})?;
     interrupt::start()?;
+    let mut session = client::open(network, &arguments.client, |_| {})?;
     let is_ordered = unordered::is_ordered(&mut session, Mode::Read, &bounds)?;
     if !arguments.confirm.yes {
         let keys = match is_ordered {

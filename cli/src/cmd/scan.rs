@@ -67,6 +67,8 @@ pub(crate) fn run<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     let bounds = arguments.range.bounds()?;
+    // A Ctrl-C leaves time to give a pin back.
+    interrupt::start()?;
     let mut session = client::open(network, &arguments.client, |_| {})?;
     let mode = arguments.replica.mode();
     let is_ordered = unordered::is_ordered(&mut session, mode, &bounds)?;
@@ -224,8 +226,6 @@ fn at_once(
     mut session: Session,
     output: Output,
 ) -> Result<Printed, Failure> {
-    // A Ctrl-C leaves time to give the pin back.
-    interrupt::start()?;
     let begun = Instant::now();
     let mut walk = PinnedWalk::over(walk, mode);
     let read = |pass: &mut dyn FnMut(Answer) -> Result<(), Failure>| {

@@ -72,8 +72,6 @@ pub(super) fn items_at_once(
     reading: &Reading,
     mut take: impl FnMut(&Entry<'_>) -> Result<(), Failure>,
 ) -> Result<Option<Position>, Failure> {
-    // A Ctrl-C leaves time to give the pin back.
-    interrupt::start()?;
     let begun = Instant::now();
     let mut walk = WholeWalk::over(bounds.prefix(), mode);
     let mut slowly = Slowly::new("reading");
@@ -109,7 +107,6 @@ pub(super) fn items_by_page(
     bounds: &Bounds,
     mut take: impl FnMut(&Entry<'_>) -> Result<(), Failure>,
 ) -> Result<Option<Position>, Failure> {
-    interrupt::start()?;
     let mut slowly = Slowly::new("reading");
     let (mut keys, mut position) = (0, None);
     let mut cursor = Some(Cursor::START);

@@ -92,7 +92,7 @@ fn json_says_the_same() {
     );
     assert_eq!(
         json(&["del", "key", "--json"], 0),
-        serde_json::json!({ "key": "key", "deleted": true })
+        serde_json::json!({ "key": "key", "deleted": 1 })
     );
     assert_eq!(
         json(&["get", "key", "--json"], 1)["error"]["kind"],

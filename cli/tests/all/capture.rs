@@ -267,7 +267,7 @@ fn a_key_log_that_cannot_be_is_told_with_its_hint() {
     let drawn = ClusterKey::draw().expect("random bytes");
     drawn.write(&key.0, Existing::Replace).expect("written");
     let get = |more: &[&str]| trine(&[&["get", "key"], more].concat(), "127.0.0.1:1", b"");
-    get(&["--key-log", log.path()]).expect_error(2, &["uses no key", "--key PATH"]);
+    get(&["--key-log", log.path()]).expect_error(2, &["uses no key", "--key FILE"]);
     let keyed = ["--key", key.path(), "--key-log"];
     let nowhere = [&keyed[..], &["/nowhere/at/all"]].concat();
     get(&nowhere).expect_error(2, &["/nowhere/at/all", "cannot be written", "directory"]);

@@ -258,7 +258,7 @@ fn wrong_command_lines_exit_with_2_and_name_the_mistake() {
         (&["get", "k", "--peers", "127.0.0.1:0"], "port 0"),
         (&["get", "k", "--peers", "127.0.0.1:1,127.0.0.1:1"], "twice"),
         (&["get", "k", "--timeout", "0s"], "longer than zero"),
-        (&["get", "k", "--timeout", "5"], "500ms, 20s or 2m"),
+        (&["get", "k", "--timeout", "5x"], "500ms, 20s or 2m"),
         (&["put", "k", "@/no/such/file"], "/no/such/file"),
         (&["get", &long_key], "70000 bytes"),
         (&["up", "--replicas", "2"], "possible values: 1, 3, 5, 7"),

@@ -20,7 +20,7 @@ fn stat_prints_as_many_lines_as_asked_and_names_what_is_silent() {
         (&leader.into(), &0.into())
     );
     assert!(line["writes_per_second"].is_number() && line["lag"].is_number());
-    trine(&["stat", "0"], "", b"").expect_error(2, &["seconds from 0.1"]);
+    trine(&["stat", "0"], "", b"").expect_error(2, &["from 100ms"]);
     trine(&["stat"], "127.0.0.1:1", b"").expect_error(3, &["no replica answers"]);
 }
 

@@ -216,7 +216,11 @@ fn an_index_is_built_while_the_group_serves_and_refusals_say_how() {
         .run(&["scan", &long])
         .expect_error(2, &["70000 bytes"]);
     cluster.ok(&["config", "set", "ordered", "off"]);
-    cluster.run(&["scan"]).expect_error(1, off);
+    assert_eq!(
+        text(&cluster, &["config", "get", "ordered"]),
+        "ordered: off\n"
+    );
+    trine(&[], &cluster.group.peers(), b"range a/\n").expect_error(1, off);
     // Now a few more bytes would be above the limit.
     let value = vec![b'v'; 455_000];
     for key in ["x", "y"] {

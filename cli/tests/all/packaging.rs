@@ -13,13 +13,14 @@ fn run(arguments: &[&str]) -> Output {
 /// Names of the commands, as the help lists them.
 fn commands() -> Vec<String> {
     let help = String::from_utf8(run(&["help"]).stdout).expect("text");
-    let list = help.split("Commands:").nth(1).expect("a list of commands");
-    list.lines()
-        .skip(1)
-        .take_while(|line| !line.is_empty())
-        .filter_map(|line| line.split_whitespace().next().map(str::to_owned))
-        .filter(|name| name != "help")
-        .collect()
+    let (groups, _) = help.split_once("\nOptions:").expect("options");
+    let names: Vec<String> = groups
+        .lines()
+        .filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next())
+        .map(str::to_owned)
+        .collect();
+    assert!(names.len() > 30, "{help}");
+    names
 }
 
 #[test]

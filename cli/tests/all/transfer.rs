@@ -85,8 +85,8 @@ fn an_export_comes_back_by_an_import() {
     // The whole one, through a pipe.
     cluster
         .run(&["flush"])
-        .expect_error(2, &["every key of the group", "nothing was done", "--yes"]);
-    assert_eq!(cluster.ok(&["flush", "--yes"]), b"removed 3,004 keys\n");
+        .expect_error(2, &["every key of the group", "nothing was deleted", "--yes"]);
+    assert_eq!(cluster.ok(&["flush", "--yes"]), b"3,004 keys deleted\n");
     assert!(cluster.ok(&["export"]).is_empty());
     let told = trine(&["import"], &peers, &ran.stdout).expect_status(0);
     assert_eq!(told.stdout, b"3,004 keys written\n");

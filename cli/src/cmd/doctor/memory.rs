@@ -9,7 +9,7 @@ use super::{Finding, shown};
 use trine_base::failure::Failure;
 use trine_base::new_file;
 use trine_base::placement::MemoryLimit;
-use trine_base::units::{plural, show_bytes};
+use trine_base::units::{plural, show_bytes, show_duration};
 use trine_replica::disk::files_set_aside;
 use trine_server::options::default_store_bytes;
 
@@ -179,7 +179,11 @@ pub(super) fn data_directory(directory: &Path) -> Result<Finding, Failure> {
     }
     let mean = began.elapsed() / ROUNDS;
     std::fs::remove_file(&path).map_err(failed)?;
-    let found = format!("a synced write takes {mean:?}, at worst {slowest:?}");
+    let found = format!(
+        "a synced write takes {}, at worst {}",
+        show_duration(mean),
+        show_duration(slowest)
+    );
     if mean <= Duration::from_millis(2) {
         return Ok(Finding::good("data directory", found));
     }
