@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use crate::args::{Arguments, Command, command_line};
 use crate::cmd::backup::{BackupArguments, BackupCommand};
 use crate::cmd::key::KeyCommand;
+use crate::cmd::shell::ShellArguments;
 use crate::settings::{ConfigCommand, Stop};
 use trine_base::announce;
 use trine_base::failure::Failure;
@@ -218,6 +219,30 @@ struct Run<'a> {
     output: Output,
 }
 
+impl Run<'_> {
+    /// Runs a command that was typed into the shell.
+    fn in_shell<N: Network>(
+        self,
+        network: &N,
+        shell: &ShellArguments,
+        words: Vec<OsString>,
+    ) -> Result<(), Failure> {
+        let read = args::in_shell(words, &shell.client.group.peers, self.output)?;
+        let Some((command, output)) = read else {
+            return Ok(());
+        };
+        match touches_only_files(&command) {
+            true => run(&command, self.network_arguments, output),
+            false => Run {
+                command: &command,
+                output,
+                ..self
+            }
+            .run(network),
+        }
+    }
+}
+
 impl OnNetwork for Run<'_> {
     fn run<N: Network>(self, network: &N) -> Result<(), Failure> {
         let output = self.output;
@@ -246,21 +271,7 @@ impl OnNetwork for Run<'_> {
             Command::Stat(arguments) => cmd::stat::run(network, arguments, output),
             Command::Latency(arguments) => cmd::latency::run(network, arguments, output),
             Command::Shell(arguments) => {
-                let of_line = |words| {
-                    let read = args::in_shell(words, &arguments.client.group.peers, output)?;
-                    let Some((command, output)) = read else {
-                        return Ok(());
-                    };
-                    match touches_only_files(&command) {
-                        true => run(&command, self.network_arguments, output),
-                        false => Run {
-                            command: &command,
-                            output,
-                            ..self
-                        }
-                        .run(network),
-                    }
-                };
+                let of_line = |words| self.in_shell(network, arguments, words);
                 cmd::shell::run(network, arguments, output, &of_line)
             }
             Command::Doctor(arguments) => {

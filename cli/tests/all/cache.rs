@@ -582,7 +582,7 @@ fn the_benchmark_gives_a_cache_and_memcached_the_same_load() {
     bench(&["--connect", &second.to_string()])
         .expect_error(2, &["not the first thread of a cache"]);
     bench(&["--target", "memcached://127.0.0.1:1"]).expect_error(3, &["cannot connect"]);
-    bench(&["--target", "ftp://127.0.0.1:1"]).expect_error(2, &["memcached and cache"]);
+    bench(&["--target", "ftp://127.0.0.1:1"]).expect_error(2, &["write cache://HOST:PORT"]);
 }
 
 /// Before: Ctrl-C threw away the workloads that were measured by then.

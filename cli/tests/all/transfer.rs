@@ -83,9 +83,10 @@ fn an_export_comes_back_by_an_import() {
     an_export_that_finds_no_room_leaves_nothing(&cluster);
 
     // The whole one, through a pipe.
-    cluster
-        .run(&["flush"])
-        .expect_error(2, &["every key of the group", "nothing was deleted", "--yes"]);
+    cluster.run(&["flush"]).expect_error(
+        2,
+        &["every key of the group", "nothing was deleted", "--yes"],
+    );
     assert_eq!(cluster.ok(&["flush", "--yes"]), b"3,004 keys deleted\n");
     assert!(cluster.ok(&["export"]).is_empty());
     let told = trine(&["import"], &peers, &ran.stdout).expect_status(0);

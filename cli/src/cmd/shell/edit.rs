@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(complete("pers"), (0, vec!["persist ".to_owned()]));
         assert_eq!(complete("help ca"), (5, vec!["cas ".to_owned()]));
         assert_eq!(complete("\\watch 1 tt"), (9, vec!["ttl ".to_owned()]));
-        assert_eq!(complete("\\sta"), (0, vec!["\\status".to_owned()]));
+        assert_eq!(complete("expo"), (0, vec!["export ".to_owned()]));
         assert_eq!(complete("get g"), (4, vec![]));
         assert_eq!(complete("help get u"), (9, vec![]));
         assert!(complete("").1.len() == COMMANDS.len());

