@@ -339,7 +339,7 @@ fn table(source: &Status) -> Table {
         "id",
         "address",
         "role",
-        "behind",
+        "lag",
         "last heard",
         "incarnation",
     ]);
