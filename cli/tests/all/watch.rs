@@ -145,16 +145,16 @@ fn a_watch_outlives_every_replica_without_a_gap_and_without_an_event_twice() {
 fn what_cannot_be_watched_is_refused_with_what_would_help() {
     let cluster = Cluster::start(&["--watch-history", "1MiB"]);
     let run = |arguments: &[&str]| cluster.run(&[&["watch"], arguments].concat());
-    run(&["--from", "yesterday"]).expect_error(2, &["a position is a number"]);
+    run(&["--since", "yesterday"]).expect_error(2, &["a position is a number"]);
     let first = put(&cluster, "a", "1");
     let future = (first + (1_000 << 16)).to_string();
-    run(&["--from", &future]).expect_error(1, &["of the future", "--from"]);
+    run(&["--since", &future]).expect_error(1, &["of the future", "--since"]);
     let value = "x".repeat(15_000);
     for _ in 0..100 {
         put(&cluster, "a", &value);
     }
-    let forgotten = run(&["--from", &first.to_string()]);
-    forgotten.expect_error(1, &["are forgotten", "--from", "--watch-history"]);
+    let forgotten = run(&["--since", &first.to_string()]);
+    forgotten.expect_error(1, &["are forgotten", "--since", "--watch-history"]);
     let silent = Cluster::start(&["--watch-history", "0"]);
     silent
         .run(&["watch", "--timeout", "1s"])
@@ -185,7 +185,7 @@ fn ctrl_c_says_where_to_go_on_and_a_closed_pipe_ends_it_quietly() {
     signal(child.id(), "INT");
     let ran = finish(child).expect_status(0);
     assert!(
-        ran.stderr.contains(&format!("`--from {at}` goes on")),
+        ran.stderr.contains(&format!("`--since {at}` goes on")),
         "{}",
         ran.stderr
     );

@@ -133,6 +133,9 @@ impl Shell {
             .env("TRINE_BASE_PORT", self.base_port.to_string())
             .env("TRINE_PEERS", &self.peers)
             .env("TRINE_CACHE", &self.cache)
+            .env("TRINE_CACHE_LISTEN", &self.cache)
+            .env("TRINE_INDEX_LISTEN", &self.cache)
+            .env("TRINE_SEQUENCER_LISTEN", &self.cache)
             .env("TRINE_INDEX", &self.cache)
             .env("TRINE_SEQUENCER", &self.cache);
         command
