@@ -335,14 +335,7 @@ fn document(source: &Status) -> Value {
 }
 
 fn table(source: &Status) -> Table {
-    let mut table = Table::new([
-        "id",
-        "address",
-        "role",
-        "lag",
-        "last heard",
-        "incarnation",
-    ]);
+    let mut table = Table::new(["id", "address", "role", "lag", "last heard", "incarnation"]);
     for member in &source.members {
         let heard = match member.silent_ns {
             _ if member.this => "now".to_owned(),
