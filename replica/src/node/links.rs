@@ -249,17 +249,12 @@ impl<R: Route> Links<R> {
         };
     }
 
-    /// This side ends the session.
-    pub(super) fn close(&mut self, index: usize, now: Instant) {
+    /// The session that stood is over.
+    pub(super) fn on_down(&mut self, index: usize, now: Instant) {
         let link = &mut self.list[index];
         link.state = LinkState::Down { retry_at: now };
         link.peer = Incarnation::NONE;
-    }
-
-    /// The session that stood is over.
-    pub(super) fn on_down(&mut self, index: usize, now: Instant) {
-        self.close(index, now);
-        self.list[index].sessions_lost += 1;
+        link.sessions_lost += 1;
     }
 
     /// Drops the waiting messages of which `keep` says no.

@@ -417,9 +417,6 @@ impl<R: Route> App<R> for Node<R> {
             self.note_lost(&sent);
         }
         self.replica.on_peer_reply(cx.now(), sent.tag, answer);
-        if sent.is_question {
-            self.end_stray(cx, sent.link);
-        }
     }
 
     fn on_event(&mut self, cx: &mut Cx<'_, R>, event: Event<R>) {
@@ -437,8 +434,6 @@ impl<R: Route> App<R> for Node<R> {
                     }
                     self.note_session(index, agreed.map(|agreed| usize::from(agreed.slots)));
                     self.send_queued(cx, index);
-                    // What waited for it may be overdue, or for another incarnation.
-                    self.end_stray(cx, index);
                 }
             }
             Event::ConnectFailed { session, .. } => {

@@ -8,18 +8,16 @@ use trine_transport::time::Instant;
 use super::Node;
 use super::config::DRAINS_MAX;
 use super::links::{Outgoing, Way};
-use crate::output::{Class, Output};
+use crate::output::Output;
 
 /// A request to a peer that the transport has taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Sent {
     /// The replica's name for it.
     pub(super) tag: u64,
-    pub(super) link: usize,
+    link: usize,
     /// The stream that an append belongs to.
     stream: Option<u32>,
-    /// It asks who is there.
-    pub(super) is_question: bool,
 }
 
 impl<R: Route> Node<R> {
@@ -108,7 +106,6 @@ impl<R: Route> Node<R> {
             tag,
             link: index,
             stream,
-            is_question: kind == kind::STATUS,
         }) else {
             self.unsent.push(tag);
             return;
@@ -135,21 +132,6 @@ impl<R: Route> Node<R> {
     pub(super) fn send_queued(&mut self, cx: &mut Cx<'_, R>, index: usize) {
         for outgoing in std::mem::take(&mut self.links.get_mut(index).queue) {
             self.send(cx, index, outgoing);
-        }
-    }
-
-    /// Ends the session to an address of no member, nor of `--peers`, once nothing is under way over it. Operators and other
-    /// replicas can name any address, and whatever accepts a session there would otherwise keep a link for good.
-    pub(super) fn end_stray(&mut self, cx: &mut Cx<'_, R>, index: usize) {
-        let link = self.links.get_mut(index);
-        let (address, session) = (link.address, link.session());
-        let (Some(session), Class::Bulk) = (session, link.class) else {
-            return;
-        };
-        let is_used = self.sent.iter().any(|(_, sent)| sent.link == index);
-        if !is_used && !self.replica.is_of_group(|of_group| of_group == address) {
-            self.links.close(index, cx.now());
-            cx.disconnect(session);
         }
     }
 

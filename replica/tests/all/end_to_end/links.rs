@@ -14,8 +14,8 @@ use trine_transport::{
     App, Completion, ConnectParams, Cx, Event, Identity, Reply, Request, SessionId,
 };
 
-use super::world::{REPLICAS, World};
-use crate::support::{ManualClock, address};
+use super::world::World;
+use crate::support::ManualClock;
 
 /// Sends one admin command until it is done.
 struct Operator(AdminRequest, Option<SessionId>);
@@ -78,69 +78,6 @@ fn operator(
             .expect("room for a session")
     });
     operator
-}
-
-/// Names its own address as the place of a member, and accepts the sessions that come. It is no replica.
-#[derive(Default)]
-struct Named {
-    command: Option<AdminRequest>,
-    accepted: usize,
-    ended: usize,
-}
-
-impl App<RingRoute> for Named {
-    fn on_request(&mut self, _cx: &mut Cx<'_, RingRoute>, _request: Request<'_>) -> Reply {
-        unreachable!("a replica is asked, and it is none")
-    }
-
-    fn on_completion(&mut self, _cx: &mut Cx<'_, RingRoute>, _tag: u64, _completion: Completion) {}
-
-    fn on_event(&mut self, cx: &mut Cx<'_, RingRoute>, event: Event<RingRoute>) {
-        match event {
-            Event::Connected { session, .. } => {
-                let command = self.command.take().expect("it connects once");
-                Operator(command, Some(session)).send(cx);
-            }
-            Event::Accepted { .. } => self.accepted += 1,
-            Event::Down { .. } => self.ended += 1,
-            Event::ConnectFailed { .. } => panic!("the leader is there all the while"),
-        }
-    }
-}
-
-/// Each address that an operator named, and where something accepted a session, kept a link: with 128 of them a replica
-/// could talk to no new member.
-#[test]
-fn the_session_to_a_place_that_was_named_ends_with_the_question() {
-    let (mut world, spare) = World::with_spare(10);
-    let leader = world.run_until_led();
-    let command = AdminRequest {
-        command: AdminCommand::Replace,
-        node_id: NodeId((leader as u32 + 1) % u32::from(REPLICAS)),
-        incarnation: Incarnation::NONE,
-        cluster: ClusterId::NONE,
-        address: Some(address(REPLICAS)),
-    };
-    let (clock, nobody) = (world.clock.clone(), Identity::default());
-    let named = Named {
-        command: Some(command),
-        ..Named::default()
-    };
-    let mut named = EventLoop::new(spare, clock, named, endpoint_config(), nobody, 7)
-        .expect("a sound configuration");
-    named.with(|_, cx| {
-        cx.connect(RingRoute(leader as u16), ConnectParams::default())
-            .expect("room for a session")
-    });
-    // It is asked every 5 s.
-    world.run_until(Duration::from_secs(30), "several questions", |_| {
-        named.turn().expect("rings do not fail");
-        named.app().accepted >= 3
-    });
-    world.run_until(Duration::from_secs(1), "the end of the last one", |_| {
-        named.turn().expect("rings do not fail");
-        named.app().ended == named.app().accepted
-    });
 }
 
 /// The state of the links for consensus that a node shows: to whom, whether it is idle, whether it has a round trip.
