@@ -13,8 +13,8 @@
 //! - A notice that comes late, or again, finds a later term, and changes nothing. So an election that fails is not begun
 //!   again for the same death: another replica may lead by then.
 //!
-//! In a group without a key a stranger can learn each leader's secret and tell it while that leader runs. So a replica
-//! campaigns for notices at most once in two election timeouts: in between, whoever was elected gets work done.
+//! In a group without a key a stranger can learn each leader's secret and tell it while that leader runs. So each voter
+//! campaigns for notices at most once in two election timeouts: a stranger costs the group some of its time, and not all.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
