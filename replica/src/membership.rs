@@ -18,7 +18,7 @@ use raft::eraftpb::{
 
 use trine_canary as canary;
 
-use crate::state_machine::codec::{Cursor, StateError, put_u32, put_u64};
+use crate::state_machine::codec::{Cursor, StateError, put_address, put_u32, put_u64};
 use trine_protocol::message::{Incarnation, MEMBERS_MAX, Member, MemberRole, NodeId};
 
 /// The members, in the order of their node ids.
@@ -294,9 +294,7 @@ fn write_member(member: &Member, out: &mut Vec<u8>) {
     put_u32(out, member.node_id.0);
     out.push(member.role as u8);
     put_u64(out, member.incarnation.0);
-    let text = member.address.to_string();
-    put_u32(out, text.len() as u32);
-    out.extend_from_slice(text.as_bytes());
+    put_address(out, member.address);
 }
 
 fn read_member(cursor: &mut Cursor<'_>) -> Result<Member, StateError> {
@@ -307,13 +305,11 @@ fn read_member(cursor: &mut Cursor<'_>) -> Result<Member, StateError> {
         _ => return Err(cursor.error()),
     };
     let incarnation = Incarnation(cursor.u64()?);
-    let text = std::str::from_utf8(cursor.bytes()?).map_err(|_| cursor.error())?;
-    let address = text.parse().map_err(|_| cursor.error())?;
     Ok(Member {
         node_id,
         role,
         incarnation,
-        address,
+        address: cursor.address()?,
     })
 }
 

@@ -248,7 +248,7 @@ impl StateMachine {
             }
             Change::Move { .. } if !self.understands(PLACE_VERSION) => Err(EntryError::Unknown {
                 version: entry::ENTRY_VERSION,
-                kind: change.kind(),
+                kind: entry::KIND_MOVE,
             }),
             Change::Raise { .. } | Change::Move { .. } => Ok(()),
         }

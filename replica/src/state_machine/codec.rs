@@ -1,5 +1,7 @@
 //! How replicated state is written down: little-endian fields one after the other in a growing vector.
 
+use std::net::SocketAddr;
+
 /// The bytes do not have the expected form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("replicated state cannot be read: {what}")]
@@ -39,6 +41,11 @@ pub(crate) fn put_u64(out: &mut Vec<u8>, value: u64) {
 pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_u32(out, bytes.len() as u32);
     out.extend_from_slice(bytes);
+}
+
+/// Appends the length of `address` as text, and the text.
+pub(crate) fn put_address(out: &mut Vec<u8>, address: SocketAddr) {
+    put_bytes(out, address.to_string().as_bytes());
 }
 
 /// The field at `offset` of a layout of fixed size.
@@ -93,6 +100,12 @@ impl<'a> Cursor<'a> {
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8], StateError> {
         let len = self.u32()? as usize;
         self.take(len)
+    }
+
+    /// An address as text, behind its length.
+    pub(crate) fn address(&mut self) -> Result<SocketAddr, StateError> {
+        let text = std::str::from_utf8(self.bytes()?).map_err(|_| self.error())?;
+        text.parse().map_err(|_| self.error())
     }
 
     pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], StateError> {

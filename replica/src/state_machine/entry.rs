@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 
 use trine_protocol::message::{ClientRequest, Incarnation, Operation};
 
-use super::codec::{Cursor, StateError, field, put_u32, put_u64};
+use super::codec::{Cursor, StateError, field, put_address, put_u64};
 use crate::config::{ENTRY_BYTES_MAX, ENTRY_COMMANDS_MAX};
 
 /// Version of the entry layout. A replica that meets another one stops: guessing would make replicas differ.
@@ -35,7 +35,7 @@ const KIND_COMMANDS: u8 = 1;
 /// Switches the group to the state-machine version in byte 2; holds no command.
 const KIND_RAISE: u8 = 2;
 /// Gives a member another address; holds no command.
-const KIND_MOVE: u8 = 3;
+pub(crate) const KIND_MOVE: u8 = 3;
 
 /// A command as the state machine gets it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -158,9 +158,7 @@ pub(crate) fn move_member(group_time_ns: u64, member: Incarnation, to: SocketAdd
     let mut bytes = EntryBuilder::default().finish(group_time_ns);
     bytes[1] = KIND_MOVE;
     put_u64(&mut bytes, member.0);
-    let text = to.to_string();
-    put_u32(&mut bytes, text.len() as u32);
-    bytes.extend_from_slice(text.as_bytes());
+    put_address(&mut bytes, to);
     bytes
 }
 
@@ -190,16 +188,6 @@ pub(crate) enum Change {
         /// The address.
         to: SocketAddr,
     },
-}
-
-impl Change {
-    /// The kind of an entry with such a change.
-    pub(crate) const fn kind(self) -> u8 {
-        match self {
-            Self::Raise { .. } => KIND_RAISE,
-            Self::Move { .. } => KIND_MOVE,
-        }
-    }
 }
 
 /// An entry whose every length has been checked.
@@ -311,8 +299,7 @@ impl<'a> EntryView<'a> {
 
 fn read_move(cursor: &mut Cursor<'_>) -> Result<Change, StateError> {
     let member = Incarnation(cursor.u64()?);
-    let text = std::str::from_utf8(cursor.bytes()?).map_err(|_| cursor.error())?;
-    let to = text.parse().map_err(|_| cursor.error())?;
+    let to = cursor.address()?;
     Ok(Change::Move { member, to })
 }
 
