@@ -1,4 +1,4 @@
-//! Old copies of replicas' disks: somebody starts one, and the group must not take it for the member.
+//! Old copies of replicas' disks: one is started, and no replica may take it for the member.
 //!
 //! A copy runs at a machine that its member has left, once the group has had the time to agree on the new place. Or it runs
 //! where the name of its member leads, while that answers at its place. Nothing tells a copy from its original where the
@@ -12,8 +12,6 @@ use crate::sim::disk::SimDisk;
 use crate::sim::member::Member;
 use std::collections::{BTreeMap, BTreeSet};
 use trine_kvstore::command::STATE_VERSION;
-
-use trine_protocol::message::Incarnation;
 use trine_replica::{Node, Replica};
 use trine_transport::prng::Prng;
 use trine_transport::time::{Duration, Instant};
@@ -29,7 +27,8 @@ const REMEMBERED_FOR: Duration = Duration::from_secs(20);
 pub(super) struct Copies {
     /// The disks as they were when their replicas got other addresses.
     kept: BTreeMap<Seat, SimDisk>,
-    running: BTreeMap<Seat, Copy>,
+    /// One at a time is less than a majority of any group.
+    running: Option<Copy>,
     /// When a copy of each node's disk ran last.
     ended: BTreeMap<Seat, Instant>,
     /// The first replica that has taken a copy for the member, or has not told of a copy.
@@ -39,9 +38,9 @@ pub(super) struct Copies {
 }
 
 struct Copy {
+    /// Whose disk it has.
+    of: Seat,
     at: Host,
-    /// Whom its disk says that it is.
-    of: Incarnation,
     /// The replicas that have told of it, if the name leads to it.
     told: Option<BTreeSet<Host>>,
 }
@@ -65,7 +64,7 @@ impl Copies {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             kept: BTreeMap::new(),
-            running: BTreeMap::new(),
+            running: None,
             ended: BTreeMap::new(),
             mistake: None,
             prng: Prng::new(seed ^ 0x0c0b_1e5d_0c0b_1e5d),
@@ -74,13 +73,14 @@ impl Copies {
 
     /// Whether a machine runs a copy.
     pub(super) fn are_at(&self, host: Host) -> bool {
-        self.running.values().any(|copy| copy.at == host)
+        self.running.as_ref().is_some_and(|copy| copy.at == host)
     }
 
     /// A replica tells of a member that answers there, too. Returns whether that is a copy.
     pub(super) fn are_told_of(&mut self, by: Host, at: Host) -> bool {
-        let copy = self.running.values_mut().find(|copy| copy.at == at);
-        let Some(copy) = copy else { return false };
+        let Some(copy) = self.running.as_mut().filter(|copy| copy.at == at) else {
+            return false;
+        };
         if let Some(told) = &mut copy.told {
             told.insert(by);
         }
@@ -98,9 +98,9 @@ impl Cluster {
         }
     }
 
-    /// Whether a copy runs: one at a time is less than a majority of any group.
+    /// Whether a copy runs: no other one may be started.
     pub(crate) fn is_copy_running(&self) -> bool {
-        !self.copies.running.is_empty()
+        self.copies.running.is_some()
     }
 
     /// What comes next on the way to a group that has agreed where this node's replica is.
@@ -135,25 +135,22 @@ impl Cluster {
         let (leader, term) = self.leader()?;
         let follows = |seat: Seat| {
             let place = self.place_of(seat);
-            let replica = self.replica_at(place)?;
-            let is_calm = replica.halted().is_none()
-                && !self.is_moving(seat)
-                && !self.is_leaving(seat)
-                && !self.is_stopping(place);
-            let discovery = replica.discovery();
-            (is_calm && discovery.term == term && discovery.leader.is_some()).then_some(())
+            let busy = self.is_moving(seat) || self.is_leaving(seat) || self.is_stopping(place);
+            let does = |replica: &Replica| {
+                let discovery = replica.discovery();
+                replica.halted().is_none() && discovery.term == term && discovery.leader.is_some()
+            };
+            !busy && self.replica_at(place).is_some_and(does)
         };
-        let all = self.replica_hosts().all(|seat| follows(seat).is_some());
+        let all = self.replica_hosts().all(follows);
         let (_, end) = self.replica_at(leader)?.log_end();
         all.then_some((term, end))
     }
 
     fn all_have_applied(&self, index: u64) -> bool {
-        let has = |seat: Seat| {
-            let replica = self.replica_at(self.place_of(seat))?;
-            replica.applied_state().map(|(applied, _)| applied >= index)
-        };
-        self.replica_hosts().all(|seat| has(seat) == Some(true))
+        let applied = |seat: Seat| self.replica_at(self.place_of(seat))?.applied_state();
+        self.replica_hosts()
+            .all(|seat| applied(seat).is_some_and(|(applied, _)| applied >= index))
     }
 
     fn replica_at(&self, host: Host) -> Option<&Replica> {
@@ -182,7 +179,7 @@ impl Cluster {
     /// Somebody starts the old copy of a replica's disk where the replica was. False if there is none.
     pub(crate) fn start_old_copy(&mut self, seat: Seat) -> bool {
         let copy = self.copies.kept.remove(&seat);
-        copy.is_some_and(|disk| self.start_copy(seat, disk, None))
+        copy.is_some_and(|disk| self.start_copy(seat, disk, None).is_some())
     }
 
     /// Somebody copies the disk of a replica that runs, starts the copy at the other machine, and the name leads there. False
@@ -194,39 +191,36 @@ impl Cluster {
         };
         let copy = disk.copy(self.copies.prng.fork());
         let started = self.start_copy(seat, copy, Some(BTreeSet::new()));
-        if started && let Some(at) = self.other_machine(seat) {
+        if let Some(at) = started {
             self.set_name(seat, at);
         }
-        started
+        started.is_some()
     }
 
-    fn start_copy(&mut self, seat: Seat, disk: SimDisk, told: Option<BTreeSet<Host>>) -> bool {
-        let free = self.other_machine(seat);
-        let free = free.filter(|&at| self.world.program(at).is_none());
-        let Some(at) = free.filter(|_| !self.is_moving(seat)) else {
-            return false;
-        };
+    /// Returns where it runs.
+    fn start_copy(
+        &mut self,
+        of: Seat,
+        disk: SimDisk,
+        told: Option<BTreeSet<Host>>,
+    ) -> Option<Host> {
+        let free = self.other_machine(of);
+        let at = free.filter(|&at| !self.is_moving(of) && self.world.program(at).is_none())?;
         self.disks.insert(at, disk);
         // Ahead of its start: nothing that it says may count.
-        let of = Incarnation::NONE;
-        self.copies.running.insert(seat, Copy { at, of, told });
-        let started = self.start_replica(at, false);
-        let of = self.replica_at(at).map(Replica::incarnation);
-        match (self.copies.running.get_mut(&seat), of) {
-            (Some(copy), Some(of)) if started => copy.of = of,
-            _ => {
-                self.copies.running.remove(&seat);
-                return false;
-            }
+        self.copies.running = Some(Copy { of, at, told });
+        if !self.start_replica(at, false) {
+            self.copies.running = None;
+            return None;
         }
-        let note = || format!("a copy of node {} runs at {at}", node_id_of(seat).0);
+        let note = || format!("a copy of node {} runs at {at}", node_id_of(of).0);
         self.world.trace.note(self.world.now(), note);
-        true
+        Some(at)
     }
 
     /// The copy of a node's replica ends.
     pub(crate) fn end_copy(&mut self, seat: Seat) {
-        let Some(copy) = self.copies.running.remove(&seat) else {
+        let Some(copy) = self.copies.running.take_if(|copy| copy.of == seat) else {
             return;
         };
         self.copies.ended.insert(seat, self.world.now());
@@ -250,7 +244,8 @@ impl Cluster {
     /// is until that is over. Nobody follows a member to the place of a copy that is remembered.
     pub(crate) fn is_copied(&self, seat: Seat) -> bool {
         let is_remembered = |at: &Instant| self.world.now() < *at + REMEMBERED_FOR;
-        self.copies.running.contains_key(&seat)
+        let running = self.copies.running.as_ref();
+        running.is_some_and(|copy| copy.of == seat)
             || self.copies.kept.contains_key(&seat)
             || self.copies.ended.get(&seat).is_some_and(is_remembered)
     }
@@ -262,23 +257,22 @@ impl Cluster {
 
     /// No replica takes a copy for the member.
     pub(super) fn attend_copies(&mut self) {
-        for (&seat, copy) in &self.copies.running {
-            let (of, at) = (copy.of, copy.at.address());
-            let takes = |replica: &Replica| {
-                let members = replica.discovery().members.0;
-                let mut members = members.iter();
-                members.any(|member| member.incarnation == of && member.address == at)
-            };
-            let mut places = self.replica_hosts().map(|seat| self.place_of(seat));
-            let deceived = places.find(|&place| self.replica_at(place).is_some_and(takes));
-            if let Some(deceived) = deceived {
-                let text = format!(
-                    "{deceived} takes the copy at {} for the replica of node {}",
-                    copy.at,
-                    node_id_of(seat).0
-                );
-                self.copies.mistake.get_or_insert(text);
-            }
+        let Some(copy) = &self.copies.running else {
+            return;
+        };
+        let (of, at) = (self.replica_at(copy.at), copy.at.address());
+        let of = of.map(Replica::incarnation);
+        let takes = |replica: &Replica| {
+            let members = replica.discovery().members.0;
+            let mut members = members.iter();
+            members.any(|member| Some(member.incarnation) == of && member.address == at)
+        };
+        let mut places = self.replica_hosts().map(|seat| self.place_of(seat));
+        let deceived = places.find(|&place| self.replica_at(place).is_some_and(takes));
+        if let Some(deceived) = deceived {
+            let (at, node) = (copy.at, node_id_of(copy.of).0);
+            let text = format!("{deceived} takes the copy at {at} for the replica of node {node}");
+            self.copies.mistake.get_or_insert(text);
         }
     }
 
