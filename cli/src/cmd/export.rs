@@ -26,7 +26,7 @@ use trine_client::{Answer, Mode, WholeWalk};
 use trine_kvstore::{Command, Cursor, Found, Position, Prefix, Response, WalkContent};
 
 use self::sink::Sink;
-use super::range::{Bounds, PartArguments};
+use super::range::{Bounds, NamedPrefix, PartArguments};
 use super::record::line;
 use super::stream::{Held, Reading, Unwritten, overlapped, response_at_pin};
 
@@ -41,15 +41,8 @@ pub(crate) struct ExportArguments {
     /// The keys that begin with this; without it all keys. A user with a prefix has to name it.
     #[arg(value_name = "PREFIX")]
     prefix: Option<OsString>,
-    /// What PREFIX was before.
-    #[arg(
-        long = "prefix",
-        id = "named",
-        hide = true,
-        value_name = "PREFIX",
-        conflicts_with = "prefix"
-    )]
-    named: Option<OsString>,
+    #[command(flatten)]
+    named: NamedPrefix,
     #[command(flatten)]
     part: PartArguments,
     /// Each page is the state of a later moment. Then the group has to keep nothing meanwhile.
@@ -65,7 +58,7 @@ pub(crate) fn run<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     interrupt::start_writer()?;
-    let prefix = arguments.prefix.as_deref().or(arguments.named.as_deref());
+    let prefix = arguments.named.or(arguments.prefix.as_deref());
     let bounds = Bounds::of(prefix, &arguments.part)?;
     let file = arguments.file.as_deref().filter(|file| *file != "-");
     let mut sink = match file {

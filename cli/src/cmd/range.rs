@@ -33,6 +33,27 @@ pub(crate) struct PartArguments {
     pub(crate) after: Option<OsString>,
 }
 
+/// The option that was PREFIX before, for commands that had it.
+#[derive(Debug, Default, Args)]
+pub(crate) struct NamedPrefix {
+    /// What PREFIX was before.
+    #[arg(
+        long = "prefix",
+        id = "named",
+        hide = true,
+        value_name = "PREFIX",
+        conflicts_with = "prefix"
+    )]
+    named: Option<OsString>,
+}
+
+impl NamedPrefix {
+    /// PREFIX, or what this option has in its place.
+    pub(crate) fn or<'a>(&'a self, prefix: Option<&'a OsStr>) -> Option<&'a OsStr> {
+        prefix.or(self.named.as_deref())
+    }
+}
+
 impl PartArguments {
     /// Whether a part is named.
     pub(crate) fn is_named(&self) -> bool {

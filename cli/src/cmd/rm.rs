@@ -17,7 +17,7 @@ use trine_client::{Answer, Mode, RangeDeletion};
 use trine_kvstore::{Command, KeyRange, Response};
 
 use super::confirm::ConfirmArguments;
-use super::range::{Bounds, PartArguments};
+use super::range::{Bounds, NamedPrefix, PartArguments};
 use super::unordered::{self, UnorderedDeletion};
 
 /// Deletes all keys that begin with PREFIX, or a part of them. It asks before, at a terminal.
@@ -31,15 +31,8 @@ pub(crate) struct RmArguments {
     /// What the keys begin with. `trine flush` deletes all keys.
     #[arg(value_name = "PREFIX")]
     pub(crate) prefix: Option<OsString>,
-    /// What PREFIX was before.
-    #[arg(
-        long = "prefix",
-        id = "named",
-        hide = true,
-        value_name = "PREFIX",
-        conflicts_with = "prefix"
-    )]
-    pub(crate) named: Option<OsString>,
+    #[command(flatten)]
+    pub(crate) named: NamedPrefix,
     #[command(flatten)]
     pub(crate) part: PartArguments,
     #[command(flatten)]
@@ -53,7 +46,7 @@ pub(crate) fn run<N: Network>(
     arguments: &RmArguments,
     output: Output,
 ) -> Result<(), Failure> {
-    let prefix = arguments.prefix.as_deref().or(arguments.named.as_deref());
+    let prefix = arguments.named.or(arguments.prefix.as_deref());
     let bounds = Bounds::of(prefix, &arguments.part)?;
     if bounds.is_everything() {
         return Err(Failure::usage(
