@@ -12,8 +12,8 @@ use trine_protocol::message::{Incarnation, Member};
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     own: Option<Own>,
-    /// What the log says behind the applied entries, the latest first. Nobody may be taken for a member whose place the group
-    /// is about to agree on: it may know by now that it has.
+    /// What the log says behind the applied entries, of each member its latest. The other replicas may have agreed on it by
+    /// now, so it counts more than the table.
     announced: Vec<(Incarnation, SocketAddr)>,
     moved: Vec<Moved>,
 }

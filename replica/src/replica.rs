@@ -680,7 +680,7 @@ impl Replica {
         if own.is_none() || discovery.cluster == own {
             self.hear_of_own_place(&discovery);
             let own = self.own.address;
-            // Whoever lags behind knows former places, and a member's own word is the word of a copy of its directory, too.
+            // A follower may lag behind and name former places, and a copy of a directory names its own.
             let leads = discovery.role == RoleCode::Leader;
             let members = discovery.members.0.iter();
             for member in members.filter(|member| member.address != own) {

@@ -20,17 +20,20 @@ impl Replica {
     /// Whether a caller may do that, by the users that this replica has applied. It counts nothing.
     #[must_use]
     pub fn permits(&self, caller: Caller, what: What<'_>) -> bool {
-        let none = Users::default();
-        let users = self.users().unwrap_or(&none);
-        Subject::of(caller, users).is_ok_and(|subject| subject.may(what).is_ok())
+        self.is_subject(caller, |subject| subject.may(what).is_ok())
     }
 
     /// Whether a caller may touch the keys of a prefix alone, by the users that this replica has applied.
     #[must_use]
     pub fn has_prefix(&self, caller: Caller) -> bool {
+        self.is_subject(caller, |subject| !subject.prefix().is_empty())
+    }
+
+    /// Whether that holds of a caller, by the users that this replica has applied.
+    fn is_subject(&self, caller: Caller, holds: impl FnOnce(Subject<'_>) -> bool) -> bool {
         let none = Users::default();
         let users = self.users().unwrap_or(&none);
-        Subject::of(caller, users).is_ok_and(|subject| !subject.prefix().is_empty())
+        Subject::of(caller, users).is_ok_and(holds)
     }
 
     /// Says where the request of this kind came from that came last. Asked only if an audit line wants to know: if a caller

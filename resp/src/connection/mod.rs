@@ -115,7 +115,7 @@ pub struct Environment<'a> {
 
 /// Values that only the process around the connections knows.
 pub trait Told {
-    /// The text of INFO: of these sections, or the usual ones if none is named. Whoever may touch the keys of a prefix alone
+    /// The text of INFO: of these sections, or the usual ones if none is named. A user with a prefix
     /// is told about how much there is, and nothing of what others do.
     fn info(&self, sections: &[&[u8]], has_prefix: bool) -> String;
     /// A line for each of the other connections that are asked for.

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use crate::config::ENDED_NONCES_MAX;
 
-/// What tells a server end from others. Whoever sees a nonce on the way can ask for a session with it, but not for a
-/// sealed one. So sealed sessions have names of their own.
+/// What tells a server end from others. An attacker that sees a nonce on the way can ask for a session with it, but not
+/// for a sealed one. So sealed sessions have names of their own.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Name {
     pub(super) nonce: u64,

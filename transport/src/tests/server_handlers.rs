@@ -385,7 +385,7 @@ mod connect {
         }
     }
 
-    /// Whoever opens and ends sessions for themselves alone must not cost others their handshakes.
+    /// A caller that opens and ends sessions by the thousand must not cost others their handshakes.
     #[test]
     fn thousands_of_sessions_that_end_leave_the_cookies_of_others_good() {
         let mut s = Script::stranger();

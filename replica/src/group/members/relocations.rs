@@ -1,9 +1,8 @@
 //! Members that have moved: the leader writes into the log where they answer.
 //!
-//! A replica that starts knows only the table of members. As long as that names a moved member's former address, somebody
-//! who starts an old copy of its directory there is taken for the member, while the others follow the moved one. So the
-//! table has to change once, for all. A leader that keeps finding a member elsewhere must not fill the log with that, hence
-//! the pause.
+//! A replica that starts knows only the table of members. As long as that names a moved member's former address, this replica
+//! takes an old copy of the directory that runs there for the member, while the others follow the moved one. So the table
+//! has to change once, for all. The pause keeps a leader that finds a member elsewhere again and again from filling the log.
 
 use std::net::SocketAddr;
 
