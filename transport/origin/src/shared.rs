@@ -69,9 +69,13 @@ fn file_of(number: RawFd) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixDatagram;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
+
+    use trine_child::fork;
 
     use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(20);
 
     /// Where the number leads to.
     fn target(descriptor: &impl AsFd) -> String {
@@ -80,34 +84,21 @@ mod tests {
         link.expect("it is open").to_string_lossy().into_owned()
     }
 
-    /// Whether nobody is at the other end, at once or soon: a child that another test forks holds copies until it ends.
-    fn is_alone(socket: &UnixDatagram) -> bool {
-        let until = Instant::now() + Duration::from_secs(10);
-        let is_taken = || match socket.send(b"hello") {
-            Ok(_) => true,
-            // A copy that nobody reads is full.
-            Err(error) => error.kind() == io::ErrorKind::WouldBlock,
-        };
-        while is_taken() {
-            if Instant::now() >= until {
-                return false;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        true
-    }
-
+    /// In a process of its own: a child that a neighbouring test forks would hold a copy of the socket for a moment.
     #[test]
     fn the_number_stays_and_the_socket_goes() {
-        let (ours, theirs) = UnixDatagram::pair().expect("sockets");
-        theirs.set_nonblocking(true).expect("a socket");
-        let shared = Shared::of(&ours).expect("open");
-        shared.give_up();
-        assert_eq!(target(&ours), "/dev/null");
-        assert!(is_alone(&theirs), "somebody is at the other end");
-        // Once more is harmless.
-        shared.give_up();
-        assert_eq!(target(&ours), "/dev/null");
+        let child = fork(|| {
+            let (ours, theirs) = UnixDatagram::pair().expect("sockets");
+            let shared = Shared::of(&ours).expect("open");
+            shared.give_up();
+            assert_eq!(target(&ours), "/dev/null");
+            assert!(theirs.send(b"hello").is_err(), "nobody is at the other end");
+            // Once more is harmless.
+            shared.give_up();
+            assert_eq!(target(&ours), "/dev/null");
+            Ok(())
+        });
+        assert_eq!(child.join(LIMIT), Ok(()));
     }
 
     /// A daemon closes all that it has inherited, opens a log, and then first uses a client of its parent.
