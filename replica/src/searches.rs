@@ -157,10 +157,21 @@ impl Searches {
             return;
         }
         if self.named.len() == NAMED_MAX {
-            self.named.pop_front();
+            self.forget_one_name();
         }
         self.named.push_back(Named { node_id, at, until });
         self.look_at_once();
+    }
+
+    /// Forgets the oldest word about the member that most words are about: whoever says much about one takes nothing from
+    /// the others.
+    fn forget_one_name(&mut self) {
+        let words = |of: NodeId| self.named.iter().filter(|word| word.node_id == of).count();
+        let of_most = (self.named.iter().enumerate())
+            .max_by_key(|(index, word)| (words(word.node_id), std::cmp::Reverse(*index)));
+        if let Some(oldest) = of_most.map(|(index, _)| index) {
+            self.named.remove(oldest);
+        }
     }
 
     /// When [`Searches::due`] has something to do.
@@ -580,6 +591,17 @@ mod tests {
             seeker.searches.name(at_ms(1), NodeId(2), at);
             seeker.searches.name(at_ms(1), NodeId(2), at);
         }
+        assert_eq!(seeker.searches.named.len(), NAMED_MAX);
+        // Whatever is said of one member, the word about another stays.
+        seeker.searches.name(at_ms(1), NodeId(3), address(NEW));
+        for port in 101..=100 + 2 * NAMED_MAX as u16 {
+            let at = SocketAddr::from(([10, 0, 7, 2], port));
+            seeker.searches.name(at_ms(1), NodeId(2), at);
+        }
+        let words = seeker.searches.named.iter();
+        assert_eq!(words.filter(|word| word.node_id == NodeId(3)).count(), 1);
+        let newest = seeker.searches.named.back().map(|word| word.at.port());
+        assert_eq!(newest, Some(100 + 2 * NAMED_MAX as u16));
         assert_eq!(seeker.searches.named.len(), NAMED_MAX);
     }
 

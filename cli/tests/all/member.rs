@@ -151,6 +151,30 @@ fn a_new_process_replaces_a_live_one_when_an_operator_says_so() {
     assert_eq!(cluster.ok(&["get", "key"]), b"value");
 }
 
+/// It waited for as long as the operator did, and said nothing of where the group knows the node.
+#[test]
+fn a_replacement_that_nobody_comes_for_ends_and_says_why() {
+    let cluster = Cluster::start(&[]);
+    let node_id = cluster.leader() % 3 + 1;
+    let (known, named) = (cluster.group.addresses()[node_id - 1], one_address());
+    let ran = cluster.run(&[
+        "member",
+        "replace",
+        &node_id.to_string(),
+        "--address",
+        &named.to_string(),
+    ]);
+    ran.expect_error(
+        1,
+        &[
+            &format!("no replica with --id {node_id} at {named} has asked for 10 s"),
+            &format!("the group knows node {node_id} at {known}"),
+            "start the new replica first",
+        ],
+    );
+    assert_eq!(members(&cluster).len(), 3);
+}
+
 #[test]
 fn a_removal_that_would_lose_the_quorum_is_refused_with_its_reason() {
     let mut cluster = Cluster::start(&[]);

@@ -70,7 +70,7 @@ impl<R: Route> Node<R> {
             is_same_address(*origin, address) && cx.key(*session).is_some()
         });
         if keys.is_empty()
-            && let Some(index) = self.links.find_or_add(address, Class::Raft, cx.now())
+            && let Some(index) = self.link_to(cx, address, Class::Raft)
         {
             // Whether it is there now, or later: it is asked for.
             let _ = self.links.way(index, cx, &mut self.rng);

@@ -119,7 +119,7 @@ impl<R: Route> Links<R> {
         self.list.iter().position(is_its)
     }
 
-    /// The link to this peer; nothing if there are too many that are in use.
+    /// The link to this peer; nothing if all places are taken and none is idle. See [`Self::spare`].
     pub(super) fn find_or_add(
         &mut self,
         address: SocketAddr,
@@ -154,6 +154,42 @@ impl<R: Route> Links<R> {
         candidates
             .min_by_key(|(_, link)| link.used_at)
             .map(|(index, _)| index)
+    }
+
+    /// Whose place a peer may take when there is no other: of the links that are not to members, that which was unused for
+    /// longest. For a member's link any of them has to go, for another one that was unused for [`LINK_IDLE`].
+    ///
+    /// An operator without a key can name as many addresses as the table has places, and run an endpoint at each.
+    pub(super) fn spare(
+        &self,
+        to: SocketAddr,
+        now: Instant,
+        is_member: impl Fn(SocketAddr) -> bool,
+    ) -> Option<usize> {
+        let unused_for = if is_member(to) {
+            Duration::ZERO
+        } else {
+            LINK_IDLE
+        };
+        let links = self.list.iter().enumerate();
+        let spare = links.filter(|(_, link)| {
+            now.saturating_since(link.used_at) >= unused_for && !is_member(link.address)
+        });
+        spare
+            .min_by_key(|(_, link)| link.used_at)
+            .map(|(index, _)| index)
+    }
+
+    /// Ends the link's session, or the attempt to make one, so that its place is free. Returns the session to end.
+    pub(super) fn vacate(&mut self, index: usize) -> Option<SessionId> {
+        let link = &mut self.list[index];
+        let down = LinkState::Down {
+            retry_at: Instant::ZERO,
+        };
+        match std::mem::replace(&mut link.state, down) {
+            LinkState::Up(session) | LinkState::Connecting(session) => Some(session),
+            LinkState::Down { .. } => None,
+        }
     }
 
     fn fresh(address: SocketAddr, class: Class) -> Link {

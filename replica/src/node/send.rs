@@ -1,6 +1,9 @@
 //! From the replica's outputs into the sessions, and the handling of messages that cannot go.
 
+use std::net::SocketAddr;
+
 use trine_protocol::message::{kind, set_stream_position};
+use trine_protocol::route::is_same_address;
 use trine_transport::Cx;
 use trine_transport::backend::Route;
 use trine_transport::time::Instant;
@@ -8,7 +11,7 @@ use trine_transport::time::Instant;
 use super::Node;
 use super::config::DRAINS_MAX;
 use super::links::{Outgoing, Way};
-use crate::output::Output;
+use crate::output::{Class, Output};
 
 /// A request to a peer that the transport has taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,12 +61,34 @@ impl<R: Route> Node<R> {
                     deadline,
                     answer_bytes_max,
                 };
-                match self.links.find_or_add(to, class, cx.now()) {
+                match self.link_to(cx, to, class) {
                     Some(index) => self.send(cx, index, outgoing),
                     None => self.unsent.push(tag),
                 }
             }
         }
+    }
+
+    /// The link to a peer; nothing if all places are taken by links that have more right to one.
+    pub(super) fn link_to(
+        &mut self,
+        cx: &mut Cx<'_, R>,
+        to: SocketAddr,
+        class: Class,
+    ) -> Option<usize> {
+        let found = self.links.find_or_add(to, class, cx.now());
+        if found.is_some() {
+            return found;
+        }
+        let replica = &self.replica;
+        let is_member = |address| replica.is_of_group(|member| is_same_address(member, address));
+        let spare = self.links.spare(to, cx.now(), is_member)?;
+        if let Some(session) = self.links.vacate(spare) {
+            cx.disconnect(session);
+        }
+        self.fail_queued(spare);
+        self.note_unreachable(cx.now(), spare);
+        self.links.find_or_add(to, class, cx.now())
     }
 
     fn send(&mut self, cx: &mut Cx<'_, R>, index: usize, outgoing: Outgoing) {

@@ -60,24 +60,10 @@ fn capture_session(path: &Path) {
         incarnation,
     };
     let config = Config::default;
-    let mut client = EventLoop::new(
-        client,
-        clock,
-        Peer::default(),
-        config(),
-        identity(1),
-        1,
-    )
-    .unwrap();
-    let mut server = EventLoop::new(
-        server,
-        clock,
-        Peer::default(),
-        config(),
-        identity(2),
-        2,
-    )
-    .unwrap();
+    let mut client =
+        EventLoop::new(client, clock, Peer::default(), config(), identity(1), 1).unwrap();
+    let mut server =
+        EventLoop::new(server, clock, Peer::default(), config(), identity(2), 2).unwrap();
     client
         .with(|_, cx| cx.connect(RingRoute(1), ConnectParams::default()))
         .unwrap();

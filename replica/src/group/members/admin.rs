@@ -27,6 +27,10 @@ use crate::membership::{demote, promote, remove};
 /// many times a second.
 const SIGN_OF_LIFE_PATIENCE: Duration = Duration::from_secs(2);
 
+/// For so long a command waits for a replica at the address that it names to ask. One that is there asks several times a
+/// second.
+const NEWCOMER_PATIENCE: Duration = Duration::from_secs(10);
+
 type Verdict = (AdminStatus, String);
 
 fn done(text: impl Into<String>) -> Verdict {
@@ -291,13 +295,27 @@ impl Membership {
             return self.transfer_first(cx, "it leads, and transfers leadership first");
         }
         let command = (node_id, AdminCommand::Replace, old.incarnation);
-        self.remember(cx, command, request.address);
+        let since = self.remember(cx, command, request.address);
         if let Some(named) = request.address
             && self.has_moved_to(cx, &old, named)
         {
             self.pending.forget(node_id, AdminCommand::Replace);
             return done(format!(
                 "node {node_id} is not replaced: it has moved to {named} itself, with its memory"
+            ));
+        }
+        let has_come = cx
+            .members()
+            .is_some_and(|members| members.at(node_id).count() > 1);
+        if let Some(named) = request.address
+            && !has_come
+            && cx.now >= since + NEWCOMER_PATIENCE
+        {
+            self.pending.forget(node_id, AdminCommand::Replace);
+            return refused(format!(
+                "no replica with --id {node_id} at {named} has asked for {} s, and the group knows node {node_id} at {}: start the new replica first, and see whether the others reach it there",
+                NEWCOMER_PATIENCE.as_secs(),
+                old.address
             ));
         }
         under_way(format!(
@@ -353,14 +371,15 @@ impl Membership {
         }
     }
 
+    /// Returns when the command was asked for first.
     fn remember(
         &mut self,
         cx: &Cx<'_>,
         command: (NodeId, AdminCommand, Incarnation),
         address: Option<SocketAddr>,
-    ) {
+    ) -> Instant {
         let until = cx.now + PATIENCE;
-        self.pending.remember(cx.now, command, address, until);
+        self.pending.remember(cx.now, command, address, until)
     }
 
     /// Returns when the command was asked for first.

@@ -7,7 +7,10 @@ use std::net::SocketAddr;
 
 use trine_protocol::message::{AdminCommand, Incarnation, Member, NodeId};
 use trine_protocol::route::is_same_address;
-use trine_transport::time::Instant;
+use trine_transport::time::{Duration, Instant};
+
+/// An admin client asks many times a second. After so long without a question, the next one is a new command.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// Most commands that are remembered.
 const PENDING_MAX: usize = 16;
@@ -29,13 +32,14 @@ struct Pending {
     of: Incarnation,
     /// Where the admin client has said that the node's next replica will be.
     address: Option<SocketAddr>,
-    /// When it was asked for first.
+    /// When it was asked for first, without a pause longer than [`PAUSE_MAX`].
     since: Instant,
+    asked_at: Instant,
     until: Instant,
 }
 
 impl PendingCommands {
-    /// Remembers a command. Returns when it was asked for first.
+    /// Remembers a command. Returns when it was asked for first by those who are asking still.
     pub(super) fn remember(
         &mut self,
         now: Instant,
@@ -45,7 +49,8 @@ impl PendingCommands {
     ) -> Instant {
         let is_it = |other: &&Pending| other.is(now, node_id, command) && other.of == of;
         let before = self.list.iter().find(is_it);
-        let since = before.map_or(now, |before| before.since);
+        let goes_on = before.filter(|before| now.saturating_since(before.asked_at) <= PAUSE_MAX);
+        let since = goes_on.map_or(now, |before| before.since);
         // To add a voter means to promote it in the end; any other command replaces the earlier one.
         let replaces =
             |other: &Pending| command != AdminCommand::Promote || other.command == command;
@@ -58,6 +63,7 @@ impl PendingCommands {
                 of,
                 address,
                 since,
+                asked_at: now,
                 until,
             });
         }
@@ -137,6 +143,18 @@ mod tests {
         assert_eq!(ask(20, 30), at(20));
         assert!(pending.wants(at(29), node_id, AdminCommand::Remove));
         assert!(!pending.wants(at(30), node_id, AdminCommand::Remove));
+    }
+
+    /// Whoever gave up and comes again after a while does not inherit how long the first one waited.
+    #[test]
+    fn a_command_that_comes_after_a_pause_is_new() {
+        let mut pending = PendingCommands::default();
+        let replace = (NodeId(4), AdminCommand::Replace, Incarnation(1));
+        let second = |number| Instant::ZERO + Duration::from_secs(number);
+        let mut ask = |now| pending.remember(second(now), replace, None, second(now + 60));
+        assert_eq!(ask(1), second(1));
+        assert_eq!(ask(3), second(1));
+        assert_eq!(ask(6), second(6));
     }
 
     /// To add a voter means to promote it in the end: the promotion must not end the invitation.

@@ -9,13 +9,13 @@ use trine_protocol::message::{
 };
 use trine_transport::backend::{RingBackend, RingRoute};
 use trine_transport::event_loop::EventLoop;
-use trine_transport::time::Duration;
+use trine_transport::time::{Clock, Duration};
 use trine_transport::{
-    App, Completion, ConnectParams, Cx, Event, Identity, Reply, Request, SessionId,
+    App, Completion, ConnectParams, Cx, Event, Holder, Identity, Reply, Request, SessionId,
 };
 
 use super::world::World;
-use crate::support::ManualClock;
+use crate::support::{ManualClock, STRANGERS_PORT};
 
 /// Sends one admin command until it is done.
 struct Operator(AdminRequest, Option<SessionId>);
@@ -78,6 +78,99 @@ fn operator(
             .expect("room for a session")
     });
     operator
+}
+
+/// Tells the leader of one address after the other for a member, and answers at each of them.
+struct Namer {
+    of: NodeId,
+    session: Option<SessionId>,
+    named: u16,
+    /// Sessions that the leader has opened: one for each address that it asks at.
+    accepted: usize,
+}
+
+impl Namer {
+    fn name_next(&mut self, cx: &mut Cx<'_, RingRoute>) {
+        let address = SocketAddr::from(([127, 0, 0, 1], STRANGERS_PORT + self.named));
+        self.named += 1;
+        let command = AdminRequest {
+            command: AdminCommand::Replace,
+            node_id: self.of,
+            incarnation: Incarnation::NONE,
+            cluster: ClusterId::NONE,
+            address: Some(address),
+        };
+        Operator(command, self.session).send(cx);
+    }
+}
+
+impl App<RingRoute> for Namer {
+    fn on_request(&mut self, cx: &mut Cx<'_, RingRoute>, _request: Request<'_>) -> Reply {
+        Reply::Now(cx.alloc(0).expect("a buffer"))
+    }
+
+    fn on_completion(&mut self, _cx: &mut Cx<'_, RingRoute>, _tag: u64, completion: Completion) {
+        let reply = AdminReply::decode(&completion.response).expect("an answer");
+        assert_eq!(reply.status, AdminStatus::InProgress, "{}", reply.text);
+    }
+
+    fn on_event(&mut self, _cx: &mut Cx<'_, RingRoute>, event: Event<RingRoute>) {
+        match event {
+            Event::Connected { session, .. } => self.session = Some(session),
+            Event::Accepted { .. } => self.accepted += 1,
+            Event::ConnectFailed { .. } | Event::Down { .. } => {}
+        }
+    }
+
+    fn holder(&self, _route: &RingRoute) -> Holder {
+        Holder::Privileged
+    }
+}
+
+/// An operator without a key can name more addresses than a replica has links, and run an endpoint at each of them. Their
+/// sessions stayed for good, and a replica that came later was never sent anything.
+#[test]
+fn links_to_strangers_give_way_when_all_places_are_taken() {
+    let (mut world, spare) = World::with_spare(9);
+    let leader = world.run_until_led();
+    // The places of a member that is missed are asked often.
+    let of = (leader + 1) % 3;
+    world.paused[of] = true;
+    world.run_for(Duration::from_secs(3));
+    let namer = Namer {
+        of: NodeId(of as u32),
+        session: None,
+        named: 0,
+        accepted: 0,
+    };
+    let (clock, nobody) = (world.clock.clone(), Identity::default());
+    let mut namer: EventLoop<_, ManualClock, _> =
+        EventLoop::new(spare, clock, namer, endpoint_config(), nobody, 7).expect("sound");
+    namer.with(|_, cx| {
+        cx.connect(RingRoute(leader as u16), ConnectParams::default())
+            .expect("room for a session")
+    });
+    world.run_until(Duration::from_secs(1), "the namer's session", |_| {
+        namer.turn().expect("rings do not fail");
+        namer.app().session.is_some()
+    });
+    // As many at a time as a replica remembers, and time to ask at each.
+    for _ in 0..9 {
+        for _ in 0..16 {
+            namer.with(|namer, cx| namer.name_next(cx));
+        }
+        let end = world.clock.now() + Duration::from_secs(7);
+        while world.clock.now() < end {
+            namer.turn().expect("rings do not fail");
+            world.step();
+        }
+    }
+    let accepted = namer.app().accepted;
+    assert!(
+        accepted >= 140,
+        "only {accepted} of 144 addresses were asked"
+    );
+    assert_eq!(world.leader(), Some(leader));
 }
 
 /// The state of the links for consensus that a node shows: to whom, whether it is idle, whether it has a round trip.

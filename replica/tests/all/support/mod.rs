@@ -37,9 +37,15 @@ pub(crate) fn address(route: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], PORT_BASE + route))
 }
 
+/// Ports from this one on are all of the endpoint with route 3: addresses of a stranger that has many.
+pub(crate) const STRANGERS_PORT: u16 = 20_000;
+
 /// Ring routes by port.
 pub(crate) fn route_of() -> RouteOf<RingRoute> {
-    Box::new(|address| address.port().checked_sub(PORT_BASE).map(RingRoute))
+    Box::new(|address| match address.port() {
+        STRANGERS_PORT.. => Some(RingRoute(3)),
+        port => port.checked_sub(PORT_BASE).map(RingRoute),
+    })
 }
 
 /// The other way round.
