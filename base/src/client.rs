@@ -99,7 +99,8 @@ pub fn open<N: Network>(
     arguments: &ClientArguments,
     tune: impl FnOnce(&mut ClientConfig),
 ) -> Result<Session, Failure> {
-    let addresses = peers::resolve(&arguments.group.peers)?;
+    let list = &arguments.group.peers;
+    let addresses = peers::resolve(list)?;
     let capture = arguments.capture.open()?;
     network.check_paths(&addresses);
     let opened = network.call(&addresses)?;
@@ -107,16 +108,20 @@ pub fn open<N: Network>(
     config.operation_timeout = arguments.group.timeout.into();
     tune(&mut config);
     match capture {
-        None => open_over(opened, config),
-        Some(capture) => open_over(capture::around_opened(network, opened, capture), config),
+        None => open_over(opened, config, list),
+        Some(capture) => {
+            let opened = capture::around_opened(network, opened, capture);
+            open_over(opened, config, list)
+        }
     }
 }
 
 fn open_over<B: Backend + 'static>(
     opened: Opened<B>,
     config: ClientConfig,
+    list: &str,
 ) -> Result<Session, Failure> {
-    let mut client = OneClient::over(opened, config)?;
+    let mut client = OneClient::over(opened, config, list)?;
     Ok(Session(Box::new(move |mode, command, within| {
         client.execute(mode, command, within)
     })))

@@ -32,6 +32,7 @@ pub mod peers;
 pub mod placement;
 pub mod ports;
 pub mod progress;
+pub mod renewal;
 pub mod restoring;
 pub mod result_file;
 pub mod survey;

@@ -9,11 +9,12 @@ use trine_kvstore::Command;
 use trine_transport::backend::{Backend, MonotonicClock};
 use trine_transport::time::{Clock, Duration};
 
-use crate::config::{CLIENT_LOOK, INTERRUPT_PATIENCE};
+use crate::config::{CLIENT_LOOK, INTERRUPT_PATIENCE, SILENCE};
 use crate::endpoint::random_seed;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::network::Opened;
+use crate::renewal::Renewal;
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -34,13 +35,19 @@ impl From<CallError> for Unanswered {
 pub(crate) struct OneClient<B: Backend> {
     client: BlockingClient<B, MonotonicClock>,
     wants_end: fn() -> bool,
+    renewal: Renewal,
     /// The resources of the backend live as long as the backend.
     _keep: Option<Box<dyn Any + Send>>,
 }
 
 impl<B: Backend> OneClient<B> {
-    /// A client over an open backend; the first operation connects.
-    pub(crate) fn over(opened: Opened<B>, config: ClientConfig) -> Result<Self, Failure> {
+    /// A client over an open backend; the first operation connects. `list` is what `config` has the addresses of.
+    pub(crate) fn over(
+        opened: Opened<B>,
+        config: ClientConfig,
+        list: &str,
+    ) -> Result<Self, Failure> {
+        let renewal = Renewal::of(list, &config.peers);
         let Opened {
             backend,
             endpoint,
@@ -54,6 +61,7 @@ impl<B: Backend> OneClient<B> {
         Ok(Self {
             client,
             wants_end: interrupt::interrupted,
+            renewal,
             _keep: keep,
         })
     }
@@ -69,8 +77,14 @@ impl<B: Backend> OneClient<B> {
         let begun = self.client.begin(mode, command, within);
         begun.map_err(CallError::NotBegun)?;
         let mut give_up_at = None;
+        let begun_at = MonotonicClock.now();
         loop {
             let now = MonotonicClock.now();
+            if now.saturating_since(begun_at) >= SILENCE.into() {
+                for address in self.renewal.poll() {
+                    self.client.add_peer(address);
+                }
+            }
             if let Some(answer) = self.client.answer_by(Some(now + CLIENT_LOOK.into()))? {
                 return Ok(answer);
             }
@@ -107,7 +121,7 @@ mod tests {
         };
         let mut config = ClientConfig::new(vec![replica]);
         config.operation_timeout = Duration::from_secs(3_600);
-        let mut client = OneClient::over(opened, config).expect("a client");
+        let mut client = OneClient::over(opened, config, "127.0.0.1:7471").expect("a client");
         client.wants_end = || true;
         client
     }

@@ -12,6 +12,7 @@ use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
 use trine_base::output::{Output, print_all};
+use trine_base::renewal::Renewal;
 use trine_base::values::key_bytes;
 use trine_base::{announce, peers};
 use trine_client::{WatchBatch, WatchConfig, WatchError, WatchFrom, WatchTarget};
@@ -80,8 +81,10 @@ pub(crate) fn run<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     interrupt::start()?;
+    let addresses = peers::resolve(&arguments.client.group.peers)?;
+    let mut renewal = Renewal::of(&arguments.client.group.peers, &addresses);
     let config = WatchConfig {
-        addresses: peers::resolve(&arguments.client.group.peers)?,
+        addresses,
         targets: targets(arguments)?,
         from: arguments.since.map_or(WatchFrom::Now, WatchFrom::Behind),
         keys_only: arguments.keys_only,
@@ -102,6 +105,11 @@ pub(crate) fn run<N: Network>(
         match changes.next(LOOK).map_err(|error| failure(&error))? {
             Some(batch) => told.tell(&batch),
             None => told.watch_over(&changes, arguments)?,
+        }
+        if changes.trouble().is_some() {
+            for address in renewal.poll() {
+                changes.add_address(address);
+            }
         }
     }
     changes.leave();

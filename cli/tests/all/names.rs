@@ -1,9 +1,9 @@
 //! Groups whose list of peers has names. Each process has a file of hosts of the test's own, in a mount namespace.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -75,6 +75,16 @@ impl Hosts {
         let mut command = self.inside(program().to_str().expect("text"), &args);
         let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         finish(command.spawn().expect("starts"))
+    }
+
+    /// Starts a command of trine that runs for long, and returns what it prints, and what it reads from.
+    fn start(&self, args: &[&str], peers: &str) -> (Serving, ChildStdin) {
+        let args = [args, &["--peers", peers]].concat();
+        let mut command = self.inside(program().to_str().expect("text"), &args);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::null()).spawn().expect("starts");
+        let stdin = child.stdin.take().expect("piped");
+        (Serving::new(child), stdin)
     }
 
     /// Starts `trine serve`.
@@ -227,7 +237,8 @@ fn a_name_that_does_not_resolve_keeps_nobody_from_serving() {
 }
 
 /// Replicas whose machines had all got other addresses heard each other, and sent to the old ones for good. And whoever
-/// runs a copy of a member's directory must not become that member.
+/// runs a copy of a member's directory must not become that member. Commands that had run since before asked at the former
+/// addresses for good.
 #[test]
 fn replicas_that_have_all_moved_find_each_other_and_a_copy_is_not_followed() {
     let Some(hosts) = Hosts::new() else { return };
@@ -248,13 +259,24 @@ fn replicas_that_have_all_moved_find_each_other_and_a_copy_is_not_followed() {
     };
     let first = [start(1, &["--bootstrap"]), start(2, &[]), start(3, &[])];
     becomes_whole();
+    let put = hosts.run(&["put", "k", "w", "--json"], &peers);
+    let version = put.expect_status(0).json()["version"].to_string();
     hosts.run(&["put", "k", "v"], &peers).expect_status(0);
+    let (watching, _open) = hosts.start(&["watch", "--since", &version], &peers);
+    watching.expect(&["k", "v"]);
+    let (shell, mut typed) = hosts.start(&["shell"], &peers);
+    typed.write_all(b"get k\n").expect("it reads");
+    shell.expect(&["v"]);
     first.into_iter().for_each(Serving::end);
 
     hosts.set(&three(87));
     let moved: Vec<Serving> = (1..=3).map(|n| start(n, &[])).collect();
     becomes_whole();
     assert_eq!(hosts.run(&["get", "k"], &peers).stdout, b"v");
+    hosts.run(&["put", "k", "behind"], &peers).expect_status(0);
+    watching.expect(&["k", "behind"]);
+    typed.write_all(b"get k\n").expect("it reads");
+    shell.expect(&["behind"]);
 
     // One of them alone, while the others go on.
     let mut names = three(87);

@@ -153,6 +153,11 @@ impl<B: Backend, C: Clock> BlockingClient<B, C> {
         result.transpose()
     }
 
+    /// See [`Clients::add_peer`].
+    pub fn add_peer(&mut self, address: SocketAddr) {
+        self.event_loop.app_mut().add_peer(address);
+    }
+
     /// The value of `key`, linearizable.
     ///
     /// # Errors

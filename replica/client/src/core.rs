@@ -244,6 +244,12 @@ impl<R: Route> Clients<R> {
         self.cluster
     }
 
+    /// A replica may be at this address, too, as when a name stands for another one than it did. Nothing changes if so many
+    /// are known already that there is no room.
+    pub fn add_peer(&mut self, address: std::net::SocketAddr) {
+        self.peers.add(address);
+    }
+
     /// The replica that is taken for the leader.
     #[must_use]
     pub fn leader(&self) -> Option<std::net::SocketAddr> {

@@ -67,6 +67,11 @@ impl<B: Backend, C: Clock> Watcher<B, C> {
         }
     }
 
+    /// See [`WatchStream::add_address`].
+    pub fn add_address(&mut self, address: SocketAddr, route: Option<B::Route>) {
+        self.event_loop.app_mut().add_address(address, route);
+    }
+
     /// Where the stream has begun, once that is known.
     #[must_use]
     pub fn began(&self) -> Option<Position> {

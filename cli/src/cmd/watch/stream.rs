@@ -10,6 +10,7 @@ use trine_base::failure::Failure;
 use trine_base::network::{Network, Opened};
 use trine_client::{WatchBatch, WatchConfig, WatchError, Watcher};
 use trine_kvstore::Position;
+use trine_protocol::route::RouteOf;
 use trine_transport::backend::{Backend, MonotonicClock};
 use trine_transport::time::Duration;
 
@@ -21,12 +22,14 @@ trait Source {
     fn began(&self) -> Option<Position>;
     fn served_by(&self) -> Option<SocketAddr>;
     fn trouble(&self) -> Option<(&str, Duration)>;
+    fn add_address(&mut self, address: SocketAddr);
     fn leave(self: Box<Self>);
 }
 
 /// The watcher, and what its backend needs.
 struct Kept<B: Backend> {
     watcher: Watcher<B, MonotonicClock>,
+    route_of: RouteOf<B::Route>,
     _keep: Option<Box<dyn Any + Send>>,
 }
 
@@ -45,6 +48,11 @@ impl<B: Backend> Source for Kept<B> {
 
     fn trouble(&self) -> Option<(&str, Duration)> {
         self.watcher.trouble()
+    }
+
+    fn add_address(&mut self, address: SocketAddr) {
+        let route = (self.route_of)(address);
+        self.watcher.add_address(address, route);
     }
 
     fn leave(self: Box<Self>) {
@@ -76,10 +84,11 @@ impl Changes {
             ..
         } = opened;
         let (clock, seed) = (MonotonicClock, random_seed()?);
-        let watcher = Watcher::new(backend, clock, endpoint, config, route_of, seed)
+        let watcher = Watcher::new(backend, clock, endpoint, config, &route_of, seed)
             .map_err(|error| Failure::usage(error.to_string(), ""))?;
         Ok(Self(Box::new(Kept {
             watcher,
+            route_of,
             _keep: keep,
         })))
     }
@@ -98,6 +107,11 @@ impl Changes {
 
     pub(super) fn trouble(&self) -> Option<(&str, Duration)> {
         self.0.trouble()
+    }
+
+    /// A replica may be at this address, too.
+    pub(super) fn add_address(&mut self, address: SocketAddr) {
+        self.0.add_address(address);
     }
 
     pub(super) fn leave(self) {

@@ -72,6 +72,11 @@ impl Objections {
         }
     }
 
+    /// One more replica can be asked.
+    pub(super) fn add_replica(&mut self) {
+        self.last.push(None);
+    }
+
     pub(super) fn clear(&mut self) {
         self.last.fill(None);
         self.tried = 0;

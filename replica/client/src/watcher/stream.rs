@@ -30,6 +30,8 @@ const HELD_MAX: Duration = Duration::from_secs(15);
 const SERVED_AFTER: Duration = Duration::from_millis(500);
 /// Pause after every replica was tried.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Addresses that a stream asks at, those that were added included.
+const ADDRESSES_MAX: usize = 64;
 /// A leader that serves the stream because no follower does goes on for so long, before followers are asked again.
 const LEADER_SERVES_FOR: Duration = Duration::from_secs(60);
 
@@ -96,6 +98,16 @@ impl<R: Route> WatchStream<R> {
             trouble_since: None,
             failed: None,
             left: false,
+        }
+    }
+
+    /// A replica may be at this address, too, as when a name stands for another one than it did. It is asked when its turn
+    /// comes. Nothing changes if it is known, or if 64 are.
+    pub fn add_address(&mut self, address: SocketAddr, route: Option<R>) {
+        let is_known = self.routes.iter().any(|(known, _)| *known == address);
+        if !is_known && self.routes.len() < ADDRESSES_MAX {
+            self.routes.push((address, route));
+            self.objections.add_replica();
         }
     }
 
