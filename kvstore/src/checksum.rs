@@ -1,6 +1,8 @@
-//! CRC32C of bytes in several places.
+//! CRC32C of bytes in several places, and a fast checksum of commands.
 
 use crc_fast::{CrcAlgorithm, Digest};
+
+pub use crate::hash::command_checksum;
 
 /// The checksum of the parts as one run of bytes.
 #[must_use]

@@ -101,6 +101,14 @@ impl Hasher {
     }
 }
 
+/// A checksum of a command's bytes, by which a client session tells one command from another. Chance makes two alike once in
+/// four billion times; who wants them alike can make them so.
+#[must_use]
+pub fn command_checksum(bytes: &[u8]) -> u32 {
+    let [a, b, c, _] = SPREAD;
+    hash(&[a, b, c], bytes) as u32
+}
+
 /// Secret number `n` of a seed.
 pub(crate) fn secret(seed: [u64; 2], n: u64) -> u64 {
     let first = fold(seed[0] ^ SPREAD[0] ^ n, seed[1] ^ SPREAD[1]);

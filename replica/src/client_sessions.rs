@@ -15,7 +15,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use trine_canary as canary;
 use trine_kvstore::Position;
-use trine_protocol::message::ClientStatus;
+use trine_protocol::message::{ClientStatus, NO_CHECK};
 
 use crate::config::{
     IDLE_TO_GIVE_WAY_NS, SessionLimits, VERSION_CLOSED_SESSIONS_STAY, VERSION_SESSIONS_GIVE_WAY,
@@ -33,6 +33,8 @@ const NONE: u32 = u32::MAX;
 const CLOSED: u8 = 1;
 /// The same: the number of its user (u32) follows.
 const OF_A_USER: u8 = 2;
+/// The same: each answer has the check of its command (u32) behind its position.
+const CHECKED: u8 = 4;
 
 /// A session's decision on a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,6 +121,8 @@ pub(crate) struct SessionCounters {
     pub(crate) refused: u64,
     /// Commands that were answered from a cached reply.
     pub(crate) duplicates: u64,
+    /// Commands whose sequence was used for another one.
+    pub(crate) sequences_used: u64,
 }
 
 /// Every client's session.
@@ -204,11 +208,10 @@ impl ClientSessions {
         Registration::Session(at)
     }
 
-    /// Judges a command. A known session counts as used, and forgets answers that its client no longer awaits.
+    /// Judges a command: its client, its sequence and its check. A known session counts as used, and forgets answers that its client no longer awaits.
     pub(crate) fn judge(
         &mut self,
-        client: u64,
-        sequence: u64,
+        (client, sequence, check): (u64, u64, u32),
         lowest_awaited: u64,
         now_ns: u64,
     ) -> Verdict {
@@ -224,7 +227,13 @@ impl ClientSessions {
         }
         let forgotten = canary::planted("dedup window off by one")
             && sequence == session.replies.lowest_awaited();
-        if session.replies.get(sequence).is_some() && !forgotten {
+        if let Some(reply) = session.replies.get(sequence)
+            && !forgotten
+        {
+            if reply.is_to_another(check) && !canary::planted("a sequence is not one command") {
+                self.counters.sequences_used += 1;
+                return Verdict::Refuse(ClientStatus::SequenceUsed);
+            }
             self.counters.duplicates += 1;
             return Verdict::Duplicate;
         }
@@ -276,14 +285,14 @@ impl ClientSessions {
     /// When the session does not exist: [`ClientSessions::judge`] has just used it.
     pub(crate) fn record(
         &mut self,
-        client: u64,
-        sequence: u64,
+        (client, sequence, check): (u64, u64, u32),
         position: Position,
         response: &[u8],
     ) {
         let slot = self.by_client[&client];
         let reply = CachedReply {
             position,
+            check,
             response: response.into(),
         };
         self.bytes += self.session_mut(slot).replies.insert(sequence, reply);
@@ -576,12 +585,18 @@ impl Session {
 
     /// Appends the session to `piece`; a piece that is full goes to `pieces`.
     fn write(&self, piece_bytes: usize, piece: &mut Vec<u8>, pieces: &mut Vec<Vec<u8>>) {
+        let is_checked = self
+            .replies
+            .iter()
+            .any(|(_, reply)| reply.check != NO_CHECK);
         let mut replies = self.replies.iter().peekable();
         loop {
             let (numbers, closed, user) = self.head();
             numbers.iter().for_each(|&number| put_u64(piece, number));
-            // Members of earlier versions read the sessions that belong to no user.
-            piece.push(u8::from(closed) | if user == 0 { 0 } else { OF_A_USER });
+            // Members of earlier versions read the sessions that belong to no user, and those without checks.
+            let of_a_user = if user == 0 { 0 } else { OF_A_USER };
+            let checked = if is_checked { CHECKED } else { 0 };
+            piece.push(u8::from(closed) | of_a_user | checked);
             if user != 0 {
                 put_u32(piece, user);
             }
@@ -590,6 +605,9 @@ impl Session {
             for (sequence, reply) in replies.by_ref() {
                 put_u64(piece, sequence);
                 put_u64(piece, reply.position.as_u64());
+                if is_checked {
+                    put_u32(piece, reply.check);
+                }
                 put_bytes(piece, &reply.response);
                 count += 1;
                 if piece.len() >= piece_bytes {
@@ -608,7 +626,7 @@ impl Session {
         let (client, nonce) = (cursor.u64()?, cursor.u64()?);
         let (last_used_ns, lowest_awaited) = (cursor.u64()?, cursor.u64()?);
         let flags = cursor.u8()?;
-        if flags & !(CLOSED | OF_A_USER) != 0 {
+        if flags & !(CLOSED | OF_A_USER | CHECKED) != 0 {
             return Err(cursor.error());
         }
         let closed = flags & CLOSED != 0;
@@ -621,7 +639,7 @@ impl Session {
         }
         let mut replies = Replies::new(lowest_awaited);
         for _ in 0..cursor.u32()? {
-            let (sequence, reply) = read_reply(cursor)?;
+            let (sequence, reply) = read_reply(cursor, flags & CHECKED != 0)?;
             if !replies.covers(sequence) || replies.get(sequence).is_some() {
                 return Err(cursor.error());
             }
@@ -640,10 +658,19 @@ impl Session {
     }
 }
 
-fn read_reply(cursor: &mut Cursor<'_>) -> Result<(u64, CachedReply), StateError> {
+fn read_reply(cursor: &mut Cursor<'_>, is_checked: bool) -> Result<(u64, CachedReply), StateError> {
     let (sequence, position) = (cursor.u64()?, Position::from_u64(cursor.u64()?));
+    let check = match is_checked {
+        true => cursor.u32()?,
+        false => NO_CHECK,
+    };
     let response = cursor.bytes()?.into();
-    Ok((sequence, CachedReply { position, response }))
+    let reply = CachedReply {
+        position,
+        check,
+        response,
+    };
+    Ok((sequence, reply))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use raft::eraftpb::ConfState;
 use trine_kvstore::command::{STATE_VERSION, SWEEP_VERSION};
 use trine_kvstore::interleave::LANES;
 use trine_kvstore::{Command, Ordered, PinOwner, Position, Store, Swept};
-use trine_protocol::message::{ClientStatus, ClusterId, Member, Operation};
+use trine_protocol::message::{ClientStatus, ClusterId, Member, NO_CHECK, Operation};
 
 use crate::audit::{Asked, Audit, By, ToldBefore, Trail, outcome_of, words_of};
 use crate::client_sessions::{ClientSessions, Registration, Verdict};
@@ -342,9 +342,8 @@ impl StateMachine {
             ..
         } = *envelope;
         let now_ns = self.group_time_ns;
-        let verdict = self
-            .sessions
-            .judge(client, sequence, lowest_awaited, now_ns);
+        let name = (client, sequence, self.check_of(envelope));
+        let verdict = self.sessions.judge(name, lowest_awaited, now_ns);
         match verdict {
             Verdict::Apply => answer(self.apply_new(at, envelope)),
             Verdict::Duplicate => answer(self.cached_answer(client, sequence, at)),
@@ -375,12 +374,22 @@ impl StateMachine {
             }
             Some(what) => self.administrate(at, envelope, &command, what),
         }
-        self.sessions
-            .record(envelope.client, envelope.sequence, at, &self.scratch);
+        let check = self.check_of(envelope);
+        let name = (envelope.client, envelope.sequence, check);
+        self.sessions.record(name, at, &self.scratch);
         Answer {
             status: ClientStatus::Ok,
             position: at,
             response: &self.scratch,
+        }
+    }
+
+    /// What tells a command from another one of its sequence: nothing before the group has switched to the version that
+    /// brought checks.
+    fn check_of(&self, envelope: &Envelope<'_>) -> u32 {
+        match self.version() >= CHECK_VERSION {
+            true => envelope.check,
+            false => NO_CHECK,
         }
     }
 
@@ -579,8 +588,10 @@ const USERS_VERSION: u8 = 5;
 
 /// The state-machine version from which on the log says where a member answers that has moved.
 pub(crate) const PLACE_VERSION: u8 = 8;
+/// The version from which on a sequence is one command: see [`ClientSessions::judge`].
+pub(crate) const CHECK_VERSION: u8 = 9;
 
-const _: () = assert!(PLACE_VERSION <= STATE_VERSION);
+const _: () = assert!(PLACE_VERSION < CHECK_VERSION && CHECK_VERSION <= STATE_VERSION);
 
 /// Odd, and with bits all over: each word of a digest moves every other.
 const DIGEST_FACTOR: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;

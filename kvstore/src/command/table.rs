@@ -17,7 +17,7 @@ use crate::users::Rights;
 use trine_keys::{Issuer, UserName};
 
 /// The newest state-machine version that this build understands.
-pub const STATE_VERSION: u8 = 8;
+pub const STATE_VERSION: u8 = 9;
 
 /// The version whose commands are GET, PUT, DELETE and the administrative ones.
 pub const STATE_VERSION_FIRST: u8 = 1;

@@ -177,6 +177,8 @@ pub enum Obstacle {
     SessionExpired,
     /// The sequence was given up already.
     Stale,
+    /// Somebody else has used this client's session for another command.
+    SequenceUsed,
     /// The command is larger than the group accepts.
     TooLarge,
     /// The caller has no right to a client session here.
@@ -242,6 +244,9 @@ impl fmt::Display for Obstacle {
                 f.write_str("the client's session was evicted after a long silence")
             }
             Self::Stale => f.write_str("the command was already given up"),
+            Self::SequenceUsed => f.write_str(
+                "another process has given a command in this client's session: a copy of this one, as of a virtual machine",
+            ),
             Self::TooLarge => f.write_str("the command is larger than the group takes"),
             Self::Denied => f.write_str(
                 "the replica denies it: the caller has no key that counts in this group",

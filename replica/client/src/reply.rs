@@ -207,6 +207,7 @@ impl<R: Route> Clients<R> {
                 self.obstructed(now, key, Obstacle::NotAttached);
             }
             ClientStatus::SessionExpired => self.on_session_expired(now, key),
+            ClientStatus::SequenceUsed => self.on_sequence_used(now, key),
             ClientStatus::Stale => self.refuse(now, key, Obstacle::Stale),
             ClientStatus::TooLarge => self.refuse(now, key, Obstacle::TooLarge),
             ClientStatus::Denied => self.refuse(now, key, Obstacle::Denied),
@@ -293,6 +294,20 @@ impl<R: Route> Clients<R> {
         } else {
             self.wait_for_session(now, key, owner);
         }
+    }
+
+    /// Somebody else gives commands in this client's session, as a copy of the virtual machine that it runs in does. The next
+    /// command has another session. This one is not tried again: its caller has to hear of it.
+    fn on_sequence_used(&mut self, now: Instant, key: Key) {
+        let found = self.operations.get(key).map(|p| (p.owner, p.ticket));
+        if let Some((owner, Some(ticket))) = found
+            && let Some(logical) = self.logical.get_mut(owner)
+            && logical.epoch == ticket.epoch
+        {
+            logical.forget_session();
+            self.stats.sessions_lost += 1;
+        }
+        self.refuse(now, key, Obstacle::SequenceUsed);
     }
 
     /// Removes the ticket of an evicted session from an operation that was certainly not applied under it. The next

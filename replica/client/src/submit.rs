@@ -1,7 +1,10 @@
 //! Beginning an operation: encoded straight into the buffer that is going to be sent.
 
 use trine_kvstore::Command;
-use trine_protocol::message::{CLIENT_REPLY_HEADER_SIZE, ClientRequest, Encode, ForUser};
+use trine_kvstore::checksum::command_checksum;
+use trine_protocol::message::{
+    CLIENT_REPLY_HEADER_SIZE, ClientRequest, Encode, ForUser, NO_CHECK, check_of,
+};
 use trine_transport::backend::{OTHER_PROCESS, Route};
 use trine_transport::buf::{MsgBuf, Pool};
 use trine_transport::time::Instant;
@@ -61,9 +64,16 @@ impl EncodedCommand {
         let front = envelope.header_len();
         let bytes = front + command.encoded_len();
         let mut request = pool.alloc(bytes).ok_or(SubmitError::NoBuffer { bytes })?;
-        envelope.encode_to_slice(&mut request[..front]);
         let written = command.encode_into(&mut request[front..]);
         assert!(written.is_ok(), "the buffer has the encoded length");
+        let envelope = ClientRequest {
+            check: match mode.is_write() {
+                true => check_of(command_checksum(&request[front..])),
+                false => NO_CHECK,
+            },
+            ..envelope
+        };
+        envelope.encode_to_slice(&mut request[..front]);
         Ok(Self {
             mode,
             expected_bytes: super::ranges::expected_bytes(command),

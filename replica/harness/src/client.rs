@@ -1,9 +1,11 @@
 //! A client that keeps asking until it has an answer, and judges every answer by
 //! itself.
 
+use trine_kvstore::checksum::command_checksum;
 use trine_kvstore::{Command, Response};
 use trine_protocol::message::{
-    ClientReply, ClientRequest, ClientStatus, ClusterId, Encode, GroupId, Operation,
+    ClientReply, ClientRequest, ClientStatus, ClusterId, Encode, GroupId, NO_CHECK, Operation,
+    check_of,
 };
 use trine_transport::time::{Duration, Instant};
 
@@ -111,6 +113,10 @@ impl Client {
             sequence,
             lowest_awaited: sequence,
             session_number: if asked.wish.is_write() { self.nonce } else { 0 },
+            check: match operation {
+                Operation::Apply => check_of(command_checksum(&command)),
+                _ => NO_CHECK,
+            },
             for_user: None,
             command: &command,
         }

@@ -120,6 +120,9 @@ pub struct SessionStatus {
     pub refused: u64,
     /// Commands that were answered from a cached reply instead of being applied again.
     pub duplicates: u64,
+    /// Commands that were refused because their sequence was used for another one.
+    #[serde(default)]
+    pub sequences_used: u64,
 }
 
 /// Whether the group keeps an ordered index.

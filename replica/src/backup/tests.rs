@@ -43,6 +43,7 @@ fn apply(machine: &mut StateMachine, time_ns: u64, commands: &[Command<'_>]) -> 
             sequence,
             lowest_awaited: sequence,
             session_number: 0,
+            check: trine_protocol::message::NO_CHECK,
             for_user: None,
             command: &bytes,
         });

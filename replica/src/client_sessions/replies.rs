@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use trine_kvstore::Position;
+use trine_protocol::message::NO_CHECK;
 
 use super::reply_bytes::ReplyBytes;
 use crate::config::SESSION_WINDOW;
@@ -15,11 +16,18 @@ pub(crate) const REPLY_CHARGE: u64 = 32;
 pub(crate) struct CachedReply {
     /// Where the command was applied.
     pub(crate) position: Position,
+    /// The command's check; `NO_CHECK` for none, and before state-machine version 9.
+    pub(crate) check: u32,
     /// The store's encoded response.
     pub(crate) response: ReplyBytes,
 }
 
 impl CachedReply {
+    /// Whether it answers another command than one with this check. A command without a check may be the same.
+    pub(super) fn is_to_another(&self, check: u32) -> bool {
+        self.check != check && self.check != NO_CHECK && check != NO_CHECK
+    }
+
     fn charge(&self) -> u64 {
         REPLY_CHARGE + self.response.len() as u64
     }
@@ -114,6 +122,7 @@ mod tests {
     fn reply(position: u64) -> CachedReply {
         CachedReply {
             position: Position::from_u64(position),
+            check: NO_CHECK,
             response: [7; 8].as_slice().into(),
         }
     }

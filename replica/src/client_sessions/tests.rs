@@ -33,11 +33,10 @@ fn apply(
     lowest: u64,
     now_ns: u64,
 ) -> Verdict {
-    let verdict = sessions.judge(client, sequence, lowest, now_ns);
+    let verdict = sessions.judge((client, sequence, NO_CHECK), lowest, now_ns);
     if verdict == Verdict::Apply {
         sessions.record(
-            client,
-            sequence,
+            (client, sequence, NO_CHECK),
             at(100 + sequence),
             &sequence.to_le_bytes(),
         );
@@ -52,6 +51,36 @@ fn a_retry_gets_the_first_answer() {
     assert_eq!(apply(&mut sessions, client, 1, 1, 0), Verdict::Apply);
     assert_eq!(apply(&mut sessions, client, 1, 1, 0), Verdict::Duplicate);
     assert_eq!(sessions.cached(client, 1).unwrap().position, at(101));
+}
+
+/// Two processes gave different commands with one number in one session, as copies of a virtual machine do: the second was
+/// told the answer of the first, and was never executed.
+#[test]
+fn a_number_stands_for_one_command() {
+    let mut sessions = sessions(4);
+    let client = open(&mut sessions, 1, 0);
+    let judge = |sessions: &mut ClientSessions, sequence, check| {
+        let name = (client, sequence, check);
+        let verdict = sessions.judge(name, 1, 0);
+        if verdict == Verdict::Apply {
+            sessions.record(name, at(100 + sequence), b"done");
+        }
+        verdict
+    };
+    let used = Verdict::Refuse(ClientStatus::SequenceUsed);
+    assert_eq!(judge(&mut sessions, 1, 7), Verdict::Apply);
+    assert_eq!(judge(&mut sessions, 2, NO_CHECK), Verdict::Apply);
+    // Also at a replica that has the sessions from a snapshot.
+    for mut sessions in [copy(&sessions, 10), copy(&sessions, 1 << 20), sessions] {
+        assert_eq!(judge(&mut sessions, 1, 7), Verdict::Duplicate);
+        assert_eq!(judge(&mut sessions, 1, 8), used);
+        assert_eq!(sessions.counters().sequences_used, 1);
+        // Without a check nothing is known: an entry of before the switch, or a client of another release.
+        assert_eq!(judge(&mut sessions, 1, NO_CHECK), Verdict::Duplicate);
+        assert_eq!(judge(&mut sessions, 2, 8), Verdict::Duplicate);
+        assert_eq!(sessions.cached(client, 1).unwrap().position, at(101));
+        assert_eq!(judge(&mut sessions, 3, 8), Verdict::Apply);
+    }
 }
 
 #[test]
@@ -100,7 +129,8 @@ fn only_idle_sessions_are_evicted_and_their_clients_are_told() {
             evicted: 1,
             gave_way: 0,
             refused: 1,
-            duplicates: 0
+            duplicates: 0,
+            sequences_used: 0,
         }
     );
 }
@@ -162,8 +192,11 @@ fn room_for_answers_comes_from_idle_sessions() {
     sessions.set_version(VERSION_SESSIONS_GIVE_WAY);
     let stranger = open(&mut sessions, 1, 0);
     let client = open(&mut sessions, 2, 0);
-    assert_eq!(sessions.judge(stranger, 1, 1, 0), Verdict::Apply);
-    sessions.record(stranger, 1, at(10), &[0; 4096]);
+    assert_eq!(
+        sessions.judge((stranger, 1, NO_CHECK), 1, 0),
+        Verdict::Apply
+    );
+    sessions.record((stranger, 1, NO_CHECK), at(10), &[0; 4096]);
     let full = Verdict::Refuse(ClientStatus::SessionsFull);
     assert_eq!(apply(&mut sessions, client, 1, 1, 999_999_999), full);
     assert_eq!(
@@ -242,8 +275,10 @@ fn cached_replies_are_bounded_in_bytes() {
     let client = open(&mut sessions, 1, 0);
     let mut applied = 0;
     for sequence in 1..=64 {
-        match sessions.judge(client, sequence, 1, 0) {
-            Verdict::Apply => sessions.record(client, sequence, at(sequence), &[0; 500]),
+        match sessions.judge((client, sequence, NO_CHECK), 1, 0) {
+            Verdict::Apply => {
+                sessions.record((client, sequence, NO_CHECK), at(sequence), &[0; 500])
+            }
             Verdict::Refuse(ClientStatus::SessionsFull) => break,
             other => panic!("{other:?}"),
         }
@@ -293,14 +328,14 @@ fn what_waits_only_for_its_own_client_s_later_answers_is_let_in() {
     });
     let full = Verdict::Refuse(ClientStatus::SessionsFull);
     let (one, other) = (open(&mut sessions, 1, 0), open(&mut sessions, 2, 0));
-    assert_eq!(sessions.judge(one, 2, 1, 0), Verdict::Apply);
-    sessions.record(one, 2, at(10), &[0; 2_000]);
+    assert_eq!(sessions.judge((one, 2, NO_CHECK), 1, 0), Verdict::Apply);
+    sessions.record((one, 2, NO_CHECK), at(10), &[0; 2_000]);
     // Later ones of the same client and the others' wait; so does the other's first, which would free nothing.
-    assert_eq!(sessions.judge(one, 3, 1, 0), full);
-    assert_eq!(sessions.judge(other, 1, 1, 0), full);
+    assert_eq!(sessions.judge((one, 3, NO_CHECK), 1, 0), full);
+    assert_eq!(sessions.judge((other, 1, NO_CHECK), 1, 0), full);
     assert_eq!(apply(&mut sessions, one, 1, 1, 0), Verdict::Apply);
     // Answered, they go with the client's next command, which finds room, as does everybody else.
-    assert_eq!(sessions.judge(other, 1, 1, 0), full);
+    assert_eq!(sessions.judge((other, 1, NO_CHECK), 1, 0), full);
     assert_eq!(apply(&mut sessions, one, 3, 3, 0), Verdict::Apply);
     assert_eq!(apply(&mut sessions, other, 1, 1, 0), Verdict::Apply);
 }
@@ -320,11 +355,11 @@ fn no_shortage_of_room_lasts_among_clients_that_take_their_answers() {
         let ask = |sessions: &mut ClientSessions, done: &mut [[bool; COMMANDS as usize + 1]; 3], client: usize, ahead: u64| {
             let first = lowest(&done[client])?;
             let sequence = (first..=COMMANDS).filter(|&at| !done[client][at as usize]).nth(ahead as usize)?;
-            if sessions.judge(clients[client], sequence, first, 0) != Verdict::Apply {
+            if sessions.judge((clients[client], sequence, NO_CHECK), first, 0) != Verdict::Apply {
                 return None;
             }
             let size = sizes[(sequence as usize * 3 + client) % sizes.len()] as usize;
-            sessions.record(clients[client], sequence, at(sequence), &vec![0; size]);
+            sessions.record((clients[client], sequence, NO_CHECK), at(sequence), &vec![0; size]);
             done[client][sequence as usize] = true;
             Some(())
         };
@@ -336,7 +371,7 @@ fn no_shortage_of_room_lasts_among_clients_that_take_their_answers() {
             for client in 0..3 {
                 // A client that has all answers says so with a later command.
                 if lowest(&done[client]).is_none() {
-                    sessions.judge(clients[client], COMMANDS + 1, COMMANDS + 1, 0);
+                    sessions.judge((clients[client], COMMANDS + 1, NO_CHECK), COMMANDS + 1, 0);
                 }
                 ask(&mut sessions, &mut done, client, 0);
             }
@@ -371,8 +406,11 @@ fn a_large_session_is_spread_over_pieces() {
     let client = open(&mut sessions, 1, 0);
     open(&mut sessions, 2, 0);
     for sequence in 1..=20 {
-        assert_eq!(sessions.judge(client, sequence, 1, 5), Verdict::Apply);
-        sessions.record(client, sequence, at(100 + sequence), &[7; 300]);
+        assert_eq!(
+            sessions.judge((client, sequence, NO_CHECK), 1, 5),
+            Verdict::Apply
+        );
+        sessions.record((client, sequence, NO_CHECK), at(100 + sequence), &[7; 300]);
     }
     let pieces = sessions.to_pieces(1000);
     assert!(pieces.len() > 5, "{}", pieces.len());

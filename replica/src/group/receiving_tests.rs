@@ -132,6 +132,7 @@ fn fill(state: &mut StateMachine, bytes: usize) {
             sequence,
             lowest_awaited: sequence,
             session_number: 0,
+            check: trine_protocol::message::NO_CHECK,
             for_user: None,
             command,
         });

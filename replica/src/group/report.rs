@@ -369,6 +369,7 @@ fn session_status(state: &StateMachine) -> SessionStatus {
         gave_way: counters.gave_way,
         refused: counters.refused,
         duplicates: counters.duplicates,
+        sequences_used: counters.sequences_used,
     }
 }
 

@@ -335,6 +335,7 @@ mod tests {
             sequence,
             lowest_awaited: sequence,
             session_number: 0,
+            check: trine_protocol::message::NO_CHECK,
             for_user: None,
             command,
         });

@@ -7,13 +7,14 @@
 //!
 //! each command:
 //! 0                4           5                8            16         24               32
-//! | length (u32)   | operation | reserved (zero)| client     | sequence | lowest awaited | store command ...
+//! | length (u32)   | operation | check (u24)    | client     | sequence | lowest awaited | store command ...
 //! ```
 //! Bytes 2 and 3 of kind 1 are a u16: up to so many expired items are removed ahead of the commands, clamped to 64..=4,096.
 //! Before state-machine version 7 they are zero and ignored, and up to 64 are removed. An entry of kind 2 has a
 //! state-machine version in byte 2 and no commands: the group switches to that version. An entry of kind 3, from version 8
 //! on, has no commands either: behind its header come a member's incarnation (u64) and its new address, as a length (u32)
 //! and text.
+//! The check tells commands with one sequence apart (see `client_sessions`). Before state-machine version 9 it is ignored.
 //! The length counts the store command alone. An entry without commands moves group time forward. Raft's own entry at
 //! the beginning of a term has no bytes at all.
 
@@ -48,6 +49,8 @@ pub(crate) struct Envelope<'a> {
     pub(crate) sequence: u64,
     /// No sequence below this will be asked for again.
     pub(crate) lowest_awaited: u64,
+    /// What tells it from another command of its sequence; `NO_CHECK` for nothing.
+    pub(crate) check: u32,
     /// The encoded store command.
     pub(crate) command: &'a [u8],
 }
@@ -96,6 +99,7 @@ impl EntryBuilder {
         let mut head = [0; ENVELOPE_SIZE];
         head[..4].copy_from_slice(&(request.command.len() as u32).to_le_bytes());
         head[4] = request.operation as u8;
+        head[5..8].copy_from_slice(&request.check.to_le_bytes()[..3]);
         head[8..16].copy_from_slice(&request.client.to_le_bytes());
         head[16..24].copy_from_slice(&request.sequence.to_le_bytes());
         head[24..].copy_from_slice(&request.lowest_awaited.to_le_bytes());
@@ -318,6 +322,7 @@ fn read_envelope<'a>(cursor: &mut Cursor<'a>) -> Result<Envelope<'a>, StateError
         client: word(8),
         sequence: word(16),
         lowest_awaited: word(24),
+        check: u32::from_le_bytes([head[5], head[6], head[7], 0]),
         command: cursor.take(u32::from_le_bytes(field(head, 0)) as usize)?,
     })
 }
@@ -338,6 +343,7 @@ mod tests {
             sequence,
             lowest_awaited: 1,
             session_number: 0,
+            check: 0x0c_0b_0a,
             for_user: None,
             command,
         }
@@ -349,13 +355,16 @@ mod tests {
         builder.push(&request(2, b"xy"));
         let bytes = builder.finish(0x0102);
         let mut expected = vec![1, 1, 0, 0, 1, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0];
-        expected.extend([2, 0, 0, 0, 2, 0, 0, 0]);
+        expected.extend([2, 0, 0, 0, 2, 0x0a, 0x0b, 0x0c]);
         expected.extend([
             3, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0,
         ]);
         expected.extend(b"xy");
         assert_eq!(bytes, expected);
         assert_eq!(builder.count(), 0);
+        let view = EntryView::decode(&bytes).unwrap();
+        let checks = view.commands().map(|envelope| envelope.check);
+        assert_eq!(checks.collect::<Vec<_>>(), [0x0c_0b_0a]);
     }
 
     #[test]

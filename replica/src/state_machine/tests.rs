@@ -30,6 +30,7 @@ fn request<'a>(
         sequence,
         lowest_awaited: sequence,
         session_number: 0,
+        check: NO_CHECK,
         for_user: None,
         command,
     }
@@ -99,6 +100,40 @@ fn one_entry_answers_each_of_its_commands_at_its_place() {
         second,
         "and is not applied again"
     );
+}
+
+/// Before the group has switched, members of earlier releases apply the same entries, and know of no check.
+#[test]
+fn another_command_of_a_number_is_refused_from_its_state_version_on() {
+    for version in [CHECK_VERSION - 1, CHECK_VERSION] {
+        let config = ReplicaConfig {
+            state_version: version,
+            ..ReplicaConfig::default()
+        };
+        let genesis = Genesis::new(&config, [1, 2]);
+        let mut machine = StateMachine::new(ClusterId(7), genesis, &[], 1);
+        let register = request(Operation::Register, 5, 0, b"");
+        let client = apply(&mut machine, 0, &[register])[0].1.as_u64();
+        let commands = [put(b"k", b"v"), put(b"l", b"w")];
+        let [one, mut other] = [0, 1].map(|at| ClientRequest {
+            check: at as u32 + 1,
+            ..request(Operation::ApplyAndClose, client, 1, &commands[at])
+        });
+        other.operation = Operation::Apply;
+        let first = apply(&mut machine, 0, &[other]);
+        assert_eq!(first[0].0, ClientStatus::Ok);
+        let second = apply(&mut machine, 0, &[one]);
+        match version < CHECK_VERSION {
+            true => assert_eq!(second, first),
+            false => {
+                assert_eq!(second[0].0, ClientStatus::SequenceUsed);
+                // It was not executed, so it does not close the session either.
+                assert_eq!(machine.sessions().open_count(), 1);
+            }
+        }
+        assert_eq!(apply(&mut machine, 0, &[other]), first);
+        assert_eq!(machine.store().stats().items, 1);
+    }
 }
 
 #[test]

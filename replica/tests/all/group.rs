@@ -824,6 +824,7 @@ fn request_of(world: &World, client: usize, sequence: u64, command: &Command<'_>
         sequence,
         lowest_awaited: 1,
         session_number: world.clients[client].nonce,
+        check: trine_protocol::message::NO_CHECK,
         for_user: None,
         command: &bytes,
     }

@@ -104,6 +104,7 @@ fn a_sequence_outside_of_the_window_is_refused_before_it_is_proposed() {
             sequence: 1 + ahead,
             lowest_awaited: 1,
             session_number: world.clients[client].nonce,
+            check: trine_protocol::message::NO_CHECK,
             for_user: None,
             command: &command,
         };

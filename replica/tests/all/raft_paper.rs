@@ -284,6 +284,7 @@ impl Node {
             sequence: 0,
             lowest_awaited: 0,
             session_number: 0,
+            check: trine_protocol::message::NO_CHECK,
             for_user: None,
             command: &[],
         };

@@ -125,6 +125,7 @@ fn write_request(
         sequence,
         lowest_awaited: sequence,
         session_number: session.number,
+        check: trine_protocol::message::NO_CHECK,
         for_user,
         command: &command,
     };

@@ -248,6 +248,7 @@ fn every_write_is_checked() {
                         sequence: 1,
                         lowest_awaited: 1,
                         session_number: number,
+                        check: trine_protocol::message::NO_CHECK,
                         for_user: None,
                         command: &command,
                     };

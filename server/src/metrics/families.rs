@@ -408,6 +408,11 @@ fn store_and_sessions(snapshot: &Snapshot) -> Vec<Family> {
             "Commands answered from a cached reply.",
             sessions.duplicates,
         ),
+        counter(
+            "sequences_used",
+            "Commands refused because two clients gave different ones in one session: each has to have its own.",
+            sessions.sequences_used,
+        ),
     ]
 }
 

@@ -9,7 +9,7 @@ use super::ids::{ClusterId, GroupId};
 use super::timing::{LeaderTiming, TIMING_SIZE};
 
 /// Bytes in front of the command of a [`ClientRequest`].
-pub const CLIENT_REQUEST_HEADER_SIZE: usize = 40;
+pub const CLIENT_REQUEST_HEADER_SIZE: usize = 44;
 /// Bytes between the header and the command of a request that names a user.
 pub const CLIENT_REQUEST_USER_SIZE: usize = 8;
 /// Bytes in front of the body of a [`ClientReply`].
@@ -19,6 +19,20 @@ pub const CLIENT_REPLY_HEADER_SIZE: usize = 24;
 const TIMED: u8 = 1;
 /// Bit of byte 2 of a request: it names the user that it is for.
 const FOR_USER: u8 = 2;
+
+/// The check of a command that has none. It is like any other.
+pub const NO_CHECK: u32 = 0;
+/// Bits of a check.
+const CHECK_MAX: u32 = (1 << 24) - 1;
+
+/// The check of what was asked for, made of a checksum: never [`NO_CHECK`].
+#[must_use]
+pub const fn check_of(checksum: u32) -> u32 {
+    match checksum & CHECK_MAX {
+        NO_CHECK => 1,
+        check => check,
+    }
+}
 
 /// The operation on the command. The values are those of the log's entries.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -128,6 +142,9 @@ pub struct ClientRequest<'a> {
     /// The random number that the client drew when it registered. Only the client knows it, so it proves that the
     /// session is its own. Never zero for a write; zero for a registration, whose number is `client`, and for reads.
     pub session_number: u64,
+    /// Tells one command from another: the lower 24 bits of a checksum that whoever numbers commands makes of what was asked
+    /// for, [`NO_CHECK`] for none. A sequence whose answer is kept is refused to a command with another check.
+    pub check: u32,
     /// The user that the request is for, if that is not the caller itself.
     pub for_user: Option<ForUser>,
     /// The encoded store command; empty for [`Operation::Register`].
@@ -147,6 +164,7 @@ impl<'a> ClientRequest<'a> {
             sequence: 0,
             lowest_awaited: 0,
             session_number: 0,
+            check: NO_CHECK,
             for_user: None,
             command: &[],
         }
@@ -209,6 +227,9 @@ impl<'a> ClientRequest<'a> {
             }
         };
         let sequence = u64_at(front, 24);
+        if front[43] != 0 {
+            return Err(DecodeError::Field { field: "reserved" });
+        }
         Ok(Self {
             operation: Operation::from_wire(front[1])?,
             timed: front[2] & TIMED != 0,
@@ -218,6 +239,7 @@ impl<'a> ClientRequest<'a> {
             sequence,
             lowest_awaited: sequence.saturating_sub(u64::from(front[3])),
             session_number: u64_at(front, 32),
+            check: u32_at(front, 40),
             for_user,
             command,
         })
@@ -241,6 +263,7 @@ impl Encode for ClientRequest<'_> {
             [MESSAGE_VERSION, self.operation.to_wire(), flags],
         );
         codec::set(&mut front, 4, self.group.0.to_le_bytes());
+        codec::set(&mut front, 40, (self.check & CHECK_MAX).to_le_bytes());
         self.fill_in(&mut front);
         out.bytes(&front);
         if let Some(user) = self.for_user {
@@ -289,6 +312,8 @@ pub enum ClientStatus {
     /// Not proposed: the caller has no right to a client session. (A command that is denied is answered with `Ok` and
     /// the reason as its response.)
     Denied = 14,
+    /// Never executed: the sequence was used for another command, whose answer is kept. Two writers share one session.
+    SequenceUsed = 0x80,
 }
 
 impl ClientStatus {
@@ -309,6 +334,7 @@ impl ClientStatus {
             12 => Self::WindowExceeded,
             13 => Self::SessionShareTaken,
             14 => Self::Denied,
+            0x80 => Self::SequenceUsed,
             _ => return Err(DecodeError::Field { field: "status" }),
         })
     }

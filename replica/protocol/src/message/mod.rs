@@ -39,7 +39,7 @@ pub use bootstrap::{
 };
 pub use client::{
     CLIENT_REPLY_HEADER_SIZE, CLIENT_REQUEST_HEADER_SIZE, CLIENT_REQUEST_USER_SIZE, ClientReply,
-    ClientRequest, ClientStatus, ForUser, Operation,
+    ClientRequest, ClientStatus, ForUser, NO_CHECK, Operation, check_of,
 };
 pub use codec::{DecodeError, Encode, Writer};
 pub use death::{DEATH_NOTICE, LeaderSecret, RunSecret};

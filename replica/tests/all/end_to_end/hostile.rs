@@ -182,6 +182,7 @@ fn random_request(prng: &mut Prng, cluster: ClusterId, body: &[u8]) -> Vec<u8> {
         sequence,
         lowest_awaited,
         session_number: prng.next_u64(),
+        check: trine_protocol::message::NO_CHECK,
         for_user: None,
         command: body,
     };

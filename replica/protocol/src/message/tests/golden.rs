@@ -46,6 +46,7 @@ fn client_request() {
         sequence: 6,
         lowest_awaited: 5,
         session_number: 0x0708,
+        check: 0x0c_0b_0a,
         for_user: None,
         command: b"cmd",
     };
@@ -55,13 +56,21 @@ fn client_request() {
         5, 4, 0, 0, 0, 0, 0, 0, // client
         6, 0, 0, 0, 0, 0, 0, 0, // sequence
         8, 7, 0, 0, 0, 0, 0, 0, // session number
+        10, 11, 12, 0, // check, reserved
         b'c', b'm', b'd',
     ];
     assert_eq!(request.encode_to_vec(), bytes);
     assert_eq!(ClientRequest::decode(&bytes), Ok(request));
+    let mut reserved = bytes;
+    reserved[43] = 1;
+    assert_eq!(
+        ClientRequest::decode(&reserved),
+        Err(DecodeError::Field { field: "reserved" })
+    );
 
     let mut filled = ClientRequest {
         group: GroupId(3),
+        check: 0x0c_0b_0a,
         command: b"cmd",
         ..ClientRequest::bare(Operation::Apply)
     }
@@ -70,7 +79,6 @@ fn client_request() {
     assert_eq!(filled, bytes);
 }
 
-/// Without a user the bytes are those of every release before.
 #[test]
 fn client_request_for_a_user() {
     let request = ClientRequest {
@@ -82,18 +90,18 @@ fn client_request_for_a_user() {
         ..ClientRequest::bare(Operation::ReadLinearizable)
     };
     let mut bytes = vec![1, 4, 2, 0];
-    bytes.extend([0; 36]);
+    bytes.extend([0; 40]);
     bytes.extend([4, 3, 0, 0, 9, 0, 0, 0]);
     bytes.extend(b"cmd");
     assert_eq!(request.encode_to_vec(), bytes);
     assert_eq!(ClientRequest::decode(&bytes), Ok(request));
-    for len in 40..48 {
+    for len in 44..52 {
         assert_eq!(
             ClientRequest::decode(&bytes[..len]),
             Err(DecodeError::Truncated)
         );
     }
-    bytes[40..44].fill(0);
+    bytes[44..48].fill(0);
     assert_eq!(
         ClientRequest::decode(&bytes),
         Err(DecodeError::Field { field: "user" })
@@ -168,6 +176,8 @@ fn every_status_has_its_number() {
             Ok(status)
         );
     }
+    let used = ClientReply::refusal(ClientStatus::SequenceUsed, ClusterId::NONE).encode_to_vec();
+    assert_eq!(used[1], 0x80);
     let mut bytes = ClientReply::refusal(ClientStatus::Busy, ClusterId::NONE).encode_to_vec();
     bytes[1] = statuses.len() as u8;
     assert_eq!(

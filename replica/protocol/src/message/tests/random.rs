@@ -73,13 +73,14 @@ proptest! {
         operation in any_operation(),
         (group, cluster, client, sequence, below, session_number) in any::<(u32, u64, u64, u64, u8, u64)>(),
         user in proptest::option::of((1_u32.., any::<u32>())),
+        check in 0_u32..1 << 24,
         command in vec(any::<u8>(), 0..200),
     ) {
         let for_user = user.map(|(number, generation)| ForUser { number, generation });
         let request = ClientRequest {
             timed: false, for_user,
             operation, group: GroupId(group), cluster: ClusterId(cluster), client, sequence,
-            lowest_awaited: sequence.saturating_sub(u64::from(below)), session_number, command: &command,
+            lowest_awaited: sequence.saturating_sub(u64::from(below)), session_number, check, command: &command,
         };
         let bytes = request.encode_to_vec();
         prop_assert_eq!(ClientRequest::decode(&bytes), Ok(request));
