@@ -127,6 +127,11 @@ pub const CANARIES: &[Canary] = &[
         &["session of a removed user"],
     ),
     group("death notice of any run", &["took", "not linearizable"]),
+    group(
+        "a sequence is not one command",
+        &["not linearizable", "not the state of one position"],
+    )
+    .from(60),
     group("a session answers another user", &["of somebody else"]),
     group("a walk forgets the rest of a bucket", ORDER),
     group(
@@ -329,6 +334,7 @@ fn may_find(canary: Canary, seed: u64) -> bool {
         "ack before fsync"
         | "a hanging leader keeps leading"
         | "a successor that lacks what is committed" => config.disk.is_some(),
+        "a sequence is not one command" => config.copies,
         "index missed an undo" | "torn scan" | "pin ignored by the sweep" => {
             config.ordered.is_some()
         }

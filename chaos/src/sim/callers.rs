@@ -3,6 +3,7 @@
 
 use super::Host;
 use super::bursts::Bursts;
+use super::copies::Copies;
 use super::counts::Counts;
 use super::ranges::{self, RangeCall, Ranges};
 use super::streams::Streams;
@@ -92,6 +93,8 @@ pub(crate) struct Callers {
     counts: Option<Counts>,
     /// Bursts of keys that expire together, in a run that has any.
     bursts: Option<Bursts>,
+    /// Copies of clients, in a run that has any.
+    copies: Option<Copies>,
     notes: Notes,
 }
 
@@ -149,6 +152,7 @@ impl Callers {
             walks: None,
             counts: None,
             bursts: None,
+            copies: None,
             notes: Notes::default(),
         }
     }
@@ -192,6 +196,11 @@ impl Callers {
     /// Clients also write bursts of keys that expire together.
     pub(crate) fn write_bursts(&mut self, bursts: Bursts) {
         self.bursts = Some(bursts);
+    }
+
+    /// Clients are copied now and then.
+    pub(crate) fn copy(&mut self, copies: Copies) {
+        self.copies = Some(copies);
     }
 
     /// The calls and answers since the last time.
@@ -344,7 +353,15 @@ impl Callers {
             let called = called.strip_suffix(" -> unknown").unwrap_or(&called);
             format!("calls {called}")
         });
-        match self.clients.submit(now, caller.id, submission) {
+        let id = match &mut self.copies {
+            Some(copies) if !self.silent => {
+                let call = (&request.action, mode);
+                let clients = (&mut self.clients, simulated);
+                copies.caller(clients, (caller.number, caller.id), call)
+            }
+            _ => caller.id,
+        };
+        match self.clients.submit(now, id, submission) {
             Ok(()) => {
                 caller.open += 1;
                 if mode == Mode::WriteAndClose {

@@ -13,6 +13,7 @@ mod chaos;
 mod clock;
 mod cluster;
 mod config;
+mod copies;
 mod counted;
 mod counts;
 mod deaths;

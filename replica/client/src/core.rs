@@ -238,6 +238,23 @@ impl<R: Route> Clients<R> {
         }
     }
 
+    /// Another logical client in the same session and at the same place in it, as a copy of the virtual machine would have it.
+    /// Nothing without a session, or while operations are under way. For tests and the simulator.
+    #[doc(hidden)]
+    pub fn copy_of(&mut self, client: ClientId) -> Option<ClientId> {
+        let original = self.logical.get(client.0)?;
+        let has_session = matches!(original.registration, Registration::Done(_));
+        if !has_session || original.in_flight > 0 || original.closing {
+            return None;
+        }
+        let copy = Logical {
+            registration: original.registration,
+            window: original.window,
+            ..Logical::new()
+        };
+        self.logical.insert(copy).ok().map(ClientId)
+    }
+
     /// The cluster that this client talks to, [`ClusterId::NONE`] before the first answer.
     #[must_use]
     pub const fn cluster(&self) -> ClusterId {

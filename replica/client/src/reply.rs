@@ -207,8 +207,8 @@ impl<R: Route> Clients<R> {
                 self.obstructed(now, key, Obstacle::NotAttached);
             }
             ClientStatus::SessionExpired => self.on_session_expired(now, key),
-            ClientStatus::SequenceUsed => self.on_sequence_used(now, key),
-            ClientStatus::Stale => self.refuse(now, key, Obstacle::Stale),
+            ClientStatus::SequenceUsed => self.on_shared_session(now, key, Obstacle::SequenceUsed),
+            ClientStatus::Stale => self.on_shared_session(now, key, Obstacle::Stale),
             ClientStatus::TooLarge => self.refuse(now, key, Obstacle::TooLarge),
             ClientStatus::Denied => self.refuse(now, key, Obstacle::Denied),
             ClientStatus::Malformed => self.refuse(now, key, Obstacle::Malformed),
@@ -296,9 +296,10 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// Somebody else gives commands in this client's session, as a copy of the virtual machine that it runs in does. The next
-    /// command has another session. This one is not tried again: its caller has to hear of it.
-    fn on_sequence_used(&mut self, now: Instant, key: Key) {
+    /// Somebody else gives commands in this client's session, as a copy of the virtual machine that it runs in does: the
+    /// sequence was used, or given up. The next command has another session. This one is not tried again: its caller has to
+    /// hear of it.
+    fn on_shared_session(&mut self, now: Instant, key: Key, obstacle: Obstacle) {
         let found = self.operations.get(key).map(|p| (p.owner, p.ticket));
         if let Some((owner, Some(ticket))) = found
             && let Some(logical) = self.logical.get_mut(owner)
@@ -307,7 +308,7 @@ impl<R: Route> Clients<R> {
             logical.forget_session();
             self.stats.sessions_lost += 1;
         }
-        self.refuse(now, key, Obstacle::SequenceUsed);
+        self.refuse(now, key, obstacle);
     }
 
     /// Removes the ticket of an evicted session from an operation that was certainly not applied under it. The next

@@ -4,10 +4,12 @@ use super::Cluster;
 use crate::sim::bursts::Bursts;
 use crate::sim::callers::Callers;
 use crate::sim::config::OrderedFrom;
+use crate::sim::copies::Copies;
 use crate::sim::counts::Counts;
 use crate::sim::ranges::Ranges;
 use crate::workload::Workload;
 use std::rc::Rc;
+use trine_transport::time::Instant;
 
 impl Cluster {
     /// Adds the kinds of calls that this run has.
@@ -22,6 +24,10 @@ impl Cluster {
         }
         if self.config.bursts {
             callers.write_bursts(Bursts::new(self.config.seed ^ self.clients_made));
+        }
+        if self.config.copies {
+            let until = Instant::ZERO + self.config.forming + self.config.faulty;
+            callers.copy(Copies::new(self.config.seed ^ self.clients_made, until));
         }
         if self.config.walks {
             let keys = Workload::keys(&self.config.workload);

@@ -221,6 +221,50 @@ fn an_evicted_session_leaves_what_was_sent_before_unknown() {
     );
 }
 
+/// A copy of the client's virtual machine writes in its session. The client hears of it, and goes on in a session of its own.
+#[test]
+fn a_number_that_a_copy_has_used_ends_the_command_and_the_session() {
+    let mut world = World::new(vec![leader()]);
+    let client = world.open();
+    world.put(client, 1);
+    world.run_until_finished(1);
+    world.replica(0).script = always(|| Act::Status(ClientStatus::SequenceUsed));
+    world.put(client, 2);
+    world.run_until_finished(2);
+    let error = *world.finished[1].result.as_ref().expect_err("refused");
+    let obstacle = Obstacle::SequenceUsed;
+    assert_eq!(error, Error::Refused { obstacle });
+    assert!(error.is_definitely_not_applied());
+    world.replica(0).script = Box::new(|seen| commit(seen, 60));
+    world.put(client, 3);
+    world.run_until_finished(3);
+    assert!(world.finished[2].result.is_ok());
+    let seen = world.replica(0).seen.clone();
+    let last = *applies(&seen).last().expect("a write");
+    assert_eq!((last.client, last.sequence), (60 << 16, 1));
+}
+
+/// The same through real sessions: of two commands with one number one is executed, and the other says that it was not.
+#[test]
+fn a_copy_of_a_client_is_told_what_was_not_executed() {
+    let mut world = World::new(vec![leader()]);
+    let client = world.open();
+    world.put(client, 1);
+    world.run_until_finished(1);
+    let copy = world.client.with(|clients, _| clients.copy_of(client));
+    let copy = copy.expect("it has a session and nothing under way");
+    world.put(client, 2);
+    world.put(copy, 3);
+    world.run_until_finished(3);
+    let seen = world.replica(0).seen.clone();
+    let [.., one, other] = applies(&seen)[..] else {
+        panic!("{seen:?}")
+    };
+    assert_eq!((one.client, one.sequence), (other.client, other.sequence));
+    assert_ne!(one.check, other.check, "two commands");
+    assert!(one.check != 0 && other.check != 0);
+}
+
 /// Two commands were under way when the session was evicted. One of them was told so and was done under the next
 /// session; the other was turned away by a busy leader a little later. It then waited for a session although there was
 /// one: it was never given a sequence, and it ended as "not reachable" at its deadline.

@@ -30,6 +30,7 @@ pub(crate) struct Seen {
     pub(crate) client: u64,
     pub(crate) sequence: u64,
     pub(crate) lowest_awaited: u64,
+    pub(crate) check: u32,
     pub(crate) command: Vec<u8>,
 }
 
@@ -134,6 +135,7 @@ impl FakeReplica {
             client: envelope.client,
             sequence: envelope.sequence,
             lowest_awaited: envelope.lowest_awaited,
+            check: envelope.check,
             command: envelope.command.to_vec(),
         };
         self.seen.push(seen.clone());
