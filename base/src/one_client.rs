@@ -7,7 +7,7 @@ use std::any::Any;
 use trine_client::{Answer, BlockingClient, CallError, ClientConfig, Mode};
 use trine_kvstore::Command;
 use trine_transport::backend::{Backend, MonotonicClock};
-use trine_transport::time::{Clock, Duration};
+use trine_transport::time::{Clock, Duration, Instant};
 
 use crate::config::{CLIENT_LOOK, INTERRUPT_PATIENCE, SILENCE};
 use crate::endpoint::random_seed;
@@ -36,6 +36,8 @@ pub(crate) struct OneClient<B: Backend> {
     client: BlockingClient<B, MonotonicClock>,
     wants_end: fn() -> bool,
     renewal: Renewal,
+    /// The first command since the last answer was begun then.
+    silent_since: Option<Instant>,
     /// The resources of the backend live as long as the backend.
     _keep: Option<Box<dyn Any + Send>>,
 }
@@ -62,6 +64,7 @@ impl<B: Backend> OneClient<B> {
             client,
             wants_end: interrupt::interrupted,
             renewal,
+            silent_since: None,
             _keep: keep,
         })
     }
@@ -77,15 +80,16 @@ impl<B: Backend> OneClient<B> {
         let begun = self.client.begin(mode, command, within);
         begun.map_err(CallError::NotBegun)?;
         let mut give_up_at = None;
-        let begun_at = MonotonicClock.now();
+        let silent_since = *self.silent_since.get_or_insert(MonotonicClock.now());
         loop {
             let now = MonotonicClock.now();
-            if now.saturating_since(begun_at) >= SILENCE.into() {
+            if now.saturating_since(silent_since) >= SILENCE.into() {
                 for address in self.renewal.poll() {
                     self.client.add_peer(address);
                 }
             }
             if let Some(answer) = self.client.answer_by(Some(now + CLIENT_LOOK.into()))? {
+                self.silent_since = None;
                 return Ok(answer);
             }
             if within.is_none() && (self.wants_end)() {

@@ -101,8 +101,8 @@ impl Hasher {
     }
 }
 
-/// A checksum of a command's bytes, by which a client session tells one command from another. Chance makes two alike once in
-/// four billion times; who wants them alike can make them so.
+/// A checksum of a command's bytes, by which a client session tells one command from another. Whoever
+/// wants two that are alike can make them so.
 #[must_use]
 pub fn command_checksum(bytes: &[u8]) -> u32 {
     let [a, b, c, _] = SPREAD;

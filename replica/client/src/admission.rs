@@ -2,6 +2,7 @@
 
 use trine_protocol::message::{CLIENT_REQUEST_HEADER_SIZE, ClientRequest, Encode, Operation};
 use trine_transport::backend::Route;
+use trine_transport::prng::Prng;
 use trine_transport::slab::Key;
 use trine_transport::time::Instant;
 
@@ -53,8 +54,10 @@ impl<R: Route> Clients<R> {
 
     /// Begins to open a session with the group for `owner`.
     fn register(&mut self, now: Instant, owner: Key) {
-        // Zero is refused: it would name sessions whose number no client knows.
-        let nonce = self.rng.next_u64().max(1);
+        // Copies of a virtual machine have one generator. The moment tells them apart: with one number they would have one
+        // session again. Zero is refused: it would name sessions whose number no client knows.
+        let moment = Prng::new(now.as_nanos()).next_u64();
+        let nonce = (self.rng.next_u64() ^ moment).max(1);
         let Some(mut request) = self.pool.alloc(CLIENT_REQUEST_HEADER_SIZE) else {
             return;
         };

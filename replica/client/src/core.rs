@@ -261,8 +261,8 @@ impl<R: Route> Clients<R> {
         self.cluster
     }
 
-    /// A replica may be at this address, too, as when a name stands for another one than it did. Nothing changes if so many
-    /// are known already that there is no room.
+    /// A replica may be at this address, too, as when a name stands for another one than it did. If there is no
+    /// room, one that was asked in vain gives way.
     pub fn add_peer(&mut self, address: std::net::SocketAddr) {
         self.peers.add(address);
     }

@@ -9,7 +9,7 @@ use trine_transport::session::SessionId;
 use trine_transport::slab::Key;
 use trine_transport::time::Instant;
 
-use super::config::BATCH_RESPONSE_BYTES_MAX;
+use super::config::{BATCH_RESPONSE_BYTES_MAX, IN_FLIGHT_MAX};
 use super::core::Clients;
 use super::operation::{Queue, Stage};
 use super::outcome::Obstacle;
@@ -143,8 +143,9 @@ impl<R: Route> Clients<R> {
                 .logical
                 .get(pending.owner)
                 .filter(|logical| logical.epoch == ticket.epoch);
-            // Of an older session only this very command is still asked for.
-            let lowest = logical.map_or(ticket.sequence, |logical| logical.window.lowest_awaited());
+            // Of an older session only what was under way is still asked for, and which that is nobody notes.
+            let oldest = ticket.sequence.saturating_sub(IN_FLIGHT_MAX as u64 - 1);
+            let lowest = logical.map_or(oldest.max(1), |logical| logical.window.lowest_awaited());
             envelope.client = ticket.session.client;
             envelope.session_number = ticket.session.number;
             envelope.sequence = ticket.sequence;

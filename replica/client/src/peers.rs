@@ -142,10 +142,7 @@ impl<R: Route> Peers<R> {
         if let Some(index) = self.list.iter().position(|peer| peer.address == address) {
             return Some(index);
         }
-        if self.list.len() >= PEERS_MAX {
-            return None;
-        }
-        self.list.push(Peer {
+        let peer = Peer {
             address,
             link: Link::Down {
                 retry_at: Instant::ZERO,
@@ -157,8 +154,27 @@ impl<R: Route> Peers<R> {
             gap: Duration::ZERO,
             asked: false,
             avoid_until: Instant::ZERO,
-        });
-        Some(self.list.len() - 1)
+        };
+        if self.list.len() < PEERS_MAX {
+            self.list.push(peer);
+            return Some(self.list.len() - 1);
+        }
+        let index = self.most_in_vain()?;
+        self.list[index] = peer;
+        Some(index)
+    }
+
+    /// Whose place another one may have: nobody was there the last times, and nothing is under way.
+    fn most_in_vain(&self) -> Option<usize> {
+        let in_vain = |(_, peer): &(usize, &Peer)| {
+            let is_down = matches!(peer.link, Link::Down { .. });
+            is_down && peer.failures > 0 && peer.outstanding == 0 && !peer.asked
+        };
+        let most = self
+            .iter()
+            .filter(in_vain)
+            .max_by_key(|(_, peer)| peer.failures);
+        most.map(|(index, _)| index)
     }
 
     fn of_session(&self, session: SessionId) -> Option<usize> {

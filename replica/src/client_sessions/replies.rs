@@ -10,6 +10,8 @@ use crate::config::SESSION_WINDOW;
 
 /// Bytes that a cached reply counts beside its response.
 pub(crate) const REPLY_CHARGE: u64 = 32;
+/// And with a check.
+const CHECK_CHARGE: u64 = 8;
 
 /// An answer that a retry will get again.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,8 +30,14 @@ impl CachedReply {
         self.check != check && self.check != NO_CHECK && check != NO_CHECK
     }
 
+    /// Only what members of every release have counts: the check is there from its state-machine version on.
     fn charge(&self) -> u64 {
-        REPLY_CHARGE + self.response.len() as u64
+        let check = if self.check == NO_CHECK {
+            0
+        } else {
+            CHECK_CHARGE
+        };
+        REPLY_CHARGE + check + self.response.len() as u64
     }
 }
 

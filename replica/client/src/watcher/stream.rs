@@ -31,7 +31,7 @@ const SERVED_AFTER: Duration = Duration::from_millis(500);
 /// Pause after every replica was tried.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Addresses that a stream asks at, those that were added included.
-const ADDRESSES_MAX: usize = 64;
+const ADDRESSES_MAX: usize = 16;
 /// A leader that serves the stream because no follower does goes on for so long, before followers are asked again.
 const LEADER_SERVES_FOR: Duration = Duration::from_secs(60);
 
@@ -102,12 +102,17 @@ impl<R: Route> WatchStream<R> {
     }
 
     /// A replica may be at this address, too, as when a name stands for another one than it did. It is asked when its turn
-    /// comes. Nothing changes if it is known, or if 64 are.
+    /// comes. Nothing changes if it is known. If there is no room, the one whose turn comes last gives way.
     pub fn add_address(&mut self, address: SocketAddr, route: Option<R>) {
-        let is_known = self.routes.iter().any(|(known, _)| *known == address);
-        if !is_known && self.routes.len() < ADDRESSES_MAX {
+        let count = self.routes.len();
+        if self.routes.iter().any(|(known, _)| *known == address) {
+            return;
+        }
+        if count < ADDRESSES_MAX {
             self.routes.push((address, route));
             self.objections.add_replica();
+        } else {
+            self.routes[(self.at + count - 1) % count] = (address, route);
         }
     }
 

@@ -309,7 +309,8 @@ impl Membership {
             .is_some_and(|members| members.at(node_id).count() > 1);
         if let Some(named) = request.address
             && !has_come
-            && cx.now >= since + NEWCOMER_PATIENCE
+            && !cx.raft().has_pending_conf()
+            && cx.now >= self.pending.nobody_since(node_id, since) + NEWCOMER_PATIENCE
         {
             self.pending.forget(node_id, AdminCommand::Replace);
             return refused(format!(

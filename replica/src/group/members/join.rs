@@ -16,12 +16,14 @@ use crate::membership::{MemberTable, add_learner};
 impl Membership {
     /// A new identity asks to be taken in.
     pub(in crate::group) fn on_join(
-        &self,
+        &mut self,
         cx: &mut Cx<'_>,
         request: &JoinRequest,
         known: &Addresses,
         comes_from: impl Fn(SocketAddr) -> bool,
     ) -> JoinReply {
+        self.pending
+            .on_newcomer(cx.now, request.node_id, request.address);
         match self.consider(cx, request, known, comes_from) {
             Ok(()) => JoinReply::Accepted {
                 cluster: cx.local.cluster,

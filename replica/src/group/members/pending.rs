@@ -35,6 +35,8 @@ struct Pending {
     /// When it was asked for first, without a pause longer than [`PAUSE_MAX`].
     since: Instant,
     asked_at: Instant,
+    /// When a replica at that address has asked to be taken in.
+    newcomer_at: Option<Instant>,
     until: Instant,
 }
 
@@ -49,8 +51,11 @@ impl PendingCommands {
     ) -> Instant {
         let is_it = |other: &&Pending| other.is(now, node_id, command) && other.of == of;
         let before = self.list.iter().find(is_it);
-        let goes_on = before.filter(|before| now.saturating_since(before.asked_at) <= PAUSE_MAX);
+        let goes_on = before.filter(|before| {
+            before.address == address && now.saturating_since(before.asked_at) <= PAUSE_MAX
+        });
         let since = goes_on.map_or(now, |before| before.since);
+        let newcomer_at = goes_on.and_then(|before| before.newcomer_at);
         // To add a voter means to promote it in the end; any other command replaces the earlier one.
         let replaces =
             |other: &Pending| command != AdminCommand::Promote || other.command == command;
@@ -64,6 +69,7 @@ impl PendingCommands {
                 address,
                 since,
                 asked_at: now,
+                newcomer_at,
                 until,
             });
         }
@@ -92,6 +98,23 @@ impl PendingCommands {
             other.address.filter(|_| counts)
         });
         named.any(|named| is_same_address(named, address))
+    }
+
+    /// A replica with this node id asks to be taken in, from this address.
+    pub(super) fn on_newcomer(&mut self, now: Instant, node_id: NodeId, address: SocketAddr) {
+        let is_it = |named: SocketAddr| is_same_address(named, address);
+        for pending in &mut self.list {
+            if pending.node_id == node_id && pending.address.is_some_and(is_it) {
+                pending.newcomer_at = Some(now);
+            }
+        }
+    }
+
+    /// When a replica was last heard of that asks for what is pending for this node, or else the command was asked for first.
+    pub(super) fn nobody_since(&self, node_id: NodeId, since: Instant) -> Instant {
+        let of_node = self.list.iter().filter(|other| other.node_id == node_id);
+        let newcomers = of_node.filter_map(|other| other.newcomer_at);
+        newcomers.max().map_or(since, |at| at.max(since))
     }
 
     pub(super) fn forget(&mut self, node_id: NodeId, command: AdminCommand) {
@@ -155,6 +178,26 @@ mod tests {
         assert_eq!(ask(1), second(1));
         assert_eq!(ask(3), second(1));
         assert_eq!(ask(6), second(6));
+    }
+
+    /// Whoever corrects the address has not waited yet. And a replica that asks is somebody, whatever it still waits for.
+    #[test]
+    fn a_command_waits_for_somebody_at_its_own_address() {
+        let mut pending = PendingCommands::default();
+        let node_id = NodeId(4);
+        let replace = (node_id, AdminCommand::Replace, Incarnation(1));
+        let second = |number| Instant::ZERO + Duration::from_secs(number);
+        let address = |port| Some(SocketAddr::from(([127, 0, 0, 1], port)));
+        let mut ask = |now, port| {
+            let until = second(now + 60);
+            let since = pending.remember(second(now), replace, address(port), until);
+            pending.on_newcomer(second(now), node_id, ([127, 0, 0, 1], 8).into());
+            (since, pending.nobody_since(node_id, since))
+        };
+        assert_eq!(ask(1, 7), (second(1), second(1)));
+        assert_eq!(ask(2, 7), (second(1), second(1)));
+        assert_eq!(ask(3, 8), (second(3), second(3)));
+        assert_eq!(ask(4, 8), (second(3), second(4)));
     }
 
     /// To add a voter means to promote it in the end: the promotion must not end the invitation.

@@ -244,7 +244,27 @@ fn a_number_that_a_copy_has_used_ends_the_command_and_the_session() {
     assert_eq!((last.client, last.sequence), (60 << 16, 1));
 }
 
-/// The same through real sessions: of two commands with one number one is executed, and the other says that it was not.
+/// Copies of a virtual machine draw the same numbers. With one number for their next sessions they would have one session
+/// again.
+#[test]
+fn copies_do_not_register_under_one_number() {
+    let number = |late: Duration| {
+        let mut world = World::new(vec![leader()]);
+        let client = world.open();
+        world.run_for(late);
+        world.put(client, 1);
+        world.run_until_finished(1);
+        let seen = world.replica(0).seen.clone();
+        let registers = |seen: &&Seen| seen.operation == Operation::Register;
+        let found = seen.iter().find(registers).expect("it registers first");
+        found.client
+    };
+    let (one, other) = (Duration::from_millis(1), Duration::from_millis(2));
+    assert_eq!(number(one), number(one), "the simulator repeats a run");
+    assert_ne!(number(one), number(other));
+}
+
+/// Each through its copy of the session: of two commands with one number one is executed, and the other says that it was not.
 #[test]
 fn a_copy_of_a_client_is_told_what_was_not_executed() {
     let mut world = World::new(vec![leader()]);
