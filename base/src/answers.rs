@@ -13,6 +13,7 @@ pub fn response_of(answer: &Answer) -> Result<Response<'_>, Failure> {
             format!("denied: {reason}; nothing was changed"),
             "`trine user list` shows an administrator the users and their rights",
         )),
+        Ok(Response::OtherError(error)) => Err(Failure::negative(error.to_string(), OTHER_ERROR)),
         Ok(response) => Ok(response),
         Err(error) => Err(Failure::usage(
             format!("the answer could not be read: {error}"),
@@ -20,6 +21,9 @@ pub fn response_of(answer: &Answer) -> Result<Response<'_>, Failure> {
         )),
     }
 }
+
+const OTHER_ERROR: &str =
+    "a newer release of trine knows the error: `trine status` shows the replicas' release";
 
 /// The store refused, on every replica alike; nothing was changed.
 pub fn store_failure(error: StoreError) -> Failure {
@@ -63,7 +67,10 @@ pub fn refusal(error: StoreError, message: String) -> Failure {
 }
 
 /// The answer has a kind that the command cannot have: another release, or a defect.
-pub fn unexpected(_: &Response<'_>) -> Failure {
+pub fn unexpected(response: &Response<'_>) -> Failure {
+    if let Response::OtherError(error) = response {
+        return Failure::negative(error.to_string(), OTHER_ERROR);
+    }
     Failure::usage(
         "the group gave an answer of a kind that the command does not have",
         "run the same release on both sides",

@@ -181,6 +181,7 @@ fn operation_failure(error: Error, mode: Mode) -> Failure {
         Error::Refused { obstacle } => match obstacle {
             Obstacle::WrongCluster { .. }
             | Obstacle::VersionMismatch { .. }
+            | Obstacle::OtherVersion(_)
             | Obstacle::BadTerms { .. }
             | Obstacle::Key(_) => Failure::usage(format!("{obstacle}; nothing was done"), hint),
             _ => Failure::negative(format!("{obstacle}; nothing was done"), hint),

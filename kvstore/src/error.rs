@@ -162,10 +162,13 @@ impl StoreError {
         sink.put_u8(second);
     }
 
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let (kind, first, second) = (reader.u8()?, reader.u64()?, reader.u8()?);
+    /// The error with this code. `None` if this release does not know the code.
+    fn of_code(kind: u8, first: u64, second: u8) -> Result<Option<Self>, DecodeError> {
         let short = || u32::try_from(first).map_err(|_| DecodeError::BadField { field: "limit" });
         let byte = || u8::try_from(first).map_err(|_| DecodeError::BadField { field: "version" });
+        if !is_known(kind) {
+            return Ok(None);
+        }
         if (second != 0 && kind != 11)
             || (first != 0
                 && !matches!(
@@ -175,7 +178,7 @@ impl StoreError {
         {
             return Err(DecodeError::BadField { field: "error" });
         }
-        Ok(match kind {
+        Ok(Some(match kind {
             1 => Self::KeyTooLong { limit: short()? },
             2 => Self::ValueTooLong { limit: short()? },
             3 => Self::Full { limit: first },
@@ -221,7 +224,85 @@ impl StoreError {
             36 => Self::PinNotHere,
             37 => Self::TooManyPinsOfUser { limit: short()? },
             kind => return Err(DecodeError::UnknownKind { kind }),
-        })
+        }))
+    }
+}
+
+/// Codes from here on are followed by a sentence. Fixed by the first release: a reader that does not know the code relies
+/// on it.
+pub(crate) const CODES_WITH_TEXT: u8 = 64;
+
+const fn is_known(code: u8) -> bool {
+    matches!(code, 1..=28 | 30 | 34..=37)
+}
+
+/// A command was refused and changed nothing, for a reason that is younger than this release.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub struct OtherError<'a> {
+    /// The error's code.
+    pub code: u8,
+    /// The number behind the code.
+    pub first: u64,
+    /// The second number.
+    pub second: u8,
+    /// The server's sentence. Empty for a code below 64.
+    pub text: &'a str,
+    /// The place of the refused operation, if an EXEC was undone for it.
+    pub index: Option<u32>,
+}
+
+impl OtherError<'_> {
+    pub(crate) fn write(&self, sink: &mut impl Sink) {
+        sink.put_u8(self.code);
+        sink.put_u64(self.first);
+        sink.put_u8(self.second);
+        if self.code >= CODES_WITH_TEXT {
+            sink.put_bytes(self.text.as_bytes());
+        }
+    }
+}
+
+impl fmt::Display for OtherError<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(index) = self.index {
+            write!(formatter, "operation {index}: ")?;
+        }
+        let code = self.code;
+        match self.text {
+            "" => write!(formatter, "the group refused it with error {code}")?,
+            text => write!(formatter, "{text} (error {code})")?,
+        }
+        write!(
+            formatter,
+            ", which release {} does not know; nothing was changed",
+            env!("CARGO_PKG_VERSION")
+        )
+    }
+}
+
+/// An error as it was read.
+pub(crate) enum ReadError<'a> {
+    Known(StoreError),
+    Other(OtherError<'a>),
+}
+
+impl<'a> ReadError<'a> {
+    pub(crate) fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let (code, first, second) = (reader.u8()?, reader.u64()?, reader.u8()?);
+        if let Some(error) = StoreError::of_code(code, first, second)? {
+            return Ok(Self::Known(error));
+        }
+        let text = match code >= CODES_WITH_TEXT {
+            true => std::str::from_utf8(reader.bytes()?),
+            false => Ok(""),
+        };
+        Ok(Self::Other(OtherError {
+            code,
+            first,
+            second,
+            text: text.map_err(|_| DecodeError::BadField { field: "text" })?,
+            index: None,
+        }))
     }
 }
 

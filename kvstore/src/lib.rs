@@ -39,7 +39,7 @@ pub use command::{
     ScanOptions, SetCondition, SetExpiry, SetOptions, WalkContent, after_prefix,
 };
 pub use cursor::Cursor;
-pub use error::StoreError;
+pub use error::{OtherError, StoreError};
 pub use history::History;
 pub use limits::{Limits, LimitsError};
 pub use ordered::Ordered;

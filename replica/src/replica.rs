@@ -13,8 +13,9 @@ use trine_protocol::message::{
     AdminReply, AdminRequest, AdminStatus, AppendFrame, BackupReply, BackupRequest, BeginRefusal,
     BootstrapReply, BootstrapRequest, ClientReply, ClientRequest, ClientStatus, ClusterId,
     DecodeError, Incarnation, JoinRefusal, JoinReply, JoinRequest, LeaderSecret, Member,
-    MemberRole, NodeId, PeerHeader, RaftFrame, ReplyToken, RoleCode, RunSecret, SnapshotChunk,
-    StateReport, StatusForm, StatusReply, StatusRequest, WatchReply, WatchRequest, kind,
+    MemberRole, NodeId, OtherVersion, PeerHeader, RaftFrame, ReplyToken, RoleCode, RunSecret,
+    SnapshotChunk, StateReport, StatusForm, StatusReply, StatusRequest, WatchReply, WatchRequest,
+    kind,
 };
 use trine_transport::Holder;
 use trine_transport::buf::Pool;
@@ -272,6 +273,10 @@ impl Replica {
                 token,
                 &ClientReply::refusal(ClientStatus::NotAttached, cluster),
             ),
+            (Err(DecodeError::Version { .. }), _) => {
+                let other = OtherVersion::of_message(kind::CLIENT, request);
+                self.out.reply(token, &other.reply(cluster));
+            }
             (Err(_), _) => self.out.reply(
                 token,
                 &ClientReply::refusal(ClientStatus::Malformed, cluster),

@@ -131,9 +131,13 @@ impl Reading {
                 let answers: Vec<Response<'_>> = list.iter().collect();
                 tell(self.0.shape.meaning(&answers))
             }
-            (Response::Error(_) | Response::Aborted { .. } | Response::Denied { .. }, _) => {
-                tell(Meaning::Answer(response))
-            }
+            (
+                Response::Error(_)
+                | Response::OtherError(_)
+                | Response::Aborted { .. }
+                | Response::Denied { .. },
+                _,
+            ) => tell(Meaning::Answer(response)),
             _ => tell(self.0.shape.meaning(std::slice::from_ref(response))),
         }
     }

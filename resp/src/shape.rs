@@ -1,6 +1,6 @@
 //! The store's answers as replies.
 
-use trine_kvstore::{Response, StoreError};
+use trine_kvstore::Response;
 
 use crate::errors::error_text;
 use crate::reply::Writer;
@@ -99,7 +99,7 @@ impl Shape {
     /// Writes the reply. `answers` has one for each operation, in order.
     pub(crate) fn write(&self, answers: &[Response<'_>], writer: &mut Writer<'_>) {
         if let Some(error) = answers.iter().find_map(error_of) {
-            return writer.error(&error_text(error));
+            return writer.error(&error);
         }
         match (self, answers) {
             (Self::HowMany, answers) => writer.integer(how_many(answers)),
@@ -147,9 +147,10 @@ impl Shape {
     }
 }
 
-fn error_of(answer: &Response<'_>) -> Option<StoreError> {
+fn error_of(answer: &Response<'_>) -> Option<String> {
     match answer {
-        Response::Error(error) => Some(*error),
+        Response::Error(error) => Some(error_text(*error)),
+        Response::OtherError(error) => Some(format!("ERR {error}")),
         _ => None,
     }
 }

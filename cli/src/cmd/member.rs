@@ -251,6 +251,7 @@ fn admin_failure(error: AdminError) -> Failure {
             match obstacle {
                 Obstacle::WrongCluster { .. }
                 | Obstacle::VersionMismatch { .. }
+                | Obstacle::OtherVersion(_)
                 | Obstacle::BadTerms { .. }
                 | Obstacle::Key(_) => Failure::usage(message, advice(obstacle)),
                 _ => Failure::not_reachable(message, advice(obstacle)),

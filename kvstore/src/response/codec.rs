@@ -5,7 +5,7 @@ use crate::codec::{
     BufferTooSmall, Counter, DecodeError, Field, List, Reader, Sink, fill, put_optional,
     read_optional,
 };
-use crate::error::StoreError;
+use crate::error::{OtherError, ReadError};
 use crate::position::Position;
 use crate::users::User;
 use std::borrow::Cow;
@@ -59,19 +59,18 @@ impl<'a> Response<'a> {
         fill(out, self.encoded_len(), |filler| self.write(filler))
     }
 
-    /// The response that `bytes` encode, borrowing from them.
+    /// The response at the front of `bytes`, borrowing from them. A later release may have put more behind it, which is
+    /// skipped.
     ///
     /// # Errors
-    /// When the bytes are not exactly one response that this build understands.
+    /// When the bytes do not begin with a response that this build understands.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let version = reader.u8()?;
         if version != RESPONSE_VERSION {
             return Err(DecodeError::NewerVersion { version });
         }
-        let response = Self::read(&mut reader, false)?;
-        reader.finish()?;
-        Ok(response)
+        Self::read(&mut reader, false)
     }
 
     fn write(&self, sink: &mut impl Sink) {
@@ -164,6 +163,16 @@ impl<'a> Response<'a> {
                 sink.put_u8(kind::ERROR);
                 error.write(sink);
             }
+            Self::OtherError(error) => {
+                match error.index {
+                    None => sink.put_u8(kind::ERROR),
+                    Some(index) => {
+                        sink.put_u8(kind::ABORTED);
+                        put_cause(sink, CAUSE_REFUSED, index);
+                    }
+                }
+                error.write(sink);
+            }
         }
     }
 
@@ -207,9 +216,7 @@ impl<'a> Response<'a> {
             },
             kind::LIST if nested => return Err(DecodeError::Nested),
             kind::LIST => Self::List(List::read(reader)?),
-            kind::ABORTED => Self::Aborted {
-                cause: AbortCause::read(reader)?,
-            },
+            kind::ABORTED => Self::read_aborted(reader)?,
             kind::COUNT => Self::Count {
                 items: reader.u64()?,
             },
@@ -243,9 +250,29 @@ impl<'a> Response<'a> {
                     reason: reason.map_err(|_| DecodeError::BadField { field: "reason" })?,
                 }
             }
-            kind::ERROR => Self::Error(StoreError::read(reader)?),
+            kind::ERROR => match ReadError::read(reader)? {
+                ReadError::Known(error) => Self::Error(error),
+                ReadError::Other(error) => Self::OtherError(error),
+            },
             kind => return Err(DecodeError::UnknownKind { kind }),
         })
+    }
+
+    fn read_aborted(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let (cause, index) = (reader.u8()?, reader.u32()?);
+        let cause = match cause {
+            CAUSE_CONDITION => AbortCause::Condition { index },
+            CAUSE_REFUSED => match ReadError::read(reader)? {
+                ReadError::Known(error) => AbortCause::Refused { index, error },
+                ReadError::Other(error) => {
+                    let index = Some(index);
+                    return Ok(Self::OtherError(OtherError { index, ..error }));
+                }
+            },
+            CAUSE_CONFLICT => AbortCause::Conflict { index },
+            _ => return Err(DecodeError::BadField { field: "cause" }),
+        };
+        Ok(Self::Aborted { cause })
     }
 
     fn read_exchanged(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -294,32 +321,26 @@ impl<'a> Field<'a> for RangeItem<'a> {
     }
 }
 
+const CAUSE_CONDITION: u8 = 0;
+const CAUSE_REFUSED: u8 = 1;
+const CAUSE_CONFLICT: u8 = 2;
+
 impl AbortCause {
     fn write(self, sink: &mut impl Sink) {
-        let (kind, index) = match self {
-            Self::Condition { index } => (0, index),
-            Self::Refused { index, .. } => (1, index),
-            Self::Conflict { index } => (2, index),
-        };
-        sink.put_u8(kind);
-        sink.put_u32(index);
-        if let Self::Refused { error, .. } = self {
-            error.write(sink);
+        match self {
+            Self::Condition { index } => put_cause(sink, CAUSE_CONDITION, index),
+            Self::Refused { index, error } => {
+                put_cause(sink, CAUSE_REFUSED, index);
+                error.write(sink);
+            }
+            Self::Conflict { index } => put_cause(sink, CAUSE_CONFLICT, index),
         }
     }
+}
 
-    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let (kind, index) = (reader.u8()?, reader.u32()?);
-        Ok(match kind {
-            0 => Self::Condition { index },
-            1 => Self::Refused {
-                index,
-                error: StoreError::read(reader)?,
-            },
-            2 => Self::Conflict { index },
-            _ => return Err(DecodeError::BadField { field: "cause" }),
-        })
-    }
+fn put_cause(sink: &mut impl Sink, cause: u8, index: u32) {
+    sink.put_u8(cause);
+    sink.put_u32(index);
 }
 
 fn put_kind_and_version(sink: &mut impl Sink, kind: u8, version: Position) {

@@ -4,7 +4,7 @@ mod codec;
 mod page;
 
 use crate::codec::List;
-use crate::error::StoreError;
+use crate::error::{OtherError, StoreError};
 use crate::position::Position;
 use crate::users::User;
 use std::borrow::Cow;
@@ -117,6 +117,8 @@ pub enum Response<'a> {
     },
     /// The command was refused and changed nothing.
     Error(StoreError),
+    /// The same, for a reason that this release does not know. Only a reader meets it: no store answers so.
+    OtherError(OtherError<'a>),
 }
 
 /// An item of a scan.

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 
 use trine_protocol::message::{
     AdminCommand, AdminReply, AdminRequest, AdminStatus, Discovery, Encode, Incarnation, Member,
-    MemberRole, RoleCode, StatusForm, StatusReply, StatusRequest, kind,
+    MemberRole, OtherVersion, RoleCode, StatusForm, StatusReply, StatusRequest, kind,
 };
 use trine_protocol::route::RouteOf;
 use trine_transport::app::{App, Completion, Cx, Reply, Request, RpcError};
@@ -416,6 +416,9 @@ impl<R: Route> App<R> for AdminClient<R> {
         if let Err(error) = completion.result {
             self.begun |= question == Question::AdminCommand && error != RpcError::NotSent;
             return self.try_another(now, Obstacle::NoAnswer);
+        }
+        if let Some(other) = OtherVersion::in_reply(&completion.response) {
+            return self.try_another(now, Obstacle::OtherVersion(other));
         }
         match question {
             Question::WhoLeads => match StatusReply::decode(&completion.response) {

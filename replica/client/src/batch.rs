@@ -5,7 +5,7 @@
 
 use trine_protocol::message::{
     BATCH_HEADER_SIZE, BATCH_ITEM_HEADER_SIZE, BatchItems, BatchWriter, CLIENT_REPLY_HEADER_SIZE,
-    kind,
+    OtherVersion, kind,
 };
 use trine_transport::app::{Completion, Cx, RpcError};
 use trine_transport::backend::Route;
@@ -144,6 +144,13 @@ impl<R: Route> Clients<R> {
     }
 
     fn on_batch_reply(&mut self, now: Instant, peer: usize, keys: &[Key], reply: &[u8]) {
+        // A replica that does not know batches has read none of the requests, and says so to each.
+        if OtherVersion::in_reply(reply).is_some() {
+            for &key in keys {
+                self.on_reply(now, key, peer, Incoming::InBatch(reply));
+            }
+            return;
+        }
         let items = BatchItems::decode(reply)
             .ok()
             .filter(|items| items.len() == keys.len());

@@ -8,7 +8,8 @@ use trine_transport::buf::MsgBuf;
 use trine_transport::time::Duration;
 use trine_transport::{BadTerm, KeyObstacle};
 
-use trine_protocol::message::{ClientReply, ClusterId, LeaderTiming};
+use trine_protocol::message::{ClientReply, ClusterId, LeaderTiming, OtherVersion};
+use trine_protocol::release::Release;
 
 /// Responses up to this size travel inside the answer itself.
 const INLINE_MAX: usize = 46;
@@ -186,6 +187,15 @@ pub enum Obstacle {
     /// An attempt of a write had no answer, and the leader refused the next one. The leader did not look whether the first was
     /// applied. The caller has no right to the write any more, or the leader does not take such commands yet.
     RepeatRefused,
+    /// The replica does not know the kind or the version of the message.
+    OtherVersion(OtherVersion),
+    /// The replica has answered with a status that this release does not know.
+    OtherStatus {
+        /// The status on the wire.
+        status: u8,
+        /// The replica's release, if the answer names it.
+        release: Option<Release>,
+    },
     /// The replica could not read the command: it runs another release.
     Malformed,
     /// The reply could not be read: the replica runs another release.
@@ -223,7 +233,10 @@ impl fmt::Display for Obstacle {
             Self::VersionMismatch { theirs } => {
                 write!(
                     f,
-                    "the replicas speak protocol version {theirs}; run the same release on both sides"
+                    "the replicas speak version {theirs} of the packets, and release {} speaks {}: run a release \
+                     that speaks theirs",
+                    Release::THIS,
+                    trine_transport::wire::VERSION
                 )
             }
             Self::BadTerms { term, nearest } => {
@@ -236,8 +249,9 @@ impl fmt::Display for Obstacle {
             Self::OtherReason { code } => {
                 write!(
                     f,
-                    "the replica refused the session for reason {code}, which this release does not know; run the same \
-                     release on both sides"
+                    "the replica refused the session for reason {code}, which release {} does not know; run the release of \
+                     the replica",
+                    Release::THIS
                 )
             }
             Self::SessionExpired => {
@@ -255,16 +269,53 @@ impl fmt::Display for Obstacle {
                 "an attempt had no answer, and the next one was refused: the user was changed or removed, or the new leader \
                  does not take this command yet",
             ),
-            Self::Malformed => f.write_str(
-                "the replica could not read the command; run the same release on both sides",
-            ),
-            Self::UnreadableReply => {
-                f.write_str("the reply could not be read; run the same release on both sides")
+            Self::OtherVersion(other) => {
+                write_other_version(f, other)
             }
+            Self::OtherStatus { status, release } => {
+                match release {
+                    Some(release) => write!(f, "a replica of release {release}")?,
+                    None => f.write_str("a replica of a later release")?,
+                }
+                write!(
+                    f,
+                    " has answered with status {status}, which release {} does not know",
+                    Release::THIS
+                )
+            }
+            Self::Malformed => write!(
+                f,
+                "the replica could not read the command of release {}; `trine status` shows which release it runs",
+                Release::THIS
+            ),
+            Self::UnreadableReply => write!(
+                f,
+                "release {} could not read the reply; `trine status` shows which release the replica runs",
+                Release::THIS
+            ),
             Self::NoBuffer => f.write_str("no message buffer was left"),
             Self::NoRoom => f.write_str("large responses to other commands were still under way"),
         }
     }
+}
+
+fn write_other_version(f: &mut fmt::Formatter<'_>, other: &OtherVersion) -> fmt::Result {
+    let OtherVersion {
+        release,
+        understood,
+        met,
+        kind,
+    } = other;
+    write!(f, "a replica of release {release} does not know ")?;
+    match met == understood {
+        true => write!(f, "messages of kind {kind}")?,
+        false => write!(f, "version {met} of the messages, only {understood}")?,
+    }
+    write!(
+        f,
+        "; this is release {}: upgrade the older of the two",
+        Release::THIS
+    )
 }
 
 /// Why an operation has no answer.

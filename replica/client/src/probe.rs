@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use trine_protocol::message::{Encode, StatusForm, StatusReply, StatusRequest, kind};
+use trine_protocol::message::{Encode, OtherVersion, StatusForm, StatusReply, StatusRequest, kind};
 use trine_protocol::node_status::NodeStatus;
 use trine_protocol::route::RouteOf;
 use trine_transport::backend::{Backend, BackendError, Route};
@@ -177,6 +177,9 @@ impl<R: Route> App<R> for Probe<R> {
 fn read_status(reply: &[u8]) -> Result<Box<NodeStatus>, Obstacle> {
     if reply.is_empty() {
         return Err(Obstacle::Denied);
+    }
+    if let Some(other) = OtherVersion::in_reply(reply) {
+        return Err(Obstacle::OtherVersion(other));
     }
     match StatusReply::decode(reply) {
         Ok(StatusReply::Json(text)) => {

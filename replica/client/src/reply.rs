@@ -1,7 +1,11 @@
 //! Each status of a reply, and each way in which an attempt ends without one.
 
 use trine_kvstore::{Position, Response, StoreError};
-use trine_protocol::message::{ClientReply, ClientStatus, ClusterId, LeaderTiming, Operation};
+use trine_protocol::message::{
+    ClientReply, ClientStatus, ClusterId, LeaderTiming, Operation, OtherStatus, OtherVersion,
+    StatusClass,
+};
+use trine_protocol::release::Release;
 use trine_transport::app::{Completion, Cx, RpcError};
 use trine_transport::backend::Route;
 use trine_transport::buf::MsgBuf;
@@ -23,6 +27,8 @@ struct ReplyHeader {
     /// Whether the store's response could be read; only with `Ok`.
     is_sound: bool,
     timing: Option<LeaderTiming>,
+    other_version: Option<OtherVersion>,
+    release: Option<Release>,
 }
 
 /// A reply as it came.
@@ -52,10 +58,12 @@ impl Incoming<'_> {
 
 /// Whether a replica gave this answer without looking for earlier attempts of the same write: they may be in the log.
 fn is_refused_before_the_log(answer: &Answer) -> bool {
-    matches!(
-        answer.response(),
-        Ok(Response::Denied { .. } | Response::Error(StoreError::VersionNotActive { .. }))
-    )
+    match answer.response() {
+        Ok(Response::Denied { .. } | Response::Error(StoreError::VersionNotActive { .. })) => true,
+        // It is not known which errors a later release gives without looking.
+        Ok(Response::OtherError(error)) => error.index.is_none(),
+        _ => false,
+    }
 }
 
 impl<R: Route> Clients<R> {
@@ -212,6 +220,13 @@ impl<R: Route> Clients<R> {
             ClientStatus::TooLarge => self.refuse(now, key, Obstacle::TooLarge),
             ClientStatus::Denied => self.refuse(now, key, Obstacle::Denied),
             ClientStatus::Malformed => self.refuse(now, key, Obstacle::Malformed),
+            ClientStatus::OtherVersion => {
+                let obstacle = header.other_version.map(Obstacle::OtherVersion);
+                self.refuse(now, key, obstacle.unwrap_or(Obstacle::Malformed));
+            }
+            ClientStatus::Other(status) => {
+                self.on_other_status(now, key, peer, status, header.release);
+            }
             ClientStatus::WrongCluster => self.refuse(
                 now,
                 key,
@@ -220,6 +235,29 @@ impl<R: Route> Clients<R> {
                 },
             ),
         }
+    }
+
+    /// A later release has given the status a meaning. Its class says all that has to be known.
+    fn on_other_status(
+        &mut self,
+        now: Instant,
+        key: Key,
+        peer: usize,
+        status: OtherStatus,
+        release: Option<Release>,
+    ) {
+        let obstacle = Obstacle::OtherStatus {
+            status: status.byte(),
+            release,
+        };
+        match status.class() {
+            StatusClass::Refused => return self.refuse(now, key, obstacle),
+            StatusClass::NotProposed => {}
+            StatusClass::OutcomeUnknown => self.with_pending(key, Pending::note_uncertain),
+        }
+        self.hold_back(now);
+        self.ask_elsewhere(now, peer);
+        self.obstructed(now, key, obstacle);
     }
 
     fn on_ok(
@@ -361,6 +399,8 @@ fn read(reply: &[u8]) -> Option<ReplyHeader> {
         position,
         leader,
         timing,
+        other_version,
+        release,
         ..
     } = reply;
     let is_sound = status == ClientStatus::Ok && Response::decode(reply.response).is_ok();
@@ -371,5 +411,7 @@ fn read(reply: &[u8]) -> Option<ReplyHeader> {
         leader,
         is_sound,
         timing,
+        other_version,
+        release,
     })
 }

@@ -129,6 +129,7 @@ impl Group {
             Role::Candidate => RoleCode::Candidate,
             Role::Leader => RoleCode::Leader,
         };
+        discovery.state_version = self.state.as_ref().map_or(0, StateMachine::version);
         let members = self.members();
         discovery.members = Members(members.map(|member| places.seen(member)).collect());
     }

@@ -11,7 +11,7 @@ mod scans;
 use raft::eraftpb::Entry;
 use trine_canary as canary;
 use trine_protocol::message::{
-    ClientReply, ClientRequest, ClientStatus, ClusterId, GroupId, LeaderTiming, ReplyToken,
+    ClientReply, ClientRequest, ClientStatus, ClusterId, LeaderTiming, ReplyToken,
 };
 use trine_protocol::stages::WriteStages;
 use trine_transport::time::{Duration, Instant};
@@ -222,13 +222,10 @@ fn answer(
         response,
     } = *answer;
     let reply = ClientReply {
-        status,
-        group: GroupId(0),
-        cluster,
         position: position.as_u64(),
-        leader: None,
         response,
         timing: timing.filter(|_| status == ClientStatus::Ok),
+        ..ClientReply::refusal(status, cluster)
     };
     out.reply(token, &reply);
 }

@@ -21,7 +21,8 @@ use std::net::SocketAddr;
 use trine_kvstore::Position;
 use trine_protocol::message::{
     AppendFrame, ClientReply, ClientStatus, ClusterId, DEATH_NOTICE, Encode, Incarnation,
-    ReplyToken, RunSecret, StatusForm, StatusReply, StatusRequest, kind, stream_position,
+    MESSAGE_VERSION, OtherVersion, ReplyToken, RunSecret, StatusForm, StatusReply, StatusRequest,
+    kind, stream_position,
 };
 use trine_protocol::node_status::MemberRoots;
 use trine_protocol::route::{HolderOf, IsAt, RouteOf, is_same_address};
@@ -311,6 +312,12 @@ impl<R: Route> Node<R> {
         }
     }
 
+    /// A message of a later release is not read, and its sender is told which messages this release knows.
+    fn refuse_version(&self, cx: &mut Cx<'_, R>, request: &Request<'_>) -> Reply {
+        let other = OtherVersion::of_message(request.kind, request.data);
+        reply_with(cx, &other.reply(self.replica.cluster()))
+    }
+
     /// Too many requests wait for their answer: a client is asked to come back later.
     fn on_overload(&mut self, cx: &mut Cx<'_, R>, request_kind: u8) -> Reply {
         self.stats.overloaded += 1;
@@ -338,6 +345,14 @@ fn respond<R: Route>(cx: &mut Cx<'_, R>, handle: ResponseHandle, bytes: MsgBuf) 
     drop(cx.enqueue_response(handle, bytes));
 }
 
+/// Whether the first bytes of a kind are a peer header. Its sender reads an empty answer as the refusal of a message.
+fn is_between_members(message_kind: u8) -> bool {
+    matches!(
+        message_kind,
+        kind::APPEND | kind::RAFT | kind::SNAPSHOT | kind::AGREE | kind::LEADER_SECRET
+    )
+}
+
 fn reply_empty<R: Route>(cx: &mut Cx<'_, R>) -> Reply {
     cx.alloc(0).map_or(Reply::Later, Reply::Now)
 }
@@ -352,6 +367,11 @@ fn reply_with<R: Route>(cx: &mut Cx<'_, R>, message: &impl Encode) -> Reply {
 
 impl<R: Route> App<R> for Node<R> {
     fn on_request(&mut self, cx: &mut Cx<'_, R>, request: Request<'_>) -> Reply {
+        let is_newer = request.data.first() > Some(&MESSAGE_VERSION);
+        if is_newer && !is_between_members(request.kind) {
+            self.stats.unreadable += 1;
+            return self.refuse_version(cx, &request);
+        }
         match request.kind {
             kind::STATUS => return self.on_status_request(cx, request.session, request.data),
             kind::CLIENT_BATCH => return self.on_batch(cx, request.handle, request.data),
@@ -363,7 +383,7 @@ impl<R: Route> App<R> for Node<R> {
             | kind::LEADER_SECRET => {}
             _ => {
                 self.stats.unknown_kind += 1;
-                return reply_empty(cx);
+                return self.refuse_version(cx, &request);
             }
         }
         if let Some(refusal) = self.denial(cx, request.session, request.kind) {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use trine_kvstore::Users;
-use trine_protocol::message::{ClusterId, Discovery, Incarnation, Members, RoleCode};
+use trine_protocol::message::{ClusterId, Discovery, Incarnation};
 use trine_protocol::stages::WriteStages;
 use trine_protocol::status::{
     Counters, LogStatus, ReceivingStatus, Role, SessionStatus, Status, StoreStatus,
@@ -72,13 +72,8 @@ impl Replica {
     /// The information that a client needs to find the leader.
     pub fn discovery(&self) -> Discovery {
         let mut discovery = Discovery {
-            cluster: ClusterId::NONE,
-            node_id: self.own.node_id,
-            role: RoleCode::Unattached,
-            incarnation: self.own.incarnation,
-            term: 0,
-            leader: None,
-            members: Members::default(),
+            understands: self.config.state_version,
+            ..Discovery::unattached(self.own.node_id, self.own.incarnation)
         };
         if let Some(group) = self.life.group() {
             group.discover(&self.out.places, &mut discovery);

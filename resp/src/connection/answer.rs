@@ -88,6 +88,9 @@ impl Connection {
                         self.write_items(items, &answers);
                     }
                     (Response::Error(error), _) => self.write_errors(items, &error_text(*error)),
+                    (Response::OtherError(error), _) => {
+                        self.write_errors(items, &format!("ERR {error}"));
+                    }
                     (Response::Denied { reason }, _) => {
                         self.write_errors(items, &denied_text(reason));
                     }
@@ -118,6 +121,10 @@ impl Connection {
                 let text = format!("EXECABORT Transaction discarded because of: {error}");
                 self.writer().error(&text);
             }
+            Ok(Response::OtherError(error)) => {
+                let text = format!("EXECABORT Transaction discarded because of: {error}");
+                self.writer().error(&text);
+            }
             Ok(Response::Denied { reason }) => self.writer().error(&denied_text(reason)),
             Ok(_) => self.writer().error(NO_ANSWER),
             Err(failure) => {
@@ -131,6 +138,7 @@ impl Connection {
     pub(super) fn write_failed_read(&mut self, result: Result<Response<'_>, Failure>) {
         match result {
             Ok(Response::Error(error)) => self.writer().error(&error_text(error)),
+            Ok(Response::OtherError(error)) => self.writer().error(&format!("ERR {error}")),
             Ok(Response::Denied { reason }) => self.writer().error(&denied_text(reason)),
             Ok(_) => self.writer().error(NO_ANSWER),
             Err(failure) => {

@@ -60,7 +60,7 @@ impl View {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trine_protocol::message::{ClusterId, Members, RoleCode};
+    use trine_protocol::message::{Members, RoleCode};
 
     fn incarnations(list: &[u64]) -> Vec<Incarnation> {
         list.iter().copied().map(Incarnation).collect()
@@ -68,13 +68,9 @@ mod tests {
 
     fn view(sides: [Vec<Incarnation>; 2]) -> View {
         let discovery = Discovery {
-            cluster: ClusterId::NONE,
-            node_id: NodeId(1),
             role: RoleCode::Follower,
-            incarnation: Incarnation(1),
             term: 1,
-            leader: None,
-            members: Members::default(),
+            ..Discovery::unattached(NodeId(1), Incarnation(1))
         };
         View {
             host: Host(0),

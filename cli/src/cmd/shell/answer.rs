@@ -5,7 +5,7 @@ use trine_kvstore::{AbortCause, List, Position, RangeItem, Response, Versioned};
 use trine_resp::Meaning;
 
 use super::parse::{Shape, StoreRequest};
-use trine_base::answers::store_failure;
+use trine_base::answers::{store_failure, unexpected};
 use trine_base::failure::Failure;
 use trine_base::output::insert_bytes;
 use trine_base::words::show;
@@ -61,6 +61,7 @@ fn refusal(request: &StoreRequest, response: &Response<'_>) -> Result<(), Failur
     let no = |text: String| Err(Failure::negative(text, ""));
     match response {
         Response::Error(error) => Err(store_failure(*error)),
+        Response::OtherError(_) => Err(unexpected(response)),
         Response::Denied { reason } => no(format!("denied: {reason}; nothing was changed")),
         Response::NotFound | Response::Deleted { existed: false } => {
             no(format!("no such key: {}", show(&request.key)))

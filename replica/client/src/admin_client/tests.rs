@@ -84,12 +84,11 @@ fn replica(index: usize, cluster: u64, leader: usize, holder: u64, acts: &[Act])
     };
     let discovery = Discovery {
         cluster: ClusterId(cluster),
-        node_id: NodeId(index as u32 + 1),
         role,
-        incarnation: Incarnation(index as u64 + 1),
         term: 1,
         leader: Some(address(leader)),
         members: Members(vec![member]),
+        ..Discovery::unattached(NodeId(index as u32 + 1), Incarnation(index as u64 + 1))
     };
     Scripted {
         discovery,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use trine_canary as canary;
 use trine_protocol::message::{
     BACKUP_PIECE_HEADER_SIZE, BACKUP_WINDOW, BackupHead, BackupReply, BackupRequest, BackupStep,
-    ClusterId, kind,
+    ClusterId, OtherVersion, kind,
 };
 use trine_transport::backend::{BackendError, Route};
 use trine_transport::time::{Duration, Instant};
@@ -321,6 +321,9 @@ impl<R: Route> App<R> for BackupSession<R> {
         }
         if completion.result.is_err() {
             return self.fail(BackupError::Lost);
+        }
+        if let Some(other) = OtherVersion::in_reply(&completion.response) {
+            return self.fail(BackupError::NotReached(Obstacle::OtherVersion(other)));
         }
         let Ok(reply) = BackupReply::decode(&completion.response) else {
             return self.fail(BackupError::Unreadable);

@@ -37,6 +37,10 @@ impl Objection {
             ClientStatus::NoQuorum => Self::Obstacle(Obstacle::NoQuorum),
             ClientStatus::NotAttached => Self::Obstacle(Obstacle::NotAttached),
             ClientStatus::Busy => Self::Obstacle(Obstacle::Busy),
+            ClientStatus::Other(status) => Self::Obstacle(Obstacle::OtherStatus {
+                status: status.byte(),
+                release: None,
+            }),
             _ => Self::Unreadable,
         }
     }
@@ -111,6 +115,7 @@ impl Objections {
                 Objection::Obstacle(
                     obstacle @ (Obstacle::Key(_)
                     | Obstacle::VersionMismatch { .. }
+                    | Obstacle::OtherVersion(_)
                     | Obstacle::WrongCluster { .. }
                     | Obstacle::BadTerms { .. }),
                 ) => WatchError::NotServed(*obstacle),

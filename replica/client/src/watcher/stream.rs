@@ -9,7 +9,8 @@ use std::net::SocketAddr;
 
 use trine_kvstore::Position;
 use trine_protocol::message::{
-    ClientReply, ClientStatus, ClusterId, WATCH_REPLY_BYTES, WatchReply, WatchRequest, kind,
+    ClientReply, ClientStatus, ClusterId, OtherVersion, WATCH_REPLY_BYTES, WatchReply,
+    WatchRequest, kind,
 };
 use trine_transport::backend::Route;
 use trine_transport::time::{Duration, Instant};
@@ -339,6 +340,10 @@ impl<R: Route> App<R> for WatchStream<R> {
             return self.move_on(cx, objection, PAUSE);
         }
         let bytes = &completion.response[..];
+        if let Some(other) = OtherVersion::in_reply(bytes) {
+            let objection = Objection::Obstacle(Obstacle::OtherVersion(other));
+            return self.move_on(cx, objection, PAUSE);
+        }
         let read = match self.began {
             None => ClientReply::decode(bytes).map(|reply| self.on_where(cx, &reply)),
             Some(_) => WatchReply::decode(bytes).map(|reply| self.on_events(cx, &reply)),

@@ -176,7 +176,6 @@ impl<'a> BackupReply<'a> {
                     state_version: detail,
                     users: reader.u32()?,
                 };
-                reader.finish()?;
                 Self::Begun(head)
             }
             1 => Self::Later(text(reader)?),
@@ -187,10 +186,7 @@ impl<'a> BackupReply<'a> {
             3 => Self::Gone(text(reader)?),
             4 => Self::Refused(text(reader)?),
             6 => Self::Denied(text(reader)?),
-            5 => {
-                reader.finish()?;
-                Self::Ended
-            }
+            5 => Self::Ended,
             _ => return Err(DecodeError::Field { field: "status" }),
         })
     }
@@ -314,7 +310,7 @@ mod tests {
             let bytes = reply.encode_to_vec();
             assert_eq!(BackupReply::decode(&bytes), Ok(reply));
         }
-        for bytes in [&[1, 7, 0, 0][..], &[1, 2, 2, 0], &[1, 5, 0, 0, 0], &[1, 4]] {
+        for bytes in [&[1, 7, 0, 0][..], &[1, 2, 2, 0], &[1, 5], &[1, 4]] {
             assert!(BackupReply::decode(bytes).is_err(), "{bytes:?}");
         }
     }

@@ -6,7 +6,9 @@ use super::MESSAGE_VERSION;
 use super::address::{self, ADDRESS_SIZE};
 use super::codec::{self, DecodeError, Encode, Reader, Writer, u32_at, u64_at};
 use super::ids::{ClusterId, GroupId};
+use super::other_status::{OTHER_VERSION_SIZE, OtherStatus, OtherVersion};
 use super::timing::{LeaderTiming, TIMING_SIZE};
+use crate::release::{RELEASE_SIZE, Release};
 
 /// Bytes in front of the command of a [`ClientRequest`].
 pub const CLIENT_REQUEST_HEADER_SIZE: usize = 44;
@@ -226,6 +228,9 @@ impl<'a> ClientRequest<'a> {
                 (Some(ForUser::from_bytes(user)?), command)
             }
         };
+        if front[2] & !(TIMED | FOR_USER) != 0 {
+            return Err(DecodeError::Field { field: "flags" });
+        }
         let sequence = u64_at(front, 24);
         if front[43] != 0 {
             return Err(DecodeError::Field { field: "reserved" });
@@ -277,46 +282,77 @@ impl Encode for ClientRequest<'_> {
 ///
 /// "Not proposed" is a promise: this attempt has put nothing into any log.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
 pub enum ClientStatus {
     /// Committed and applied, or read; the body is the store's response.
-    Ok = 0,
+    Ok,
     /// Not proposed: this replica does not lead. The body may name the leader.
-    NotLeader = 1,
+    NotLeader,
     /// Not proposed: too many requests wait. Try again after a pause.
-    Busy = 2,
+    Busy,
     /// Never executed by this attempt: the sequence is below the lowest awaited one.
-    Stale = 3,
+    Stale,
     /// Not executed by this attempt: the session was evicted (or never existed), so whether an earlier attempt was
     /// executed is not known any more.
-    SessionExpired = 4,
+    SessionExpired,
     /// Not proposed: the replica belongs to the cluster in the reply, not to the client's.
-    WrongCluster = 5,
+    WrongCluster,
     /// Not proposed: the leader has not heard from a quorum.
-    NoQuorum = 6,
+    NoQuorum,
     /// Not proposed: the replica belongs to no group yet.
-    NotAttached = 7,
+    NotAttached,
     /// Not proposed: the command exceeds the limit on a command's size.
-    TooLarge = 8,
+    TooLarge,
     /// The log has refused it: every session entry is in use, or there is no room for its reply.
-    SessionsFull = 9,
+    SessionsFull,
     /// Not proposed: the request or its command could not be read.
-    Malformed = 10,
+    Malformed,
     /// Proposed, but the replica lost leadership before it was applied: it may still be committed. The body may name
     /// the new leader; a retry with the same sequence finds out.
-    LeadershipLost = 11,
+    LeadershipLost,
     /// Not proposed: the sequence is too far above the lowest awaited one (64 in flight at most).
-    WindowExceeded = 12,
+    WindowExceeded,
     /// Not proposed: most session entries are in use, and the address that this comes from has its share of them.
-    SessionShareTaken = 13,
+    SessionShareTaken,
     /// Not proposed: the caller has no right to a client session. (A command that is denied is answered with `Ok` and
     /// the reason as its response.)
-    Denied = 14,
+    Denied,
     /// Never executed: the sequence was used for another command, whose answer is kept. Two writers share one session.
-    SequenceUsed = 0x80,
+    SequenceUsed,
+    /// Not read: the message has a kind or a version that the replica does not know. The body says which.
+    OtherVersion,
+    /// A status of a later release, of which the class is known.
+    Other(OtherStatus),
 }
 
 impl ClientStatus {
+    /// In byte 1 of any reply outside of the members: see [`OtherVersion`].
+    pub(super) const OTHER_VERSION: u8 = 15;
+
+    /// The byte on the wire.
+    #[must_use]
+    pub const fn to_wire(self) -> u8 {
+        match self {
+            Self::Ok => 0,
+            Self::NotLeader => 1,
+            Self::Busy => 2,
+            Self::Stale => 3,
+            Self::SessionExpired => 4,
+            Self::WrongCluster => 5,
+            Self::NoQuorum => 6,
+            Self::NotAttached => 7,
+            Self::TooLarge => 8,
+            Self::SessionsFull => 9,
+            Self::Malformed => 10,
+            Self::LeadershipLost => 11,
+            Self::WindowExceeded => 12,
+            Self::SessionShareTaken => 13,
+            Self::Denied => 14,
+            Self::OtherVersion => Self::OTHER_VERSION,
+            Self::SequenceUsed => 0x80,
+            Self::Other(status) => status.byte(),
+        }
+    }
+
     fn from_wire(byte: u8) -> Result<Self, DecodeError> {
         Ok(match byte {
             0 => Self::Ok,
@@ -334,8 +370,12 @@ impl ClientStatus {
             12 => Self::WindowExceeded,
             13 => Self::SessionShareTaken,
             14 => Self::Denied,
+            Self::OTHER_VERSION => Self::OtherVersion,
             0x80 => Self::SequenceUsed,
-            _ => return Err(DecodeError::Field { field: "status" }),
+            _ => match OtherStatus::of_byte(byte) {
+                Some(status) => Self::Other(status),
+                None => return Err(DecodeError::Field { field: "status" }),
+            },
         })
     }
 
@@ -361,6 +401,10 @@ pub struct ClientReply<'a> {
     pub response: &'a [u8],
     /// Where the time of a write went, if the request has asked for it; only with `Ok`.
     pub timing: Option<LeaderTiming>,
+    /// What the replica does not know; only with `OtherVersion`.
+    pub other_version: Option<OtherVersion>,
+    /// The replica's release; only with `Other`, and only if the reply has it.
+    pub release: Option<Release>,
 }
 
 impl<'a> ClientReply<'a> {
@@ -375,6 +419,8 @@ impl<'a> ClientReply<'a> {
             leader: None,
             response: &[],
             timing: None,
+            other_version: None,
+            release: None,
         }
     }
 
@@ -391,7 +437,12 @@ impl<'a> ClientReply<'a> {
     /// # Errors
     /// When it is cut short, of another version, or a field has no meaning.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
-        let (front, body) = codec::front::<CLIENT_REPLY_HEADER_SIZE>(bytes)?;
+        let (front, body) = match codec::front::<CLIENT_REPLY_HEADER_SIZE>(bytes) {
+            Err(DecodeError::Version { .. }) if OtherVersion::in_reply(bytes).is_some() => bytes
+                .split_first_chunk::<CLIENT_REPLY_HEADER_SIZE>()
+                .ok_or(DecodeError::Truncated)?,
+            front => front?,
+        };
         let status = ClientStatus::from_wire(front[1])?;
         let mut reply = Self {
             status,
@@ -401,6 +452,8 @@ impl<'a> ClientReply<'a> {
             leader: None,
             response: &[],
             timing: None,
+            other_version: None,
+            release: None,
         };
         if status == ClientStatus::Ok {
             reply.response = body;
@@ -412,21 +465,30 @@ impl<'a> ClientReply<'a> {
             }
             return Ok(reply);
         }
+        // A later release may have put more behind what is read here.
         let mut reader = Reader::new(body);
-        if status.has_leader_hint() {
-            reply.leader = address::decode(&mut reader)?;
+        match status {
+            _ if status.has_leader_hint() => reply.leader = address::decode(&mut reader)?,
+            ClientStatus::OtherVersion => {
+                reply.other_version = Some(OtherVersion::read(&mut reader)?);
+            }
+            ClientStatus::Other(_) => reply.release = reader.array().ok().map(Release::from_bytes),
+            _ => {}
         }
-        reader.finish()?;
         Ok(reply)
     }
 }
 
 impl Encode for ClientReply<'_> {
     fn encoded_len(&self) -> usize {
-        let body = if self.status.has_leader_hint() {
-            ADDRESS_SIZE
-        } else {
-            self.response.len() + self.timing.map_or(0, |_| TIMING_SIZE)
+        let body = match self.status {
+            ClientStatus::Ok => self.response.len() + self.timing.map_or(0, |_| TIMING_SIZE),
+            _ if self.status.has_leader_hint() => ADDRESS_SIZE,
+            _ => match (self.other_version, self.release) {
+                (Some(_), _) => OTHER_VERSION_SIZE,
+                (None, Some(_)) => RELEASE_SIZE,
+                (None, None) => 0,
+            },
         };
         CLIENT_REPLY_HEADER_SIZE + body
     }
@@ -438,18 +500,26 @@ impl Encode for ClientReply<'_> {
         );
         let mut front = [0; CLIENT_REPLY_HEADER_SIZE];
         let flags = if self.timing.is_some() { TIMED } else { 0 };
-        codec::set(&mut front, 0, [MESSAGE_VERSION, self.status as u8, flags]);
+        codec::set(
+            &mut front,
+            0,
+            [MESSAGE_VERSION, self.status.to_wire(), flags],
+        );
         codec::set(&mut front, 4, self.group.0.to_le_bytes());
         codec::set(&mut front, 8, self.cluster.0.to_le_bytes());
         codec::set(&mut front, 16, self.position.to_le_bytes());
         out.bytes(&front);
-        if self.status.has_leader_hint() {
-            address::encode(self.leader, out);
-        } else {
+        if self.status == ClientStatus::Ok {
             out.bytes(self.response);
             if let Some(timing) = &self.timing {
                 timing.encode(out);
             }
+        } else if self.status.has_leader_hint() {
+            address::encode(self.leader, out);
+        } else if let Some(other) = &self.other_version {
+            other.encode(out);
+        } else if let Some(release) = self.release {
+            out.bytes(&release.to_bytes());
         }
     }
 }

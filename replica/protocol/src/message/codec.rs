@@ -1,6 +1,7 @@
 //! Reading and writing of fixed layouts: a cursor on either side that knows nothing of the messages.
 
 use super::MESSAGE_VERSION;
+use crate::release::Release;
 
 /// Why received bytes are not the message that they should be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -13,7 +14,8 @@ pub enum DecodeError {
     Trailing,
     /// The sender speaks another version of the messages.
     #[error(
-        "message version {theirs} is not {MESSAGE_VERSION}: run the same release on both sides"
+        "message version {theirs} is not the {MESSAGE_VERSION} that release {} reads",
+        Release::THIS
     )]
     Version {
         /// The version that the sender speaks.
@@ -158,7 +160,7 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let (head, tail) = self
             .rest
             .split_first_chunk::<N>()

@@ -8,6 +8,11 @@ use super::address;
 use super::bootstrap::Members;
 use super::codec::{DecodeError, Encode, Reader, Writer};
 use super::ids::{ClusterId, Incarnation, NodeId};
+use super::kinds::KnownKinds;
+use crate::release::{RELEASE_SIZE, Release};
+
+/// Bytes behind the members of a [`Discovery`].
+const VERSIONS_SIZE: usize = RELEASE_SIZE + 8 + 32;
 
 /// Which form of the status is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -113,6 +118,37 @@ pub struct Discovery {
     pub leader: Option<SocketAddr>,
     /// The members that it knows.
     pub members: Members,
+    /// Its release.
+    pub release: Release,
+    /// The state-machine version that its group uses, 0 while it has no state.
+    pub state_version: u8,
+    /// The newest state-machine version that it understands.
+    pub understands: u8,
+    /// The newest message version that it reads.
+    pub message_version: u8,
+    /// The kinds of message that it knows. A client sends no other.
+    pub kinds: KnownKinds,
+}
+
+impl Discovery {
+    /// What a replica of this release says that belongs to no group.
+    #[must_use]
+    pub fn unattached(node_id: NodeId, incarnation: Incarnation) -> Self {
+        Self {
+            cluster: ClusterId::NONE,
+            node_id,
+            role: RoleCode::Unattached,
+            incarnation,
+            term: 0,
+            leader: None,
+            members: Members::default(),
+            release: Release::THIS,
+            state_version: 0,
+            understands: trine_kvstore::command::STATE_VERSION,
+            message_version: MESSAGE_VERSION,
+            kinds: KnownKinds::THIS,
+        }
+    }
 }
 
 /// The answer to a [`StatusRequest`].
@@ -138,7 +174,8 @@ impl<'a> StatusReply<'a> {
         if form == StatusForm::Json {
             return Ok(Self::Json(reader.rest()));
         }
-        let discovery = Discovery {
+        // A later release may have put more behind the last field.
+        let mut discovery = Discovery {
             node_id,
             role: RoleCode::from_wire(role)?,
             cluster: ClusterId(reader.u64()?),
@@ -146,8 +183,14 @@ impl<'a> StatusReply<'a> {
             term: reader.u64()?,
             leader: address::decode(&mut reader)?,
             members: Members::decode(&mut reader)?,
+            release: Release::from_bytes(reader.array()?),
+            state_version: reader.u8()?,
+            understands: reader.u8()?,
+            message_version: reader.u8()?,
+            kinds: KnownKinds::THIS,
         };
-        reader.finish()?;
+        reader.skip::<5>()?;
+        discovery.kinds = KnownKinds(reader.array()?);
         Ok(Self::Discovery(discovery))
     }
 }
@@ -156,7 +199,7 @@ impl Encode for StatusReply<'_> {
     fn encoded_len(&self) -> usize {
         match self {
             Self::Discovery(discovery) => {
-                32 + address::ADDRESS_SIZE + discovery.members.encoded_len()
+                32 + address::ADDRESS_SIZE + discovery.members.encoded_len() + VERSIONS_SIZE
             }
             Self::Json(text) => 8 + text.len(),
         }
@@ -175,6 +218,12 @@ impl Encode for StatusReply<'_> {
                 out.u64(discovery.term);
                 address::encode(discovery.leader, out);
                 discovery.members.encode(out);
+                out.bytes(&discovery.release.to_bytes());
+                out.u8(discovery.state_version);
+                out.u8(discovery.understands);
+                out.u8(discovery.message_version);
+                out.zeros(5);
+                out.bytes(&discovery.kinds.0);
             }
             Self::Json(text) => {
                 out.u8(StatusForm::Json as u8);

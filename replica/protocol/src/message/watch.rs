@@ -402,10 +402,7 @@ impl<'a> WatchReply<'a> {
         let text = |reader: Reader<'a>| {
             std::str::from_utf8(reader.rest()).map_err(|_| DecodeError::Field { field: "text" })
         };
-        let position = |mut reader: Reader<'a>| {
-            let position = reader.u64()?;
-            reader.finish().map(|()| position)
-        };
+        let position = |mut reader: Reader<'a>| reader.u64();
         Ok(match status {
             EVENTS => {
                 let seen = reader.u64()?;
@@ -415,7 +412,7 @@ impl<'a> WatchReply<'a> {
                 for _ in 0..count {
                     WatchEvent::read(&mut rest)?;
                 }
-                rest.finish()?;
+                let bytes = &bytes[..bytes.len() - rest.rest().len()];
                 let events = EventList { count, bytes };
                 let part = number;
                 Self::Events { seen, part, events }
@@ -432,10 +429,7 @@ impl<'a> WatchReply<'a> {
             },
             REFUSED => Self::Refused(text(reader)?),
             DENIED => Self::Denied(text(reader)?),
-            REPLACED => {
-                reader.finish()?;
-                Self::Replaced
-            }
+            REPLACED => Self::Replaced,
             _ => return Err(DecodeError::Field { field: "status" }),
         })
     }

@@ -4,5 +4,6 @@ mod batches;
 mod blocking;
 mod deadlines;
 mod leaders;
+mod other_release;
 mod sessions;
 mod world;

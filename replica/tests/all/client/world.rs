@@ -7,7 +7,7 @@ use trine_kvstore::{Command, Position, Response};
 use trine_protocol::endpoint_config;
 use trine_protocol::message::{
     BatchItems, BatchWriter, ClientReply, ClientRequest, ClientStatus, ClusterId, Discovery,
-    Encode, Incarnation, Members, NodeId, Operation, RoleCode, StatusReply, kind,
+    Encode, Incarnation, NodeId, Operation, OtherVersion, RoleCode, StatusReply, kind,
 };
 use trine_transport::backend::Backend;
 use trine_transport::backend::{RingBackend, RingRoute};
@@ -48,6 +48,8 @@ pub(crate) enum Act {
     Foreign(ClusterId),
     /// As one of another cluster that cannot serve even its own clients.
     ForeignStatus(ClusterId, ClientStatus),
+    /// The whole message, a batch too, has a kind or version that is not known.
+    OtherVersion(OtherVersion),
     /// Bytes that are no reply.
     Garbage,
     /// No answer, ever.
@@ -120,6 +122,7 @@ impl FakeReplica {
             Act::ForeignStatus(theirs, status) => {
                 ClientReply::refusal(*status, *theirs).encode_to_vec()
             }
+            Act::OtherVersion(other) => other.reply(CLUSTER).encode_to_vec(),
             Act::Garbage => vec![0xff; 3],
             Act::Silent | Act::Hold => return None,
         })
@@ -157,6 +160,11 @@ impl FakeReplica {
                 let Some(batch) = &mut self.batches[index] else {
                     return;
                 };
+                if matches!(act, Act::OtherVersion(_)) {
+                    respond(cx, batch.handle, &bytes);
+                    self.batches[index] = None;
+                    return;
+                }
                 batch.answers[place] = Some(bytes);
                 let Some(answers) = batch.answers.iter().cloned().collect::<Option<Vec<_>>>()
                 else {
@@ -276,12 +284,10 @@ impl World {
     pub(crate) fn knows_leader(&mut self, index: usize, leader: u16, term: u64) {
         self.replica(index).discovery = Some(Discovery {
             cluster: CLUSTER,
-            node_id: NodeId(index as u32),
             role: RoleCode::Follower,
-            incarnation: Incarnation(index as u64 + 1),
             term,
             leader: Some(address(leader)),
-            members: Members::default(),
+            ..Discovery::unattached(NodeId(index as u32), Incarnation(index as u64 + 1))
         });
     }
 

@@ -50,7 +50,7 @@ impl App<RingRoute> for Registering {
     fn on_completion(&mut self, _cx: &mut Cx<'_, RingRoute>, _tag: u64, completion: Completion) {
         completion.result.expect("an answer");
         let reply = ClientReply::decode(&completion.response).expect("an answer");
-        *self.answers.entry(reply.status as u8).or_default() += 1;
+        *self.answers.entry(reply.status.to_wire()).or_default() += 1;
     }
 
     fn on_event(&mut self, cx: &mut Cx<'_, RingRoute>, event: Event<RingRoute>) {
@@ -96,10 +96,10 @@ fn an_address_that_registers_all_it_can_leaves_room_for_others() {
         all(&stranger.app().answers)
     });
     let answers = &stranger.app().answers;
-    let taken = answers[&(ClientStatus::Ok as u8)];
+    let taken = answers[&(ClientStatus::Ok.to_wire())];
     assert_eq!(taken, ENTRIES / 4 * 3);
     assert_eq!(
-        answers[&(ClientStatus::SessionShareTaken as u8)],
+        answers[&(ClientStatus::SessionShareTaken.to_wire())],
         ENTRIES - taken
     );
     let client = world.open();

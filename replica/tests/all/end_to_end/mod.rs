@@ -6,5 +6,6 @@ mod holders;
 mod hostile;
 mod lifecycle;
 mod links;
+mod other_release;
 mod strangers;
 mod world;

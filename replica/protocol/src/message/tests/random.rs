@@ -129,11 +129,50 @@ proptest! {
         let bytes = begin.encode_to_vec();
         prop_assert_eq!(BootstrapRequest::decode(&bytes), Ok(begin));
         let discovery = StatusReply::Discovery(Discovery {
-            cluster, node_id, role: RoleCode::Follower, incarnation, term, leader, members,
+            cluster, role: RoleCode::Follower, term, leader, members, ..Discovery::unattached(node_id, incarnation)
         });
         let bytes = discovery.encode_to_vec();
         prop_assert_eq!(StatusReply::decode(&bytes), Ok(discovery));
         prop_assert_eq!(StatusReply::decode(&bytes[..bytes.len() - 1]), Err(DecodeError::Truncated));
+    }
+
+    /// A later release puts more behind the fields of a reply. Requests and what members say have to end where they end.
+    #[test]
+    fn bytes_behind_a_reply_are_skipped_and_behind_a_request_refused(
+        (leader, node) in (proptest::option::of(any_address()), any::<u32>()),
+        members in any_members(),
+        behind in vec(any::<u8>(), 1..60),
+        status in 0..=u8::MAX,
+        seen in any::<u64>(),
+    ) {
+        let mut hint = ClientReply { leader, ..ClientReply::refusal(ClientStatus::NotLeader, ClusterId(7)) }.encode_to_vec();
+        hint.extend(&behind);
+        prop_assert_eq!(ClientReply::decode(&hint).map(|reply| reply.leader), Ok(leader));
+        let mut refused = ClientReply::refusal(ClientStatus::Busy, ClusterId(7)).encode_to_vec();
+        refused[1] = status;
+        refused.extend(&behind);
+        if let Ok(reply) = ClientReply::decode(&refused) {
+            prop_assert_eq!(reply.status.to_wire(), status);
+        }
+        let discovery = Discovery { members: members.clone(), leader, ..Discovery::unattached(NodeId(node), Incarnation(1)) };
+        let mut bytes = StatusReply::Discovery(discovery.clone()).encode_to_vec();
+        bytes.extend(&behind);
+        prop_assert_eq!(StatusReply::decode(&bytes), Ok(StatusReply::Discovery(discovery)));
+        let mut bytes = BackupReply::Ended.encode_to_vec();
+        bytes.extend(&behind);
+        prop_assert_eq!(BackupReply::decode(&bytes), Ok(BackupReply::Ended));
+        for reply in [WatchReply::Future { applied: seen }, WatchReply::Compacted { oldest: seen }, WatchReply::Replaced] {
+            let mut bytes = reply.encode_to_vec();
+            bytes.extend(&behind);
+            prop_assert_eq!(WatchReply::decode(&bytes), Ok(reply));
+        }
+        let mut bytes = StatusRequest { form: StatusForm::Json }.encode_to_vec();
+        bytes.extend(&behind);
+        prop_assert_eq!(StatusRequest::decode(&bytes), Err(DecodeError::Trailing));
+        let accepted = JoinReply::Accepted { cluster: ClusterId(1), leader: Incarnation(2) };
+        let mut bytes = accepted.encode_to_vec();
+        bytes.extend(&behind);
+        prop_assert!(JoinReply::decode(&bytes).is_err());
     }
 
     #[test]
