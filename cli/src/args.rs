@@ -45,6 +45,7 @@ use crate::cmd::status::StatusArguments;
 use crate::cmd::top::TopArguments;
 use crate::cmd::up::UpArguments;
 use crate::cmd::user::UserCommand;
+use crate::cmd::version::VersionArguments;
 use crate::cmd::watch::WatchArguments;
 use crate::settings::ConfigCommand;
 use trine_apps::index::IndexArguments;
@@ -53,6 +54,7 @@ use trine_base::arguments::GlobalArguments;
 use trine_base::network::KeyStage;
 use trine_bench::BenchArguments;
 use trine_live::ChaosArguments;
+use trine_protocol::release::Program;
 use trine_server::serve::ServeArguments;
 
 const EXAMPLES: &str = "\
@@ -71,7 +73,7 @@ configuration; 3 cluster not reachable or outcome unknown (the text says which).
 
 /// A strongly consistent, in-memory key-value store that replicates every write.
 #[derive(Debug, Parser)]
-#[command(name = "trine", version, after_help = EXAMPLES)]
+#[command(name = "trine", version = Program::this().to_string(), after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// Nothing means the shell.
     #[command(subcommand)]
@@ -167,6 +169,8 @@ pub(crate) enum Command {
     Completions(CompletionsArguments),
     /// Write the manual pages.
     Man(ManArguments),
+    /// Show the release, the commit, and the state and message versions of this program.
+    Version(VersionArguments),
 }
 
 impl Command {

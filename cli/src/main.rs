@@ -24,6 +24,7 @@ use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::{KeyChoice, Network, NetworkArguments, OnNetwork, on_chosen};
 use trine_base::output::{Output, OutputForm, unwritten};
+use trine_protocol::release::Program;
 use trine_server::companion;
 use trine_server::from_file::FromFile;
 
@@ -32,6 +33,7 @@ use trine_server::from_file::FromFile;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    Program::set_commit(env!("TRINE_COMMIT"));
     if let Err(error) = trine_local::die_with_parent() {
         announce::note(format_args!("trine: {error}"));
         return ExitCode::from(2);
@@ -103,6 +105,10 @@ fn run(command: &Command, network: &NetworkArguments, output: Output) -> Result<
         }
         Command::Completions(arguments) => cmd::completions::run(arguments, command_line(), output),
         Command::Man(arguments) => cmd::man::run(arguments, command_line(), output),
+        Command::Version(_) => {
+            cmd::version::run(output);
+            Ok(())
+        }
         command => {
             let mut network = network.clone();
             if matches!(command, Command::Serve(_)) {
@@ -308,6 +314,7 @@ impl OnNetwork for Run<'_> {
             | Command::Key(KeyCommand::Files(_))
             | Command::LogLevel(_)
             | Command::Completions(_)
+            | Command::Version(_)
             | Command::Man(_) => unreachable!("it runs without a network"),
         }
     }

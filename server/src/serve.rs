@@ -12,6 +12,7 @@ use serde_json::json;
 use trine_protocol::message::{
     ClusterId, Discovery, Incarnation, Member, MemberRole, NodeId, RoleCode, RunSecret,
 };
+use trine_protocol::release::Program;
 use trine_protocol::status::{Fsync, ReceivingStatus};
 use trine_replica::backup::restore_in_memory;
 use trine_replica::disk::{WriterEnd, WriterThread};
@@ -91,6 +92,7 @@ pub fn run<N: Network>(
         return Err(failure);
     }
     arguments.limits.require_memory(1)?;
+    tracing::info!(target: ROLE, program = %Program::this(), "starts");
     let announcer = Announcer::start(output.json)?;
     let tls = Tls::open(&arguments.tls)?;
     interrupt::start_server()?;

@@ -38,4 +38,5 @@ pub(crate) mod top;
 mod unordered;
 pub(crate) mod up;
 pub(crate) mod user;
+pub(crate) mod version;
 pub(crate) mod watch;

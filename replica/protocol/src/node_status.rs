@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::release::Program;
 use crate::status::{Status, coarse};
 
 /// The full status of a node: the answer to a STATUS request in JSON form.
@@ -24,6 +25,9 @@ pub struct NodeStatus {
     /// Which callers it takes, and who has come by role; nothing from a replica of an earlier release.
     #[serde(default)]
     pub keys: Option<KeysStatus>,
+    /// The program that runs; nothing from a replica of an earlier release.
+    #[serde(default)]
+    pub program: Option<Program>,
 }
 
 impl NodeStatus {

@@ -1,6 +1,7 @@
 //! The node's whole status, for people and tools: the replica's, and the transport's facts about each peer.
 
 use trine_protocol::node_status::{BufferStatus, LinkStatus, NodeStatus, TransportStatus};
+use trine_protocol::release::Program;
 use trine_transport::backend::Route;
 use trine_transport::buf::ClassStats;
 use trine_transport::time::Duration;
@@ -57,6 +58,7 @@ impl<R: Route> Node<R> {
             member_roots: self.member_roots.clone(),
             unsealed_callers: self.unsealed_status(cx),
             keys: Some(keys_status(cx)),
+            program: Some(Program::this()),
             transport: transport_status(
                 &cx.stats(),
                 cx.buffer_bytes(),

@@ -5,6 +5,7 @@ mod process;
 mod redis;
 
 use trine_protocol::node_status::{KeysStatus, LinkStatus};
+use trine_protocol::release::Program;
 use trine_protocol::status::{MemberStatus, OrderedStatus, Role};
 use trine_replica::disk::Fsync;
 use trine_transport::CongestionControl;
@@ -97,12 +98,18 @@ pub(super) fn families(snapshot: &Snapshot) -> Vec<Family> {
 
 /// Metrics of the server itself; they exist before the replica's first turn, too.
 pub(super) fn server(dropped_lines: Option<u64>) -> Vec<Family> {
-    let version = ("version", env!("CARGO_PKG_VERSION").to_owned());
+    let program = Program::this();
+    let labels = vec![
+        ("version", program.release.to_string()),
+        ("commit", program.commit),
+        ("state_version", program.state_version.to_string()),
+        ("message_version", program.message_version.to_string()),
+    ];
     let info = Family {
         name: "build_info",
-        help: "Always 1; the labels say which release runs.",
+        help: "Always 1; the labels say which release runs, from which commit, and which versions it understands.",
         kind: Kind::Gauge,
-        samples: vec![(vec![version], 1.0)],
+        samples: vec![(labels, 1.0)],
     };
     let mut all = vec![info];
     if let Some(dropped) = dropped_lines {

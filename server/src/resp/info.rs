@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use trine_protocol::message::ClusterId;
+use trine_protocol::release::Program;
 use trine_protocol::status::{StoreStatus, coarse};
 use trine_resp::{BrokerCounts, Connection, Limits, Told};
 
@@ -189,10 +190,14 @@ impl View<'_> {
 
     fn server(&self) -> Lines {
         let uptime = (self.unix_ms - self.stats.started_unix_ms).max(0) / 1_000;
+        let program = Program::this();
         vec![
             ("redis_version", REDIS_VERSION.to_owned()),
             ("redis_mode", "standalone".to_owned()),
-            ("trine_version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("trine_version", program.release.to_string()),
+            ("trine_commit", program.commit),
+            ("trine_state_version", program.state_version.to_string()),
+            ("trine_message_version", program.message_version.to_string()),
             ("process_id", std::process::id().to_string()),
             ("tcp_port", self.address.port().to_string()),
             ("uptime_in_seconds", uptime.to_string()),

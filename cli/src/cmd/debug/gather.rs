@@ -23,6 +23,7 @@ use trine_base::network::Network;
 use trine_base::output::Output;
 use trine_base::progress::Progress;
 use trine_base::survey::{SURVEY_TIMEOUT, ask_everybody};
+use trine_protocol::release::Program;
 
 /// The interval between the two samples behind the rates.
 const STAT_INTERVAL: Duration = Duration::from_secs(1);
@@ -155,8 +156,12 @@ fn json(document: &impl Serialize) -> Vec<u8> {
 
 fn version() -> Value {
     let system = rustix::system::uname();
+    let program = Program::this();
     json!({
-        "version": env!("CARGO_PKG_VERSION"),
+        "version": program.release.to_string(),
+        "commit": program.commit,
+        "state_version": program.state_version,
+        "message_version": program.message_version,
         "features": { "dpdk": cfg!(feature = "dpdk"), "verbs": cfg!(feature = "verbs") },
         "kernel": system.release().to_string_lossy(),
         "machine": system.machine().to_string_lossy(),

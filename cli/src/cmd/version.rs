@@ -1,0 +1,20 @@
+//! `trine version` says which program this is and what it understands, for programs too.
+
+use clap::Args;
+use serde_json::json;
+use trine_base::output::Output;
+use trine_protocol::release::Program;
+
+#[derive(Debug, Args)]
+pub(crate) struct VersionArguments {}
+
+pub(crate) fn run(output: Output) {
+    let program = Program::this();
+    output.document(&json!({
+        "release": program.release.to_string(),
+        "commit": program.commit,
+        "state_version": program.state_version,
+        "message_version": program.message_version,
+    }));
+    output.line(format_args!("trine {program}"));
+}
