@@ -96,6 +96,10 @@ pub struct WorkloadConfig {
     pub mix: Mix,
     /// Sizes of values; the writer's name is not cut off if it is longer.
     pub value_bytes: RangeInclusive<usize>,
+    /// How often a value is a large one instead.
+    pub large: Ratio,
+    /// Sizes of large values.
+    pub large_bytes: RangeInclusive<usize>,
 }
 
 impl Default for WorkloadConfig {
@@ -105,6 +109,8 @@ impl Default for WorkloadConfig {
             hot: Ratio::percent(30),
             mix: Mix::BASIC,
             value_bytes: 16..=64,
+            large: Ratio::ZERO,
+            large_bytes: 1_024..=48 << 10,
         }
     }
 }
@@ -268,10 +274,13 @@ impl Workload {
     /// A value that no other operation of this run writes.
     fn value(&mut self) -> Vec<u8> {
         self.values_made += 1;
-        let (least, most) = (
-            *self.config.value_bytes.start(),
-            *self.config.value_bytes.end(),
-        );
+        // Without large values nothing is drawn for them, so an older seed's stream stays what it was.
+        let is_large = !self.config.large.is_zero() && self.prng.chance(self.config.large);
+        let bytes = match is_large {
+            true => &self.config.large_bytes,
+            false => &self.config.value_bytes,
+        };
+        let (least, most) = (*bytes.start(), *bytes.end());
         let length = self.prng.in_range(least as u64..=most as u64) as usize;
         let mut value = format!("{}.{}.", self.client, self.values_made).into_bytes();
         while value.len() < length {
@@ -318,6 +327,31 @@ mod tests {
             }
         }
         assert!(seen.len() > 2_000);
+    }
+
+    /// Full packets flow only where values are longer than one.
+    #[test]
+    fn large_values_have_their_share_and_are_asked_for_by_name() {
+        let lengths = |large| {
+            let config = WorkloadConfig {
+                large,
+                ..WorkloadConfig::default()
+            };
+            let mut workload = Workload::new(config, 7, 1);
+            let drawn = (0..2_000).filter_map(|_| {
+                workload
+                    .next_request()
+                    .action
+                    .written_value()
+                    .map(<[u8]>::len)
+            });
+            drawn.collect::<Vec<_>>()
+        };
+        assert!(lengths(Ratio::ZERO).into_iter().all(|length| length <= 64));
+        let mixed = lengths(Ratio::percent(10));
+        let large = mixed.iter().filter(|&&length| length >= 1_024).count();
+        assert!((40..200).contains(&large), "{large} of {}", mixed.len());
+        assert!(mixed.into_iter().all(|length| length <= 48 << 10));
     }
 
     #[test]

@@ -82,6 +82,18 @@ impl ChaosArguments {
             .copied()
             .find(|&fault| needs_small_disks(fault))
     }
+
+    /// The requested faults that need networks of the run's own.
+    pub(crate) fn faults_of_networks(&self) -> Vec<Fault> {
+        let mut faults = self.faults.clone();
+        faults.retain(|&fault| needs_networks(fault));
+        faults
+    }
+}
+
+/// Whether a fault can only happen in networks of the run's own.
+pub(crate) fn needs_networks(fault: Fault) -> bool {
+    fault.live().is_some_and(|live| live.networks)
 }
 
 /// Whether a fault can only happen to replicas with small disks of their own.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+use trine_chaos::fault::Fault;
 use trine_chaos::history::{Action, Answer, History, OperationIndex};
 use trine_chaos::translate::{answer_of, command_of};
 use trine_chaos::workload::{Mix, Request, Workload, WorkloadConfig};
@@ -13,9 +14,10 @@ use trine_kvstore::Command;
 use trine_transport::backend::{
     Backend, Direction, FaultCounts, FaultHandle, Faults, Faulty, MonotonicClock,
 };
+use trine_transport::prng::Ratio;
 use trine_transport::time::Instant;
 
-use super::{OPERATION_LIMIT, now};
+use super::{OPERATION_LIMIT, now, values};
 use crate::ChaosArguments;
 use trine_base::client_endpoint::ClientEndpoint;
 use trine_base::failure::Failure;
@@ -26,6 +28,8 @@ use trine_base::network::Network;
 const ENDPOINTS_MAX: u32 = 8;
 /// Families of keys that the workload spreads its keys over.
 const FAMILIES: u32 = 4;
+/// The share of large values, where links carry less for a while: small values fit into any packet.
+const LARGE_SHARE: Ratio = Ratio::percent(5);
 /// The clients of the final reading.
 const READERS: usize = 4;
 /// Each client sends its next operation when it has an answer.
@@ -79,6 +83,10 @@ impl<N: Network> Crew<N> {
         let workload = WorkloadConfig {
             keys: u64::from(arguments.keys.div_ceil(FAMILIES)),
             mix: Mix::FULL,
+            large: match arguments.faults.contains(&Fault::Mtu) {
+                true => LARGE_SHARE,
+                false => Ratio::ZERO,
+            },
             ..WorkloadConfig::default()
         };
         let shared = Arc::new(Shared::default());
@@ -223,7 +231,7 @@ impl<B: Backend> Work<Clients<'_, B>> for Recorder {
         }
         let request = self.workloads[client].next_request();
         let (number, called) = (self.numbers[client], now().as_nanos());
-        let action = request.action.clone();
+        let action = values::action(&request.action);
         let index = self.history.call(number, called, &request.key, action);
         Some((client, index, request))
     }
@@ -327,7 +335,7 @@ fn record_end(history: &mut History, index: OperationIndex, finished: &Finished)
     let ended = now().as_nanos();
     match &finished.result {
         Ok(reply) => {
-            let answer = answer_of(&reply.response().ok()?)?;
+            let answer = values::answer(answer_of(&reply.response().ok()?)?);
             history.complete(
                 index,
                 ended,

@@ -19,6 +19,7 @@ mod sandbox;
 mod schedule;
 mod small_disk;
 mod timeline;
+mod values;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -62,7 +63,7 @@ pub fn run<N: Network>(
     }
     refuse_contradictions(network, arguments)?;
     // This has to be done while there is only one thread, because it may replace this program.
-    let sandbox = sandbox::enter(arguments)?;
+    let sandbox = sandbox::enter(arguments, sandbox::link_bytes(network.settings().mtu))?;
     let schedule = schedule::draw(arguments, &possible(arguments, &sandbox))?;
     let faults = requested_faults(arguments);
     if !arguments.faults.is_empty() && schedule.is_empty() && faults.is_none() {
@@ -104,6 +105,14 @@ fn refuse_contradictions<N: Network>(
     if let Some(directory) = arguments.log.directory() {
         data_dir::require_new(directory)?;
     }
+    if let Some(fault) = arguments.faults_of_networks().first()
+        && !arguments.netns
+    {
+        return Err(Failure::usage(
+            format!("{fault} needs networks of the run's own"),
+            "add --netns, as root",
+        ));
+    }
     if arguments.netns && !network.is_ip() {
         return Err(Failure::usage(
             "--netns is for kernel UDP: other networks do not pass through the kernel's rules",
@@ -125,7 +134,10 @@ fn possible(arguments: &ChaosArguments, sandbox: &Sandbox) -> Vec<Fault> {
     let mut kinds = arguments.faults.clone();
     kinds.sort_by_key(|kind| Fault::LIVE.iter().position(|listed| listed == kind));
     kinds.dedup();
-    kinds.retain(|&kind| !args::needs_small_disks(kind) || !sandbox.disks.is_empty());
+    kinds.retain(|&kind| {
+        (!args::needs_small_disks(kind) || !sandbox.disks.is_empty())
+            && (!args::needs_networks(kind) || sandbox.network)
+    });
     kinds
 }
 
@@ -218,7 +230,7 @@ impl<N: Network> LiveRun<'_, N> {
                 true => Links::Kernel,
                 false => Links::Injectors(self.faults),
             },
-            disks: self.sandbox.disks.clone(),
+            sandbox: &self.sandbox,
             output: self.output,
             failovers: Vec::new(),
             done: Vec::new(),

@@ -1,6 +1,7 @@
 //! Executes the schedule, one fault after the other, and waits for all voters in between.
 
-use std::path::PathBuf;
+mod world;
+
 use std::time::Duration;
 
 use trine_chaos::fault::{Strike, Victim};
@@ -10,6 +11,7 @@ use trine_transport::time::{Duration as Nanos, Instant};
 use super::clients::Crew;
 use super::links::Links;
 use super::now;
+use super::sandbox::Sandbox;
 use super::schedule::Planned;
 use super::small_disk;
 use super::timeline::Done;
@@ -51,8 +53,7 @@ pub(super) struct Nemesis<'a, N: Network> {
     pub(super) group: &'a mut Group,
     pub(super) crew: &'a Crew<N>,
     pub(super) links: Links,
-    /// The directories of the replicas, if each is a small disk.
-    pub(super) disks: Vec<PathBuf>,
+    pub(super) sandbox: &'a Sandbox,
     pub(super) output: Output,
     pub(super) failovers: Vec<Failover>,
     pub(super) done: Vec<Done>,
@@ -153,6 +154,9 @@ impl<N: Network> Nemesis<'_, N> {
                 })?
             }
             Strike::FillDisk => self.fill_disk(victim)?,
+            Strike::Shrink { bytes, silent } => {
+                self.shrink_link(clock, victim, hold, bytes, silent)?
+            }
         };
         let ended = now();
         let count = self.group.addresses().len();
@@ -270,7 +274,7 @@ impl<N: Network> Nemesis<'_, N> {
     }
 
     fn fill_disk(&mut self, victim: usize) -> Result<Hit, Failure> {
-        let filler = self.disks[victim - 1].join(FILLER);
+        let filler = self.sandbox.disks[victim - 1].join(FILLER);
         small_disk::fill(&filler)?;
         let ended = self.wait_for_end(victim, "left without room on its disk");
         small_disk::free(&filler)?;

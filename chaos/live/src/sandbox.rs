@@ -24,18 +24,32 @@ const PORT: u16 = 7471;
 /// The size of each replica's small disk, if small disks are requested.
 const DISK_SIZE: &str = "128m";
 
+/// What an Ethernet carries.
+const USUAL_LINK_BYTES: u32 = 1_500;
+/// The headers of IPv4 and UDP.
+const HEADER_BYTES: u32 = 28;
+
 /// The private resources of a run.
 #[derive(Debug, Default)]
 pub(super) struct Sandbox {
     pub(super) network: bool,
+    /// The longest packet that the links of its own network carry, with the headers of IP and UDP.
+    pub(super) link_bytes: u32,
     /// The directories of the replicas, each a small disk.
     pub(super) disks: Vec<PathBuf>,
     /// Requested features that are impossible here, and why.
     pub(super) skipped: Vec<String>,
 }
 
+/// The size of packets on the run's links, if its processes are told that every path carries so many bytes of payload.
+pub(super) fn link_bytes(promised: Option<u16>) -> u32 {
+    promised.map_or(USUAL_LINK_BYTES, |bytes| {
+        USUAL_LINK_BYTES.max(u32::from(bytes) + HEADER_BYTES)
+    })
+}
+
 /// Creates what the arguments request. The first call replaces this program by itself in new namespaces.
-pub(super) fn enter(arguments: &ChaosArguments) -> Result<Sandbox, Failure> {
+pub(super) fn enter(arguments: &ChaosArguments, link_bytes: u32) -> Result<Sandbox, Failure> {
     let network = arguments.netns;
     let on_disks = arguments.fault_of_small_disks();
     let disks = on_disks.is_some();
@@ -48,7 +62,7 @@ pub(super) fn enter(arguments: &ChaosArguments) -> Result<Sandbox, Failure> {
             "no new namespaces were made, so nothing was begun: the rules of this machine are not to be touched",
             format!("unset {OUTSIDE}, which only this program sets"),
         )),
-        Ok(_) => build(arguments, network, disks),
+        Ok(_) => build(arguments, network, disks, link_bytes),
         Err(_) => match obstacle(network) {
             Some(why) => {
                 let mut skipped = Vec::new();
@@ -56,6 +70,9 @@ pub(super) fn enter(arguments: &ChaosArguments) -> Result<Sandbox, Failure> {
                     skipped.push(format!(
                         "--netns: {why}; links are cut by the replicas themselves"
                     ));
+                }
+                for fault in arguments.faults_of_networks() {
+                    skipped.push(format!("{fault}: {why}"));
                 }
                 if let Some(fault) = on_disks {
                     skipped.push(format!("{fault}: {why}"));
@@ -139,10 +156,15 @@ fn begin_again(network: bool, outside: &str) -> Failure {
     Failure::usage(format!("cannot start `unshare`: {error}"), "")
 }
 
-fn build(arguments: &ChaosArguments, network: bool, disks: bool) -> Result<Sandbox, Failure> {
+fn build(
+    arguments: &ChaosArguments,
+    network: bool,
+    disks: bool,
+    link_bytes: u32,
+) -> Result<Sandbox, Failure> {
     let count = replica_count(&arguments.replicas);
     if network {
-        build_network(count)?;
+        build_network(count, link_bytes)?;
     }
     let disks = match arguments.log.directory().filter(|_| disks) {
         Some(directory) => build_disks(directory, count)?,
@@ -150,13 +172,14 @@ fn build(arguments: &ChaosArguments, network: bool, disks: bool) -> Result<Sandb
     };
     Ok(Sandbox {
         network,
+        link_bytes,
         disks,
         skipped: Vec::new(),
     })
 }
 
 /// Builds a bridge with the clients on it. Each replica gets a namespace with a link to the bridge.
-fn build_network(count: usize) -> Result<(), Failure> {
+fn build_network(count: usize, link_bytes: u32) -> Result<(), Failure> {
     // The names of namespaces are files. These files are in a directory that only this run sees.
     run("mount", ["-t", "tmpfs", "trine", "/run"])?;
     let [a, b, c] = NETWORK;
@@ -166,7 +189,8 @@ fn build_network(count: usize) -> Result<(), Failure> {
     );
     for node_id in 1..=count {
         script.push_str(&format!(
-            "netns add replica{node_id}\nlink add cable{node_id} type veth peer name cable netns replica{node_id}\n\
+            "netns add replica{node_id}\n\
+             link add cable{node_id} mtu {link_bytes} type veth peer name cable mtu {link_bytes} netns replica{node_id}\n\
              link set cable{node_id} master trine0 up\n"
         ));
     }
@@ -266,6 +290,40 @@ fn packets_in(listed: &str) -> u64 {
     counts.sum()
 }
 
+/// From now on the link of a replica carries packets of so many bytes at most. `silent` leaves its own interface as it is:
+/// longer packets are then lost without a word, as in a tunnel or a switch on the way.
+pub(super) fn set_link_bytes(node_id: usize, bytes: u32, silent: bool) -> Result<(), Failure> {
+    let bytes = bytes.to_string();
+    let far = format!("cable{node_id}");
+    run("ip", ["link", "set", &far, "mtu", &bytes])?;
+    if silent {
+        return Ok(());
+    }
+    let own = namespace(node_id);
+    run("ip", ["-n", &own, "link", "set", "cable", "mtu", &bytes])
+}
+
+/// How many packets the far end of a replica's link has carried, in both directions.
+pub(super) fn packets_on_link(node_id: usize) -> Result<u64, Failure> {
+    // /sys would show the interfaces of the namespace in which it was mounted.
+    let table = std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
+    packets_of(&table, &format!("cable{node_id}"))
+        .ok_or_else(|| Failure::usage(format!("replica {node_id} has no link any more"), ""))
+}
+
+/// The packets of an interface in the kernel's table of them: the second and the tenth number.
+fn packets_of(table: &str, interface: &str) -> Option<u64> {
+    let rows = table.lines().filter_map(|line| line.split_once(':'));
+    let (_, numbers) = rows
+        .into_iter()
+        .find(|(name, _)| name.trim() == interface)?;
+    let numbers: Vec<u64> = numbers
+        .split_whitespace()
+        .filter_map(|number| number.parse().ok())
+        .collect();
+    Some(numbers.get(1)? + numbers.get(9)?)
+}
+
 fn nft(node_id: usize, script: &str) -> Result<(), Failure> {
     let words = ["netns", "exec", &namespace(node_id), "nft", "-f", "-"];
     feed("ip", &words, &format!("{script}\n"))
@@ -313,6 +371,14 @@ mod tests {
                       ip saddr 10.77.0.3 numgen random mod 1000 < 40 counter packets 3 bytes 90 drop\n }\n}\n";
         assert_eq!(packets_in(listed), 20);
         assert_eq!(packets_in(""), 0);
+    }
+
+    #[test]
+    fn packets_of_an_interface_are_counted_in_both_directions() {
+        let table = "Inter-|   Receive\n face |bytes packets\n  lo: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n\
+                     cable3: 9000 12 0 0 0 0 0 0 700 5 0 0 0 0 0 0\n";
+        assert_eq!(packets_of(table, "cable3"), Some(17));
+        assert_eq!(packets_of(table, "cable"), None);
     }
 
     #[test]

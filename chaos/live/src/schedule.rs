@@ -200,8 +200,8 @@ mod tests {
     /// A schedule is repeated by its seed, so a new release has to draw what an older one drew.
     #[test]
     fn a_seed_stands_for_the_same_faults_in_every_release() {
-        let all = Fault::LIVE.map(Fault::name).join(",");
-        let line = format!("--faults {all} --fault-every 2s --for 20s --seed 7");
+        let first = "kill,restart,pause,partition,one-way,lossy,disk-full";
+        let line = format!("--faults {first} --fault-every 2s --for 20s --seed 7");
         let planned = drawn(&line).expect("a schedule");
         let lines = planned.iter().map(|planned| {
             let (at, hold) = (planned.at.as_nanos(), planned.hold.as_nanos());

@@ -67,6 +67,8 @@ pub struct Live {
     pub lasts: bool,
     /// Whether each replica needs a small disk of its own. Only root can make them.
     pub small_disks: bool,
+    /// Whether the run needs networks of its own. Only root can make them.
+    pub networks: bool,
     /// How a report shows the replica meanwhile.
     pub look: Look,
 }
@@ -86,7 +88,7 @@ pub enum Look {
 
 impl Fault {
     /// The faults that live chaos knows, in the order in which it lists them. A seed's schedule depends on this order.
-    pub const LIVE: [Fault; 7] = [
+    pub const LIVE: [Fault; 8] = [
         Fault::Kill,
         Fault::Restart,
         Fault::Pause,
@@ -94,6 +96,7 @@ impl Fault {
         Fault::OneWay,
         Fault::Lossy,
         Fault::DiskFull,
+        Fault::Mtu,
     ];
 
     /// The faults that the simulator knows. A seed's schedule depends on this order.
@@ -202,7 +205,17 @@ kinds! {
     /// Packets arrive a second time, long after their conversation.
     Replay => of_packets("replay"),
     /// Packets above a size vanish.
-    Mtu => of_packets("mtu"),
+    Mtu => of_packets("mtu").also_live(Live {
+        about: "The link of a replica carries packets of 1,280, 1,400 or 1,500 bytes only; some values are large (--netns, root)",
+        draw: |prng, _| Strike::Shrink {
+            bytes: [1_280, 1_400, 1_500][prng.below(3) as usize],
+            silent: prng.chance(Ratio::percent(50)),
+        },
+        lasts: true,
+        small_disks: false,
+        networks: true,
+        look: Look::Lossy,
+    }),
     /// Some machines cannot talk to the others.
     Partition => event("partition", |draw| match draw.chance(50) {
         true => Event::IsolateLeader {
@@ -221,6 +234,7 @@ kinds! {
         },
         lasts: true,
         small_disks: false,
+        networks: false,
         look: Look::CutOff,
     }),
     /// One machine cannot be heard by another, but hears it.
@@ -239,6 +253,7 @@ kinds! {
         },
         lasts: true,
         small_disks: false,
+        networks: false,
         look: Look::CutOff,
     }),
     /// A link holds all packets back, then delivers them all together.
@@ -275,6 +290,7 @@ kinds! {
         draw: |_, _| Strike::Pause,
         lasts: true,
         small_disks: false,
+        networks: false,
         look: Look::Paused,
     }),
     /// Clocks run too fast or too slow.
@@ -328,6 +344,7 @@ kinds! {
         draw: |_, _| Strike::FillDisk,
         lasts: false,
         small_disks: true,
+        networks: false,
         look: Look::Down,
     }),
     /// An operator has leadership transferred.
@@ -382,6 +399,7 @@ kinds! {
             draw: |_, _| Strike::Kill,
             lasts: false,
             small_disks: false,
+            networks: false,
             look: Look::Down,
         },
     ),
@@ -393,6 +411,7 @@ kinds! {
             draw: |_, _| Strike::Restart,
             lasts: false,
             small_disks: false,
+            networks: false,
             look: Look::Down,
         },
     ),
@@ -404,6 +423,7 @@ kinds! {
             draw: draw_lossy,
             lasts: true,
             small_disks: false,
+            networks: false,
             look: Look::Lossy,
         },
     ),
@@ -514,6 +534,13 @@ pub enum Strike {
     },
     /// Fills its disk.
     FillDisk,
+    /// Lowers the size of packets that its link carries.
+    Shrink {
+        /// The longest packet, with the headers of IP and UDP.
+        bytes: u32,
+        /// Whether its own interface keeps the old size: then the far end of the link drops longer packets without a word.
+        silent: bool,
+    },
 }
 
 /// Something that happens to a simulated group.
