@@ -10,6 +10,7 @@ mod clients;
 mod config;
 mod data_dir;
 mod faults;
+mod gaps;
 mod html;
 mod links;
 mod minimal;

@@ -8,6 +8,7 @@ use trine_chaos::fault::Victim;
 use trine_chaos::history::{Action, History, Operation};
 
 use super::Verdicts;
+use super::gaps;
 use super::nemesis::Failover;
 use super::schedule::Planned;
 use super::timeline::Timeline;
@@ -107,6 +108,7 @@ impl Report<'_> {
         };
         output.line(format_args!("faults       {fired}"));
         output.line(format_args!("failovers    {}", self.failover_line()));
+        gaps::print(&self.gaps(), self.timeline, output);
         output.line("");
         let (reads, writes) = self.latencies();
         output.line(latency_table([
@@ -115,6 +117,10 @@ impl Report<'_> {
         ]));
         output.line("");
         self.print_verdicts(output);
+    }
+
+    fn gaps(&self) -> Vec<gaps::Gap> {
+        gaps::find(self.history, self.timeline)
     }
 
     fn failover_line(&self) -> String {
@@ -204,6 +210,7 @@ impl Report<'_> {
             "seed_fixes": "the schedule of faults and what clients ask, not the interleaving",
             "schedule": self.schedule.iter().map(planned).collect::<Vec<_>>(),
             "timeline": self.timeline.document(self.history),
+            "gaps": gaps::document(&self.gaps(), self.timeline),
             "skipped": self.skipped,
             "aborted": self.aborted.as_ref().map(Failure::message),
             "operations": self.history.tally(),
