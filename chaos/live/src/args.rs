@@ -75,12 +75,11 @@ pub struct ChaosArguments {
 }
 
 impl ChaosArguments {
-    /// A requested fault that needs small disks.
-    pub(crate) fn fault_of_small_disks(&self) -> Option<Fault> {
-        self.faults
-            .iter()
-            .copied()
-            .find(|&fault| needs_small_disks(fault))
+    /// The requested faults that need small disks.
+    pub(crate) fn faults_of_small_disks(&self) -> Vec<Fault> {
+        let mut faults = self.faults.clone();
+        faults.retain(|&fault| needs_small_disks(fault));
+        faults
     }
 
     /// The requested faults that need networks of the run's own.

@@ -9,6 +9,7 @@ mod check;
 mod clients;
 mod config;
 mod data_dir;
+mod disks;
 mod faults;
 mod gaps;
 mod html;
@@ -95,7 +96,7 @@ fn refuse_contradictions<N: Network>(
     arguments: &ChaosArguments,
 ) -> Result<(), Failure> {
     arguments.log.check()?;
-    if let Some(fault) = arguments.fault_of_small_disks()
+    if let Some(fault) = arguments.faults_of_small_disks().first()
         && arguments.log.directory().is_none()
     {
         return Err(Failure::usage(
@@ -138,6 +139,7 @@ fn possible(arguments: &ChaosArguments, sandbox: &Sandbox) -> Vec<Fault> {
     kinds.retain(|&kind| {
         (!args::needs_small_disks(kind) || !sandbox.disks.is_empty())
             && (!args::needs_networks(kind) || sandbox.network)
+            && (kind != Fault::DiskHang || !sandbox.below.is_empty())
     });
     kinds
 }

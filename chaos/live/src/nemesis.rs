@@ -154,6 +154,7 @@ impl<N: Network> Nemesis<'_, N> {
                 })?
             }
             Strike::FillDisk => self.fill_disk(victim)?,
+            Strike::HangDisk => self.hang_disk(clock, victim, hold)?,
             Strike::Shrink { bytes, silent } => {
                 self.shrink_link(clock, victim, hold, bytes, silent)?
             }

@@ -5,11 +5,13 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use rustix::process::geteuid;
+use trine_chaos::fault::Fault;
 
+use super::disks;
 use crate::ChaosArguments;
 use trine_base::arguments::replica_count;
 use trine_base::failure::Failure;
@@ -21,8 +23,8 @@ const OUTSIDE: &str = "TRINE_CHAOS_OUTSIDE";
 const NETWORK: [u8; 3] = [10, 77, 0];
 const CLIENTS_HOST: u8 = 254;
 const PORT: u16 = 7471;
-/// The size of each replica's small disk, if small disks are requested.
-const DISK_SIZE: &str = "128m";
+/// A directory that the run hides behind one of its own.
+pub(super) const PRIVATE: &str = "/run";
 
 /// What an Ethernet carries.
 const USUAL_LINK_BYTES: u32 = 1_500;
@@ -37,6 +39,8 @@ pub(super) struct Sandbox {
     pub(super) link_bytes: u32,
     /// The directories of the replicas, each a small disk.
     pub(super) disks: Vec<PathBuf>,
+    /// What lies below each of these disks, if they can hang.
+    pub(super) below: Vec<PathBuf>,
     /// Requested features that are impossible here, and why.
     pub(super) skipped: Vec<String>,
 }
@@ -51,8 +55,8 @@ pub(super) fn link_bytes(promised: Option<u16>) -> u32 {
 /// Creates what the arguments request. The first call replaces this program by itself in new namespaces.
 pub(super) fn enter(arguments: &ChaosArguments, link_bytes: u32) -> Result<Sandbox, Failure> {
     let network = arguments.netns;
-    let on_disks = arguments.fault_of_small_disks();
-    let disks = on_disks.is_some();
+    let on_disks = arguments.faults_of_small_disks();
+    let disks = !on_disks.is_empty();
     if !network && !disks {
         return Ok(Sandbox::default());
     }
@@ -74,7 +78,7 @@ pub(super) fn enter(arguments: &ChaosArguments, link_bytes: u32) -> Result<Sandb
                 for fault in arguments.faults_of_networks() {
                     skipped.push(format!("{fault}: {why}"));
                 }
-                if let Some(fault) = on_disks {
+                for fault in on_disks {
                     skipped.push(format!("{fault}: {why}"));
                 }
                 Ok(Sandbox {
@@ -124,7 +128,7 @@ fn obstacle(network: bool) -> Option<String> {
     }
 }
 
-fn is_installed(tool: &str) -> bool {
+pub(super) fn is_installed(tool: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|directory| directory.join(tool).is_file())
 }
@@ -163,25 +167,39 @@ fn build(
     link_bytes: u32,
 ) -> Result<Sandbox, Failure> {
     let count = replica_count(&arguments.replicas);
+    let mut sandbox = Sandbox {
+        network,
+        link_bytes,
+        ..Sandbox::default()
+    };
+    let wanted = |fault| arguments.faults.contains(&fault);
+    if network || wanted(Fault::DiskHang) {
+        // Names of network namespaces and images of disks are files. They are in a directory that only this run sees.
+        run("mount", ["-t", "tmpfs", "trine", PRIVATE])?;
+    }
     if network {
         build_network(count, link_bytes)?;
     }
-    let disks = match arguments.log.directory().filter(|_| disks) {
-        Some(directory) => build_disks(directory, count)?,
-        None => Vec::new(),
+    let Some(directory) = arguments.log.directory().filter(|_| disks) else {
+        return Ok(sandbox);
     };
-    Ok(Sandbox {
-        network,
-        link_bytes,
-        disks,
-        skipped: Vec::new(),
-    })
+    if wanted(Fault::DiskHang) {
+        match disks::obstacle() {
+            None => {
+                (sandbox.disks, sandbox.below) = disks::build_hanging(directory, count)?;
+                return Ok(sandbox);
+            }
+            Some(why) => sandbox.skipped.push(format!("{}: {why}", Fault::DiskHang)),
+        }
+    }
+    if wanted(Fault::DiskFull) {
+        sandbox.disks = disks::build(directory, count)?;
+    }
+    Ok(sandbox)
 }
 
 /// Builds a bridge with the clients on it. Each replica gets a namespace with a link to the bridge.
 fn build_network(count: usize, link_bytes: u32) -> Result<(), Failure> {
-    // The names of namespaces are files. These files are in a directory that only this run sees.
-    run("mount", ["-t", "tmpfs", "trine", "/run"])?;
     let [a, b, c] = NETWORK;
     let mut script = format!(
         "link set lo up\nlink add trine0 type bridge\nlink set trine0 up\n\
@@ -207,21 +225,6 @@ fn build_network(count: usize, link_bytes: u32) -> Result<(), Failure> {
         nft(node_id, table)?;
     }
     Ok(())
-}
-
-fn build_disks(directory: &Path, count: usize) -> Result<Vec<PathBuf>, Failure> {
-    let mut disks = Vec::new();
-    for node_id in 1..=count {
-        let disk = directory.join(format!("replica-{node_id}"));
-        std::fs::create_dir_all(&disk).map_err(|error| {
-            Failure::usage(format!("cannot make {}: {error}", disk.display()), "")
-        })?;
-        let size = format!("size={DISK_SIZE}");
-        let options = ["-t", "tmpfs", "-o", &size, "trine"].map(OsStr::new);
-        run("mount", options.into_iter().chain([disk.as_os_str()]))?;
-        disks.push(disk);
-    }
-    Ok(disks)
 }
 
 /// The addresses of the replicas in the run's own network.
@@ -329,7 +332,10 @@ fn nft(node_id: usize, script: &str) -> Result<(), Failure> {
     feed("ip", &words, &format!("{script}\n"))
 }
 
-fn run(program: &str, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<(), Failure> {
+pub(super) fn run(
+    program: &str,
+    words: impl IntoIterator<Item = impl AsRef<OsStr>>,
+) -> Result<(), Failure> {
     let mut command = Command::new(program);
     command.args(words).stdin(Stdio::null());
     finish(program, command.output())

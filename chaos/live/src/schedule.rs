@@ -143,7 +143,9 @@ fn draw_named(arguments: &ChaosArguments, kinds: &[Fault], count: u64) -> Vec<Pl
         let at = every * number + prng.below(every / 2) - every / 4;
         let hold = prng.in_range(every / 8..=every / 3);
         let node_id = prng.in_range(1..=replicas) as usize;
-        let victim = match prng.chance(Ratio::percent(50)) {
+        // A hanging disk is hardest for who leads.
+        let share = if kind == Fault::DiskHang { 60 } else { 50 };
+        let victim = match prng.chance(Ratio::percent(share)) {
             true => Victim::Leader,
             false => Victim::Replica(node_id - 1),
         };

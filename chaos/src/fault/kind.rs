@@ -88,7 +88,7 @@ pub enum Look {
 
 impl Fault {
     /// The faults that live chaos knows, in the order in which it lists them. A seed's schedule depends on this order.
-    pub const LIVE: [Fault; 8] = [
+    pub const LIVE: [Fault; 9] = [
         Fault::Kill,
         Fault::Restart,
         Fault::Pause,
@@ -97,6 +97,7 @@ impl Fault {
         Fault::Lossy,
         Fault::DiskFull,
         Fault::Mtu,
+        Fault::DiskHang,
     ];
 
     /// The faults that the simulator knows. A seed's schedule depends on this order.
@@ -472,7 +473,15 @@ kinds! {
             },
         }
     })
-    .needing(&[Need::Disk]),
+    .needing(&[Need::Disk])
+    .also_live(Live {
+        about: "The disk of a replica takes writes, and does not finish them (--log disk, root, ext4 on loop devices)",
+        draw: |_, _| Strike::HangDisk,
+        lasts: true,
+        small_disks: true,
+        networks: false,
+        look: Look::Paused,
+    }),
     /// Machines get other addresses: their replicas end, and start there with their disks. Names tell of that late, or
     /// wrongly, or only once.
     Addresses => event("addresses", |draw| Event::Renumber {
@@ -534,6 +543,8 @@ pub enum Strike {
     },
     /// Fills its disk.
     FillDisk,
+    /// Has its disk take writes and not finish them.
+    HangDisk,
     /// Lowers the size of packets that its link carries.
     Shrink {
         /// The longest packet, with the headers of IP and UDP.

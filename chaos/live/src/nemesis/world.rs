@@ -1,4 +1,4 @@
-//! Faults of the ordinary world around a replica: what its link carries.
+//! Faults of the ordinary world around a replica: what its link carries, a disk that hangs.
 
 use trine_base::failure::Failure;
 use trine_base::network::Network;
@@ -6,6 +6,7 @@ use trine_base::units::show_ns;
 use trine_transport::time::Duration as Nanos;
 
 use super::{Clock, Hit, Nemesis};
+use crate::disks::Hang;
 use crate::{now, sandbox};
 
 /// What every path carries.
@@ -44,6 +45,30 @@ impl<N: Network> Nemesis<'_, N> {
             ..Hit::new(format!(
                 "link of replica {victim} with packets of {bytes} of {usual} bytes{told} for {hold}"
             ))
+        })
+    }
+
+    /// Has the victim's disk hang for a while.
+    pub(super) fn hang_disk(
+        &mut self,
+        clock: &mut Clock,
+        victim: usize,
+        hold: Nanos,
+    ) -> Result<Hit, Failure> {
+        let (disk, below) = (
+            &self.sandbox.disks[victim - 1],
+            &self.sandbox.below[victim - 1],
+        );
+        let hang = Hang::begin(disk, below)?;
+        let waited = self.wait_until(clock, now() + hold);
+        let fired = hang.has_waiting_writes();
+        // It ends even if the wait was cut short: a process that waits for a disk cannot end.
+        hang.end()?;
+        waited?;
+        let hold = show_ns(hold.as_nanos());
+        Ok(Hit {
+            fired,
+            ..Hit::new(format!("disk of replica {victim} hung for {hold}"))
         })
     }
 }
