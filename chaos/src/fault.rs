@@ -5,7 +5,7 @@ mod kind;
 mod schedule;
 
 pub use self::draw::{DRIFT_PER_MILLION_MAX, Draw};
-pub use self::kind::{Definition, Event, Fault, Live, Look, Need, Simulated, Strike};
+pub use self::kind::{Definition, Event, Fault, Live, Look, Misnaming, Need, Simulated, Strike};
 pub use self::schedule::{KINDS_MIN, Schedule, draw_disk_kinds, draw_kinds, draw_sealed_kinds};
 
 use std::collections::BTreeSet;

@@ -42,9 +42,9 @@ type ChaosFaults<N> = FaultHandle<<<N as Network>::Backend as Backend>::Route>;
 pub(super) struct Crew<N: Network> {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<Result<Log, Failure>>>,
-    /// For the final reading.
-    last: FaultyEndpoint<N>,
-    last_faults: ChaosFaults<N>,
+    network: N,
+    seed: u64,
+    faults: Faults,
     workload: WorkloadConfig,
     clients: u32,
 }
@@ -109,19 +109,13 @@ impl<N: Network> Crew<N> {
                 work(endpoint, recorder, &handle)
             }));
         }
-        let (last, last_faults) = open_endpoint(
-            network,
-            arguments.seed,
-            u64::from(endpoints),
-            faults,
-            addresses,
-        )?;
         let clients = arguments.clients;
         Ok(Self {
             shared,
             threads,
-            last,
-            last_faults,
+            network: network.clone(),
+            seed: arguments.seed,
+            faults,
             workload,
             clients,
         })
@@ -134,8 +128,8 @@ impl<N: Network> Crew<N> {
         (called > since.as_nanos()).then(|| Instant::from_nanos(known))
     }
 
-    /// Ends the work, reads every key once more, and collects the observations.
-    pub(super) fn finish(mut self) -> Result<Seen, Failure> {
+    /// Ends the work, reads every key once more from the replicas at `addresses`, and collects the observations.
+    pub(super) fn finish(mut self, addresses: &[SocketAddr]) -> Result<Seen, Failure> {
         self.shared.stop.store(true, Ordering::SeqCst);
         let mut histories = Vec::new();
         let mut fired = FaultCounts::default();
@@ -146,15 +140,19 @@ impl<N: Network> Crew<N> {
             fired.add(&log.fired);
             histories.push(log.history);
         }
+        // Replicas may have other addresses than at the start.
+        let number = u64::from(self.clients.min(ENDPOINTS_MAX));
+        let (mut last, last_faults) =
+            open_endpoint(&self.network, self.seed, number, self.faults, addresses)?;
         let reread_from = now();
         let mut readers = FinalReading {
             keys: Workload::keys(&self.workload).into_iter(),
             first_client: u64::from(self.clients),
             history: History::new(),
         };
-        let mut clients = Clients::open(&mut self.last, READERS);
+        let mut clients = Clients::open(&mut last, READERS);
         drive(&mut clients, READERS, PACE, (now(), None), &mut readers)?;
-        fired.add(&self.last_faults.total());
+        fired.add(&last_faults.total());
         histories.push(readers.history);
         Ok(Seen {
             history: History::merge(histories),

@@ -15,6 +15,7 @@ mod gaps;
 mod html;
 mod links;
 mod minimal;
+mod names;
 mod nemesis;
 mod report;
 mod sandbox;
@@ -40,6 +41,7 @@ pub use self::args::ChaosArguments;
 use self::clients::{Crew, Seen};
 use self::faults::ReplicaFaults;
 use self::links::Links;
+use self::names::Names;
 use self::nemesis::{Clock as WorkClock, Failover, Nemesis};
 use self::report::Report;
 use self::sandbox::Sandbox;
@@ -101,6 +103,15 @@ fn refuse_contradictions<N: Network>(
     {
         return Err(Failure::usage(
             format!("{fault} needs replicas that keep their logs on disk"),
+            "add --log disk --data-dir DIR, where DIR is new",
+        ));
+    }
+    if arguments.faults.contains(&Fault::Addresses) && arguments.log.directory().is_none() {
+        return Err(Failure::usage(
+            format!(
+                "{} needs replicas that keep their logs on disk: others are new ones after a start",
+                Fault::Addresses
+            ),
             "add --log disk --data-dir DIR, where DIR is new",
         ));
     }
@@ -247,7 +258,7 @@ impl<N: Network> LiveRun<'_, N> {
         // The work ends if a replica ended by itself or the group does not recover. The observations until then are
         // still checked and kept, because they show the cause.
         let aborted = worked.err().filter(|_| !interrupt::interrupted());
-        let seen = crew.finish()?;
+        let seen = crew.finish(group.addresses())?;
         let timeline = Timeline {
             begun: clock.begun,
             faults: done,
@@ -289,7 +300,8 @@ impl<N: Network> LiveRun<'_, N> {
         let (addresses, launcher) = match self.sandbox.network {
             true => {
                 serve_args.push("--insecure".into());
-                (sandbox::addresses(count), sandbox::launcher())
+                let launcher = sandbox::launcher(self.sandbox.names.as_ref());
+                (sandbox::addresses(count), launcher)
             }
             false => (self.network.group_addresses(count)?, Vec::new()),
         };
@@ -311,6 +323,10 @@ impl<N: Network> LiveRun<'_, N> {
             // Small segments make a log need room soon after the disk is full.
             serve_args.extend(["--log-segment".into(), SMALL_SEGMENT.into()]);
         }
+        let names = match self.sandbox.names {
+            Some(_) => Names::peers(&addresses),
+            None => Vec::new(),
+        };
         let sink = leads.sink(replica_faults.sink());
         group::start_by(
             self.network,
@@ -318,6 +334,7 @@ impl<N: Network> LiveRun<'_, N> {
             serve_args,
             Some(sink),
             launcher,
+            names,
             START_LIMIT,
         )
     }

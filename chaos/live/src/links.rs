@@ -1,5 +1,7 @@
 //! How are links between replicas cut, damaged and repaired?
 
+use std::net::IpAddr;
+
 use trine_local::Group;
 use trine_transport::backend::Faults;
 
@@ -26,7 +28,7 @@ impl Links {
                 self.cut_off(group, victim, true)?;
                 self.cut_off(group, victim, false)?;
                 match clients {
-                    true => sandbox::lose(None, victim, 1_000),
+                    true => sandbox::lose(sandbox::clients(), victim, 1_000),
                     false => Ok(()),
                 }
             }
@@ -38,8 +40,8 @@ impl Links {
         let way = if deaf { Way::In } else { Way::Out };
         others(group, victim).try_for_each(|other| match (self, deaf) {
             (Self::Injectors(_), _) => block(group, victim, Some(other), way),
-            (Self::Kernel, true) => sandbox::lose(Some(other), victim, 1_000),
-            (Self::Kernel, false) => sandbox::lose(Some(victim), other, 1_000),
+            (Self::Kernel, true) => sandbox::lose(at(group, other), victim, 1_000),
+            (Self::Kernel, false) => sandbox::lose(at(group, victim), other, 1_000),
         })
     }
 
@@ -67,7 +69,7 @@ impl Links {
             }
             Self::Kernel => {
                 let per_mille = (faults.loss.as_f64() * 1_000.0).ceil() as u32;
-                sandbox::lose(Some(from), to, per_mille)
+                sandbox::lose(at(group, from), to, per_mille)
             }
         }
     }
@@ -95,6 +97,10 @@ impl Links {
             Self::Kernel => (1..=group.addresses().len()).map(sandbox::heal).sum(),
         }
     }
+}
+
+fn at(group: &Group, node_id: usize) -> IpAddr {
+    group.addresses()[node_id - 1].ip()
 }
 
 fn others(group: &Group, node_id: usize) -> impl Iterator<Item = usize> + use<> {

@@ -5,6 +5,7 @@ mod world;
 use std::time::Duration;
 
 use trine_chaos::fault::{Strike, Victim};
+use trine_client::{Report, voters_in_step};
 use trine_local::{Group, LiveError};
 use trine_transport::time::{Duration as Nanos, Instant};
 
@@ -154,14 +155,17 @@ impl<N: Network> Nemesis<'_, N> {
                 })?
             }
             Strike::FillDisk => self.fill_disk(victim)?,
+            Strike::Readdress { under, late } => {
+                self.readdress(clock, victim, hold, under, late)?
+            }
+            Strike::Misname { how } => self.misname(clock, victim, hold, how)?,
             Strike::HangDisk => self.hang_disk(clock, victim, hold)?,
             Strike::Shrink { bytes, silent } => {
                 self.shrink_link(clock, victim, hold, bytes, silent)?
             }
         };
         let ended = now();
-        let count = self.group.addresses().len();
-        group::wait_for_voters(self.network, self.group, count, RECOVERY_LIMIT)?;
+        self.wait_until_whole()?;
         let whole = now();
         if planned.strike == Strike::Kill {
             let known = hit.known.unwrap_or(ended);
@@ -181,6 +185,23 @@ impl<N: Network> Nemesis<'_, N> {
             whole,
             fired: hit.fired,
         })
+    }
+
+    /// Waits until all voters are in step, and each of them knows where the others are. Until then the next fault could
+    /// meet a group that has one replica less already.
+    fn wait_until_whole(&mut self) -> Result<(), Failure> {
+        let addresses = self.group.addresses().to_vec();
+        let what = format!(
+            "a leader with {} voters in step, which know where the others are",
+            addresses.len()
+        );
+        let is_whole = |reports: &[Report]| {
+            let known = reports.iter().filter_map(Report::status);
+            let mut members = known.flat_map(|status| &status.members);
+            voters_in_step(reports) == Some(addresses.len())
+                && members.all(|member| addresses.contains(&member.address))
+        };
+        group::wait_for(self.network, self.group, &what, RECOVERY_LIMIT, is_whole).map(drop)
     }
 
     fn node_ids(&mut self, victim: Victim) -> Result<Vec<usize>, Failure> {
@@ -233,11 +254,16 @@ impl<N: Network> Nemesis<'_, N> {
     }
 
     fn restart(&mut self, victim: usize) -> Result<Hit, Failure> {
-        let process = self.group.process(victim).ok_or_else(is_down)?;
-        process.ask_to_stop().map_err(control)?;
-        self.wait_for_end(victim, "asked to end")?;
+        self.stop(victim)?;
         self.group.restart(victim).map_err(group::live_failure)?;
         Ok(Hit::new(format!("restarted replica {victim}")))
+    }
+
+    /// Asks a replica to end, and waits for that.
+    fn stop(&mut self, victim: usize) -> Result<(), Failure> {
+        let process = self.group.process(victim).ok_or_else(is_down)?;
+        process.ask_to_stop().map_err(control)?;
+        self.wait_for_end(victim, "asked to end")
     }
 
     fn pause(&mut self, clock: &mut Clock, victim: usize, hold: Nanos) -> Result<Hit, Failure> {

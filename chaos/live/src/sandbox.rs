@@ -3,7 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -12,6 +12,7 @@ use rustix::process::geteuid;
 use trine_chaos::fault::Fault;
 
 use super::disks;
+use super::names::Names;
 use crate::ChaosArguments;
 use trine_base::arguments::replica_count;
 use trine_base::failure::Failure;
@@ -41,6 +42,8 @@ pub(super) struct Sandbox {
     pub(super) disks: Vec<PathBuf>,
     /// What lies below each of these disks, if they can hang.
     pub(super) below: Vec<PathBuf>,
+    /// The name service of its own network, if replicas know each other by name.
+    pub(super) names: Option<Names>,
     /// Requested features that are impossible here, and why.
     pub(super) skipped: Vec<String>,
 }
@@ -179,6 +182,9 @@ fn build(
     }
     if network {
         build_network(count, link_bytes)?;
+        if wanted(Fault::Addresses) || wanted(Fault::Resolver) {
+            sandbox.names = Some(Names::build(&addresses(count))?);
+        }
     }
     let Some(directory) = arguments.log.directory().filter(|_| disks) else {
         return Ok(sandbox);
@@ -236,34 +242,50 @@ pub(super) fn addresses(count: usize) -> Vec<SocketAddr> {
         .collect()
 }
 
-/// The prefix of a replica's command that makes it run in the namespace of its node.
-pub(super) fn launcher() -> Vec<OsString> {
-    ["ip", "netns", "exec", "replica{node_id}"]
+/// The prefix of a replica's command that makes it run in the namespace of its node, with its names if it has any.
+pub(super) fn launcher(names: Option<&Names>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = ["ip", "netns", "exec", "replica{node_id}"]
         .map(OsString::from)
-        .into()
+        .into();
+    words.extend(names.into_iter().flat_map(Names::launcher));
+    words
+}
+
+/// The address that a replica at `old` gets next. It has had none of the last 30.
+pub(super) fn next_address(old: SocketAddr) -> SocketAddr {
+    let [a, b, c] = NETWORK;
+    let last = match old.ip() {
+        IpAddr::V4(ip) => ip.octets()[3],
+        IpAddr::V6(_) => unreachable!("the run's own network is IPv4"),
+    };
+    // Node ids are below 8, and the clients' host is above all.
+    let next = if last + 8 < 248 { last + 8 } else { last % 8 };
+    SocketAddr::from(([a, b, c, next], old.port()))
+}
+
+/// Gives the interface of a replica another address in place of its present one.
+pub(super) fn readdress(node_id: usize, old: IpAddr, new: IpAddr) -> Result<(), Failure> {
+    let script = format!("address del {old}/24 dev cable\naddress add {new}/24 dev cable\n");
+    feed("ip", &["-n", &namespace(node_id), "-batch", "-"], &script)
 }
 
 fn namespace(node_id: usize) -> String {
     format!("replica{node_id}")
 }
 
-/// The host part of the address of a replica, or of the clients.
-fn host(node_id: Option<usize>) -> String {
+/// The address of the clients.
+pub(super) fn clients() -> IpAddr {
     let [a, b, c] = NETWORK;
-    let last = node_id.map_or(usize::from(CLIENTS_HOST), |node_id| node_id);
-    format!("{a}.{b}.{c}.{last}")
+    IpAddr::from([a, b, c, CLIENTS_HOST])
 }
 
-/// From now on the replica `to` loses this share of the packets from a node, or from the clients.
-pub(super) fn lose(from: Option<usize>, to: usize, per_mille: u32) -> Result<(), Failure> {
+/// From now on the replica `to` loses this share of the packets from an address.
+pub(super) fn lose(from: IpAddr, to: usize, per_mille: u32) -> Result<(), Failure> {
     let share = match per_mille {
         1_000.. => String::new(),
         share => format!("numgen random mod 1000 < {share} "),
     };
-    let rule = format!(
-        "add rule inet trine cut ip saddr {} {share}counter drop",
-        host(from)
-    );
+    let rule = format!("add rule inet trine cut ip saddr {from} {share}counter drop");
     nft(to, &rule)
 }
 
@@ -370,6 +392,7 @@ fn finish(program: &str, output: std::io::Result<std::process::Output>) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn counters_of_rules_are_added_up() {
@@ -391,10 +414,21 @@ mod tests {
     fn every_replica_has_an_address_and_clients_have_another() {
         let addresses = addresses(7);
         assert_eq!(addresses[6].to_string(), "10.77.0.7:7471");
-        let mut hosts: Vec<String> = addresses.iter().map(|at| at.ip().to_string()).collect();
-        assert_eq!(hosts[2], host(Some(3)));
-        hosts.push(host(None));
-        hosts.dedup();
+        let mut hosts: BTreeSet<IpAddr> = addresses.iter().map(SocketAddr::ip).collect();
+        hosts.insert(clients());
         assert_eq!(hosts.len(), 8);
+    }
+
+    #[test]
+    fn replicas_that_move_never_meet() {
+        let mut addresses = addresses(7);
+        let mut seen = BTreeSet::from([clients()]);
+        for _ in 0..30 {
+            for address in &mut addresses {
+                assert!(seen.insert(address.ip()), "{address} twice");
+                *address = next_address(*address);
+            }
+        }
+        assert!(addresses.iter().all(|address| seen.contains(&address.ip())));
     }
 }

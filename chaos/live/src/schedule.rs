@@ -228,6 +228,23 @@ mod tests {
         assert_eq!(planned[3].strike, damage);
     }
 
+    /// The kinds that came later have a fixed schedule, too.
+    #[test]
+    fn a_seed_stands_for_the_same_faults_of_the_ordinary_world() {
+        let kinds = "mtu,disk-hang,addresses,resolver";
+        let line = format!("--netns --faults {kinds} --fault-every 2s --for 12s --seed 7");
+        let planned = drawn(&line).expect("a schedule");
+        let expected = [
+            "mtu replica 2 for 652 ms",
+            "resolver replica 1 for 298 ms",
+            "disk-hang the leader for 291 ms",
+            "addresses the leader for 579 ms",
+            "resolver replica 1 for 410 ms",
+        ];
+        let lines: Vec<String> = planned.iter().map(ToString::to_string).collect();
+        assert_eq!(lines, expected);
+    }
+
     #[test]
     fn leaders_die_beside_the_named_faults() {
         let planned = drawn("--faults pause --fault-every 3s --kill-leader-every 4s --for 10s");

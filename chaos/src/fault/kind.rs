@@ -88,7 +88,7 @@ pub enum Look {
 
 impl Fault {
     /// The faults that live chaos knows, in the order in which it lists them. A seed's schedule depends on this order.
-    pub const LIVE: [Fault; 9] = [
+    pub const LIVE: [Fault; 11] = [
         Fault::Kill,
         Fault::Restart,
         Fault::Pause,
@@ -98,6 +98,8 @@ impl Fault {
         Fault::DiskFull,
         Fault::Mtu,
         Fault::DiskHang,
+        Fault::Addresses,
+        Fault::Resolver,
     ];
 
     /// The faults that the simulator knows. A seed's schedule depends on this order.
@@ -490,7 +492,32 @@ kinds! {
         span: draw.span(1, 1_000),
         copied: draw.copied(),
     })
-    .needing(&[Need::Disk, Need::Syncs, Need::NewAddresses]),
+    .needing(&[Need::Disk, Need::Syncs, Need::NewAddresses])
+    .also_live(Live {
+        about: "A replica gets another address, and the others have to find it by its name (--netns, --log disk, root)",
+        draw: |prng, _| Strike::Readdress {
+            under: prng.chance(Ratio::percent(50)),
+            late: prng.chance(Ratio::percent(50)),
+        },
+        lasts: true,
+        small_disks: false,
+        networks: true,
+        look: Look::Down,
+    }),
+    /// Names of replicas do not resolve, or resolve wrongly, while one of them starts.
+    Resolver => only_live(
+        "resolver",
+        Live {
+            about: "Names fail, are late or lie, and a replica is started again meanwhile (--netns, root)",
+            draw: |prng, _| Strike::Misname {
+                how: [Misnaming::Fails, Misnaming::Late, Misnaming::Lies][prng.below(3) as usize],
+            },
+            lasts: true,
+            small_disks: false,
+            networks: true,
+            look: Look::Down,
+        },
+    ),
 }
 
 fn draw_lossy(prng: &mut Prng, replicas: u64) -> Strike {
@@ -552,6 +579,29 @@ pub enum Strike {
         /// Whether its own interface keeps the old size: then the far end of the link drops longer packets without a word.
         silent: bool,
     },
+    /// Gives it another address, where it is started again.
+    Readdress {
+        /// Whether its interface changes while it still runs.
+        under: bool,
+        /// Whether the others' names tell them of it only at the end.
+        late: bool,
+    },
+    /// Breaks the names of all replicas, and starts it again meanwhile.
+    Misname {
+        /// How.
+        how: Misnaming,
+    },
+}
+
+/// What is wrong with names in live chaos.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Misnaming {
+    /// Nobody knows them.
+    Fails,
+    /// The server of names does not answer.
+    Late,
+    /// Each stands for the address of the next replica.
+    Lies,
 }
 
 /// Something that happens to a simulated group.

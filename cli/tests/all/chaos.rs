@@ -84,6 +84,95 @@ fn namespaces_are_made_for_the_run_and_go_with_it() {
     }
 }
 
+/// A short run with one kind of fault, in networks of its own and on disk. None where this machine cannot do that.
+fn in_a_sandbox(kind: &str, more: &str) -> Option<Value> {
+    let name = format!("trine-chaos-{kind}-{}", std::process::id());
+    let directory = std::env::temp_dir().join(name);
+    let line = format!(
+        "chaos --netns --log disk --data-dir {} --faults {kind} --clients 8 --json{more}",
+        directory.display()
+    );
+    let args: Vec<&str> = line.split(' ').collect();
+    let ran = trine(&args, "", b"");
+    let _ = std::fs::remove_dir_all(&directory);
+    let impossible = "no fault that was asked for can be here";
+    if ran.status == Some(2) && ran.stderr.contains(impossible) {
+        leave_out(&ran.stderr, "TRINE_NEED_SANDBOX");
+        return None;
+    }
+    let document = ran.expect_status(0).json();
+    assert_eq!(document["passed"], true, "{document}");
+    assert_fired(&document, &[kind]);
+    Some(document)
+}
+
+/// What was done to replicas, in the words of the report.
+fn done(document: &Value) -> Vec<String> {
+    let faults = document["timeline"]["faults"].as_array().expect("a list");
+    let words = faults.iter().map(|fault| fault["what"].as_str());
+    words.map(|what| what.expect("text").to_owned()).collect()
+}
+
+/// One value of 1,300 bytes stopped a group for good on a link that carried less than an Ethernet.
+#[test]
+fn links_that_carry_less_for_a_while_cost_no_write() {
+    let line = " --mtu 8952 --fault-every 2s --for 6s --seed 3";
+    let Some(document) = in_a_sandbox("mtu", line) else {
+        return;
+    };
+    let done = done(&document);
+    assert!(
+        done.iter().all(|what| what.contains("of 8980 bytes")),
+        "{done:?}"
+    );
+    let first = document["timeline"]["faults"][0]["first_write_ns"].as_u64();
+    assert!(first.is_some(), "{document}");
+}
+
+/// A leader whose disk hung for 25 s led for 25 s without an answer. One that hands over is waited for less than the disk.
+#[test]
+fn a_disk_that_hangs_is_thawed_and_the_group_is_whole_again() {
+    let line = " --fault-every 2s --for 7s --seed 3";
+    let Some(document) = in_a_sandbox("disk-hang", line) else {
+        return;
+    };
+    let done = done(&document);
+    assert!(
+        done.iter().all(|what| what.contains("hung for")),
+        "{done:?}"
+    );
+    let disks = std::fs::read_to_string("/proc/self/mounts").expect("a table");
+    assert!(!disks.contains("trine-chaos-disk-hang"), "{disks}");
+}
+
+/// Replicas were sent to where they had been for good.
+#[test]
+fn replicas_that_move_are_found_by_their_names() {
+    let line = " --fault-every 3s --for 5s --seed 3";
+    let Some(document) = in_a_sandbox("addresses", line) else {
+        return;
+    };
+    let done = done(&document);
+    assert!(done[0].contains("moved from 10.77.0."), "{done:?}");
+}
+
+/// A replica that was started while names did not resolve ended with status 2.
+#[test]
+fn a_replica_that_starts_while_names_fail_waits_for_them() {
+    let line = " --fault-every 3s --for 8s --seed 4";
+    let Some(document) = in_a_sandbox("resolver", line) else {
+        return;
+    };
+    let done = done(&document);
+    assert!(
+        done[0].contains("was started meanwhile and waited"),
+        "{done:?}"
+    );
+    // The others did not need the names.
+    let first = document["timeline"]["faults"][0]["first_write_ns"].as_u64();
+    assert!(first < Some(2_000_000_000), "{document}");
+}
+
 #[test]
 fn schedules_that_cannot_be_are_refused_before_anything_is_started() {
     for (line, parts) in [
@@ -98,6 +187,11 @@ fn schedules_that_cannot_be_are_refused_before_anything_is_started() {
             &["no time for a fault"],
         ),
         ("chaos --faults disk-full", &["--log disk"]),
+        ("chaos --faults mtu", &["mtu", "--netns"]),
+        (
+            "chaos --netns --faults addresses",
+            &["addresses", "--log disk"],
+        ),
         (
             "chaos --kill-leader-every 30s --for 20s",
             &["has no turn", "--for longer than 30"],

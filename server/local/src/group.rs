@@ -137,6 +137,8 @@ pub struct Group {
     stop_limit: Duration,
     /// Words before the command of each replica; every `{node_id}` in them is replaced by its node id.
     launcher: Vec<OsString>,
+    /// The replicas' names, by node id, for the list of peers; if there are none, it has addresses.
+    names: Vec<String>,
     /// `None` while a replica is down on purpose.
     processes: Vec<Option<Process>>,
 }
@@ -161,6 +163,17 @@ impl Group {
         launcher: Vec<OsString>,
         begin: Vec<OsString>,
     ) -> Result<Self, LiveError> {
+        Self::start_named(config, launcher, begin, Vec::new())
+    }
+
+    /// As [`start_as`](Self::start_as), where the list of peers has these names, each with its port, in place of addresses.
+    /// Whoever starts the group sees to it that they stand for the addresses.
+    pub fn start_named(
+        config: GroupConfig,
+        launcher: Vec<OsString>,
+        begin: Vec<OsString>,
+        names: Vec<String>,
+    ) -> Result<Self, LiveError> {
         let count = config.addresses.len();
         let stop_limit = match arguments::keep_files(&config.serve_args) {
             true => STOP_LIMIT_ON_DISK,
@@ -170,6 +183,7 @@ impl Group {
             config,
             stop_limit,
             launcher,
+            names,
             processes: Vec::new(),
         };
         group.processes.resize_with(count, || None);
@@ -186,9 +200,12 @@ impl Group {
         &self.config.addresses
     }
 
-    /// The addresses as the `--peers` option takes them.
+    /// The names or the addresses as the `--peers` option takes them.
     #[must_use]
     pub fn peers(&self) -> String {
+        if !self.names.is_empty() {
+            return self.names.join(",");
+        }
         let texts: Vec<String> = self
             .config
             .addresses
@@ -196,6 +213,11 @@ impl Group {
             .map(SocketAddr::to_string)
             .collect();
         texts.join(",")
+    }
+
+    /// From now on the replica at `node_id` is expected at another address.
+    pub fn move_to(&mut self, node_id: usize, address: SocketAddr) {
+        self.config.addresses[node_id - 1] = address;
     }
 
     /// The node id of the replica at `address`.

@@ -31,22 +31,26 @@ pub fn start<N: Network>(
         serve_args,
         sink,
         Vec::new(),
+        Vec::new(),
         START_LIMIT,
     )
 }
 
-/// As [`start`], with `launcher` before the command of each replica, and another limit for the wait.
+/// As [`start`], with `launcher` before the command of each replica, and another limit for the wait. The list of peers has
+/// these names, if there are any, and otherwise the addresses.
 pub fn start_by<N: Network>(
     network: &N,
     addresses: Vec<SocketAddr>,
     serve_args: Vec<OsString>,
     sink: Option<LineSink>,
     launcher: Vec<OsString>,
+    names: Vec<String>,
     limit: Duration,
 ) -> Result<Group, Failure> {
     let count = addresses.len();
+    let config = config(network, addresses, serve_args, sink)?;
     let begin = vec!["--bootstrap".into()];
-    let mut group = launch(network, addresses, serve_args, sink, launcher, begin)?;
+    let mut group = Group::start_named(config, launcher, begin, names).map_err(live_failure)?;
     let voting = wait_for_voters(network, &mut group, count, limit);
     or_stop(group, voting)
 }
@@ -61,7 +65,8 @@ pub fn start_alone<N: Network>(
     begin: Vec<OsString>,
     limit: Duration,
 ) -> Result<Group, Failure> {
-    let mut group = launch(network, addresses, serve_args, sink, Vec::new(), begin)?;
+    let config = config(network, addresses, serve_args, sink)?;
+    let mut group = Group::start_as(config, Vec::new(), begin).map_err(live_failure)?;
     let leading = wait_for(network, &mut group, "a leader", limit, |reports| {
         leader_of(reports).is_some()
     });
@@ -83,14 +88,13 @@ pub fn or_stop<T>(group: Group, done: Result<T, Failure>) -> Result<Group, Failu
     }
 }
 
-fn launch<N: Network>(
+/// What to run, after a look at whether the addresses are free.
+fn config<N: Network>(
     network: &N,
     addresses: Vec<SocketAddr>,
     mut serve_args: Vec<OsString>,
     sink: Option<LineSink>,
-    launcher: Vec<OsString>,
-    begin: Vec<OsString>,
-) -> Result<Group, Failure> {
+) -> Result<GroupConfig, Failure> {
     let program = std::env::current_exe().map_err(|error| {
         Failure::usage(format!("cannot find the path of this program: {error}"), "")
     })?;
@@ -98,13 +102,12 @@ fn launch<N: Network>(
     if !network.chooses_addresses() {
         ports_are_free(&addresses)?;
     }
-    let config = GroupConfig {
+    Ok(GroupConfig {
         program,
         addresses,
         serve_args,
         sink,
-    };
-    Group::start_as(config, launcher, begin).map_err(live_failure)
+    })
 }
 
 /// Refuses addresses that another process has. A whole group that runs there already would answer instead of the one that

@@ -141,7 +141,15 @@ fn start<N: Network>(
     let (begin, bytes) = match &arguments.restore {
         None if !unfinished => {
             let (all, sink) = (addresses.to_vec(), Some(sink));
-            return group::start_by(network, all, serve_args, sink, Vec::new(), limit);
+            return group::start_by(
+                network,
+                all,
+                serve_args,
+                sink,
+                Vec::new(),
+                Vec::new(),
+                limit,
+            );
         }
         None => {
             announcer.line("goes on with a restore that did not come to its end");
