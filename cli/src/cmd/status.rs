@@ -458,6 +458,35 @@ pub(super) mod tests {
         assert_eq!(leader(&reports), None);
     }
 
+    /// A replica had moved, and was not found yet. For a moment after its start it counted as a voter in step, since its disk
+    /// had the present term. Whoever then stopped the next replica had one of three left: up to 6 s without a write.
+    #[test]
+    fn a_replica_that_the_leader_has_not_reached_is_not_in_step() {
+        let at = |node_id: u16| SocketAddr::from(([127, 0, 0, 1], 7470 + node_id));
+        let of = |node_id: u16, role: &str, leader: Option<u16>| {
+            let mut report = report(node_id, role);
+            let replica = &mut report.answer.as_mut().expect("an answer").replica;
+            replica.incarnation = node_id.to_string();
+            replica.leader = leader.map(at);
+            let members = (1..=3).map(|node_id: u16| {
+                let incarnation = node_id.to_string();
+                json!({ "node_id": node_id, "incarnation": incarnation, "address": at(node_id), "voter": true, "this": false })
+            });
+            let members = members.map(|member| from_value(member).expect("a member"));
+            replica.members = members.collect();
+            report
+        };
+        let mut reports = vec![
+            of(1, "leader", Some(1)),
+            of(2, "follower", Some(1)),
+            of(3, "follower", None),
+        ];
+        assert_eq!(voters_in_step(&reports), Some(2));
+        assert_eq!(failures_tolerated(&reports), Some(0));
+        reports[2] = of(3, "follower", Some(1));
+        assert_eq!(failures_tolerated(&reports), Some(1));
+    }
+
     /// All sessions were taken, and the answer was "no replica answers" with the advice to start a group.
     #[test]
     fn a_group_without_room_for_another_session_is_there() {

@@ -41,7 +41,7 @@ pub fn leader_of(reports: &[Report]) -> Option<&Status> {
     known().filter(leads).max_by_key(answers)
 }
 
-/// The number of replicas that vote, answer, have a disk that works, and follow the leader's term; nothing without a
+/// The number of replicas that vote, answer, have a disk that works, and follow the leader in its term; nothing without a
 /// leader, none while the membership changes.
 #[must_use]
 pub fn voters_in_step(reports: &[Report]) -> Option<usize> {
@@ -54,7 +54,12 @@ pub fn voters_in_step(reports: &[Report]) -> Option<usize> {
             .members
             .iter()
             .find(|member| member.incarnation == status.incarnation);
-        let serves = matches!(status.role, Role::Leader | Role::Follower);
+        // A replica that has just started is in the term of its disk, and waits to hear from the leader.
+        let serves = match status.role {
+            Role::Leader => true,
+            Role::Follower => status.leader.is_some(),
+            _ => false,
+        };
         let votes = member.is_some_and(|member| member.voter);
         serves && votes && status.term == leader.term && status.log.hang().is_none()
     };
