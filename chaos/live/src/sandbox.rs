@@ -423,7 +423,7 @@ mod tests {
     fn replicas_that_move_never_meet() {
         let mut addresses = addresses(7);
         let mut seen = BTreeSet::from([clients()]);
-        for _ in 0..30 {
+        for _ in 0..31 {
             for address in &mut addresses {
                 assert!(seen.insert(address.ip()), "{address} twice");
                 *address = next_address(*address);
