@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use super::sandbox::{PRIVATE, is_installed, run};
+use super::tools::{PRIVATE, is_installed, run};
 use trine_base::failure::Failure;
 
 /// The size of each replica's small disk.

@@ -22,6 +22,7 @@ mod sandbox;
 mod schedule;
 mod small_disk;
 mod timeline;
+mod tools;
 mod values;
 
 use std::collections::BTreeMap;

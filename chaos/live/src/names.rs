@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use trine_chaos::fault::Misnaming;
 
-use super::sandbox::PRIVATE;
+use super::tools::PRIVATE;
 use trine_base::failure::Failure;
 
 /// A server that refuses: nothing listens there.
@@ -120,7 +120,7 @@ mod tests {
     fn a_lie_names_the_next_replica_and_every_replica_once() {
         let directory = std::env::temp_dir().join(format!("trine-names-{}", std::process::id()));
         let names = Names { directory };
-        let addresses = crate::sandbox::addresses(3);
+        let addresses = [1, 2, 3].map(|last| SocketAddr::from(([10, 77, 0, last], 7471)));
         std::fs::create_dir_all(names.of(2)).expect("made");
         let read = || std::fs::read_to_string(names.of(2).join("hosts")).expect("written");
         names.tell(2, &addresses).expect("written");

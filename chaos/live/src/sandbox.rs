@@ -1,8 +1,7 @@
 //! Kernel namespaces for one run: its own network and its own small disks. The run creates them and changes nothing
 //! outside of them. They disappear with the run's last process, however that ends.
 
-use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -13,6 +12,7 @@ use trine_chaos::fault::Fault;
 
 use super::disks;
 use super::names::Names;
+use super::tools::{PRIVATE, feed, is_installed, run};
 use crate::ChaosArguments;
 use trine_base::arguments::replica_count;
 use trine_base::failure::Failure;
@@ -24,9 +24,6 @@ const OUTSIDE: &str = "TRINE_CHAOS_OUTSIDE";
 const NETWORK: [u8; 3] = [10, 77, 0];
 const CLIENTS_HOST: u8 = 254;
 const PORT: u16 = 7471;
-/// A directory that the run hides behind one of its own.
-pub(super) const PRIVATE: &str = "/run";
-
 /// What an Ethernet carries.
 const USUAL_LINK_BYTES: u32 = 1_500;
 /// The headers of IPv4 and UDP.
@@ -129,11 +126,6 @@ fn obstacle(network: bool) -> Option<String> {
         }
         Err(error) => Some(format!("skipped, {error}")),
     }
-}
-
-pub(super) fn is_installed(tool: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|directory| directory.join(tool).is_file())
 }
 
 fn unshare(network: bool) -> Command {
@@ -352,41 +344,6 @@ fn packets_of(table: &str, interface: &str) -> Option<u64> {
 fn nft(node_id: usize, script: &str) -> Result<(), Failure> {
     let words = ["netns", "exec", &namespace(node_id), "nft", "-f", "-"];
     feed("ip", &words, &format!("{script}\n"))
-}
-
-pub(super) fn run(
-    program: &str,
-    words: impl IntoIterator<Item = impl AsRef<OsStr>>,
-) -> Result<(), Failure> {
-    let mut command = Command::new(program);
-    command.args(words).stdin(Stdio::null());
-    finish(program, command.output())
-}
-
-/// Runs a program with a script on its standard input.
-fn feed(program: &str, words: &[&str], script: &str) -> Result<(), Failure> {
-    let mut command = Command::new(program);
-    command.args(words).stdin(Stdio::piped());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let fed = command.spawn().and_then(|mut child| {
-        if let Some(mut stdin) = child.stdin.take() {
-            stdin.write_all(script.as_bytes())?;
-        }
-        child.wait_with_output()
-    });
-    finish(program, fed)
-}
-
-fn finish(program: &str, output: std::io::Result<std::process::Output>) -> Result<(), Failure> {
-    let why = match output {
-        Ok(output) if output.status.success() => return Ok(()),
-        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        Err(error) => error.to_string(),
-    };
-    Err(Failure::usage(
-        format!("`{program}` failed in the run's namespaces: {why}"),
-        "",
-    ))
 }
 
 #[cfg(test)]
