@@ -54,7 +54,7 @@ use trine_base::arguments::GlobalArguments;
 use trine_base::network::KeyStage;
 use trine_bench::BenchArguments;
 use trine_live::ChaosArguments;
-use trine_protocol::release::Program;
+use trine_protocol::program::Program;
 use trine_server::serve::ServeArguments;
 
 const EXAMPLES: &str = "\

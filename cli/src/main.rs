@@ -24,7 +24,7 @@ use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::{KeyChoice, Network, NetworkArguments, OnNetwork, on_chosen};
 use trine_base::output::{Output, OutputForm, unwritten};
-use trine_protocol::release::Program;
+use trine_protocol::program::Program;
 use trine_server::companion;
 use trine_server::from_file::FromFile;
 

@@ -5,6 +5,8 @@ mod peers;
 mod places;
 mod views;
 
+pub(crate) use self::peers::is_for_anybody;
+
 use std::net::SocketAddr;
 
 use trine_keys::UserName;
@@ -894,10 +896,4 @@ impl Replica {
         let ticks = self.config.election_ticks as u64;
         self.config.tick.saturating_mul(ticks)
     }
-}
-
-/// Whether any process may send such a request: to be taken in, or with an admin command. Those check the address
-/// themselves.
-pub(crate) fn is_for_anybody(kind: u8) -> bool {
-    matches!(kind, kind::JOIN | kind::ADMIN)
 }

@@ -12,7 +12,7 @@ use serde_json::json;
 use trine_protocol::message::{
     ClusterId, Discovery, Incarnation, Member, MemberRole, NodeId, RoleCode, RunSecret,
 };
-use trine_protocol::release::Program;
+use trine_protocol::program::Program;
 use trine_protocol::status::{Fsync, ReceivingStatus};
 use trine_replica::backup::restore_in_memory;
 use trine_replica::disk::{WriterEnd, WriterThread};

@@ -187,11 +187,11 @@ fn device_in(mounts: &str, disk: &Path) -> Option<String> {
     let escaped = disk.to_str()?.replace('\\', "\\134").replace(' ', "\\040");
     let escaped = escaped.replace('\t', "\\011").replace('\n', "\\012");
     let rows = mounts.lines().map(|line| line.split(' '));
-    let device = rows.filter_map(|mut row| {
+    let mut device = rows.filter_map(|mut row| {
         let device = row.next()?;
         (row.next()? == escaped).then_some(device)
     });
-    device.last()?.strip_prefix("/dev/").map(str::to_owned)
+    device.next_back()?.strip_prefix("/dev/").map(str::to_owned)
 }
 
 #[cfg(test)]

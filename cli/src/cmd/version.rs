@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 use trine_base::output::Output;
-use trine_protocol::release::Program;
+use trine_protocol::program::Program;
 
 #[derive(Debug, Args)]
 pub(crate) struct VersionArguments {}

@@ -207,6 +207,7 @@ pub enum Obstacle {
 }
 
 impl fmt::Display for Obstacle {
+    // Long because each obstacle has a sentence.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoConnection => {

@@ -5,6 +5,7 @@
 pub mod endpoint;
 pub mod message;
 pub mod node_status;
+pub mod program;
 pub mod release;
 pub mod route;
 pub mod stages;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::release::Program;
+use crate::program::Program;
 use crate::status::{Status, coarse};
 
 /// The full status of a node: the answer to a STATUS request in JSON form.

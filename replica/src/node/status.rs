@@ -1,7 +1,7 @@
 //! The node's whole status, for people and tools: the replica's, and the transport's facts about each peer.
 
 use trine_protocol::node_status::{BufferStatus, LinkStatus, NodeStatus, TransportStatus};
-use trine_protocol::release::Program;
+use trine_protocol::program::Program;
 use trine_transport::backend::Route;
 use trine_transport::buf::ClassStats;
 use trine_transport::time::Duration;

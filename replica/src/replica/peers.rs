@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use trine_protocol::message::NodeId;
+use trine_protocol::message::{NodeId, kind};
 
 use crate::config::{ConfigError, NODES_MAX};
 
@@ -29,4 +29,10 @@ pub(super) fn check_peers(
         return Err(error);
     }
     Ok(())
+}
+
+/// Whether any process may send such a request: to be taken in, or with an admin command. Those check the address
+/// themselves.
+pub(crate) fn is_for_anybody(kind: u8) -> bool {
+    matches!(kind, kind::JOIN | kind::ADMIN)
 }

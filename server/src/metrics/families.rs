@@ -3,9 +3,10 @@
 
 mod process;
 mod redis;
+mod sessions;
 
 use trine_protocol::node_status::{KeysStatus, LinkStatus};
-use trine_protocol::release::Program;
+use trine_protocol::program::Program;
 use trine_protocol::status::{MemberStatus, OrderedStatus, Role};
 use trine_replica::disk::Fsync;
 use trine_transport::CongestionControl;
@@ -85,7 +86,8 @@ pub(super) fn families(snapshot: &Snapshot) -> Vec<Family> {
     all.extend(backup(snapshot));
     all.extend(watch(snapshot));
     all.extend(members(&snapshot.status.replica.members));
-    all.extend(store_and_sessions(snapshot));
+    all.extend(store(snapshot));
+    all.extend(sessions::of(&snapshot.status.replica.sessions));
     all.extend(counters(snapshot));
     all.extend(transport(snapshot));
     all.extend(links(&snapshot.status.links));
@@ -349,9 +351,8 @@ fn members(members: &[MemberStatus]) -> Vec<Family> {
     ]
 }
 
-fn store_and_sessions(snapshot: &Snapshot) -> Vec<Family> {
-    let status = &snapshot.status.replica;
-    let (store, sessions) = (&status.store, &status.sessions);
+fn store(snapshot: &Snapshot) -> Vec<Family> {
+    let store = &snapshot.status.replica.store;
     vec![
         gauge("store_items", "Items in the store.", store.items),
         gauge(
@@ -383,42 +384,6 @@ fn store_and_sessions(snapshot: &Snapshot) -> Vec<Family> {
             "store_pinned_bytes",
             "Memory of what was overwritten or removed, and is kept for pins.",
             store.pinned_bytes,
-        ),
-        gauge("sessions_open", "Open client sessions.", sessions.open),
-        gauge(
-            "sessions_closed",
-            "Closed client sessions that are still remembered.",
-            sessions.closed,
-        ),
-        gauge(
-            "session_reply_bytes",
-            "Bytes of cached replies.",
-            sessions.reply_bytes,
-        ),
-        counter(
-            "sessions_evicted",
-            "Idle sessions that were evicted.",
-            sessions.evicted,
-        ),
-        counter(
-            "sessions_gave_way",
-            "Those of them that had to give way before the end of their time to live.",
-            sessions.gave_way,
-        ),
-        counter(
-            "sessions_refused",
-            "Registrations refused because every session was in use.",
-            sessions.refused,
-        ),
-        counter(
-            "commands_duplicate",
-            "Commands answered from a cached reply.",
-            sessions.duplicates,
-        ),
-        counter(
-            "sequences_used",
-            "Commands refused because two clients gave different ones in one session: each has to have its own.",
-            sessions.sequences_used,
         ),
     ]
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use trine_protocol::message::ClusterId;
-use trine_protocol::release::Program;
+use trine_protocol::program::Program;
 use trine_protocol::status::{StoreStatus, coarse};
 use trine_resp::{BrokerCounts, Connection, Limits, Told};
 

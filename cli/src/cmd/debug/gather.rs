@@ -23,7 +23,7 @@ use trine_base::network::Network;
 use trine_base::output::Output;
 use trine_base::progress::Progress;
 use trine_base::survey::{SURVEY_TIMEOUT, ask_everybody};
-use trine_protocol::release::Program;
+use trine_protocol::program::Program;
 
 /// The interval between the two samples behind the rates.
 const STAT_INTERVAL: Duration = Duration::from_secs(1);
