@@ -199,6 +199,7 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         &["trine completions bash > /usr/share/bash-completion/completions/trine"],
     ),
     ("man", &["trine man /usr/local/share/man/man1"]),
+    ("version", &["trine version", "trine version --json"]),
 ];
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "debug",
             "completions",
             "man",
+            "version",
         ],
     ),
     (
