@@ -433,7 +433,11 @@ fn another_version_or_cluster_is_named_with_its_hint() {
         (
             1,
             9,
-            &["protocol version 9", "same release", "nothing was done"],
+            &[
+                "version 9 of the packets",
+                "run a release that speaks theirs",
+                "nothing was done",
+            ],
         ),
         (
             2,
