@@ -144,7 +144,7 @@ pub const CANARIES: &[Canary] = &[
         "a backup of a follower that lags",
         &["a backup misses what was acknowledged"],
     )
-    .from(290),
+    .from(170),
     group(
         "a resumed backup skips a piece",
         &["a whole backup cannot be restored"],

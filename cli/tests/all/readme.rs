@@ -97,6 +97,7 @@ documents! {
     sequencer "docs/sequencer.md",
     ordered "docs/ordered.md",
     watch "docs/watch.md",
+    versions "docs/versions.md",
 }
 
 /// `trine-packets` is a program of another crate. A test of the whole workspace has built it; one of this crate alone has

@@ -255,8 +255,11 @@ impl<R: Route> Clients<R> {
             StatusClass::NotProposed => {}
             StatusClass::OutcomeUnknown => self.with_pending(key, Pending::note_uncertain),
         }
-        self.hold_back(now);
-        self.ask_elsewhere(now, peer);
+        // What a follower answers says nothing about the leader.
+        if !self.is_spread(key) {
+            self.hold_back(now);
+            self.ask_elsewhere(now, peer);
+        }
         self.obstructed(now, key, obstacle);
     }
 

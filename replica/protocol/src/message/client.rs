@@ -407,6 +407,27 @@ pub struct ClientReply<'a> {
     pub release: Option<Release>,
 }
 
+impl OtherVersion {
+    /// The reply that says so, whatever the kind of the message.
+    #[must_use]
+    pub fn reply(self, cluster: ClusterId) -> ClientReply<'static> {
+        ClientReply {
+            other_version: Some(self),
+            ..ClientReply::refusal(ClientStatus::OtherVersion, cluster)
+        }
+    }
+
+    /// Looks for it in the reply to a message of any kind that is not between members. Its form is the same in each message
+    /// version.
+    #[must_use]
+    pub fn in_reply(reply: &[u8]) -> Option<Self> {
+        if reply.get(1) != Some(&ClientStatus::OTHER_VERSION) {
+            return None;
+        }
+        Self::read(&mut Reader::new(reply.get(CLIENT_REPLY_HEADER_SIZE..)?)).ok()
+    }
+}
+
 impl<'a> ClientReply<'a> {
     /// A refusal without a body.
     #[must_use]

@@ -1,9 +1,7 @@
 //! What a client does with a status that is younger than its release, and what a replica says of a message that is.
 
 use super::MESSAGE_VERSION;
-use super::client::{CLIENT_REPLY_HEADER_SIZE, ClientReply, ClientStatus};
 use super::codec::{DecodeError, Reader, Writer};
-use super::ids::ClusterId;
 use crate::release::{RELEASE_SIZE, Release};
 
 /// Bytes of [`OtherVersion`].
@@ -74,25 +72,6 @@ impl OtherVersion {
             met: message.first().copied().unwrap_or_default(),
             kind,
         }
-    }
-
-    /// The reply that says so, whatever the kind of the message.
-    #[must_use]
-    pub fn reply(self, cluster: ClusterId) -> ClientReply<'static> {
-        ClientReply {
-            other_version: Some(self),
-            ..ClientReply::refusal(ClientStatus::OtherVersion, cluster)
-        }
-    }
-
-    /// Looks for it in the reply to a message of any kind that is not between members. Its form is the same in each message
-    /// version.
-    #[must_use]
-    pub fn in_reply(reply: &[u8]) -> Option<Self> {
-        if reply.get(1) != Some(&ClientStatus::OTHER_VERSION) {
-            return None;
-        }
-        Self::read(&mut Reader::new(reply.get(CLIENT_REPLY_HEADER_SIZE..)?)).ok()
     }
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
