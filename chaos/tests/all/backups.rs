@@ -39,7 +39,7 @@ fn a_run_with_backups_replays_byte_for_byte() {
 #[cfg(debug_assertions)]
 #[track_caller]
 fn finds(bug: &'static str, words: &str, from: u64) {
-    short::finds(bug, words, from..from + 60, simulate);
+    short::finds(bug, words, from..from + 100, simulate);
 }
 
 #[test]
