@@ -13,7 +13,7 @@ pub(crate) const LOOKUPS_MAX: usize = 4;
 pub(crate) const LOOKUP_LIMIT: Duration = Duration::from_secs(15);
 /// A command that has no answer for so long looks the names of the replicas up again.
 pub(crate) const SILENCE: Duration = Duration::from_secs(1);
-/// A command that runs for long, and that nobody answers, looks names up again after so long.
+/// Between two lookups of one name by a command that runs for long and has no answer.
 pub(crate) const LOOKUP_AGAIN: Duration = Duration::from_secs(5);
 /// How long the other ones are waited for once one has.
 pub const LOOKUP_GRACE: Duration = Duration::from_millis(500);

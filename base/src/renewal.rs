@@ -7,7 +7,7 @@ use crate::config::LOOKUP_AGAIN;
 use crate::lookup::Lookups;
 use crate::peers;
 
-/// The names of a list of peers, looked up again while nobody answers.
+/// The names of a list of peers, looked up again while no replica answers.
 pub struct Renewal {
     /// Those that are no numbers, each with whether its lookup is under way.
     names: Vec<(String, bool)>,
@@ -35,7 +35,7 @@ impl Renewal {
     }
 
     /// The addresses that have been found since the last call. It begins lookups, at most one a name every five seconds, and
-    /// waits for none. Call it while nobody answers.
+    /// waits for none. Call it while no replica answers.
     pub fn poll(&mut self) -> Vec<SocketAddr> {
         if self.names.is_empty() {
             return Vec::new();

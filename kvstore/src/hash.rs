@@ -101,8 +101,8 @@ impl Hasher {
     }
 }
 
-/// A checksum of a command's bytes, by which a client session tells one command from another. Whoever
-/// wants two that are alike can make them so.
+/// A checksum of a command's bytes, by which a client session tells one command from another. A
+/// client can make two commands whose checksums are alike, if it wants to.
 #[must_use]
 pub fn command_checksum(bytes: &[u8]) -> u32 {
     let [a, b, c, _] = SPREAD;

@@ -345,7 +345,7 @@ impl StateMachine {
         let name = (client, sequence, self.check_of(envelope));
         let verdict = self.sessions.judge(name, lowest_awaited, now_ns);
         match verdict {
-            Verdict::Apply => answer(self.apply_new(at, envelope)),
+            Verdict::Apply => answer(self.apply_new(at, name, envelope)),
             Verdict::Duplicate => answer(self.cached_answer(client, sequence, at)),
             Verdict::Refuse(status) => answer(refusal(status)),
         }
@@ -356,7 +356,13 @@ impl StateMachine {
         }
     }
 
-    fn apply_new(&mut self, at: Position, envelope: &Envelope<'_>) -> Answer<'_> {
+    /// `name` is what the session has judged the command by.
+    fn apply_new(
+        &mut self,
+        at: Position,
+        name: (u64, u64, u32),
+        envelope: &Envelope<'_>,
+    ) -> Answer<'_> {
         let Ok(command) = Command::decode(envelope.command) else {
             return Answer {
                 status: ClientStatus::Malformed,
@@ -374,8 +380,6 @@ impl StateMachine {
             }
             Some(what) => self.administrate(at, envelope, &command, what),
         }
-        let check = self.check_of(envelope);
-        let name = (envelope.client, envelope.sequence, check);
         self.sessions.record(name, at, &self.scratch);
         Answer {
             status: ClientStatus::Ok,

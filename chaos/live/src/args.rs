@@ -75,17 +75,10 @@ pub struct ChaosArguments {
 }
 
 impl ChaosArguments {
-    /// The requested faults that need small disks.
-    pub(crate) fn faults_of_small_disks(&self) -> Vec<Fault> {
+    /// The requested faults that need something of the run's own: see [`needs_networks`] and [`needs_small_disks`].
+    pub(crate) fn faults_that(&self, need_it: fn(Fault) -> bool) -> Vec<Fault> {
         let mut faults = self.faults.clone();
-        faults.retain(|&fault| needs_small_disks(fault));
-        faults
-    }
-
-    /// The requested faults that need networks of the run's own.
-    pub(crate) fn faults_of_networks(&self) -> Vec<Fault> {
-        let mut faults = self.faults.clone();
-        faults.retain(|&fault| needs_networks(fault));
+        faults.retain(|&fault| need_it(fault));
         faults
     }
 }

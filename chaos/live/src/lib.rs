@@ -99,7 +99,7 @@ fn refuse_contradictions<N: Network>(
     arguments: &ChaosArguments,
 ) -> Result<(), Failure> {
     arguments.log.check()?;
-    if let Some(fault) = arguments.faults_of_small_disks().first()
+    if let Some(fault) = arguments.faults_that(args::needs_small_disks).first()
         && arguments.log.directory().is_none()
     {
         return Err(Failure::usage(
@@ -119,7 +119,7 @@ fn refuse_contradictions<N: Network>(
     if let Some(directory) = arguments.log.directory() {
         data_dir::require_new(directory)?;
     }
-    if let Some(fault) = arguments.faults_of_networks().first()
+    if let Some(fault) = arguments.faults_that(args::needs_networks).first()
         && !arguments.netns
     {
         return Err(Failure::usage(

@@ -14,6 +14,7 @@ use super::disks;
 use super::names::Names;
 use super::tools::{PRIVATE, feed, is_installed, run};
 use crate::ChaosArguments;
+use crate::args::{needs_networks, needs_small_disks};
 use trine_base::arguments::replica_count;
 use trine_base::failure::Failure;
 
@@ -55,7 +56,7 @@ pub(super) fn link_bytes(promised: Option<u16>) -> u32 {
 /// Creates what the arguments request. The first call replaces this program by itself in new namespaces.
 pub(super) fn enter(arguments: &ChaosArguments, link_bytes: u32) -> Result<Sandbox, Failure> {
     let network = arguments.netns;
-    let on_disks = arguments.faults_of_small_disks();
+    let on_disks = arguments.faults_that(needs_small_disks);
     let disks = !on_disks.is_empty();
     if !network && !disks {
         return Ok(Sandbox::default());
@@ -75,7 +76,7 @@ pub(super) fn enter(arguments: &ChaosArguments, link_bytes: u32) -> Result<Sandb
                         "--netns: {why}; links are cut by the replicas themselves"
                     ));
                 }
-                for fault in arguments.faults_of_networks() {
+                for fault in arguments.faults_that(needs_networks) {
                     skipped.push(format!("{fault}: {why}"));
                 }
                 for fault in on_disks {

@@ -459,7 +459,8 @@ pub(super) mod tests {
     }
 
     /// A replica had moved, and was not found yet. For a moment after its start it counted as a voter in step, since its disk
-    /// had the present term. Whoever then stopped the next replica had one of three left: up to 6 s without a write.
+    /// had the present term. An operator who then stopped the next replica had one of three left, and no
+    /// write was answered for up to 6 s.
     #[test]
     fn a_replica_that_the_leader_has_not_reached_is_not_in_step() {
         let at = |node_id: u16| SocketAddr::from(([127, 0, 0, 1], 7470 + node_id));

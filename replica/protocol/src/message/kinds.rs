@@ -33,10 +33,4 @@ impl KnownKinds {
         }
         Self(bits)
     }
-
-    /// Whether a kind is in the set.
-    #[must_use]
-    pub const fn has(&self, message_kind: u8) -> bool {
-        self.0[message_kind as usize / 8] & 1 << (message_kind % 8) != 0
-    }
 }

@@ -126,7 +126,7 @@ pub struct Discovery {
     pub understands: u8,
     /// The newest message version that it reads.
     pub message_version: u8,
-    /// The kinds of message that it knows. A client sends no other.
+    /// The kinds of message that it knows, for clients of later releases.
     pub kinds: KnownKinds,
 }
 

@@ -168,7 +168,7 @@ mod tests {
         assert!(!pending.wants(at(30), node_id, AdminCommand::Remove));
     }
 
-    /// Whoever gave up and comes again after a while does not inherit how long the first one waited.
+    /// An operator who gave up, and repeats the command after a while, begins to wait anew.
     #[test]
     fn a_command_that_comes_after_a_pause_is_new() {
         let mut pending = PendingCommands::default();
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(ask(6), second(6));
     }
 
-    /// Whoever corrects the address has not waited yet. And a replica that asks is somebody, whatever it still waits for.
+    /// A command with a corrected address begins to wait anew. And a replica that asks is somebody, whatever it still waits for.
     #[test]
     fn a_command_waits_for_somebody_at_its_own_address() {
         let mut pending = PendingCommands::default();
