@@ -47,6 +47,10 @@ pub fn refusal(error: StoreError, message: String) -> Failure {
         StoreError::VersionNotActive { .. } => {
             Failure::negative(message, "`trine status` shows each member's version")
         }
+        StoreError::SwitchWaits { .. } => Failure::negative(
+            message,
+            "`trine upgrade status` shows what the group waits for",
+        ),
         StoreError::MemoryInUse { .. } => {
             Failure::negative(message, "delete keys, or ask for a higher limit")
         }

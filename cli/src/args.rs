@@ -44,6 +44,7 @@ use crate::cmd::stat::StatArguments;
 use crate::cmd::status::StatusArguments;
 use crate::cmd::top::TopArguments;
 use crate::cmd::up::UpArguments;
+use crate::cmd::upgrade::UpgradeCommand;
 use crate::cmd::user::UserCommand;
 use crate::cmd::version::VersionArguments;
 use crate::cmd::watch::WatchArguments;
@@ -126,6 +127,9 @@ pub(crate) enum Command {
     /// Change who leads.
     #[command(subcommand)]
     Leader(LeaderCommand),
+    /// Show which state version a group uses, or use a newer one.
+    #[command(subcommand)]
+    Upgrade(UpgradeCommand),
     /// Make a group's key, or show which keys a file holds.
     #[command(subcommand)]
     Key(KeyCommand),

@@ -286,6 +286,7 @@ impl OnNetwork for Run<'_> {
             Command::Status(arguments) => cmd::status::run(network, arguments, output),
             Command::Member(command) => cmd::member::run(network, command, output),
             Command::Leader(command) => cmd::leader::run(network, command, output),
+            Command::Upgrade(command) => cmd::upgrade::run(network, command, output),
             Command::Key(KeyCommand::Rotate(arguments)) => {
                 cmd::key::rotate::run(network, arguments, output)
             }

@@ -44,6 +44,15 @@ pub enum StoreError {
         /// The version that the group runs.
         active: u8,
     },
+    /// The same, and all members understand the version: the group switches to it later.
+    SwitchWaits {
+        /// The version of the command.
+        required: u8,
+        /// The version that the group runs.
+        active: u8,
+        /// Seconds until the leader switches by itself; `None` if only an operator switches.
+        seconds: Option<u32>,
+    },
     /// A state-machine version can only be raised, and only to one that this build understands.
     BadVersion {
         /// The version asked for.
@@ -156,6 +165,14 @@ impl StoreError {
             Self::PinEnded => (35, 0, 0),
             Self::PinNotHere => (36, 0, 0),
             Self::TooManyPinsOfUser { limit } => (37, u64::from(limit), 0),
+            Self::SwitchWaits {
+                required,
+                active,
+                seconds,
+            } => {
+                let seconds = seconds.map_or(0, |seconds| u64::from(seconds) + 1);
+                (38, seconds << 8 | u64::from(required), active)
+            }
         };
         sink.put_u8(kind);
         sink.put_u64(first);
@@ -169,11 +186,11 @@ impl StoreError {
         if !is_known(kind) {
             return Ok(None);
         }
-        if (second != 0 && kind != 11)
+        if (second != 0 && !matches!(kind, 11 | 38))
             || (first != 0
                 && !matches!(
                     kind,
-                    1..=3 | 11 | 12 | 16 | 19 | 20 | 22 | 24 | 26 | 27 | 34 | 37
+                    1..=3 | 11 | 12 | 16 | 19 | 20 | 22 | 24 | 26 | 27 | 34 | 37 | 38
                 ))
         {
             return Err(DecodeError::BadField { field: "error" });
@@ -223,6 +240,17 @@ impl StoreError {
             35 => Self::PinEnded,
             36 => Self::PinNotHere,
             37 => Self::TooManyPinsOfUser { limit: short()? },
+            38 => {
+                let required = (first & 0xff) as u8;
+                let seconds = u32::try_from(first >> 8);
+                Self::SwitchWaits {
+                    required,
+                    active: second,
+                    seconds: seconds
+                        .map_err(|_| DecodeError::BadField { field: "seconds" })?
+                        .checked_sub(1),
+                }
+            }
             kind => return Err(DecodeError::UnknownKind { kind }),
         }))
     }
@@ -233,7 +261,7 @@ impl StoreError {
 pub(crate) const CODES_WITH_TEXT: u8 = 64;
 
 const fn is_known(code: u8) -> bool {
-    matches!(code, 1..=28 | 30 | 34..=37)
+    matches!(code, 1..=28 | 30 | 34..=38)
 }
 
 /// A command was refused and changed nothing, for a reason that is younger than this release.
@@ -306,6 +334,20 @@ impl<'a> ReadError<'a> {
     }
 }
 
+/// Seconds for people: `23 h 59 min`, `59 min 3 s`, `7 s`.
+struct InWords(u32);
+
+impl fmt::Display for InWords {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (hours, minutes, seconds) = (self.0 / 3600, self.0 / 60 % 60, self.0 % 60);
+        match (hours, minutes) {
+            (0, 0) => write!(formatter, "{seconds} s"),
+            (0, _) => write!(formatter, "{minutes} min {seconds} s"),
+            _ => write!(formatter, "{hours} h {minutes} min"),
+        }
+    }
+}
+
 impl fmt::Display for StoreError {
     // Long because each error has an arm.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -339,6 +381,24 @@ impl fmt::Display for StoreError {
                 formatter,
                 "the command needs state-machine version {required}, the group runs {active}: upgrade every member"
             ),
+            Self::SwitchWaits {
+                required,
+                active,
+                seconds,
+            } => {
+                write!(
+                    formatter,
+                    "the command needs state-machine version {required}, the group runs {active} "
+                )?;
+                match seconds {
+                    Some(seconds) => write!(
+                        formatter,
+                        "and switches in {}; `trine upgrade finish` switches now",
+                        InWords(*seconds)
+                    ),
+                    None => write!(formatter, "until `trine upgrade finish` switches"),
+                }
+            }
             Self::BadVersion { asked } => {
                 write!(formatter, "cannot switch to state-machine version {asked}")
             }

@@ -263,6 +263,9 @@ pub struct ReplicaConfig {
     /// The newest state-machine version that this replica takes part in: that of its release, or an older one, as a
     /// replica of an older release would. A group switches to a version once all of its members understand it.
     pub state_version: u8,
+    /// How long all members have to have understood a newer state-machine version before this replica, as the leader, switches
+    /// the group to it. None: only an operator switches. `trine serve` waits for a day; here the default is no time.
+    pub upgrade_after: Option<Duration>,
     /// Bytes of the latest changes that are kept for those who watch keys; with 0 nobody can watch here.
     pub watch_history_bytes: usize,
     /// Bytes of what was overwritten or deleted that are kept for pins at most. None: 64 MiB, or half of the items' bytes if
@@ -294,6 +297,7 @@ impl Default for ReplicaConfig {
             appends_in_flight_max: 64,
             snapshot_chunk_bytes: 64 << 10,
             state_version: STATE_VERSION,
+            upgrade_after: Some(Duration::ZERO),
             watch_history_bytes: WATCH_HISTORY_BYTES,
             retain_bytes: None,
             handover_timeout: Duration::from_millis(500),

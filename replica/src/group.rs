@@ -512,6 +512,7 @@ impl Group {
         self.membership.on_role_change();
         self.deaths.on_role_change();
         self.service.ask_again();
+        self.service.expect_switch(None);
         if change.leads {
             out.counters.elections_won += 1;
             self.clock.anchor(now, self.state.as_ref());
@@ -558,10 +559,11 @@ impl Group {
         let stopping = self.life.is_stopping();
         let (state, consensus) = (self.state.as_ref(), &mut self.consensus);
         self.clock.propose_tick(now, state, consensus, out);
-        let (mut cx, _, membership) = self.lend(now, out);
+        let (mut cx, service, membership) = self.lend(now, out);
         // Ahead of the changes: a replica that is admitted after it has to understand the new
         // version.
         membership.raise_version(&mut cx, stopping);
+        service.expect_switch(membership.next_switch(&cx));
         membership.change_members(&mut cx, stopping);
         membership.agree_on_places(&mut cx, stopping);
         self.sending.end_useless_transfers(&self.consensus);

@@ -158,6 +158,8 @@ pub(crate) const RECOVERY: Duration = Duration::from_secs(5);
 pub(crate) const OPERATION: Duration = Duration::from_secs(2);
 /// How long after its time a key may still be found then: a tick, and a commit.
 pub(crate) const EXPIRY_LATE: Duration = Duration::from_millis(500);
+/// Seed of what decides how long leaders wait with a switch.
+const UPGRADE_AFTER: u64 = 0x09d3_adef_09d3_adef;
 /// Values of which a few fill a piece of a backup.
 const LARGE_VALUES: std::ops::RangeInclusive<usize> = 2_000..=20_000;
 /// The shortest quiet time: recovery, an operation, and time to be judged in.
@@ -245,6 +247,9 @@ impl SimConfig {
             config.ordered = None;
             config.walks = false;
         }
+        // Drawn apart: old seeds stand for what they stood for.
+        let after = Prng::new(seed ^ UPGRADE_AFTER).below(3) * 400;
+        config.replica.upgrade_after = Some(Duration::from_millis(after));
         config.draw_bursts();
         // Before its switch a group takes two commands of one number for one.
         config.copies &= config.first_state_version == STATE_VERSION;

@@ -86,6 +86,17 @@ impl Wanted {
     }
 }
 
+impl Wanted {
+    /// Switches the group to the newest state version now.
+    pub(super) const fn finish_upgrade() -> Self {
+        Self {
+            command: AdminCommand::FinishUpgrade,
+            node_id: 0,
+            address: None,
+        }
+    }
+}
+
 /// Sends an admin command, waits for its end and prints it.
 pub(super) fn give<N: Network>(
     network: &N,
@@ -238,6 +249,7 @@ fn command_word(command: AdminCommand) -> &'static str {
         AdminCommand::Remove => "remove",
         AdminCommand::Replace => "replace",
         AdminCommand::TransferLeadership => "transfer",
+        AdminCommand::FinishUpgrade => "finish_upgrade",
     }
 }
 

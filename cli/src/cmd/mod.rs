@@ -37,6 +37,7 @@ mod stream;
 pub(crate) mod top;
 mod unordered;
 pub(crate) mod up;
+pub(crate) mod upgrade;
 pub(crate) mod user;
 pub(crate) mod version;
 pub(crate) mod watch;

@@ -12,6 +12,7 @@ use trine_protocol::node_status::NodeStatus;
 use trine_protocol::status::{OrderedStatus, Role, Status};
 use trine_replica::disk::Fsync;
 
+use super::upgrade::upgrade_line;
 use clap::Args;
 use trine_base::arguments::GroupArguments;
 use trine_base::client::advice;
@@ -53,6 +54,7 @@ pub(crate) fn run<N: Network>(
         output.line("");
         output.line(store_line(leader));
         output.line(reads_line(leader));
+        output.line(upgrade_line(leader));
     }
     let complaints = complaints(&reports);
     if !complaints.is_empty() {

@@ -59,7 +59,10 @@ impl Incoming<'_> {
 /// Whether a replica gave this answer without looking for earlier attempts of the same write: they may be in the log.
 fn is_refused_before_the_log(answer: &Answer) -> bool {
     match answer.response() {
-        Ok(Response::Denied { .. } | Response::Error(StoreError::VersionNotActive { .. })) => true,
+        Ok(
+            Response::Denied { .. }
+            | Response::Error(StoreError::VersionNotActive { .. } | StoreError::SwitchWaits { .. }),
+        ) => true,
         // It is not known which errors a later release gives without looking.
         Ok(Response::OtherError(error)) => error.index.is_none(),
         _ => false,

@@ -412,6 +412,9 @@ pub struct Status {
     /// The state-machine version that the group has switched to; zero while that is not known.
     #[serde(default)]
     pub state_version: u8,
+    /// The switch to a newer state-machine version; only from the leader.
+    #[serde(default)]
+    pub upgrade: Option<UpgradeStatus>,
     /// Every member.
     pub members: Vec<MemberStatus>,
     /// Whether a change of the membership is under way.
@@ -427,6 +430,24 @@ pub struct Status {
     /// The time of the writes that this replica has led, by stage, of a sample.
     #[serde(default)]
     pub stages: WriteStages,
+}
+
+/// What a leader knows about the next switch of the state-machine version.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct UpgradeStatus {
+    /// The newest version that some member understands.
+    pub newest: u8,
+    /// The newest version that all members understand, as far as they have said; 0 while one has said nothing.
+    pub understood_by_all: u8,
+    /// Node ids of the members that do not understand `newest`, or have not said so to this leader.
+    pub lacking: Vec<u32>,
+    /// Node ids of the members that are silent.
+    pub silent: Vec<u32>,
+    /// Nanoseconds until this leader switches by itself. Nothing while it waits for a member, has nothing to switch to, or
+    /// leaves it to an operator.
+    pub left_ns: Option<u64>,
+    /// Whether only an operator switches.
+    pub by_hand: bool,
 }
 
 impl Status {

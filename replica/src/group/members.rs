@@ -11,6 +11,7 @@ mod relocations;
 mod spares;
 mod succession;
 mod unconfirmed;
+mod upgrade;
 
 use trine_protocol::message::Incarnation;
 use trine_transport::time::Instant;
@@ -23,6 +24,7 @@ use self::pending::PendingCommands;
 use self::relocations::Relocations;
 use self::spares::SpareLearners;
 use self::unconfirmed::UnconfirmedAnswers;
+use self::upgrade::Upgrade;
 use super::cx::Cx;
 use super::local::Local;
 use crate::bootstrap::Origin;
@@ -31,7 +33,6 @@ use crate::membership::MemberTable;
 use crate::outbox::Outbox;
 use crate::raft_group::RaftGroup;
 use crate::state_machine::StateMachine;
-use crate::state_machine::entry::raise_version;
 
 /// A learner that lacks no more entries than this is as good as a voter.
 const PROMOTION_LAG_MAX: u64 = 256;
@@ -42,8 +43,7 @@ pub(super) struct Membership {
     /// it.
     origin: Option<Origin>,
     liveness: PeerLiveness,
-    /// The state-machine version that this leader has proposed to switch to.
-    raising: Option<u8>,
+    upgrade: Upgrade,
     probe: MembershipProbe,
     /// Admin commands that this leader cannot follow yet.
     pending: PendingCommands,
@@ -61,7 +61,7 @@ impl Membership {
         Self {
             origin,
             liveness: PeerLiveness::default(),
-            raising: None,
+            upgrade: Upgrade::default(),
             probe: MembershipProbe::default(),
             pending: PendingCommands::default(),
             spares: SpareLearners::default(),
@@ -101,7 +101,7 @@ impl Membership {
 
     /// Leadership was won or lost.
     pub(super) fn on_role_change(&mut self) {
-        self.raising = None;
+        self.upgrade = Upgrade::default();
         self.spares.clear();
         self.relocations.clear();
     }
@@ -137,34 +137,7 @@ impl Membership {
     /// The version that a joining replica has to understand.
     fn required_version(&self, state: Option<&StateMachine>) -> u8 {
         let active = state.map(StateMachine::version);
-        active.max(self.raising).unwrap_or_default()
-    }
-
-    /// Rolling upgrades: proposes the switch to the newest state-machine version that all members understand, if it is
-    /// newer than the present one.
-    ///
-    /// Every message between members says which version its sender understands at most. The leader proposes the switch
-    /// as an entry of its own once it has heard that of every member, learners included. It admits no replica
-    /// afterwards that understands less. A member that meets a version beyond its own all the same stops, and says why.
-    pub(super) fn raise_version(&mut self, cx: &mut Cx<'_>, stopping: bool) {
-        let Some(state) = cx.state else { return };
-        let members = state.members().all().iter();
-        let common = members
-            .map(|member| self.understands(member.incarnation, cx.local))
-            .min();
-        let required = self.required_version(cx.state);
-        let Some(version) = common.filter(|&common| common > required) else {
-            return;
-        };
-        // A replica that is being admitted at the moment is not in the list yet.
-        let settled = !cx.raft().has_pending_conf() && !stopping;
-        if !settled || !cx.raft().leads_with_commit() {
-            return;
-        }
-        let entry = raise_version(cx.clock.stamp(cx.now), version);
-        if cx.consensus.propose(entry).is_ok() {
-            self.raising = Some(version);
-        }
+        active.max(self.upgrade.raising).unwrap_or_default()
     }
 
     fn has_caught_up(&self, learner: Incarnation, cx: &Cx<'_>) -> bool {

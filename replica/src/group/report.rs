@@ -271,6 +271,8 @@ impl Group {
         status.patience_ns = self.consensus.raft().patience().as_nanos();
         status.awaits_death_notice = self.deaths.is_awaited(&self.consensus);
         status.state_version = state.version();
+        status.upgrade = (self.consensus.raft().is_leader())
+            .then(|| self.membership.upgrade_status(now, &self.local, state));
         status.group_time_ns = state.group_time_ns();
         status.members = state
             .members()

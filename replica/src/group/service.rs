@@ -39,12 +39,35 @@ pub(super) struct Service {
     registrars: Registrars,
     denials: Denials,
     authors: Authors,
+    /// The switch that this leader waits for.
+    next_switch: Option<NextSwitch>,
     /// See [`crate::timing`].
     stopwatch: Option<Stopwatch>,
     stages: WriteStages,
 }
 
+/// A state-machine version that all members understand, and that the group does not use yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NextSwitch {
+    pub(super) version: u8,
+    /// None if an operator switches.
+    pub(super) at: Option<Instant>,
+}
+
+impl NextSwitch {
+    /// Whole seconds that are left at `now`; a part of one counts.
+    fn seconds(self, now: Instant) -> Option<u32> {
+        let left = self.at?.saturating_since(now).as_nanos();
+        Some(u32::try_from(left.div_ceil(1_000_000_000)).unwrap_or(u32::MAX - 1))
+    }
+}
+
 impl Service {
+    /// What is known of the next switch; nothing unless this replica leads.
+    pub(super) fn expect_switch(&mut self, switch: Option<NextSwitch>) {
+        self.next_switch = switch;
+    }
+
     /// ReadIndex rounds are numbered from `context` on.
     pub(super) fn starting_at(context: u64) -> Self {
         Self {
@@ -55,6 +78,7 @@ impl Service {
             registrars: Registrars::new(),
             denials: Denials::default(),
             authors: Authors::default(),
+            next_switch: None,
             stopwatch: None,
             stages: WriteStages::default(),
         }

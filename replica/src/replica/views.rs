@@ -213,6 +213,7 @@ impl Replica {
             group_time_ns: 0,
             lease: None,
             state_version: 0,
+            upgrade: None,
             members: Vec::new(),
             change_in_progress: false,
             log: LogStatus {

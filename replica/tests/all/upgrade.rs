@@ -5,7 +5,10 @@ use trine_replica_harness as harness;
 use harness::World;
 use trine_kvstore::command::{STATE_VERSION, STATE_VERSION_FIRST, STATE_VERSION_SECOND};
 use trine_kvstore::{Command, Response, StoreError};
-use trine_protocol::message::{ClientReply, ClientRequest, ClientStatus, Encode, Operation, kind};
+use trine_protocol::message::{
+    AdminCommand, AdminStatus, ClientReply, ClientRequest, ClientStatus, Encode, Operation, kind,
+};
+use trine_protocol::status::UpgradeStatus;
 use trine_replica::ReplicaConfig;
 use trine_transport::time::Duration;
 
@@ -134,6 +137,134 @@ fn a_group_begins_with_what_all_of_its_members_understand() {
     upgrade(&mut world, 2);
     world.run_for(SECOND * 2);
     assert_eq!(versions(&world), [STATE_VERSION; 3]);
+}
+
+/// Three members of the newer release in a group that still runs the old version, whose leader waits for so long.
+fn waiting(after: Option<Duration>, seed: u64) -> World {
+    let mut world = World::serving(3, old(), seed);
+    world.config.upgrade_after = after;
+    for node_id in [1, 2, 3] {
+        upgrade(&mut world, node_id);
+    }
+    world.expect("a leader", SECOND * 5, |world| world.leader().is_some());
+    // A leader looks at what its members understand once a tick.
+    world.run_for(SECOND);
+    assert_eq!(versions(&world), [STATE_VERSION_FIRST; 3]);
+    world
+}
+
+fn upgrade_of(world: &World) -> UpgradeStatus {
+    let leader = world.leader().expect("a leader");
+    world.status(leader).upgrade.expect("leaders know")
+}
+
+/// Until the switch there is a way back, and a day is enough to want it.
+#[test]
+fn a_group_switches_when_all_have_understood_it_for_long_enough() {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    let mut world = waiting(Some(HOUR), 11);
+    let probe = world.registered_client(1);
+    let status = upgrade_of(&world);
+    assert_eq!(
+        (status.newest, status.understood_by_all),
+        (STATE_VERSION, STATE_VERSION)
+    );
+    assert_eq!((status.lacking, status.silent), (vec![], vec![]));
+    let left = status.left_ns.expect("it switches by itself") / 1_000_000_000;
+    assert!((3_580..=3_600).contains(&left), "{left} s");
+    let Err(StoreError::SwitchWaits {
+        required,
+        active,
+        seconds: Some(seconds),
+    }) = try_new_command(&mut world, probe, 1)
+    else {
+        panic!("the command waits for the switch")
+    };
+    assert_eq!(
+        (required, active),
+        (STATE_VERSION_SECOND, STATE_VERSION_FIRST)
+    );
+    assert!((3_580..=3_600).contains(&seconds), "{seconds} s");
+    // Another leader knows nothing of the time that has passed.
+    world.run_for(SECOND * 60);
+    let before = upgrade_of(&world).left_ns;
+    let old_leader = world.leader().unwrap();
+    let to = 1 + old_leader % 3;
+    world.admin(AdminCommand::TransferLeadership, to, SECOND * 5);
+    world.expect("another leader", SECOND * 5, |world| {
+        world.leader() == Some(to)
+    });
+    world.run_for(SECOND);
+    assert!(upgrade_of(&world).left_ns > before, "it counts anew");
+    assert_eq!(versions(&world), [STATE_VERSION_FIRST; 3]);
+}
+
+#[test]
+fn the_wait_ends_with_the_switch_and_not_before() {
+    let mut world = waiting(Some(SECOND * 20), 12);
+    let left = Duration::from_nanos(upgrade_of(&world).left_ns.expect("it waits"));
+    world.run_for(left.saturating_sub(SECOND / 2));
+    assert_eq!(versions(&world), [STATE_VERSION_FIRST; 3]);
+    world.run_for(SECOND);
+    assert_eq!(versions(&world), [STATE_VERSION; 3]);
+}
+
+/// A member that goes back to the old release begins the wait anew.
+#[test]
+fn the_wait_begins_anew_when_a_member_went_back() {
+    let mut world = waiting(Some(SECOND * 30), 13);
+    let other = 1 + world.leader().unwrap() % 3;
+    world.run_for(SECOND * 10);
+    world.kill(other);
+    world.run_for(SECOND);
+    world.config.state_version = STATE_VERSION_FIRST;
+    world.start(other, false);
+    world.expect("a voter again", SECOND * 10, |world| {
+        let status = world.status(other);
+        status.members.iter().any(|m| m.this && m.voter) && status.members.len() == 3
+    });
+    world.run_for(SECOND * 40);
+    assert_eq!(versions(&world), [STATE_VERSION_FIRST; 3]);
+    assert_eq!(upgrade_of(&world).lacking, [other]);
+    let (status, text) = world.admin(AdminCommand::FinishUpgrade, 0, SECOND * 5);
+    assert_eq!(status, AdminStatus::Refused, "{text}");
+    assert!(text.contains(&format!("node {other} ")), "{text}");
+    upgrade(&mut world, other);
+    let left = upgrade_of(&world).left_ns.expect("it waits");
+    assert!(left > 15_000_000_000, "{left} ns");
+}
+
+#[test]
+fn an_operator_switches_where_no_leader_does() {
+    let mut world = waiting(None, 14);
+    let probe = world.registered_client(1);
+    world.run_for(SECOND * 100);
+    assert_eq!(versions(&world), [STATE_VERSION_FIRST; 3]);
+    let status = upgrade_of(&world);
+    assert!(status.by_hand && status.left_ns.is_none(), "{status:?}");
+    let waits = StoreError::SwitchWaits {
+        required: STATE_VERSION_SECOND,
+        active: STATE_VERSION_FIRST,
+        seconds: None,
+    };
+    assert_eq!(try_new_command(&mut world, probe, 1), Err(waits));
+    let text = waits.to_string();
+    assert!(text.contains("`trine upgrade finish`"), "{text}");
+    // One that is silent may come back with any release.
+    let other = 1 + world.leader().unwrap() % 3;
+    world.pause(other);
+    world.run_for(SECOND * 2);
+    let (status, text) = world.admin(AdminCommand::FinishUpgrade, 0, SECOND * 5);
+    assert_eq!(status, AdminStatus::Refused, "{text}");
+    assert!(text.contains(&format!("node {other} is silent")), "{text}");
+    assert_eq!(upgrade_of(&world).silent, [other]);
+    world.resume(other);
+    world.run_for(SECOND * 2);
+    let (status, text) = world.admin(AdminCommand::FinishUpgrade, 0, SECOND * 5);
+    assert_eq!(status, AdminStatus::Done, "{text}");
+    world.run_for(SECOND);
+    assert_eq!(versions(&world), [STATE_VERSION; 3]);
+    assert_eq!(try_new_command(&mut world, probe, 2), Ok(()));
 }
 
 /// Only the leader knows when every member is ready.

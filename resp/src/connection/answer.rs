@@ -67,6 +67,7 @@ impl Connection {
                         | StoreError::ListTooLong
                         // A command that the group does not know yet says nothing about those beside it.
                         | StoreError::VersionNotActive { .. }
+                        | StoreError::SwitchWaits { .. }
                 ))
         );
         if tried_singly && items.len() > 1 {

@@ -1,6 +1,7 @@
 //! The options that `serve` and `up` share about a replica: limits, reads, timing, and the number of replicas.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::time::Duration;
 
 use clap::ArgAction;
@@ -97,6 +98,10 @@ pub struct ReadArguments {
     /// this replica. A longer history lets watchers be away for longer.
     #[arg(long, default_value = "16MiB", value_name = "SIZE", value_parser = parse_history)]
     pub watch_history: u64,
+    /// How long all members have to run a newer release before the group uses what is new in it; 0 is at once, never leaves it to
+    /// `trine upgrade finish`. Until then the way back to the older release is open. Each leader goes by its own setting and clock.
+    #[arg(long, default_value = "24h", value_name = "TIME", value_parser = parse_upgrade_after)]
+    pub upgrade_after: UpgradeAfter,
     /// Memory for what is overwritten or deleted while scans read at an earlier position: 0, or 1MiB at least. Without this
     /// it is 64MiB, or half of what the items take if that is more. Beyond it this replica gives the oldest of those positions
     /// up, and scans go on at others.
@@ -113,6 +118,32 @@ pub enum Reads {
     Lease,
 }
 
+/// How long all members have to understand a newer state-machine version before a leader switches to it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct UpgradeAfter(
+    /// None: only an operator switches.
+    pub Option<Duration>,
+);
+
+impl fmt::Display for UpgradeAfter {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(after) => write!(formatter, "{}ns", after.as_nanos()),
+            None => formatter.write_str(NEVER),
+        }
+    }
+}
+
+const NEVER: &str = "never";
+
+fn parse_upgrade_after(text: &str) -> Result<UpgradeAfter, String> {
+    if text == NEVER {
+        return Ok(UpgradeAfter(None));
+    }
+    let after = parse_duration(text).map_err(|why| format!("{why}; or write never"))?;
+    Ok(UpgradeAfter(Some(after)))
+}
+
 impl ReadArguments {
     /// The same settings, as options of `trine serve`.
     pub fn as_serve_args(&self) -> Vec<OsString> {
@@ -121,11 +152,15 @@ impl ReadArguments {
             Reads::Lease => "lease",
         };
         let drift = format!("{}ns", self.lease_drift.as_nanos());
-        let history = self.watch_history.to_string();
+        let (history, after) = (
+            self.watch_history.to_string(),
+            self.upgrade_after.to_string(),
+        );
         let options = ["--reads", reads, "--lease-drift", &drift];
         let retained = self.retain_bytes.map(|bytes| bytes.to_string());
         let retained = retained.iter().flat_map(|bytes| ["--retain-bytes", bytes]);
         let options = options.into_iter().chain(["--watch-history", &history]);
+        let options = options.chain(["--upgrade-after", &after]);
         options.chain(retained).map(OsString::from).collect()
     }
 }

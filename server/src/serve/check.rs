@@ -122,6 +122,7 @@ pub(super) fn replica_config(reading: &ReadArguments, timing: &TimingArguments) 
         lease_drift: reading.lease_drift.into(),
         watch_history_bytes: usize::try_from(reading.watch_history).unwrap_or(usize::MAX),
         retain_bytes: reading.retain_bytes,
+        upgrade_after: reading.upgrade_after.0.map(Into::into),
         ..defaults
     }
 }

@@ -124,9 +124,11 @@ fn find(session: &mut Session, prefix: &[u8], until: Instant) -> Option<Vec<Vec<
     let answer = session.execute(Mode::Read, &scan).ok()?;
     match answer.response().ok()? {
         Response::Items { items, .. } => Some(items.iter().map(|item| item.key.to_vec()).collect()),
-        Response::Error(StoreError::NotOrdered { .. } | StoreError::VersionNotActive { .. }) => {
-            walk(session, prefix, until)
-        }
+        Response::Error(
+            StoreError::NotOrdered { .. }
+            | StoreError::VersionNotActive { .. }
+            | StoreError::SwitchWaits { .. },
+        ) => walk(session, prefix, until),
         _ => None,
     }
 }

@@ -23,6 +23,8 @@ pub enum AdminCommand {
     Replace,
     /// Transfer leadership to this node.
     TransferLeadership,
+    /// Switch to the newest state-machine version now. Concerns no node.
+    FinishUpgrade,
 }
 
 impl AdminCommand {
@@ -33,6 +35,7 @@ impl AdminCommand {
             Self::Remove => (3, 0),
             Self::Replace => (4, 0),
             Self::TransferLeadership => (5, 0),
+            Self::FinishUpgrade => (6, 0),
         }
     }
 
@@ -44,6 +47,7 @@ impl AdminCommand {
             (3, 0) => Self::Remove,
             (4, 0) => Self::Replace,
             (5, 0) => Self::TransferLeadership,
+            (6, 0) => Self::FinishUpgrade,
             _ => return Err(DecodeError::Field { field: "order" }),
         })
     }
@@ -230,11 +234,12 @@ mod tests {
             AdminCommand::Remove,
             AdminCommand::Replace,
             AdminCommand::TransferLeadership,
+            AdminCommand::FinishUpgrade,
         ] {
             let (code, detail) = command.to_wire();
             assert_eq!(AdminCommand::from_wire(code, detail), Ok(command));
         }
-        for (code, detail) in [(0, 0), (1, 2), (2, 1), (6, 0)] {
+        for (code, detail) in [(0, 0), (1, 2), (2, 1), (6, 1), (7, 0)] {
             assert!(AdminCommand::from_wire(code, detail).is_err());
         }
     }

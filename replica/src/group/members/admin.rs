@@ -31,13 +31,13 @@ const SIGN_OF_LIFE_PATIENCE: Duration = Duration::from_secs(2);
 /// second.
 const NEWCOMER_PATIENCE: Duration = Duration::from_secs(10);
 
-type Verdict = (AdminStatus, String);
+pub(super) type Verdict = (AdminStatus, String);
 
-fn done(text: impl Into<String>) -> Verdict {
+pub(super) fn done(text: impl Into<String>) -> Verdict {
     (AdminStatus::Done, text.into())
 }
 
-fn under_way(text: impl Into<String>) -> Verdict {
+pub(super) fn under_way(text: impl Into<String>) -> Verdict {
     (AdminStatus::InProgress, text.into())
 }
 
@@ -46,7 +46,7 @@ fn not_leading() -> Verdict {
     (AdminStatus::NotLeader, text.to_owned())
 }
 
-fn refused(text: impl Into<String>) -> Verdict {
+pub(super) fn refused(text: impl Into<String>) -> Verdict {
     (AdminStatus::Refused, text.into())
 }
 
@@ -114,13 +114,16 @@ impl Membership {
             return not_leading();
         }
         let node_id = request.node_id;
-        self.spares.on_asked(cx.now, node_id);
+        if request.command != AdminCommand::FinishUpgrade {
+            self.spares.on_asked(cx.now, node_id);
+        }
         let verdict = match request.command {
             AdminCommand::Add { voter } => self.add(cx, request, voter, known),
             AdminCommand::Promote => self.promote(cx, node_id),
             AdminCommand::Remove => self.remove(cx, node_id, request.incarnation),
             AdminCommand::Replace => self.replace(cx, request),
             AdminCommand::TransferLeadership => return self.lead(cx, node_id),
+            AdminCommand::FinishUpgrade => return self.finish_upgrade(cx),
         };
         match verdict {
             // An earlier command, which is in the log and not applied yet, may undo the current state.

@@ -92,5 +92,6 @@ fn words_of(request: &AdminRequest) -> String {
         AdminCommand::Remove => format!("remove member {node_id}"),
         AdminCommand::Replace => format!("replace member {node_id}{at}"),
         AdminCommand::TransferLeadership => format!("transfer leadership to {node_id}"),
+        AdminCommand::FinishUpgrade => "finish the upgrade".to_owned(),
     }
 }

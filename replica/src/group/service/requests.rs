@@ -140,7 +140,15 @@ impl Service {
         let active = cx.state.map(|state| state.store().state_version());
         match active.filter(|&active| required > active) {
             Some(active) => {
-                let error = Response::Error(StoreError::VersionNotActive { required, active });
+                let waits = self.next_switch.filter(|next| next.version >= required);
+                let error = Response::Error(match waits {
+                    Some(next) => StoreError::SwitchWaits {
+                        required,
+                        active,
+                        seconds: next.seconds(cx.now),
+                    },
+                    None => StoreError::VersionNotActive { required, active },
+                });
                 cx.out.reply_response(token, cx.local.cluster, 0, &error);
             }
             None => self.write(cx, token, request),

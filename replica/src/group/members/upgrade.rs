@@ -1,0 +1,163 @@
+//! When does a leader switch the group to a newer state-machine version?
+//!
+//! All members have to have understood it for a while, by this leader's clock. Until the switch the way back to the older
+//! release is open. A new leader counts anew: it does not know what its predecessor has heard, so it is later, never earlier.
+
+use trine_protocol::message::Member;
+use trine_protocol::status::UpgradeStatus;
+use trine_transport::time::{Duration, Instant};
+
+use super::admin::{Verdict, done, refused, under_way};
+use super::{Membership, lately};
+use crate::group::cx::Cx;
+use crate::group::local::Local;
+use crate::group::service::NextSwitch;
+use crate::state_machine::StateMachine;
+use crate::state_machine::entry::raise_version;
+
+/// What a leader remembers about the next switch.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Upgrade {
+    /// The state-machine version that this leader has proposed to switch to.
+    pub(super) raising: Option<u8>,
+    /// The newest version that all members understand, and since when this leader has known it.
+    understood: Option<(u8, Instant)>,
+    /// The version that an operator wants now.
+    wanted: Option<u8>,
+}
+
+impl Upgrade {
+    /// All members understand this version now.
+    fn note(&mut self, now: Instant, version: u8) {
+        if self.understood.is_none_or(|(known, _)| known != version) {
+            self.understood = Some((version, now));
+        }
+    }
+
+    /// How long is left until the switch; `None` if only an operator switches.
+    fn left(&self, now: Instant, after: Option<Duration>, version: u8) -> Option<Duration> {
+        if self.wanted.is_some_and(|wanted| wanted <= version) {
+            return Some(Duration::ZERO);
+        }
+        let since = match self.understood {
+            Some((known, since)) if known == version => since,
+            _ => now,
+        };
+        Some((since + after?).saturating_since(now))
+    }
+}
+
+impl Membership {
+    /// The newest version that all members understand. `None` without a state.
+    fn common_version(&self, local: &Local, state: Option<&StateMachine>) -> Option<u8> {
+        let members = state?.members().all().iter();
+        members
+            .map(|member| self.understands(member.incarnation, local))
+            .min()
+    }
+
+    /// Rolling upgrades: proposes the switch to the newest state-machine version that all members understand, if it is
+    /// newer than the present one, and if all have understood it for long enough or an operator wants it.
+    ///
+    /// Every message between members says which version its sender understands at most. The leader proposes the switch
+    /// as an entry of its own once it has heard that of every member, learners included. It admits no replica
+    /// afterwards that understands less. A member that meets a version beyond its own all the same stops, and says why.
+    pub(in crate::group) fn raise_version(&mut self, cx: &mut Cx<'_>, stopping: bool) {
+        if !cx.raft().leads_with_commit() {
+            return;
+        }
+        let required = self.required_version(cx.state);
+        let common = self.common_version(cx.local, cx.state);
+        let Some(version) = common.filter(|&common| common > required) else {
+            self.upgrade.understood = None;
+            return;
+        };
+        self.upgrade.note(cx.now, version);
+        let after = cx.local.config.upgrade_after;
+        let left = self.upgrade.left(cx.now, after, version);
+        // A replica that is being admitted at the moment is not in the list yet.
+        if left != Some(Duration::ZERO) || cx.raft().has_pending_conf() || stopping {
+            return;
+        }
+        let entry = raise_version(cx.clock.stamp(cx.now), version);
+        if cx.consensus.propose(entry).is_ok() {
+            self.upgrade.raising = Some(version);
+        }
+    }
+
+    /// The switch that this leader waits for, if all members understand a newer version.
+    pub(in crate::group) fn next_switch(&self, cx: &Cx<'_>) -> Option<NextSwitch> {
+        let version = self.common_version(cx.local, cx.state)?;
+        (version > self.required_version(cx.state)).then_some(())?;
+        let left = self
+            .upgrade
+            .left(cx.now, cx.local.config.upgrade_after, version);
+        let at = left.map(|left| cx.now + left);
+        Some(NextSwitch { version, at })
+    }
+
+    /// `trine upgrade finish`.
+    pub(super) fn finish_upgrade(&mut self, cx: &mut Cx<'_>) -> Verdict {
+        let Some(state) = cx.state else {
+            return refused("this replica has no state yet");
+        };
+        let status = self.upgrade_status(cx.now, cx.local, state);
+        let active = state.version();
+        if status.newest <= active {
+            return done(format!(
+                "the group uses state version {active}, and no member understands a newer one"
+            ));
+        }
+        match (&status.silent[..], &status.lacking[..]) {
+            ([], []) => {
+                self.upgrade.wanted = Some(status.newest);
+                under_way(format!("switching to state version {}", status.newest))
+            }
+            ([first, ..], _) => refused(format!(
+                "node {first} is silent, and could not come back with an older release: start it, or remove it with \
+                 `trine member remove {first}`"
+            )),
+            (_, [first, ..]) => refused(format!(
+                "node {first} does not understand state version {}: upgrade it first",
+                status.newest
+            )),
+        }
+    }
+
+    /// What is known about the next switch.
+    pub(in crate::group) fn upgrade_status(
+        &self,
+        now: Instant,
+        local: &Local,
+        state: &StateMachine,
+    ) -> UpgradeStatus {
+        let all = || state.members().all().iter();
+        let version_of = |member: &Member| self.understands(member.incarnation, local);
+        let is_silent = |member: &Member| {
+            member.incarnation != local.own.incarnation
+                && !self
+                    .liveness
+                    .was_heard_since(member.incarnation, lately(now, local))
+        };
+        let newest = all().map(version_of).max().unwrap_or_default();
+        let common = self.common_version(local, Some(state)).unwrap_or_default();
+        let node_ids = |is: &dyn Fn(&Member) -> bool| {
+            let found = all().filter(|member| is(member));
+            found.map(|member| member.node_id.0).collect()
+        };
+        let after = local.config.upgrade_after;
+        let left = || {
+            self.upgrade
+                .left(now, after, common)
+                .map(Duration::as_nanos)
+        };
+        UpgradeStatus {
+            newest,
+            understood_by_all: common,
+            lacking: node_ids(&|member| version_of(member) < newest),
+            silent: node_ids(&is_silent),
+            left_ns: (common > state.version()).then(left).flatten(),
+            by_hand: after.is_none(),
+        }
+    }
+}
