@@ -186,6 +186,10 @@ pub const CANARIES: &[Canary] = &[
         &["no agreement"],
     ),
     group("10 ms though a sweep is behind", &["has expired keys left"]),
+    group(
+        "a switch forgets who is silent",
+        &["left behind by a switch"],
+    ),
     group("followed without the incarnation", &["not where"]),
     group(
         "a failed lookup forgets",
@@ -362,6 +366,7 @@ fn may_find(canary: Canary, seed: u64) -> bool {
             config.bursts
         }
         "a sweep's number without the state version" => config.bursts && config.mixes_versions(),
+        "a switch forgets who is silent" => config.mixes_versions(),
         _ => true,
     }
 }

@@ -9,6 +9,7 @@ mod moved;
 mod renumbered;
 mod restored;
 mod sealed;
+mod upgrades;
 mod view;
 mod watched;
 
@@ -22,6 +23,7 @@ use self::renumbered::Names;
 pub(crate) use self::restored::OldLife;
 use self::restored::{Beginning, Begun};
 use self::sealed::Trust;
+use self::upgrades::Upgrades;
 use self::view::View;
 use self::watched::Watched;
 use super::Host;
@@ -40,7 +42,6 @@ use super::watchers;
 use super::world::World;
 use crate::checker::counts::RangeCount;
 use crate::checker::seats::Seats;
-use crate::fault::Fault;
 use crate::history::History;
 use crate::workload::Workload;
 use std::cell::RefCell;
@@ -92,8 +93,7 @@ pub(crate) struct Cluster {
     rejoining: BTreeSet<Host>,
     /// The identities that a canary does not give up.
     incarnations: BTreeMap<Host, Incarnation>,
-    /// Replicas of the state-machine version that the group began with.
-    first_version: BTreeSet<Host>,
+    upgrades: Upgrades,
     /// The group's keys and users, if it is sealed.
     pub(crate) trust: Option<Trust>,
     /// Its watchers, if it has any.
@@ -151,6 +151,7 @@ impl Cluster {
         let spares_from = config.has_spares().then(|| first_spare(&config));
         let moves = Moves::new(config.seed, spares_from);
         let copies = Copies::new(config.seed);
+        let upgrades = Upgrades::new(config.seed);
         let mut cluster = Self {
             world,
             config,
@@ -167,7 +168,7 @@ impl Cluster {
             leaving: BTreeSet::new(),
             rejoining: BTreeSet::new(),
             incarnations: BTreeMap::new(),
-            first_version: BTreeSet::new(),
+            upgrades,
             trust,
             watched,
             backed_up,
@@ -320,23 +321,14 @@ impl Cluster {
         }
     }
 
-    /// The settings of a replica that starts. Notes whether it is of the earlier version.
+    /// The settings of a replica that starts.
     fn settings_of(&mut self, host: Host, bootstrap: bool) -> ReplicaConfig {
         let seat = self.seat_of(host);
-        let config = ReplicaConfig {
+        ReplicaConfig {
             bootstrap,
-            state_version: match bootstrap {
-                true => self.config.first_state_version,
-                false => self.config.replica.state_version,
-            },
+            state_version: self.version_at_start(seat, bootstrap),
             ..self.config.replica
-        };
-        if config.state_version == self.config.first_state_version {
-            self.first_version.insert(seat);
-        } else if self.first_version.remove(&seat) {
-            self.world.network.stats.fire(Fault::Versions);
         }
-        config
     }
 
     /// Opens a replica's disk, in disk mode; the inner nothing says that it cannot be opened now.
@@ -672,6 +664,7 @@ impl Cluster {
         self.attend_watchers();
         self.attend_backups();
         self.attend_hangs();
+        self.attend_upgrade();
         let Some((host, term)) = self.leader() else {
             return;
         };

@@ -248,8 +248,8 @@ impl SimConfig {
             config.walks = false;
         }
         // Drawn apart: old seeds stand for what they stood for.
-        let after = Prng::new(seed ^ UPGRADE_AFTER).below(3) * 400;
-        config.replica.upgrade_after = Some(Duration::from_millis(after));
+        let after = Prng::new(seed ^ UPGRADE_AFTER).below(4);
+        config.replica.upgrade_after = (after < 3).then(|| Duration::from_millis(after * 400));
         config.draw_bursts();
         // Before its switch a group takes two commands of one number for one.
         config.copies &= config.first_state_version == STATE_VERSION;

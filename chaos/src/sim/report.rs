@@ -111,6 +111,7 @@ impl SimReport {
             .and(cluster.trust_verdict())
             .and(cluster.watch_verdict(schedule.quiet_from, silent_from))
             .and(cluster.backup_verdict())
+            .and(cluster.upgrade_verdict())
             .and(going_on::check(&history, cluster.hangs.spans()))
             .and(nobody_spins(turns, packets, machines, simulated));
         let whole_run = || {

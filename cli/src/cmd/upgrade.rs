@@ -91,6 +91,8 @@ fn next(active: u8, upgrade: &UpgradeStatus) -> String {
     }
     let waits = if !upgrade.lacking.is_empty() {
         format!("{newest} waits for {}", list(&upgrade.lacking))
+    } else if !upgrade.silent.is_empty() {
+        format!("{newest} is understood by all, and the switch to it waits for who is silent")
     } else {
         match upgrade.left_ns {
             _ if upgrade.by_hand => {
@@ -174,5 +176,13 @@ mod tests {
             ..upgrade(8, 0, &[3], None)
         };
         assert_eq!(next(7, &silent), "8 waits for node 3; node 3 is silent");
+        let silent = UpgradeStatus {
+            lacking: Vec::new(),
+            ..silent
+        };
+        assert_eq!(
+            next(7, &silent),
+            "8 is understood by all, and the switch to it waits for who is silent; node 3 is silent"
+        );
     }
 }

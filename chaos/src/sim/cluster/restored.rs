@@ -3,7 +3,7 @@
 //! The old group has died as a whole, amid the calls of its clients. They go on calling, and packets that they have sent
 //! arrive at the new group.
 
-use super::{Cluster, Leaders, disk_options, node_id_of};
+use super::{Cluster, Leaders, Upgrades, disk_options, node_id_of};
 use crate::checker::Verdict;
 use crate::checker::backups::{Beginning as Began, RESTORED, judge_beginning, judge_two_lives};
 use crate::checker::changes::walk;
@@ -154,7 +154,7 @@ impl Cluster {
             leaving: BTreeSet::new(),
             rejoining: BTreeSet::new(),
             incarnations: BTreeMap::new(),
-            first_version: BTreeSet::new(),
+            upgrades: Upgrades::new(self.config.seed),
             seats: Rc::default(),
             watched: None,
             backed_up: None,

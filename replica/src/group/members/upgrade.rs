@@ -3,6 +3,7 @@
 //! All members have to have understood it for a while, by this leader's clock. Until the switch the way back to the older
 //! release is open. A new leader counts anew: it does not know what its predecessor has heard, so it is later, never earlier.
 
+use trine_canary as canary;
 use trine_protocol::message::Member;
 use trine_protocol::status::UpgradeStatus;
 use trine_transport::time::{Duration, Instant};
@@ -49,11 +50,28 @@ impl Upgrade {
 
 impl Membership {
     /// The newest version that all members understand. `None` without a state.
-    fn common_version(&self, local: &Local, state: Option<&StateMachine>) -> Option<u8> {
+    fn common_version(
+        &self,
+        now: Instant,
+        local: &Local,
+        state: Option<&StateMachine>,
+    ) -> Option<u8> {
         let members = state?.members().all().iter();
-        members
+        let asked = members.filter(|member| {
+            !canary::planted("a switch forgets who is silent")
+                || !self.is_silent(member, now, local)
+        });
+        asked
             .map(|member| self.understands(member.incarnation, local))
             .min()
+    }
+
+    /// Whether a member has not been heard of lately. It may come back with another release.
+    fn is_silent(&self, member: &Member, now: Instant, local: &Local) -> bool {
+        member.incarnation != local.own.incarnation
+            && !self
+                .liveness
+                .was_heard_since(member.incarnation, lately(now, local))
     }
 
     /// Rolling upgrades: proposes the switch to the newest state-machine version that all members understand, if it is
@@ -67,7 +85,7 @@ impl Membership {
             return;
         }
         let required = self.required_version(cx.state);
-        let common = self.common_version(cx.local, cx.state);
+        let common = self.common_version(cx.now, cx.local, cx.state);
         let Some(version) = common.filter(|&common| common > required) else {
             self.upgrade.understood = None;
             return;
@@ -75,8 +93,10 @@ impl Membership {
         self.upgrade.note(cx.now, version);
         let after = cx.local.config.upgrade_after;
         let left = self.upgrade.left(cx.now, after, version);
-        // A replica that is being admitted at the moment is not in the list yet.
-        if left != Some(Duration::ZERO) || cx.raft().has_pending_conf() || stopping {
+        // A replica that is being admitted at the moment is not in the list yet, and one that is silent may go back to the
+        // older release at the moment.
+        let settled = !cx.raft().has_pending_conf() && !stopping && !self.has_silent(cx);
+        if left != Some(Duration::ZERO) || !settled {
             return;
         }
         let entry = raise_version(cx.clock.stamp(cx.now), version);
@@ -85,9 +105,17 @@ impl Membership {
         }
     }
 
+    fn has_silent(&self, cx: &Cx<'_>) -> bool {
+        let silent = |state: &StateMachine| {
+            let mut all = state.members().all().iter();
+            all.any(|member| self.is_silent(member, cx.now, cx.local))
+        };
+        !canary::planted("a switch forgets who is silent") && cx.state.is_some_and(silent)
+    }
+
     /// The switch that this leader waits for, if all members understand a newer version.
     pub(in crate::group) fn next_switch(&self, cx: &Cx<'_>) -> Option<NextSwitch> {
-        let version = self.common_version(cx.local, cx.state)?;
+        let version = self.common_version(cx.now, cx.local, cx.state)?;
         (version > self.required_version(cx.state)).then_some(())?;
         let left = self
             .upgrade
@@ -133,14 +161,10 @@ impl Membership {
     ) -> UpgradeStatus {
         let all = || state.members().all().iter();
         let version_of = |member: &Member| self.understands(member.incarnation, local);
-        let is_silent = |member: &Member| {
-            member.incarnation != local.own.incarnation
-                && !self
-                    .liveness
-                    .was_heard_since(member.incarnation, lately(now, local))
-        };
         let newest = all().map(version_of).max().unwrap_or_default();
-        let common = self.common_version(local, Some(state)).unwrap_or_default();
+        let common = self
+            .common_version(now, local, Some(state))
+            .unwrap_or_default();
         let node_ids = |is: &dyn Fn(&Member) -> bool| {
             let found = all().filter(|member| is(member));
             found.map(|member| member.node_id.0).collect()
@@ -155,7 +179,7 @@ impl Membership {
             newest,
             understood_by_all: common,
             lacking: node_ids(&|member| version_of(member) < newest),
-            silent: node_ids(&is_silent),
+            silent: node_ids(&|member| self.is_silent(member, now, local)),
             left_ns: (common > state.version()).then(left).flatten(),
             by_hand: after.is_none(),
         }
