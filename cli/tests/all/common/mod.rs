@@ -28,7 +28,7 @@ pub fn program() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_trine"))
 }
 
-/// The path of a file that is removed when this is dropped.
+/// The path of a file, or of a directory with all that is in it, that is removed when this is dropped.
 pub struct TempFile(pub PathBuf);
 
 impl TempFile {
@@ -56,7 +56,9 @@ impl TempFile {
 
 impl Drop for TempFile {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        if std::fs::remove_file(&self.0).is_err() {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
     }
 }
 
