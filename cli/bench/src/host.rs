@@ -1,6 +1,7 @@
 //! On which machine and with which build was something measured? Figures of different ones are not comparable.
 
 use serde::{Deserialize, Serialize};
+use trine_protocol::program::Program;
 
 /// The properties beside the settings that a figure depends on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,7 +41,7 @@ impl Host {
             )),
             kernel: or_unknown(&read("/proc/sys/kernel/osrelease")),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: env!("TRINE_COMMIT").to_owned(),
+            commit: Program::this().commit,
             optimized: !cfg!(debug_assertions),
             load_average: read("/proc/loadavg")
                 .split(' ')

@@ -10,11 +10,6 @@ pub(crate) struct VersionArguments {}
 
 pub(crate) fn run(output: Output) {
     let program = Program::this();
-    output.document(&json!({
-        "release": program.release.to_string(),
-        "commit": program.commit,
-        "state_version": program.state_version,
-        "message_version": program.message_version,
-    }));
+    output.document(&json!(program));
     output.line(format_args!("trine {program}"));
 }

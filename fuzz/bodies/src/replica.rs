@@ -58,7 +58,7 @@ pub fn messages(bytes: &[u8]) {
         WatchRequest
     );
     let _ = stream_position(bytes);
-    if let Ok(items) = BatchItems::decode(bytes) {
+    if let Ok(items) = BatchItems::decode_replies(bytes) {
         assert!(items.count() <= BATCH_ITEMS_MAX);
     }
 }

@@ -151,7 +151,7 @@ impl<R: Route> Clients<R> {
             }
             return;
         }
-        let items = BatchItems::decode(reply)
+        let items = BatchItems::decode_replies(reply)
             .ok()
             .filter(|items| items.len() == keys.len());
         let mut items = items.into_iter().flatten();

@@ -1,6 +1,6 @@
 //! Each status of a reply, and each way in which an attempt ends without one.
 
-use trine_kvstore::{Position, Response, StoreError};
+use trine_kvstore::{Position, Response};
 use trine_protocol::message::{
     ClientReply, ClientStatus, ClusterId, LeaderTiming, Operation, OtherStatus, OtherVersion,
     StatusClass,
@@ -53,19 +53,6 @@ impl Incoming<'_> {
             Self::Alone(reply) => Answer::of_reply(position, reply),
             Self::InBatch(reply) => Answer::of_response(position, ClientReply::response_of(reply)),
         }
-    }
-}
-
-/// Whether a replica gave this answer without looking for earlier attempts of the same write: they may be in the log.
-fn is_refused_before_the_log(answer: &Answer) -> bool {
-    match answer.response() {
-        Ok(
-            Response::Denied { .. }
-            | Response::Error(StoreError::VersionNotActive { .. } | StoreError::SwitchWaits { .. }),
-        ) => true,
-        // It is not known which errors a later release gives without looking.
-        Ok(Response::OtherError(error)) => error.index.is_none(),
-        _ => false,
     }
 }
 
@@ -293,7 +280,8 @@ impl<R: Route> Clients<R> {
                 .and_then(|leader| self.timing_of(now, key, leader));
             let answer = reply.into_answer(Position::from_u64(header.position));
             let may_be_applied = self.operations.get(key).is_some_and(|p| p.may_be_applied);
-            if may_be_applied && is_refused_before_the_log(&answer) {
+            // An answer without a position came from no log. Nobody has looked whether an earlier attempt is in it.
+            if may_be_applied && header.position == 0 {
                 return self.refuse(now, key, Obstacle::RepeatRefused);
             }
             self.finish(now, key, Ok(answer.timed(timing)));

@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 /// Bytes of a release in a message: three numbers and two reserved bytes.
 pub const RELEASE_SIZE: usize = 8;
 
-/// The number of a release. Says which program somebody runs, and nothing about what it understands.
+/// The number of a release, in JSON as people write it (`"0.1.0"`). Says which program somebody runs, and nothing about what it
+/// understands.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct Release {
     /// The first number.
     pub major: u16,
@@ -50,6 +52,51 @@ const fn number(text: &str) -> u16 {
     }
 }
 
+impl From<Release> for String {
+    fn from(release: Release) -> Self {
+        release.to_string()
+    }
+}
+
+impl TryFrom<String> for Release {
+    type Error = BadRelease;
+
+    fn try_from(text: String) -> Result<Self, BadRelease> {
+        let mut numbers = text.split('.').map(str::parse);
+        match [
+            numbers.next(),
+            numbers.next(),
+            numbers.next(),
+            numbers.next(),
+        ] {
+            [Some(Ok(major)), Some(Ok(minor)), Some(Ok(patch)), None] => Ok(Self {
+                major,
+                minor,
+                patch,
+            }),
+            _ => Err(BadRelease { text }),
+        }
+    }
+}
+
+/// A text that is no release.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BadRelease {
+    text: String,
+}
+
+impl fmt::Display for BadRelease {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "'{}' is no release: it has three numbers, as 1.2.3",
+            self.text
+        )
+    }
+}
+
+impl std::error::Error for BadRelease {}
+
 impl fmt::Display for Release {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}.{}.{}", self.major, self.minor, self.patch)
@@ -70,5 +117,11 @@ mod tests {
         };
         assert_eq!(release.to_bytes(), [1, 0, 2, 1, 3, 0, 0, 0]);
         assert_eq!(Release::from_bytes(release.to_bytes()), release);
+        let json = serde_json::to_string(&release).expect("JSON");
+        assert_eq!(json, "\"1.258.3\"");
+        assert_eq!(serde_json::from_str::<Release>(&json).expect("it"), release);
+        for bad in ["", "1.2", "1.2.3.4", "1.2.x", "1.2.70000"] {
+            assert!(Release::try_from(bad.to_owned()).is_err(), "{bad}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::MESSAGE_VERSION;
 use super::address::{self, ADDRESS_SIZE};
-use super::codec::{DecodeError, Encode, Reader, Writer};
+use super::codec::{DecodeError, Encode, Reader, Writer, sentence};
 use super::ids::{ClusterId, Incarnation, NodeId};
 
 /// The admin command. Repeating it does no harm: each names the wanted state, not a step.
@@ -157,10 +157,9 @@ impl<'a> AdminReply<'a> {
             3 => AdminStatus::NotLeader,
             _ => return Err(DecodeError::Field { field: "status" }),
         };
-        reader.skip::<2>()?;
+        let len = reader.u16()?;
         let leader = address::decode(&mut reader)?;
-        let text =
-            std::str::from_utf8(reader.rest()).map_err(|_| DecodeError::Field { field: "text" })?;
+        let text = reader.text(len)?;
         Ok(Self {
             status,
             leader,
@@ -171,15 +170,16 @@ impl<'a> AdminReply<'a> {
 
 impl Encode for AdminReply<'_> {
     fn encoded_len(&self) -> usize {
-        4 + ADDRESS_SIZE + self.text.len()
+        4 + ADDRESS_SIZE + sentence(self.text).1.len()
     }
 
     fn encode(&self, out: &mut Writer<'_>) {
+        let (len, text) = sentence(self.text);
         out.u8(MESSAGE_VERSION);
         out.u8(self.status as u8);
-        out.zeros(2);
+        out.u16(len);
         address::encode(self.leader, out);
-        out.bytes(self.text.as_bytes());
+        out.bytes(text.as_bytes());
     }
 }
 
@@ -218,11 +218,14 @@ mod tests {
             text: "ok",
         };
         let bytes = reply.encode_to_vec();
-        let mut expected = vec![1, 1, 0, 0, 4, 0, 5, 0, 0, 0, 0, 0, 1, 2, 3, 4];
+        let mut expected = vec![1, 1, 2, 0, 4, 0, 5, 0, 0, 0, 0, 0, 1, 2, 3, 4];
         expected.extend([0; 12]);
         expected.extend(b"ok");
         assert_eq!(bytes, expected);
         assert_eq!(AdminReply::decode(&bytes), Ok(reply));
+        expected.extend(b"of a later release");
+        assert_eq!(AdminReply::decode(&expected), Ok(reply));
+        assert!(AdminReply::decode(&expected[..29]).is_err());
     }
 
     #[test]

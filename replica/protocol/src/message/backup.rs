@@ -1,7 +1,7 @@
 //! A backup: a replica makes an image of its state, and the caller reads it piece by piece.
 
 use super::MESSAGE_VERSION;
-use super::codec::{DecodeError, Encode, Reader, Writer};
+use super::codec::{DecodeError, Encode, Reader, Writer, sentence};
 use super::ids::ClusterId;
 
 /// Pieces behind the first one that the caller still needs that it may ask for. The replica holds no more than these.
@@ -158,11 +158,9 @@ impl<'a> BackupReply<'a> {
     /// When it is cut short, of another version, or a field has no meaning.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::versioned(bytes)?;
-        let (status, detail) = (reader.u8()?, reader.u8()?);
-        reader.skip::<1>()?;
-        let text = |reader: Reader<'a>| {
-            std::str::from_utf8(reader.rest()).map_err(|_| DecodeError::Field { field: "text" })
-        };
+        let (status, field) = (reader.u8()?, reader.array::<2>()?);
+        let detail = field[0];
+        let text = |mut reader: Reader<'a>| reader.text(u16::from_le_bytes(field));
         Ok(match status {
             0 => {
                 let head = BackupHead {
@@ -192,12 +190,12 @@ impl<'a> BackupReply<'a> {
     }
 }
 
-impl Encode for BackupReply<'_> {
+impl<'a> Encode for BackupReply<'a> {
     fn encoded_len(&self) -> usize {
         match self {
             Self::Begun(_) => HEAD_SIZE,
             Self::Later(text) | Self::Gone(text) | Self::Refused(text) | Self::Denied(text) => {
-                4 + text.len()
+                4 + sentence(text).1.len()
             }
             Self::Piece { bytes, .. } => BACKUP_PIECE_HEADER_SIZE + bytes.len(),
             Self::Ended => 4,
@@ -205,19 +203,22 @@ impl Encode for BackupReply<'_> {
     }
 
     fn encode(&self, out: &mut Writer<'_>) {
-        let (status, detail, rest): (u8, u8, &[u8]) = match self {
-            Self::Begun(head) => (0, head.state_version, &[]),
-            Self::Later(text) => (1, 0, text.as_bytes()),
-            Self::Piece { last, bytes } => (2, u8::from(*last), bytes),
-            Self::Gone(text) => (3, 0, text.as_bytes()),
-            Self::Refused(text) => (4, 0, text.as_bytes()),
-            Self::Denied(text) => (6, 0, text.as_bytes()),
+        let says = |status: u8, text: &'a str| {
+            let (len, text) = sentence(text);
+            (status, len, text.as_bytes())
+        };
+        let (status, field, rest): (u8, u16, &[u8]) = match self {
+            Self::Begun(head) => (0, u16::from(head.state_version), &[]),
+            Self::Later(text) => says(1, text),
+            Self::Piece { last, bytes } => (2, u16::from(*last), bytes),
+            Self::Gone(text) => says(3, text),
+            Self::Refused(text) => says(4, text),
+            Self::Denied(text) => says(6, text),
             Self::Ended => (5, 0, &[]),
         };
         out.u8(MESSAGE_VERSION);
         out.u8(status);
-        out.u8(detail);
-        out.zeros(1);
+        out.u16(field);
         out.bytes(rest);
         if let Self::Begun(head) = self {
             out.u64(head.image);
@@ -307,8 +308,12 @@ mod tests {
                 bytes: b"",
             },
         ] {
-            let bytes = reply.encode_to_vec();
+            let mut bytes = reply.encode_to_vec();
             assert_eq!(BackupReply::decode(&bytes), Ok(reply));
+            if !matches!(reply, BackupReply::Piece { .. }) {
+                bytes.extend(b"of a later release");
+                assert_eq!(BackupReply::decode(&bytes), Ok(reply));
+            }
         }
         for bytes in [&[1, 7, 0, 0][..], &[1, 2, 2, 0], &[1, 5], &[1, 4]] {
             assert!(BackupReply::decode(bytes).is_err(), "{bytes:?}");

@@ -66,11 +66,26 @@ pub struct BatchItems<'a> {
 }
 
 impl<'a> BatchItems<'a> {
-    /// Reads a batch, and checks that its items fill it exactly.
+    /// Reads a batch of requests, and checks that its items fill it exactly.
     ///
     /// # Errors
     /// When it is cut short, too long, of another version, or has too many items.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let (items, behind) = Self::read(bytes)?;
+        behind.finish()?;
+        Ok(items)
+    }
+
+    /// Reads a batch of replies. What is behind its items belongs to a later release.
+    ///
+    /// # Errors
+    /// When it is cut short, of another version, or has too many items.
+    pub fn decode_replies(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        Self::read(bytes).map(|(items, _)| items)
+    }
+
+    /// The items, and what is behind them.
+    fn read(bytes: &'a [u8]) -> Result<(Self, Reader<'a>), DecodeError> {
         let mut reader = Reader::versioned(bytes)?;
         reader.skip::<1>()?;
         let left = usize::from(reader.u16()?);
@@ -85,8 +100,7 @@ impl<'a> BatchItems<'a> {
         while check.left > 0 {
             check.take_item()?;
         }
-        check.reader.finish()?;
-        Ok(items)
+        Ok((items, check.reader))
     }
 
     fn take_item(&mut self) -> Result<&'a [u8], DecodeError> {

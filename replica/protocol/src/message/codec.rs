@@ -107,6 +107,12 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// The sentence with its length as it goes into a message: no more of it than the length can say.
+pub(super) fn sentence(text: &str) -> (u16, &str) {
+    let text = &text[..text.floor_char_boundary(usize::from(u16::MAX))];
+    (text.len() as u16, text)
+}
+
 /// The fixed front of a message that every command brings, and the rest. One check covers all fields of the front,
 /// which [`u32_at`] and [`u64_at`] then read without checks.
 pub(super) fn front<const N: usize>(bytes: &[u8]) -> Result<(&[u8; N], &[u8]), DecodeError> {
@@ -201,6 +207,12 @@ impl<'a> Reader<'a> {
             .ok_or(DecodeError::Truncated)?;
         self.rest = tail;
         Ok(head)
+    }
+
+    /// A sentence of so many bytes. What is behind it belongs to a later release.
+    pub(super) fn text(&mut self, len: u16) -> Result<&'a str, DecodeError> {
+        std::str::from_utf8(self.take(usize::from(len))?)
+            .map_err(|_| DecodeError::Field { field: "text" })
     }
 
     /// Everything behind the fixed part.

@@ -4,7 +4,7 @@ use trine_kvstore::history::{Change, Event};
 use trine_kvstore::{KeyRange, Kind, Position};
 
 use super::MESSAGE_VERSION;
-use super::codec::{DecodeError, Encode, Reader, Writer};
+use super::codec::{DecodeError, Encode, Reader, Writer, sentence};
 use super::ids::ClusterId;
 
 /// The most keys, prefixes and ranges that one client watches.
@@ -397,11 +397,9 @@ impl<'a> WatchReply<'a> {
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::versioned(bytes)?;
         let status = reader.u8()?;
-        reader.skip::<2>()?;
+        let len = reader.u16()?;
         let number = reader.u32()?;
-        let text = |reader: Reader<'a>| {
-            std::str::from_utf8(reader.rest()).map_err(|_| DecodeError::Field { field: "text" })
-        };
+        let text = |mut reader: Reader<'a>| reader.text(len);
         let position = |mut reader: Reader<'a>| reader.u64();
         Ok(match status {
             EVENTS => {
@@ -440,7 +438,9 @@ impl Encode for WatchReply<'_> {
         8 + match self {
             Self::Events { events, .. } => EVENTS_SIZE - 8 + events.bytes.len(),
             Self::Compacted { .. } | Self::Future { .. } => 8,
-            Self::Later { why: text, .. } | Self::Refused(text) | Self::Denied(text) => text.len(),
+            Self::Later { why: text, .. } | Self::Refused(text) | Self::Denied(text) => {
+                sentence(text).1.len()
+            }
             Self::Replaced => 0,
         }
     }
@@ -455,10 +455,16 @@ impl Encode for WatchReply<'_> {
             Self::Denied(_) => (DENIED, 0),
             Self::Replaced => (REPLACED, 0),
         };
+        let text = match self {
+            Self::Later { why: text, .. } | Self::Refused(text) | Self::Denied(text) => text,
+            _ => "",
+        };
+        let (len, text) = sentence(text);
         out.u8(MESSAGE_VERSION);
         out.u8(status);
-        out.zeros(2);
+        out.u16(len);
         out.u32(number);
+        out.bytes(text.as_bytes());
         match self {
             Self::Events { seen, events, .. } => {
                 out.u64(*seen);
@@ -468,10 +474,7 @@ impl Encode for WatchReply<'_> {
             Self::Compacted { oldest: position } | Self::Future { applied: position } => {
                 out.u64(*position);
             }
-            Self::Later { why: text, .. } | Self::Refused(text) | Self::Denied(text) => {
-                out.bytes(text.as_bytes());
-            }
-            Self::Replaced => {}
+            Self::Later { .. } | Self::Refused(_) | Self::Denied(_) | Self::Replaced => {}
         }
     }
 }
