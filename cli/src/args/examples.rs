@@ -90,6 +90,8 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("latency", &["trine latency --for 10s"]),
+    ("upgrade status", &["trine upgrade status"]),
+    ("upgrade finish", &["trine upgrade finish"]),
     ("member list", &["trine member list"]),
     ("member add", &["trine member add 4 --address four:7471"]),
     ("member remove", &["trine member remove 4"]),

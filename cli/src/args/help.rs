@@ -16,7 +16,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Group",
         &[
-            "demo", "up", "serve", "status", "top", "stat", "member", "leader", "key", "user",
+            "demo", "up", "serve", "status", "top", "stat", "member", "leader", "upgrade", "key",
+            "user",
         ],
     ),
     (
