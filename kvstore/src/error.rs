@@ -179,6 +179,17 @@ impl StoreError {
         sink.put_u8(second);
     }
 
+    fn switch_waits(first: u64, active: u8) -> Result<Self, DecodeError> {
+        let seconds = u32::try_from(first >> 8);
+        Ok(Self::SwitchWaits {
+            required: (first & 0xff) as u8,
+            active,
+            seconds: seconds
+                .map_err(|_| DecodeError::BadField { field: "seconds" })?
+                .checked_sub(1),
+        })
+    }
+
     /// The error with this code. `None` if this release does not know the code.
     fn of_code(kind: u8, first: u64, second: u8) -> Result<Option<Self>, DecodeError> {
         let short = || u32::try_from(first).map_err(|_| DecodeError::BadField { field: "limit" });
@@ -240,17 +251,7 @@ impl StoreError {
             35 => Self::PinEnded,
             36 => Self::PinNotHere,
             37 => Self::TooManyPinsOfUser { limit: short()? },
-            38 => {
-                let required = (first & 0xff) as u8;
-                let seconds = u32::try_from(first >> 8);
-                Self::SwitchWaits {
-                    required,
-                    active: second,
-                    seconds: seconds
-                        .map_err(|_| DecodeError::BadField { field: "seconds" })?
-                        .checked_sub(1),
-                }
-            }
+            38 => Self::switch_waits(first, second)?,
             kind => return Err(DecodeError::UnknownKind { kind }),
         }))
     }

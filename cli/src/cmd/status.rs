@@ -1,6 +1,7 @@
 //! `trine status` shows what every replica says about itself.
 
 pub(super) mod keys;
+mod upgrade;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -12,7 +13,6 @@ use trine_protocol::node_status::NodeStatus;
 use trine_protocol::status::{OrderedStatus, Role, Status};
 use trine_replica::disk::Fsync;
 
-use super::upgrade::upgrade_line;
 use clap::Args;
 use trine_base::arguments::GroupArguments;
 use trine_base::client::advice;
@@ -22,6 +22,8 @@ use trine_base::output::{Output, Table};
 use trine_base::peers;
 use trine_base::survey::{SURVEY_TIMEOUT, ask_everybody};
 use trine_base::units::{plural, show_bytes, show_count, show_ns};
+
+pub(super) use self::upgrade::upgrade_line;
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArguments {
