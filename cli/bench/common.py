@@ -128,17 +128,17 @@ class Group:
         """The leader's node id and its status, or (None, None)."""
         code, out, _ = trine([*self.key_args, "status", "--json", "--timeout", "1s"], self.peers)
         replicas = json.loads(out).get("replicas", []) if out else []
-        found = [r["status"]["replica"] for r in replicas if r.get("status")]
+        found = [r["status"] for r in replicas if r.get("status")]
         leaders = [s for s in found if s["role"] == "leader"]
         if not leaders:
             return None, None
         best = max(leaders, key=lambda s: s["term"])
-        return best["node_id"], best
+        return best["replica"], best
 
     def incarnation(self, node_id):
         """The incarnation with this node id, as the leader knows it."""
         _, status = self.status()
-        incarnations = [m["incarnation"] for m in (status or {"members": []})["members"] if m["node_id"] == node_id]
+        incarnations = [m["incarnation"] for m in (status or {"members": []})["members"] if m["replica"] == node_id]
         return incarnations[0] if incarnations else None
 
     def wait_for_voters(self, count, limit=240, without=None):
@@ -154,7 +154,7 @@ class Group:
                     return node_id
             time.sleep(0.1)
         members = status and [
-            {k: m[k] for k in ("node_id", "voter", "behind", "in_snapshot", "silent_ns")} for m in status["members"]
+            {k: m[k] for k in ("replica", "voter", "lag", "in_snapshot", "silent_ns")} for m in status["members"]
         ]
         ended = {node_id: p.poll() for node_id, p in self.processes.items() if p.poll() is not None}
         fail(f"the group did not have {count} voters within {limit} s; members: {members}; ended: {ended}")

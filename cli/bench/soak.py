@@ -45,16 +45,16 @@ def composition(group):
     """What the status of the replica that is never killed says about its memory."""
     _, out, _ = trine(["status", "--json", "--timeout", "1s"], group.peers)
     found = [r["status"] for r in json.loads(out or "{}").get("replicas", []) if r.get("status")]
-    own = [s for s in found if s["replica"]["node_id"] == NEVER_KILLED]
+    own = [s for s in found if s["replica"] == NEVER_KILLED]
     if not own:
         return "no status"
-    replica, buffers = own[0]["replica"], own[0]["transport"]["buffer_bytes"]
+    replica, buffers = own[0], own[0]["transport"]["buffer_bytes"]
     log, sessions, store = replica["log"], replica["sessions"], replica["store"]
     sizes = [b for b in own[0]["transport"]["buffers"] if b["bytes"] >= 1 << 20]
     sizes = ", ".join(f"{b['count']} of {b['capacity'] / 1024:g}" for b in sizes)
     return (
         f"{replica['role']}, message buffers {buffers >> 10} KiB ({sizes}), log {log['bytes'] >> 10} KiB in {log['entries']} entries, "
-        f"store {store['logical_bytes'] >> 10} KiB in {store['items']} items, "
+        f"store {store['logical_bytes'] >> 10} KiB in {store['keys']} keys, "
         f"sessions {sessions['open']} open and {sessions['closed']} closed, {sessions['reply_bytes'] >> 10} KiB"
     )
 
@@ -68,8 +68,8 @@ def snapshot(group, note):
     end = time.monotonic() + 20
     while added[0] == 0 and time.monotonic() < end and not sent:
         _, status = group.status()
-        learner = [m for m in (status or {"members": []})["members"] if m["node_id"] == 4]
-        sent = bool(learner) and learner[0]["matched"] is not None and (learner[0]["behind"] or 0) < 5_000
+        learner = [m for m in (status or {"members": []})["members"] if m["replica"] == 4]
+        sent = bool(learner) and learner[0]["matched"] is not None and (learner[0]["lag"] or 0) < 5_000
         time.sleep(0.2)
     # A learner that stays a member would be waited for after the next kill.
     while (removed := trine(["member", "remove", "4", "--timeout", "20s"], group.peers))[0] != 0:

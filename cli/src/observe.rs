@@ -86,7 +86,7 @@ pub(crate) fn between(before: &Sample, after: &Sample) -> Interval {
         writes_per_second: writes.map(|writes| writes as f64 / seconds),
         reads_per_second: reads as f64 / seconds,
         stages: stages(both),
-        lag: leader.and_then(|leader| leader.members.iter().filter_map(|one| one.behind).max()),
+        lag: leader.and_then(|leader| leader.members.iter().filter_map(|one| one.lag).max()),
         retransmissions: growth(before, after, |node| node.transport.retransmissions),
         silent: after
             .reports

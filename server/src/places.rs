@@ -11,11 +11,11 @@ pub(crate) fn tell(replica: &mut Replica, announcer: Announcer) {
     while let Some(news) = replica.next_place_news() {
         match news {
             PlaceNews::Moved { node_id, from, to } => {
-                tracing::info!(target: ROLE, node_id = node_id.0, %from, %to, "a member has moved");
+                tracing::info!(target: ROLE, replica = node_id.0, %from, %to, "a member has moved");
                 let node = node_id.0;
-                announcer.json_line(&json!({ "moved_node": node, "from": from, "to": to }));
+                announcer.json_line(&json!({ "moved_replica": node, "from": from, "to": to }));
                 announcer.line(format_args!(
-                    "node {node_id} is at {to} now, and not at {from}"
+                    "replica {node_id} is at {to} now, and not at {from}"
                 ));
             }
             PlaceNews::AtTwo {
@@ -24,7 +24,7 @@ pub(crate) fn tell(replica: &mut Replica, announcer: Announcer) {
                 other,
             } => tracing::error!(
                 target: ROLE,
-                node_id = node_id.0,
+                replica = node_id.0,
                 %present,
                 %other,
                 hint = "one of them runs on a copy of the member's directory: end that one. Messages from the other address are refused here",

@@ -802,15 +802,20 @@ impl Told {
             role,
             term,
             leader,
+            members,
             ..
         } = discovery;
-        let leads = leader.map(tracing::field::display);
+        let mut members = members.0.iter();
+        let leads = leader.and_then(|at| members.find(|member| member.address == at));
+        let leads = leads.map(|member| member.node_id.0);
+        let leads_at = leader.map(tracing::field::display);
         tracing::info!(
             target: ROLE,
-            node_id = node_id.0,
+            replica = node_id.0,
             role = role_word(*role),
             term,
             leader = leads,
+            leader_address = leads_at,
             "changed"
         );
         let text = match (role, leader) {
@@ -820,7 +825,7 @@ impl Told {
             _ => format!("{} in term {term}", role_word(*role)),
         };
         self.announcer.json_line(&json!({
-            "replica": node_id.0, "role": role_word(*role), "term": term, "leader": leader,
+            "replica": node_id.0, "role": role_word(*role), "term": term, "leader": leads, "leader_address": leader,
         }));
         self.announcer.line_of_role(text);
     }

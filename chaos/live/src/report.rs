@@ -176,7 +176,9 @@ impl Report<'_> {
             };
             match operation.action {
                 Action::Get => reads.record_ns(latency),
-                _ => writes.record_ns(latency),
+                // As many as are counted above: an answer that nothing was changed is none of a write.
+                _ if operation.is_acknowledged_write() => writes.record_ns(latency),
+                _ => {}
             }
         }
         (reads, writes)
@@ -237,7 +239,7 @@ pub(super) fn verdict(verdict: &Verdict) -> Value {
 fn victim(victim: Victim) -> Value {
     match victim {
         Victim::Leader => json!("leader"),
-        Victim::Replica(index) => json!({ "node": index + 1 }),
+        Victim::Replica(index) => json!({ "replica": index + 1 }),
         Victim::All => json!("all"),
     }
 }

@@ -155,7 +155,7 @@ impl Timeline {
             json!({
                 "kind": done.planned.kind.name(),
                 "what": done.what,
-                "node_ids": done.node_ids,
+                "replicas": done.node_ids,
                 "at_ns": self.since(done.begun).as_nanos(),
                 "ended_ns": self.since(done.ended).as_nanos(),
                 "whole_again_ns": self.since(done.whole).as_nanos(),
@@ -163,7 +163,7 @@ impl Timeline {
                 "fired": done.fired,
             })
         };
-        let led = |led: &Led| json!({ "at_ns": self.since(led.at).as_nanos(), "node_id": led.node_id, "term": led.term });
+        let led = |led: &Led| json!({ "at_ns": self.since(led.at).as_nanos(), "leader": led.node_id, "term": led.term });
         let missed: Vec<String> = self.missed.iter().map(ToString::to_string).collect();
         json!({
             "faults": self.faults.iter().map(fault).collect::<Vec<_>>(),

@@ -331,7 +331,7 @@ fn document(source: &Status) -> Value {
             "role": role_word(source, member),
             "voter": member.voter,
             "incarnation": member.incarnation,
-            "lag": member.behind,
+            "lag": member.lag,
             "silent_ns": member.silent_ns,
         })
     };
@@ -359,7 +359,7 @@ fn table(source: &Status) -> Table {
             member.node_id.to_string(),
             member.address.to_string(),
             role_word(source, member).to_owned(),
-            member.behind.map_or_else(|| "-".to_owned(), show_count),
+            member.lag.map_or_else(|| "-".to_owned(), show_count),
             heard,
             member.incarnation.clone(),
         ]);

@@ -79,7 +79,7 @@ fn interrupted(printed: u64, count: Option<u64>) -> Result<(), Failure> {
 /// The header. The stages are those of a write at the leader, as 50th and 99th percentile of a sample.
 fn header() -> String {
     format!(
-        "{:>6} {:>5} {:>9} {:>9}  {:>15} {:>15} {:>15} {:>15}  {:>6} {:>6} {:>6}",
+        "{:>6} {:>5} {:>9} {:>9}  {:>15} {:>15} {:>15} {:>15}  {:>6} {:>13} {:>6}",
         "leader",
         "term",
         "writes/s",
@@ -89,7 +89,7 @@ fn header() -> String {
         "quorum p50/p99",
         "apply p50/p99",
         "lag",
-        "resent",
+        "retransmitted",
         "silent"
     )
 }
@@ -108,7 +108,7 @@ fn row(interval: &Interval) -> String {
         .stages
         .map(|stage| format!("{}/{}", time(stage.p50_ns), time(stage.p99_ns)));
     format!(
-        "{leader:>6} {term:>5} {writes:>9} {:>9.0}  {queue:>15} {append:>15} {quorum:>15} {apply:>15}  {:>6} {:>6} {:>6}",
+        "{leader:>6} {term:>5} {writes:>9} {:>9.0}  {queue:>15} {append:>15} {quorum:>15} {apply:>15}  {:>6} {:>13} {:>6}",
         interval.reads_per_second,
         interval.lag.map_or_else(absent, |lag| lag.to_string()),
         interval.retransmissions,

@@ -3,7 +3,7 @@
 pub(super) mod keys;
 mod upgrade;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
@@ -140,10 +140,14 @@ pub(super) fn nobody(reports: &[Report]) -> Failure {
 /// The whole status, for programs.
 pub(super) fn document(reports: &[Report]) -> Value {
     let leader = leader_of(reports);
+    let known = reports.iter().filter_map(Report::status);
+    let leaders = known.flat_map(|status| &status.members);
+    let leaders: BTreeMap<_, _> = leaders.map(|one| (one.address, one.node_id)).collect();
     let of_one = |report: &Report| match &report.answer {
         Ok(node) => {
-            let replica = node.replica.node_id;
-            json!({ "replica": replica, "address": report.address, "status": node })
+            json!({
+                "replica": node.replica.node_id, "address": report.address, "status": flat(node, &leaders),
+            })
         }
         Err(obstacle) => json!({ "address": report.address, "error": obstacle.to_string() }),
     };
@@ -155,6 +159,19 @@ pub(super) fn document(reports: &[Report]) -> Value {
         "failures_tolerated": failures_tolerated(reports),
         "replicas": reports.iter().map(of_one).collect::<Vec<_>>(),
     })
+}
+
+/// What a node says of itself, in one object: of its replica, and of the links and the endpoint below it. `members` are
+/// node ids by addresses.
+fn flat(node: &NodeStatus, members: &BTreeMap<SocketAddr, u32>) -> Value {
+    let mut document = json!(node);
+    let leader = node.replica.leader.and_then(|at| members.get(&at));
+    let parts = document.as_object_mut().expect("a status is an object");
+    if let Some(Value::Object(replica)) = parts.remove("replica") {
+        parts.extend(replica);
+    }
+    parts.insert("leader".to_owned(), json!(leader));
+    document
 }
 
 /// The number of further replica failures that the service tolerates; `None` when it does not serve.
@@ -419,8 +436,8 @@ pub(super) mod tests {
     pub(in crate::cmd) fn report(node_id: u16, role: &str) -> Report {
         let address: SocketAddr = ([127, 0, 0, 1], 7470 + node_id).into();
         let replica = json!({
-            "node_id": node_id, "incarnation": "1", "cluster": "abc", "address": address, "role": role,
-            "not_serving": null, "term": 0, "leader": null, "committed": 0, "applied": 0, "group_time_ns": 0,
+            "replica": node_id, "incarnation": "1", "cluster": "abc", "address": address, "role": role,
+            "not_serving": null, "term": 0, "leader_address": null, "committed": 0, "applied": 0, "group_time_ns": 0,
             "members": [], "change_in_progress": false, "log": LogStatus::default(),
             "sessions": SessionStatus::default(), "store": StoreStatus::default(), "counters": Counters::default(),
         });
@@ -475,7 +492,7 @@ pub(super) mod tests {
             replica.leader = leader.map(at);
             let members = (1..=3).map(|node_id: u16| {
                 let incarnation = node_id.to_string();
-                json!({ "node_id": node_id, "incarnation": incarnation, "address": at(node_id), "voter": true, "this": false })
+                json!({ "replica": node_id, "incarnation": incarnation, "address": at(node_id), "voter": true, "this": false })
             });
             let members = members.map(|member| from_value(member).expect("a member"));
             replica.members = members.collect();

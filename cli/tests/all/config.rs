@@ -392,7 +392,7 @@ fn a_group_over_ipv6_and_with_names_serves() {
     let status = trine(&["status", "--json"], &group.peers(), b"")
         .expect_status(0)
         .json();
-    let memory = &status["replicas"][0]["status"]["replica"]["store"]["memory_bytes"];
+    let memory = &status["replicas"][0]["status"]["store"]["memory_bytes"];
     assert_eq!(memory.as_u64(), Some(64 << 20), "the file counts");
     let pid = group.pids()[0];
     let allowed = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("alive");
@@ -430,9 +430,8 @@ fn the_memory_limit_of_a_running_group_can_be_changed() {
     crate::common::wait_for("the limit on every replica", || {
         let status = cluster.run(&["status", "--json"]).expect_status(0).json();
         let replicas = status["replicas"].as_array().expect("replicas");
-        let limit = |replica: &serde_json::Value| {
-            replica["status"]["replica"]["store"]["memory_bytes"].as_u64()
-        };
+        let limit =
+            |replica: &serde_json::Value| replica["status"]["store"]["memory_bytes"].as_u64();
         let changed = replicas
             .iter()
             .all(|replica| limit(replica) == Some(2 << 20));

@@ -85,11 +85,22 @@ fn status_tells_who_leads_and_how_many_may_be_lost() {
     assert_eq!(document["voters_in_step"], 3);
     assert_eq!(document["failures_tolerated"], 1);
     let replica = &document["replicas"][0]["status"];
-    for field in ["role", "term", "committed", "applied"] {
+    assert_eq!(document["replicas"][0]["replica"], replica["replica"]);
+    assert!(replica["store"]["keys"].is_u64(), "{replica}");
+    assert_eq!(replica["leader"], leader as u64, "{replica}");
+    assert_eq!(
+        replica["leader_address"], document["leader_address"],
+        "{replica}"
+    );
+    let of_leader = &document["replicas"][leader - 1]["status"]["members"];
+    for member in of_leader.as_array().expect("members") {
         assert!(
-            !replica["replica"][field].is_null(),
-            "{field} is missing: {replica}"
+            member["lag"].is_u64() && member["replica"].is_u64(),
+            "{member}"
         );
+    }
+    for field in ["role", "term", "committed", "applied"] {
+        assert!(!replica[field].is_null(), "{field} is missing: {replica}");
     }
     assert!(
         replica["transport"]["retransmissions"].is_u64(),
@@ -154,9 +165,9 @@ fn kill_leader_with(prepare: impl FnOnce(u32) -> Option<File>) {
     let counts = |cluster: &Cluster, field: fn(&Status) -> u64| -> u64 {
         let document = cluster.run(&["status", "--json"]).expect_status(0).json();
         let replicas = document["replicas"].as_array().expect("a list").clone();
-        let statuses = replicas.into_iter().filter_map(|replica| {
-            serde_json::from_value::<Status>(replica["status"]["replica"].clone()).ok()
-        });
+        let statuses = replicas
+            .into_iter()
+            .filter_map(|replica| serde_json::from_value::<Status>(replica["status"].clone()).ok());
         statuses.map(|status| field(&status)).sum()
     };
     wait_for("two followers that know their leader's secret", || {

@@ -96,7 +96,7 @@ impl Group {
             .iter()
             .find(|replica| replica["replica"] == document["leader"])
             .expect("it answers");
-        let id = leader["status"]["replica"]["node_id"].as_u64();
+        let id = leader["status"]["replica"].as_u64();
         u16::try_from(id.expect("a number")).expect("small")
     }
 

@@ -10,7 +10,7 @@ fn shown(cluster: &Cluster, node_id: u64) -> Value {
     let replicas = document["replicas"].as_array().expect("a list").clone();
     let mut replicas = replicas.into_iter();
     replicas
-        .find(|replica| replica["node_id"] == node_id)
+        .find(|replica| replica["replica"] == node_id)
         .expect("the replica")
 }
 

@@ -465,7 +465,7 @@ fn changes_of_role_are_in_the_log_with_their_time() {
         move |line: &str| {
             let (time, rest) = line.split_once(' ').unwrap_or_default();
             let role = format!("role=\"{role}\" term=");
-            is_time(time) && rest.contains("INFO role: changed node_id=") && rest.contains(&role)
+            is_time(time) && rest.contains("INFO role: changed replica=") && rest.contains(&role)
         }
     };
     let leader = cluster.leader();
@@ -485,6 +485,9 @@ fn changes_of_role_are_in_the_log_for_programs_too() {
         let time = event["timestamp"].as_str().unwrap_or_default();
         let fields = &event["fields"];
         let leads = fields["role"] == "leader" && fields["term"].is_u64();
+        // Here the leader is a replica, and its address stands beside it.
+        let leads = leads && fields["leader"] == fields["replica"];
+        let leads = leads && fields["leader_address"].is_string();
         is_time(time) && event["target"] == "role" && leads
     });
 }

@@ -177,7 +177,7 @@ fn a_replica_shows_how_far_the_state_that_it_is_sent_has_come() {
     let survey = |form: &[&str]| trine(&[&["status"], form].concat(), &listen, b"").stdout;
     let receiving = |document: &Value| {
         let of_one = |replica: &Value| {
-            let state = &replica["status"]["replica"]["receiving"];
+            let state = &replica["status"]["receiving"];
             Some((state["bytes"].as_u64()?, state["bytes_total"].as_u64()?))
         };
         let replicas = document["replicas"].as_array().into_iter().flatten();

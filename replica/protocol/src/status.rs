@@ -41,7 +41,7 @@ pub enum Role {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MemberStatus {
     /// Its node id.
-    #[serde(alias = "place")]
+    #[serde(rename = "replica", alias = "node_id", alias = "place")]
     pub node_id: u32,
     /// Its present incarnation, in hexadecimal.
     pub incarnation: String,
@@ -54,7 +54,8 @@ pub struct MemberStatus {
     /// Only from a leader: how far its log is known to agree.
     pub matched: Option<u64>,
     /// Only from a leader: the number of entries that it lacks.
-    pub behind: Option<u64>,
+    #[serde(alias = "behind")]
+    pub lag: Option<u64>,
     /// Only from a leader: whether it is being sent a snapshot.
     pub in_snapshot: Option<bool>,
     /// The newest state-machine version that it understands, if it has said so to the answering replica.
@@ -144,7 +145,8 @@ pub enum OrderedStatus {
 /// The store.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct StoreStatus {
-    /// Items held.
+    /// Keys held.
+    #[serde(rename = "keys", alias = "items")]
     pub items: u64,
     /// Items among them that will expire.
     #[serde(default)]
@@ -368,7 +370,7 @@ pub struct LeaseStatus {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Status {
     /// Its node id.
-    #[serde(alias = "place")]
+    #[serde(rename = "replica", alias = "node_id", alias = "place")]
     pub node_id: u32,
     /// Its present incarnation, in hexadecimal.
     pub incarnation: String,
@@ -391,7 +393,8 @@ pub struct Status {
     pub watch: Option<WatchStatus>,
     /// Its term.
     pub term: u64,
-    /// The leader, as far as it knows.
+    /// Where the leader is, as far as it knows.
+    #[serde(rename = "leader_address")]
     pub leader: Option<SocketAddr>,
     /// The silence of a leader after which it campaigns, at the earliest: the election timeout, or more if the leader's
     /// messages had long gaps lately. 0 from a leader, a replica without a vote, or an earlier release.

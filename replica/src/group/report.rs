@@ -314,7 +314,7 @@ impl Group {
             voter: member.role == MemberRole::Voter,
             this,
             matched,
-            behind: matched.map(|matched| last_index.saturating_sub(matched)),
+            lag: matched.map(|matched| last_index.saturating_sub(matched)),
             in_snapshot: progress.map(|progress| progress.in_snapshot),
             state_version: Some(self.membership.understands(member.incarnation, &self.local))
                 .filter(|&version| version != 0),

@@ -525,8 +525,7 @@ fn is_whole(world: &World) -> bool {
     leader.is_some_and(|leader| {
         let caught_up = |member: &MemberStatus| {
             let is_heard = member.silent_ns.is_some_and(|silent| silent < 500_000_000);
-            member.voter
-                && (member.this || is_heard && member.behind.is_some_and(|behind| behind < 50))
+            member.voter && (member.this || is_heard && member.lag.is_some_and(|lag| lag < 50))
         };
         leader.members.len() == 3 && leader.members.iter().all(caught_up)
     })

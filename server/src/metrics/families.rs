@@ -331,7 +331,7 @@ fn members(members: &[MemberStatus]) -> Vec<Family> {
         each(
             "member_lag_entries",
             "Entries that the member lacks, as the leader knows.",
-            |member| member.behind.map(u64::number),
+            |member| member.lag.map(u64::number),
         ),
         each(
             "member_in_snapshot",

@@ -122,14 +122,14 @@ pub(super) mod tests {
     pub(in crate::metrics) fn snapshot() -> Snapshot {
         let member = |node_id: u32, this: bool| {
             json!({
-                "node_id": node_id, "incarnation": format!("{node_id:x}"), "address": format!("127.0.0.1:{node_id}"),
-                "voter": true, "this": this, "matched": 90, "behind": 10, "in_snapshot": false, "silent_ns": 5_000_000,
+                "replica": node_id, "incarnation": format!("{node_id:x}"), "address": format!("127.0.0.1:{node_id}"),
+                "voter": true, "this": this, "matched": 90, "lag": 10, "in_snapshot": false, "silent_ns": 5_000_000,
             })
         };
         let status = json!({
             "replica": {
-                "node_id": 1, "incarnation": "a", "cluster": "c", "address": "127.0.0.1:1", "role": "leader",
-                "not_serving": null, "receiving": { "bytes": 300, "bytes_total": 400 }, "term": 7, "leader": "127.0.0.1:1", "committed": 100, "applied": 99,
+                "replica": 1, "incarnation": "a", "cluster": "c", "address": "127.0.0.1:1", "role": "leader",
+                "not_serving": null, "receiving": { "bytes": 300, "bytes_total": 400 }, "term": 7, "leader_address": "127.0.0.1:1", "committed": 100, "applied": 99,
                 "group_time_ns": 1, "members": [member(1, true), member(2, false)], "change_in_progress": false,
                 "log": to_value::<trine_protocol::status::LogStatus>(),
                 "sessions": to_value::<trine_protocol::status::SessionStatus>(),

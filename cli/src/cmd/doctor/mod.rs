@@ -14,6 +14,7 @@ mod packets;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use serde_json::{Value, json};
 
 pub(crate) use self::args::DoctorArguments;
 
@@ -65,7 +66,7 @@ fn tell(
         findings.push(memory::data_directory(directory)?);
         findings.push(memory::set_aside(directory)?);
     }
-    output.document(&serde_json::json!({ "findings": findings }));
+    output.document(&document(&findings));
     findings.iter().for_each(|finding| output.line(finding));
     let wrong = count(&findings, Verdict::Wrong);
     let better = count(&findings, Verdict::Better);
@@ -83,8 +84,12 @@ fn tell(
 }
 
 /// The findings on this machine, for the bundle.
-pub(super) fn findings() -> impl Serialize {
-    examine(&Machine::at(Path::new("/")))
+pub(super) fn findings() -> Value {
+    document(&examine(&Machine::at(Path::new("/"))))
+}
+
+fn document(findings: &[Finding]) -> Value {
+    json!({ "findings": findings })
 }
 
 fn count(findings: &[Finding], verdict: Verdict) -> u64 {

@@ -33,9 +33,12 @@ pub(super) fn tell(
     reading.read(response, |meaning| match meaning {
         Meaning::Answer(answer) => tell_answer(request, answer, form),
         Meaning::Each(answers) => tell_answer(request, &Response::List(answers.into()), form),
-        Meaning::Number(number) => Ok(Some(number.to_string().into_bytes())),
+        Meaning::Number(number) => Ok(Some(match form {
+            Form::Json => json!({ "number": number }).to_string().into_bytes(),
+            Form::People | Form::Raw => number.to_string().into_bytes(),
+        })),
         Meaning::Text(text) => Ok(Some(match form {
-            Form::Json => json!(text).to_string().into_bytes(),
+            Form::Json => json!({ "text": text }).to_string().into_bytes(),
             Form::People | Form::Raw => text.as_bytes().to_vec(),
         })),
         Meaning::Failed(why) => Err(Failure::negative(why.to_owned(), "")),
@@ -50,7 +53,7 @@ fn tell_answer(
 ) -> Result<Option<Vec<u8>>, Failure> {
     refusal(request, response)?;
     Ok(match form {
-        Form::Json => Some(document(response).to_string().into_bytes()),
+        Form::Json => Some(object(response).to_string().into_bytes()),
         Form::People => Some(for_people(request.shape, response).into_bytes()),
         Form::Raw => raw(request.shape, response),
     })
@@ -169,6 +172,15 @@ fn raw(shape: Shape, response: &Response<'_>) -> Option<Vec<u8>> {
     }
 }
 
+/// The document of an answer: an object, whatever the answer is.
+fn object(response: &Response<'_>) -> Value {
+    match document(response) {
+        object @ Value::Object(_) => object,
+        Value::Array(answers) => json!({ "answers": answers }),
+        other => json!({ "answer": other }),
+    }
+}
+
 fn document(response: &Response<'_>) -> Value {
     let mut map = Map::new();
     let versioned = |map: &mut Map<String, Value>, found: &Versioned<'_>| {
@@ -214,7 +226,7 @@ fn document(response: &Response<'_>) -> Value {
                     Value::Object(map)
                 })
                 .collect();
-            map.insert("items".into(), items.into());
+            map.insert("entries".into(), items.into());
             if let Some(next) = next {
                 insert_bytes(&mut map, "next", &next);
             }
@@ -278,7 +290,7 @@ mod tests {
         assert_eq!(told(&list, Form::Raw), "one\n");
         assert_eq!(
             told(&list, Form::Json),
-            r#"[{"value":"one","version":7},null]"#
+            r#"{"answers":[{"value":"one","version":7},null]}"#
         );
     }
 
@@ -305,7 +317,7 @@ mod tests {
         assert_eq!(told(&page, Form::Raw), text);
         assert_eq!(
             told(&page, Form::Json),
-            r#"{"items":[{"key":"a","value":"two\nlines","version":7},{"key":"b"}],"next":"c"}"#
+            r#"{"entries":[{"key":"a","value":"two\nlines","version":7},{"key":"b"}],"next":"c"}"#
         );
     }
 
@@ -350,7 +362,8 @@ mod tests {
             Form::Json,
             r#"{"value":"four","version":7}"#,
         );
-        says("type k", &value, Form::Json, r#""string""#);
+        says("type k", &value, Form::Json, r#"{"text":"string"}"#);
+        says("strlen k", &value, Form::Json, r#"{"number":4}"#);
         says("type k", &value, Form::Raw, "string");
         says(
             "mget k",

@@ -306,7 +306,7 @@ fn lag(node: &NodeStatus, sample: &Sample) -> Option<u64> {
     let leader = leader_of(&sample.reports)?;
     let mut members = leader.members.iter();
     let own = members.find(|member| member.incarnation == node.replica.incarnation)?;
-    own.behind
+    own.lag
 }
 
 fn link_rows(reports: &[Report]) -> Vec<[String; 9]> {

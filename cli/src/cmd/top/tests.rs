@@ -21,9 +21,9 @@ pub(in crate::cmd) fn node(node_id: u16, writes: u64) -> Box<NodeStatus> {
     let leads = node_id == 1;
     let member = |of: u16| {
         json!({
-            "node_id": of, "incarnation": format!("life-{of}"), "address": address(of), "voter": true,
+            "replica": of, "incarnation": format!("life-{of}"), "address": address(of), "voter": true,
             "this": of == node_id, "matched": null, "in_snapshot": false, "silent_ns": 1000,
-            "behind": leads.then_some(u64::from(of - 1) * 3),
+            "lag": leads.then_some(u64::from(of - 1) * 3),
         })
     };
     let link = |to: u16| {
@@ -65,13 +65,13 @@ pub(in crate::cmd) fn node(node_id: u16, writes: u64) -> Box<NodeStatus> {
     };
     let status = json!({
         "replica": {
-            "node_id": node_id, "incarnation": format!("life-{node_id}"), "cluster": "c0ffee",
+            "replica": node_id, "incarnation": format!("life-{node_id}"), "cluster": "c0ffee",
             "address": address(node_id), "role": if leads { "leader" } else { "follower" },
-            "not_serving": null, "term": 7, "leader": address(1), "committed": writes, "applied": writes,
+            "not_serving": null, "term": 7, "leader_address": address(1), "committed": writes, "applied": writes,
             "group_time_ns": 0, "members": [member(1), member(2), member(3)], "change_in_progress": false,
             "log": zero(&["first_index", "last_index", "entries", "bytes", "compactions"]),
             "sessions": zero(&["open", "closed", "reply_bytes", "evicted", "refused", "duplicates"]),
-            "store": { "items": 12_345, "logical_bytes": 1 << 20, "memory_bytes": 1 << 30 },
+            "store": { "keys": 12_345, "logical_bytes": 1 << 20, "memory_bytes": 1 << 30 },
             "counters": counters,
             "stages": { "queue": stage(11), "append": stage(12), "quorum": stage(15), "apply": stage(10) },
         },

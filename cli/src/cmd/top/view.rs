@@ -30,8 +30,8 @@ const HELP: &str = " up, down   select a replica
  q, Ctrl-C  quit
 
  lag        entries that the leader has and the replica has not
- resent     packets retransmitted since the replica's start, or in
-            the link's session
+ retransmitted
+            packets, since the replica's start or in the link's session
  stages     where a write's time goes at the leader, of a sample;
             each figure is the upper end of a power of two
  credits    in use, of those agreed on
@@ -107,9 +107,9 @@ fn draw_throughput(frame: &mut Frame<'_>, model: &Model, area: Rect) {
             let writes = interval.writes_per_second;
             let writes = writes.map_or("-".to_owned(), |rate| show_count(rate as u64));
             let lag = interval.lag.map_or("-".to_owned(), show_count);
-            let first = format!(" writes/s {writes:>11}   lag {lag:>7}",);
+            let first = format!(" writes/s {writes:>11}   lag {lag:>14}",);
             let second = format!(
-                " reads/s  {:>11}   resent {:>4}",
+                " reads/s  {:>11}   retransmitted {:>4}",
                 show_count(interval.reads_per_second as u64),
                 interval.retransmissions
             );
@@ -165,7 +165,15 @@ fn row<'a>(cells: impl IntoIterator<Item = Cow<'a, str>>, left: usize) -> Row<'a
 
 fn draw_replicas(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     let header = [
-        " id", "address", "role", "term", "applied", "lag", "reads/s", "keys", "resent",
+        " id",
+        "address",
+        "role",
+        "term",
+        "applied",
+        "lag",
+        "reads/s",
+        "keys",
+        "retransmitted",
     ];
     let rows = model.replicas.iter().enumerate();
     let rows = rows.map(|(index, replica)| {
@@ -179,7 +187,7 @@ fn draw_replicas(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     });
     let rows: Vec<(Vec<&str>, Style)> = rows.collect();
     let shape = columns::Shape {
-        shares: &[3, 20, 9, 5, 11, 6, 8, 7, 6],
+        shares: &[3, 20, 9, 5, 11, 6, 8, 7, 13],
         drops: &[8, 7, 6, 3, 5, 4],
     };
     let title = match model.keys.as_str() {
@@ -222,7 +230,15 @@ fn draw_stages(frame: &mut Frame<'_>, model: &Model, area: Rect) {
 
 fn draw_links(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     let header = [
-        " link", "state", "rtt", "least", "timeout", "resent", "credits", "packet", "pacing",
+        " link",
+        "state",
+        "rtt",
+        "min RTT",
+        "timeout",
+        "retransmitted",
+        "credits",
+        "packet",
+        "pacing",
     ];
     let rows = model.links.iter().map(|link| {
         let style = match link[1].as_str() {
@@ -233,7 +249,7 @@ fn draw_links(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     });
     let rows: Vec<(Vec<&str>, Style)> = rows.collect();
     let shape = columns::Shape {
-        shares: &[11, 10, 8, 8, 8, 7, 8, 7, 12],
+        shares: &[11, 10, 8, 8, 8, 13, 8, 7, 12],
         drops: &[8, 7, 6, 4, 3, 5],
     };
     let table = fitted(&header, &rows, &shape, 2, area.width).block(section(" links "));

@@ -126,18 +126,16 @@ fn a_user_with_a_prefix_is_told_about_how_much_others_have() {
             .expect_status(0)
             .json();
         let replicas = report["replicas"].as_array().expect("a list").clone();
-        replicas
-            .into_iter()
-            .map(|one| one["status"]["replica"].clone())
+        replicas.into_iter().map(|one| one["status"].clone())
     };
     for whole in statuses("group.key") {
-        assert_eq!(whole["store"]["items"], 3, "{whole}");
+        assert_eq!(whole["store"]["keys"], 3, "{whole}");
         assert_ne!(whole["store"]["hash"], serde_json::json!([0, 0]), "{whole}");
     }
     for part in statuses("alice.key") {
         let store = &part["store"];
         assert_eq!(
-            (&store["items"], &store["logical_bytes"]),
+            (&store["keys"], &store["logical_bytes"]),
             (&1024.into(), &1024.into())
         );
         assert_eq!(store["hash"], serde_json::json!([0, 0]));

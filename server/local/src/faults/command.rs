@@ -57,6 +57,7 @@ pub enum FaultCommand {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct State {
     /// The replica's node id.
+    #[serde(rename = "replica")]
     pub node_id: u32,
     /// Where it is.
     pub address: SocketAddr,
@@ -87,6 +88,7 @@ pub struct Linked {
     /// Where it is.
     pub address: SocketAddr,
     /// The node id that has this address, if one is known.
+    #[serde(rename = "replica")]
     pub node_id: Option<u32>,
     /// Of what is sent.
     pub out: Option<String>,
