@@ -57,10 +57,6 @@ const SPECIAL: &[(&str, &str)] = &[
     ),
     ("peers", "The replicas' addresses."),
     ("pipeline", "Requests that a client has in flight."),
-    (
-        "replica",
-        "Which replica is read: leader, follower, any, or for a backup a node id.",
-    ),
     ("rounds", "How often each part is measured."),
     ("seed", "The seed of everything that is drawn by lot."),
     ("speculative", "Requests of four bytes, without sessions."),

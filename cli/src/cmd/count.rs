@@ -57,10 +57,12 @@ pub(crate) fn run<N: Network>(
         },
     };
     let mode = arguments.replica.mode();
-    let answer = call(network, &arguments.client, mode, &command, output)?;
+    let replica = arguments.replica.replica;
+    let client = replica.towards(network, &arguments.client)?;
+    let answer = call(network, &client, mode, &command, output)?;
     let (keys, position) = match answer.response() {
         Ok(Response::Error(StoreError::NotOrdered { .. })) => {
-            let mut session = open(network, &arguments.client, |_| {})?;
+            let mut session = open(network, &client, |_| {})?;
             (unordered::count(&mut session, mode, &bounds)?, None)
         }
         _ => match response_of(&answer)? {
@@ -103,7 +105,9 @@ fn several<N: Network>(
     let ranges: Vec<_> = prefixes.iter().copied().map(KeyRange::Prefix).collect();
     // A Ctrl-C leaves time to give the pin back.
     interrupt::start()?;
-    let mut session = open(network, &arguments.client, |_| {})?;
+    let replica = arguments.replica.replica;
+    let client = replica.towards(network, &arguments.client)?;
+    let mut session = open(network, &client, |_| {})?;
     let everything = Bounds::of(None, &PartArguments::default())?;
     if !unordered::is_ordered(&mut session, arguments.replica.mode(), &everything)? {
         return one_by_one(&mut session, arguments, &prefixes, output);

@@ -1,12 +1,13 @@
 //! `trine get KEY` reads a value and prints its raw bytes.
 
 use serde_json::json;
-use trine_client::Mode;
+use trine_client::{Mode, Report};
 use trine_kvstore::{Command, Response};
 
 use trine_base::answers::{response_of, unexpected};
 
 use clap::Args;
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::str::FromStr;
 use trine_base::arguments::ClientArguments;
@@ -14,7 +15,11 @@ use trine_base::client::call;
 use trine_base::failure::Failure;
 use trine_base::network::Network;
 use trine_base::output::Output;
+use trine_base::peers;
+use trine_base::survey::{SURVEY_TIMEOUT, ask_everybody};
 use trine_base::values::key_bytes;
+
+use super::status::nobody;
 
 #[derive(Debug, Args)]
 pub(crate) struct GetArguments {
@@ -23,8 +28,14 @@ pub(crate) struct GetArguments {
     /// Take what the nearest replica has, also without a quorum; it may be old.
     #[arg(long, conflicts_with = "from")]
     pub(crate) stale: bool,
-    /// Which replica is read: leader, follower or any. Never old: a follower first asks the leader how far it has to be.
-    #[arg(long = "replica", alias = "from", default_value = "leader", value_name = "REPLICA", value_parser = parse_reader)]
+    /// Which replica is read: leader, follower, any, or a node id. Never old: a follower first asks the leader how far it has
+    /// to be.
+    #[arg(
+        long = "replica",
+        alias = "from",
+        default_value = "leader",
+        value_name = "REPLICA"
+    )]
     pub(crate) from: ReadFrom,
     #[command(flatten)]
     pub(crate) client: ClientArguments,
@@ -57,14 +68,6 @@ impl FromStr for ReadFrom {
     }
 }
 
-/// A client finds the replica that reads a key by its role. Only `trine backup` reads from one by its node id.
-pub(super) fn parse_reader(text: &str) -> Result<ReadFrom, String> {
-    match text.parse() {
-        Ok(ReadFrom::Node(_)) | Err(_) => Err("write leader, follower or any".to_owned()),
-        read_from => read_from,
-    }
-}
-
 impl ReadFrom {
     /// The mode of such a read, or of one that may be old.
     pub(crate) fn mode(self, stale: bool) -> Mode {
@@ -72,9 +75,40 @@ impl ReadFrom {
             _ if stale => Mode::ReadStale,
             Self::Leader => Mode::Read,
             Self::Follower => Mode::ReadFollower,
-            Self::Any => Mode::ReadAnywhere,
-            Self::Node(_) => unreachable!("`parse_reader` reads no node id"),
+            // That replica alone is asked, see `towards`.
+            Self::Any | Self::Node(_) => Mode::ReadAnywhere,
         }
+    }
+
+    /// The arguments of a client that asks these replicas. A client chooses by role, so of a replica with a node id it gets
+    /// the address alone.
+    ///
+    /// # Errors
+    /// No such replica answers.
+    pub(super) fn towards<'a, N: Network>(
+        self,
+        network: &N,
+        client: &'a ClientArguments,
+    ) -> Result<Cow<'a, ClientArguments>, Failure> {
+        let Self::Node(node_id) = self else {
+            return Ok(Cow::Borrowed(client));
+        };
+        let addresses = peers::resolve(&client.group.peers)?;
+        let limit = client.group.timeout.min(SURVEY_TIMEOUT).into();
+        let reports = ask_everybody(network, &addresses, limit)?;
+        if reports.iter().all(|report| report.answer.is_err()) {
+            return Err(nobody(&reports));
+        }
+        let has_id = |report: &&Report| report.status().is_some_and(|s| s.node_id == node_id);
+        let found = reports.iter().find(has_id).ok_or_else(|| {
+            Failure::not_reachable(
+                format!("no replica {node_id} answers; nothing was read"),
+                "`trine status` shows the replicas; name all of them with --peers",
+            )
+        })?;
+        let mut client = client.clone();
+        client.group.peers = found.address.to_string();
+        Ok(Cow::Owned(client))
     }
 }
 
@@ -85,13 +119,8 @@ pub(crate) fn run<N: Network>(
 ) -> Result<(), Failure> {
     let key = key_bytes(&arguments.key)?;
     let mode = arguments.from.mode(arguments.stale);
-    let answer = call(
-        network,
-        &arguments.client,
-        mode,
-        &Command::Get { key },
-        output,
-    )?;
+    let client = arguments.from.towards(network, &arguments.client)?;
+    let answer = call(network, &client, mode, &Command::Get { key }, output)?;
     match response_of(&answer)? {
         Response::Value { value, version } => {
             let version = ("version", json!(version.as_u64()));

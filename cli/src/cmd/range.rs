@@ -1,4 +1,4 @@
-//! Which keys are meant, and which replica reads them? The arguments that `scan`, `count`, `rm` and `export` share.
+//! Which keys are meant, and which replica reads them? The arguments that `scan`, `count`, `watch`, `rm` and `export` share.
 
 use clap::Args;
 use std::ffi::{OsStr, OsString};
@@ -8,7 +8,7 @@ use trine_base::words::show;
 use trine_client::Mode;
 use trine_kvstore::{KeyRange, after_prefix};
 
-use super::get::{ReadFrom, parse_reader};
+use super::get::ReadFrom;
 
 /// Keys of a prefix, and a part of them.
 #[derive(Debug, Default, Args)]
@@ -137,6 +137,11 @@ impl Bounds {
         }
     }
 
+    /// The least key that can be meant, and the least one after them.
+    pub(crate) fn ends(self) -> (Vec<u8>, Option<Vec<u8>>) {
+        (self.start, self.end)
+    }
+
     /// Whether a key of the prefix lies between the bounds.
     pub(crate) fn contains(&self, key: &[u8]) -> bool {
         key >= self.start.as_slice() && self.end.as_deref().is_none_or(|end| key < end)
@@ -148,8 +153,9 @@ pub(crate) struct ReplicaArguments {
     /// Take what the nearest replica has, also without a quorum; it may be old.
     #[arg(long, conflicts_with = "replica")]
     pub(crate) stale: bool,
-    /// Which replica is read: leader, follower or any. Never old: a follower first asks the leader how far it has to be.
-    #[arg(long, default_value = "leader", value_name = "REPLICA", value_parser = parse_reader)]
+    /// Which replica is read: leader, follower, any, or a node id. Never old: a follower first asks the leader how far it has
+    /// to be.
+    #[arg(long, default_value = "leader", value_name = "REPLICA")]
     pub(crate) replica: ReadFrom,
 }
 

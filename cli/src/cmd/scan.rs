@@ -69,7 +69,9 @@ pub(crate) fn run<N: Network>(
     let bounds = arguments.range.bounds()?;
     // A Ctrl-C leaves time to give a pin back.
     interrupt::start()?;
-    let mut session = client::open(network, &arguments.client, |_| {})?;
+    let replica = arguments.replica.replica;
+    let client = replica.towards(network, &arguments.client)?;
+    let mut session = client::open(network, &client, |_| {})?;
     let mode = arguments.replica.mode();
     let is_ordered = unordered::is_ordered(&mut session, mode, &bounds)?;
     let by_pages = arguments.no_atomic || arguments.replica.stale;

@@ -20,16 +20,17 @@ use trine_kvstore::Position;
 use trine_transport::time::Duration;
 
 use self::stream::Changes;
+use super::range::{Bounds, PartArguments};
 
 /// How long one look for the next events takes: then Ctrl-C is looked for.
 const LOOK: Duration = Duration::from_millis(100);
 /// A replica is found and asked in less; what takes longer is told.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
-/// Prints every change of the keys that begin with a prefix, as it happens, in the order of the log.
+/// Prints every change of the keys that begin with a prefix, or of a part of them, as it happens, in the order of the log.
 ///
 /// Nothing is left out and nothing comes twice, also when the replica that serves the watch dies: another one goes on. A line
-/// has the position of the change, what has happened (written, removed, expired, flushed), the key and the new value, with
+/// has the position of the change, what has happened (written, deleted, expired, flushed), the key and the new value, with
 /// tabs between them. What is no plain text is in double quotes, with escapes. With --json each change is a document on a line
 /// of its own, and {"seen": POSITION} follows once everything up to a position was told.
 ///
@@ -42,8 +43,10 @@ pub(crate) struct WatchArguments {
     /// This key alone; can be given several times.
     #[arg(long = "exact", value_name = "KEY")]
     pub(crate) keys: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) part: PartArguments,
     /// Begin behind this position, which an earlier watch, a write or a read has named, and not with what happens from now on.
-    #[arg(long, alias = "from", value_name = "POSITION", value_parser = parse_position)]
+    #[arg(long, value_name = "POSITION", value_parser = parse_position)]
     pub(crate) since: Option<Position>,
     /// End after so many changes.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -117,6 +120,9 @@ pub(crate) fn run<N: Network>(
 }
 
 fn targets(arguments: &WatchArguments) -> Result<Vec<(u32, WatchTarget)>, Failure> {
+    if arguments.part.is_named() {
+        return part(arguments);
+    }
     let prefix = |text: &OsString| Ok(WatchTarget::Prefix(key_bytes(text)?.to_vec()));
     let key = |text: &OsString| Ok(WatchTarget::Key(key_bytes(text)?.to_vec()));
     let prefixes = arguments.prefixes.iter().map(prefix);
@@ -135,6 +141,28 @@ fn targets(arguments: &WatchArguments) -> Result<Vec<(u32, WatchTarget)>, Failur
         ));
     }
     Ok((0..).zip(targets).collect())
+}
+
+/// A part of the keys of one prefix.
+fn part(arguments: &WatchArguments) -> Result<Vec<(u32, WatchTarget)>, Failure> {
+    let prefix = match (arguments.prefixes.as_slice(), arguments.keys.as_slice()) {
+        ([], []) => None,
+        ([prefix], []) => Some(prefix.as_os_str()),
+        _ => {
+            return Err(Failure::usage(
+                "--from, --to and --after name a part of one prefix",
+                "run a watch for each prefix; a key of --exact needs none of them",
+            ));
+        }
+    };
+    let (start, end) = Bounds::of(prefix, &arguments.part)?.ends();
+    if end.as_ref() == Some(&start) {
+        return Err(Failure::usage(
+            "no key can be in this range, so there is nothing to watch",
+            "--from, --to and --after are whole keys, which begin with PREFIX",
+        ));
+    }
+    Ok(vec![(0, WatchTarget::Range { start, end })])
 }
 
 /// What was printed.

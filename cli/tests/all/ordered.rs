@@ -17,6 +17,43 @@ fn filled(options: &[&str]) -> Cluster {
     cluster
 }
 
+/// How many reads each replica has answered that see all that was acknowledged.
+fn reads(cluster: &Cluster) -> Vec<u64> {
+    let reports = cluster.survey();
+    let counts = reports.iter().map(|report| {
+        let status = report.status().expect("it answers");
+        status.counters.reads_linearizable
+    });
+    counts.collect()
+}
+
+/// Only `trine backup` read from a replica by its node id.
+fn each_replica_reads_when_it_is_named(cluster: &Cluster) {
+    for node_id in 1..=3 {
+        let id = node_id.to_string();
+        let before = reads(cluster);
+        for (words, answer) in [
+            (&["get", "a/0001"][..], "1"),
+            (&["scan", "b/000", "--limit", "1"], "b/0000\t0\n"),
+            (&["count", "a/"], "1000\n"),
+        ] {
+            let words = [words, &["--replica", &id]].concat();
+            assert_eq!(text(cluster, &words), answer);
+        }
+        let after = reads(cluster);
+        for (index, (before, after)) in before.iter().zip(&after).enumerate() {
+            match index + 1 == node_id {
+                true => assert!(*after >= before + 3, "{node_id}: {before} {after}"),
+                false => assert_eq!(before, after, "replica {} for {node_id}", index + 1),
+            }
+        }
+    }
+    let nobody = cluster.run(&["get", "a/0001", "--replica", "9"]);
+    nobody.expect_error(3, &["no replica 9 answers", "trine status"]);
+    let wrong = cluster.run(&["count", "--replica", "next"]);
+    wrong.expect_error(2, &["or the node id of a replica"]);
+}
+
 fn text(cluster: &Cluster, arguments: &[&str]) -> String {
     String::from_utf8(cluster.ok(arguments)).expect("text")
 }
@@ -45,6 +82,7 @@ fn ranges_are_scanned_counted_and_deleted() {
         let range = [&["scan", "b/000", "--limit", "1"][..], replica].concat();
         assert_eq!(text(&cluster, &range), "b/0000\t0\n");
     }
+    each_replica_reads_when_it_is_named(&cluster);
     let json = text(&cluster, &["scan", "a/000", "--limit", "1", "--json"]);
     let lines: Vec<Value> = json
         .lines()

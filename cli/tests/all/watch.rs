@@ -73,7 +73,7 @@ fn changes_are_printed_as_they_happen() {
     let at = put(&cluster, "b", "two\nlines");
     assert_eq!(watch.next(), format!("{at}\twritten\tb\t\"two\\nlines\""));
     cluster.ok(&["del", "a/1"]);
-    assert!(watch.next().ends_with("\tremoved\ta/1"));
+    assert!(watch.next().ends_with("\tdeleted\ta/1"));
     let line = br#"{"key":"a/2","value":"v","expires_in_ms":100}"#;
     trine(&["import"], &cluster.group.peers(), line).expect_status(0);
     assert!(watch.next().ends_with("\twritten\ta/2\tv"));
@@ -90,7 +90,33 @@ fn changes_are_printed_as_they_happen() {
     assert_eq!(past[0]["key"], "a/1");
     assert_eq!(past[0]["value"], "one");
     assert_eq!(past[0]["command"], "Put");
-    assert_eq!(past[1]["change"], "removed");
+    assert_eq!(past[1]["change"], "deleted");
+    // So does a part of the keys of a prefix.
+    put(&cluster, "a/3", "not in it");
+    put(&cluster, "a/2", "again");
+    let part = ["watch", "a/", "--after", "a/1", "--to", "a/3"];
+    let since = ["--since", &from, "--limit", "4"];
+    let part = String::from_utf8(cluster.ok(&[&part[..], &since].concat())).expect("text");
+    let changes: Vec<&str> = part
+        .lines()
+        .filter_map(|line| Some(line.split_once('\t')?.1))
+        .collect();
+    let expected = [
+        "written\ta/2\tv",
+        "expired\ta/2",
+        "flushed",
+        "written\ta/2\tagain",
+    ];
+    assert_eq!(changes, expected);
+    for (wrong, why) in [
+        (&["a/", "b/", "--from", "a/1"][..], "a part of one prefix"),
+        (&["--exact", "k", "--to", "z"], "a part of one prefix"),
+        (&["a/", "--to", "2"], "no key can be in this range"),
+        (&["--from", "b", "--to", "a"], "ends before it begins"),
+    ] {
+        let watch = cluster.run(&[&["watch"], wrong].concat());
+        watch.expect_error(2, &[why]);
+    }
 }
 
 #[test]

@@ -91,7 +91,7 @@ const OF_LINE: &[Own] = &[
     ],
     [
         "watch",
-        "[PREFIX]... [--since POSITION]",
+        "[PREFIX]... [--from KEY] [--to KEY] [--since POSITION]",
         "prints each change as it happens, until Ctrl-C",
         "watch user/",
     ],

@@ -15,7 +15,7 @@ pub(super) fn line(event: &WatchedEvent, json: bool) -> String {
 fn word(change: &WatchedChange) -> &'static str {
     match change {
         WatchedChange::Written { .. } => "written",
-        WatchedChange::Removed { .. } => "removed",
+        WatchedChange::Removed { .. } => "deleted",
         WatchedChange::Expired { .. } => "expired",
         WatchedChange::Flushed => "flushed",
     }
