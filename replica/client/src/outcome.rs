@@ -264,7 +264,7 @@ impl fmt::Display for Obstacle {
             ),
             Self::TooLarge => f.write_str("the command is larger than the group takes"),
             Self::Denied => f.write_str(
-                "the replica denies it: the caller has no key that counts in this group",
+                "denied: the caller has no key that counts in this group",
             ),
             Self::RepeatRefused => f.write_str(
                 "an attempt had no answer, and the next one was refused: the user was changed or removed, or the new leader \

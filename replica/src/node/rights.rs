@@ -107,7 +107,7 @@ fn refuse_admin<R: Route>(cx: &mut Cx<'_, R>, denied: &Denied) -> Reply {
     let reply = AdminReply {
         status: AdminStatus::Refused,
         leader: None,
-        text: &denied.to_string(),
+        text: &format!("denied: {denied}"),
     };
     reply_with(cx, &reply)
 }

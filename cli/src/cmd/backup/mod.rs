@@ -144,7 +144,7 @@ fn position<N: Network>(network: &N, arguments: &BackupArguments) -> Result<u64,
 
 fn refused(why: &str) -> Failure {
     Failure::negative(
-        format!("the group refuses the backup: {why}"),
+        format!("denied: {why}; nothing was backed up"),
         "a backup holds all keys and the list of the users: give the cluster key file, or the key of a user of role admin, with --key",
     )
 }

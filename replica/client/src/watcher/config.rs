@@ -56,7 +56,7 @@ pub enum WatchError {
         why: String,
     },
     /// The caller has no right to it.
-    #[error("{why}")]
+    #[error("denied: {why}")]
     Denied {
         /// What is missing.
         why: String,
