@@ -23,6 +23,7 @@ pub mod latency;
 pub mod lines;
 pub mod load;
 pub mod local_key;
+pub mod log_format;
 pub mod lookup;
 pub mod network;
 pub mod new_file;

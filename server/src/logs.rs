@@ -6,7 +6,6 @@ use std::fmt::{self, Write};
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use clap::ValueEnum;
 use clap::builder::{PossibleValue, TypedValueParser};
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
@@ -20,39 +19,13 @@ use tracing_subscriber::util::SubscriberInitExt;
 use trine_base::announce;
 use trine_base::failure::Failure;
 use trine_base::lines::Lines;
+pub use trine_base::log_format::LogFormat;
 
 /// The part of the log that tells who changed what. A change of the level is a warning there, because more filters let
 /// warnings pass.
 pub const AUDIT: &str = "audit";
 /// The part of the log that reports changes of role.
 pub const ROLE: &str = "role";
-
-/// How the lines look.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// For programs: a JSON object a line.
-    Json,
-}
-
-impl LogFormat {
-    /// From now on the lines beside the log have its form.
-    pub fn begin(self) {
-        if self == Self::Json {
-            announce::speak_in_objects();
-        }
-    }
-
-    /// As it is typed.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Json => "json",
-        }
-    }
-}
 
 /// The log of this process.
 pub struct Logs {

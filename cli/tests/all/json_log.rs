@@ -83,6 +83,52 @@ fn a_json_log_has_objects_alone_from_the_first_line_to_the_last() {
     );
 }
 
+/// Only `trine serve` and `trine up` had the option.
+#[test]
+fn other_servers_write_objects_alone_too() {
+    let free = free_addresses(3).expect("ports");
+    let state = TempFile::new("json-numbers");
+    for (server, ask, address) in [
+        ("cache", &["get", "k"][..], free[0]),
+        ("index", &["get", "7"], free[1]),
+        ("sequencer", &["next"], free[2]),
+    ] {
+        let address = address.to_string();
+        let words = [
+            server,
+            "serve",
+            "--log-format",
+            "json",
+            "--listen",
+            &address,
+        ];
+        let words = match server {
+            "cache" => [&words[..], &["--memory", "16MiB"]].concat(),
+            "index" => [&words[..], &["--keys-max", "1000"]].concat(),
+            _ => [&words[..], &["--state", state.path()]].concat(),
+        };
+        let mut serving = command(&words, "");
+        serving
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let serving = serving.spawn().expect("starts");
+        let ask = [&[server], ask, &["--connect", &address]].concat();
+        wait_for("the server", || {
+            let status = trine(&ask, "", b"").status;
+            status.filter(|status| *status <= 1)
+        });
+        // A second one at the same address cannot listen.
+        let refused = trine(&words, "", b"");
+        assert_ne!(refused.status, Some(0));
+        let last = assert_objects(&refused);
+        assert_eq!(last.last().expect("a line")["level"], "ERROR");
+        signal(serving.id(), "TERM");
+        let objects = assert_objects(&finish(serving).expect_status(0));
+        assert!(!objects.is_empty(), "{server} announces nothing");
+    }
+}
+
 /// Each line of both streams is a JSON object.
 #[track_caller]
 fn assert_objects(ran: &Ran) -> Vec<Value> {

@@ -40,7 +40,7 @@ pub struct WatchArguments {
     /// the level while the replica runs; SIGUSR1 makes it read the file again.
     #[arg(long, default_value = "warn,role=info,audit=info", value_name = "LEVEL", value_parser = LevelParser, hide_possible_values = true)]
     pub log_level: String,
-    /// How lines of the log look. With json every line of both streams is a JSON object, also what is announced and the last error.
+    /// How the lines of both streams look. With json each is a JSON object, also what is announced and the last error.
     #[arg(long, default_value = "text", value_enum)]
     pub log_format: LogFormat,
 }

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use trine_replica::config::SEGMENT_BYTES;
 use trine_transport::backend::Faults;
 
 use crate::backup_file::Ttl;
@@ -107,7 +106,7 @@ pub struct ServeArguments {
     )]
     pub fault_seed: u64,
     /// With --log disk, the room that the log takes at a time.
-    #[arg(long, default_value_t = SEGMENT_BYTES, value_name = "SIZE", value_parser = parse_bytes, help_heading = "Testing")]
+    #[arg(long, default_value = "32MiB", value_name = "SIZE", value_parser = parse_bytes, help_heading = "Testing")]
     pub log_segment: u64,
     /// Let this user, on this machine, change with `trine net` what the network does to this replica's packets.
     #[arg(long, help_heading = "Fault injection")]
