@@ -1,6 +1,6 @@
 //! How are sizes, counts and times read from the command line and shown to people?
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Reads "64", "64k", "64KiB", "1.5MiB"-like sizes; the letters mean powers of 1024.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
@@ -169,6 +169,11 @@ pub fn show_count_within(count: u64, width: usize) -> String {
 pub fn plural(count: u64, noun: &str) -> String {
     let ending = if count == 1 { "" } else { "s" };
     format!("{} {noun}{ending}", show_count(count))
+}
+
+/// A date with its time, to the second: `2026-01-02T03:04:05Z`.
+pub fn show_date(at: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(at).to_string()
 }
 
 #[cfg(test)]

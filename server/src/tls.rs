@@ -16,7 +16,7 @@ use rustls::{InconsistentKeys, RootCertStore, ServerConfig, ServerConnection};
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 
-pub use self::caller::Caller;
+pub use self::caller::{Caller, Encrypted};
 
 use crate::private::{self, Unread};
 
@@ -67,6 +67,9 @@ impl TlsArguments {
         options.flatten().collect()
     }
 }
+
+/// The part of the log that tells of new certificates.
+const TLS: &str = "tls";
 
 /// The present certificate, key and client CA.
 #[derive(Clone)]
@@ -125,10 +128,10 @@ impl Tls {
     pub fn reload_at_signal(&self) -> Result<(), Failure> {
         let tls = self.clone();
         interrupt::at_hangups("tls-reload", move || match tls.reload() {
-            Ok(()) => tracing::warn!("read the certificate of TLS again"),
+            Ok(()) => tracing::warn!(target: TLS, "read the certificate of TLS again"),
             Err(failure) => {
                 let why = failure.message();
-                tracing::error!(why, "the certificate of TLS stays as it was");
+                tracing::error!(target: TLS, why, "the certificate of TLS stays as it was");
             }
         })
     }

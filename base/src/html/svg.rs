@@ -16,7 +16,7 @@ const BOTTOM: f64 = 44.0;
 pub struct Line {
     /// Its name in the legend.
     pub name: String,
-    /// Its points, from left to right.
+    /// Its points, from left to right. One whose height is no number interrupts the line.
     pub points: Vec<(f64, f64)>,
     /// Lines of one colour belong together.
     pub colour: usize,
@@ -104,18 +104,17 @@ impl Plot<'_> {
         }
         self.draw_x_axis(x_at, &mut svg);
         for line in self.lines {
-            let points: Vec<String> = line
-                .points
-                .iter()
-                .map(|(x, y)| format!("{:.1},{:.1}", x_at(*x), y_at(*y)))
-                .collect();
-            let _ = write!(
-                svg,
-                "<polyline class=\"c{}{}\" points=\"{}\"/>",
-                line.colour % COLOURS,
-                line.class(),
-                points.join(" ")
-            );
+            for points in line.points.split(|(_, y)| y.is_nan()) {
+                let points = points.iter();
+                let points = points.map(|(x, y)| format!("{:.1},{:.1}", x_at(*x), y_at(*y)));
+                let _ = write!(
+                    svg,
+                    "<polyline class=\"c{}{}\" points=\"{}\"/>",
+                    line.colour % COLOURS,
+                    line.class(),
+                    points.collect::<Vec<_>>().join(" ")
+                );
+            }
         }
         svg.push_str("</svg>");
         self.draw_legend(&mut svg);
@@ -229,6 +228,28 @@ pub fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_is_interrupted_where_there_is_no_number() {
+        let points = [(0.0, 1.0), (1.0, 2.0), (2.0, f64::NAN), (3.0, 4.0)];
+        let lines = [Line {
+            name: "a".into(),
+            colour: 0,
+            dashed: false,
+            points: points.to_vec(),
+        }];
+        let svg = Plot {
+            x_name: "x",
+            y_name: "y",
+            scale: Scale::Logarithmic,
+            lines: &lines,
+            x_marks: Vec::new(),
+            show_y: |y| y.to_string(),
+        }
+        .draw();
+        assert_eq!(svg.matches("<polyline").count(), 2, "{svg}");
+        assert!(!svg.contains("NaN"), "{svg}");
+    }
 
     #[test]
     fn points_lie_inside_of_the_plot_whatever_they_are() {

@@ -19,9 +19,13 @@ use trine_base::units::parse_positive_duration;
 #[derive(Debug, Args)]
 pub struct BenchArguments {
     /// What is measured: trine://HOST:PORT,... (without hosts the group of --peers), redis://HOST:PORT,
-    /// etcd://HOST:PORT,..., memcached://HOST:PORT or cache://HOST:PORT. Several are measured in turn, with the same operations.
+    /// etcd://HOST:PORT,..., memcached://HOST:PORT or cache://HOST:PORT. redis://USER:PASSWORD@HOST:PORT logs in, and rediss://
+    /// speaks TLS; %40 stands for @ in a password, which the list of processes shows. Several are measured in turn, with the same operations.
     #[arg(long = "target", value_name = "URL")]
     pub targets: Vec<Url>,
+    /// The CA that has signed the certificates of rediss:// targets: a PEM file.
+    #[arg(long, value_name = "FILE")]
+    pub target_ca: Option<PathBuf>,
     /// How often each target is measured; the middle round counts.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=101))]
     pub rounds: u32,
@@ -64,7 +68,7 @@ pub struct BenchArguments {
     /// Compare also what is not comparable.
     #[arg(long, alias = "force", requires = "compare")]
     pub compare_anyway: bool,
-    /// Remove the keys of the benchmark at its end, whatever that is: all that begin with "bench-" and a number that it used.
+    /// Delete the keys of the benchmark at its end, whatever that is: all that begin with "bench-" and a number that it used.
     #[arg(long)]
     pub clean: bool,
     /// Write a report with plots of throughput and latency here.

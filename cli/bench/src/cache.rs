@@ -1,6 +1,7 @@
 //! `trine cache bench`: the workloads of the MICA and HERD papers. Keys have 16 bytes and values 32, so items have 48. 95 or
 //! 50 % of the requests are GETs, and keys are chosen evenly or by Zipf's law with 0.99.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -33,10 +34,14 @@ pub struct CacheBenchArguments {
     /// The cache's address: where its first thread listens. It is measured if no --target says otherwise.
     #[arg(long, env = "TRINE_CACHE", default_value = trine_apps::cache::ADDRESS, value_name = "HOST:PORT")]
     pub connect: String,
-    /// What is measured: cache://HOST:PORT, memcached://HOST:PORT or redis://HOST:PORT. Several are measured in turn, with
+    /// What is measured: cache://HOST:PORT, memcached://HOST:PORT, redis://HOST:PORT or rediss://HOST:PORT, with
+    /// USER:PASSWORD@ before a host of Redis if it asks for that. Several are measured in turn, with
     /// the same operations from the same generator.
     #[arg(long = "target", value_name = "URL", value_parser = parse_target)]
     pub targets: Vec<Url>,
+    /// The CA that has signed the certificates of rediss:// targets: a PEM file.
+    #[arg(long, value_name = "FILE")]
+    pub target_ca: Option<PathBuf>,
     /// How often each target is measured; the middle round counts.
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=101))]
     pub rounds: u32,
@@ -67,7 +72,11 @@ pub struct CacheBenchArguments {
 fn parse_target(text: &str) -> Result<Url, String> {
     match text.parse() {
         Ok(url @ (Url::Cache(_) | Url::Memcached(_) | Url::Redis(_))) => Ok(url),
-        _ => Err("write cache://HOST:PORT, memcached://HOST:PORT or redis://HOST:PORT".to_owned()),
+        Err(why) if text.starts_with("redis") => Err(why),
+        _ => Err(
+            "write cache://HOST:PORT, memcached://HOST:PORT, redis://HOST:PORT or rediss://HOST:PORT"
+                .to_owned(),
+        ),
     }
 }
 
@@ -123,6 +132,7 @@ fn workload(
     };
     BenchArguments {
         targets,
+        target_ca: arguments.target_ca.clone(),
         rounds: arguments.rounds,
         workload: None,
         distribution: Some(distribution),

@@ -30,7 +30,7 @@ impl Plan<'_> {
         }
         let interrupted = interrupt::take();
         if interrupted {
-            note("removes the keys of the benchmark; Ctrl-C again leaves them");
+            note("deletes the keys of the benchmark; Ctrl-C again leaves them");
         }
         let cleaned = targets
             .into_iter()
@@ -77,7 +77,7 @@ impl Plan<'_> {
                 let done = show_count(cleaning.done);
                 let keys = plural(keys, "key");
                 Err(Failure::interrupted_after(
-                    format_args!("{done} of {keys} were removed"),
+                    format_args!("{done} of {keys} were deleted"),
                     "run the same command with --clean again",
                 ))
             }

@@ -47,7 +47,15 @@ fn pairs<'a>(then: &'a [RunResult], now: &'a [RunResult]) -> Vec<(&'a RunResult,
     if let ([then], [now]) = (then, now) {
         return vec![(then, now)];
     }
-    let find = |now: &RunResult| then.iter().find(|then| then.target == now.target);
+    // A group may be at other addresses then. Of several of a kind nobody knows which one is meant.
+    let only = |of: &RunResult, runs: &'a [RunResult]| {
+        let mut alike = runs.iter().filter(|run| run.store == of.store);
+        alike.next().filter(|_| alike.next().is_none())
+    };
+    let find = |run: &RunResult| {
+        let same = then.iter().find(|then| then.target == run.target);
+        same.or_else(|| only(run, now).and(only(run, then)))
+    };
     now.iter()
         .filter_map(|now| find(now).map(|then| (then, now)))
         .collect()

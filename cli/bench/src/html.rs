@@ -13,7 +13,7 @@ pub(super) fn report(runs: &[RunResult], compared: &[Compared]) -> String {
     let first = &runs[0];
     let names: Vec<&str> = runs.iter().map(|run| run.target.as_str()).collect();
     let title = format!("trine bench: {}", names.join(", "));
-    let mut page = Page::new(&title, &first.what());
+    let mut page = Page::new(&title, &format!("{}, {}", first.begun, first.what()));
     for run in runs.iter().filter(|run| run.interrupted) {
         page.push(&format!(
             "<p class=\"note\">{} was interrupted; this is what was measured until then.</p>\n",
@@ -126,7 +126,7 @@ fn latency_over_time(runs: &[RunResult]) -> String {
             points: run
                 .series
                 .iter()
-                .map(|point| (point.seconds, of(point) as f64))
+                .map(|point| (point.seconds, height(point, of)))
                 .collect(),
         };
     let lines: Vec<Line> = runs
@@ -141,6 +141,14 @@ fn latency_over_time(runs: &[RunResult]) -> String {
         .collect();
     let x_marks = seconds_marks(last_second(runs));
     latency_plot("seconds", x_marks, &lines)
+}
+
+/// The height of a point of a latency; no number if nothing was measured.
+fn height(point: &Point, of: fn(&Point) -> u64) -> f64 {
+    match point.operations_per_second > 0.0 {
+        true => of(point) as f64,
+        false => f64::NAN,
+    }
 }
 
 fn latency_plot(x_name: &str, x_marks: Vec<(f64, String)>, lines: &[Line]) -> String {
@@ -251,6 +259,10 @@ fn settings(run: &RunResult, page: &mut Page) {
             let text = value
                 .as_str()
                 .map_or_else(|| value.to_string(), str::to_owned);
+            let (name, text) = match (name.strip_suffix("_ns"), value.as_u64()) {
+                (Some(name), Some(ns)) => (name, show_ns(ns)),
+                _ => (name.as_str(), text),
+            };
             vec![name.replace('_', " "), text]
         });
     page.push(&table(&["", ""], rows));
@@ -278,6 +290,9 @@ pub(super) mod tests {
         }
         assert_eq!(page.matches("role=\"img\"").count(), 3);
         assert!(page.contains("Compared with") && page.contains("was interrupted"));
+        // It had `for ns` and a number of ten digits, and no date.
+        assert!(page.contains("<td>for</td><td>4.00 s</td>"));
+        assert!(page.contains("2026-01-02T03:04:05Z"));
         // Figures that are corrected, and figures that are not, are said to be so.
         for text in [
             "<th>p99, corrected</th>",

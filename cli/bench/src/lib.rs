@@ -24,6 +24,7 @@ use std::path::Path;
 
 use serde_json::json;
 use trine_kvstore::config::VALUE_BYTES_MAX;
+use trine_server::tls::Caller;
 use trine_transport::backend::{Backend, MonotonicClock};
 use trine_transport::prng::Prng;
 use trine_transport::time::{Clock, Duration, Instant};
@@ -83,7 +84,7 @@ pub fn run<N: Network>(
         failed.map_or(Ok(()), Err)
     });
     if plan.has_left_keys.get() {
-        output.line("The keys bench-0000000000 and so on stay in the store; --clean removes them.");
+        output.line("The keys bench-0000000000 and so on stay in the store; --clean deletes them.");
     }
     done
 }
@@ -265,6 +266,24 @@ struct Plan<'a> {
     has_left_keys: Cell<bool>,
     /// How many operations of the rounds were given up without an answer.
     unanswered: Cell<u64>,
+    /// What encrypted targets are known by.
+    caller: Option<Caller>,
+}
+
+/// What encrypted targets are known by.
+fn caller(arguments: &BenchArguments) -> Result<Option<Caller>, Failure> {
+    let encrypted = arguments.targets.iter().find(|url| url.is_encrypted());
+    match (&arguments.target_ca, encrypted) {
+        (Some(ca), _) => Caller::open(ca, None).map(Some),
+        (None, Some(url)) => Err(Failure::usage(
+            format!(
+                "{} speaks TLS, and nothing says by which certificate it is known",
+                url.text()
+            ),
+            "name the CA that has signed its certificate: --target-ca FILE",
+        )),
+        (None, None) => Ok(None),
+    }
 }
 
 /// Why a target is opened.
@@ -337,6 +356,7 @@ impl<'a> Plan<'a> {
             has_written: Cell::new(false),
             has_left_keys: Cell::new(false),
             unanswered: Cell::new(0),
+            caller: caller(arguments)?,
         })
     }
 
@@ -366,7 +386,12 @@ impl<'a> Plan<'a> {
     ) -> Result<Option<RunResult>, Failure> {
         let clients = self.arguments.clients as usize;
         let limit = self.arguments.client.group.timeout.into();
-        let named = (url.text(), url.store().to_owned());
+        let target = match url {
+            // The one of --peers, by its addresses.
+            Url::Trine(None) => format!("trine://{}", self.arguments.client.group.peers),
+            named => named.text(),
+        };
+        let named = (target, url.store().to_owned());
         match url {
             Url::Trine(list) => {
                 let list = list
@@ -383,7 +408,7 @@ impl<'a> Plan<'a> {
                 }
             }
             Url::Redis(server) => self.serve_on(
-                &mut Redis::connect(server, clients, limit)?,
+                &mut Redis::connect(server, self.caller.as_ref(), clients, limit)?,
                 named,
                 purpose,
                 output,
@@ -745,7 +770,7 @@ pub(crate) mod tests {
             workload: Some("A".into()),
             read_ratio: "50%".into(),
             distribution: "uniform".into(),
-            for_ns: 1,
+            for_ns: 4_000_000_000,
             warmup_ns: 1,
             seed: 1,
         };
@@ -755,14 +780,16 @@ pub(crate) mod tests {
             unanswered: 0,
         };
         let named = (target.to_owned(), "trine".to_owned());
-        RunResult::new(
+        let mut result = RunResult::new(
             named,
             settings,
             Host::detect(),
             Duration::from_millis(200),
             ended,
             &mut recorder,
-        )
+        );
+        result.begun = "2026-01-02T03:04:05Z".to_owned();
+        result
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl Recorder {
         let stretch = ended.saturating_since(self.begun).as_nanos() / self.stretch_ns;
         if stretch > self.stretch {
             self.close_stretch();
-            self.stretch = stretch;
+            self.skip_to(stretch);
         }
         match outcome {
             Outcome::Failed(why) => {
@@ -85,25 +85,41 @@ impl Recorder {
         self.now.saturating_record(ns.max(1));
     }
 
-    /// Adds a point for the completed stretch, if an operation ended in it.
+    /// Adds a point without operations for each stretch of an outage. A line between what was before and what came after it
+    /// would show operations that nobody had.
+    fn skip_to(&mut self, stretch: u64) {
+        let seconds = self.stretch_ns as f64 / 1e9;
+        let skipped = self.stretch + 1..stretch;
+        // What comes after the end can be late without end.
+        self.points
+            .extend(skipped.take(POINTS_MAX as usize).map(|skipped| Point {
+                seconds: (skipped + 1) as f64 * seconds,
+                operations_per_second: 0.0,
+                p50_ns: 0,
+                p99_ns: 0,
+                errors: 0,
+            }));
+        self.stretch = stretch;
+    }
+
+    /// Adds a point for the completed stretch.
     fn close_stretch(&mut self) {
         let seconds = self.stretch_ns as f64 / 1e9;
-        if !self.now.is_empty() || self.now_errors > 0 {
-            self.points.push(Point {
-                seconds: (self.stretch + 1) as f64 * seconds,
-                operations_per_second: self.now.len() as f64 / seconds,
-                p50_ns: self.now.value_at_quantile(0.5),
-                p99_ns: self.now.value_at_quantile(0.99),
-                errors: self.now_errors,
-            });
-        }
+        self.points.push(Point {
+            seconds: (self.stretch + 1) as f64 * seconds,
+            operations_per_second: self.now.len() as f64 / seconds,
+            p50_ns: self.now.value_at_quantile(0.5),
+            p99_ns: self.now.value_at_quantile(0.99),
+            errors: self.now_errors,
+        });
         self.now.reset();
         self.now_errors = 0;
     }
 
     /// The course over time. The last stretch is left out because it was not a whole one, unless there is no other.
     pub(super) fn points(&mut self) -> &[Point] {
-        if self.points.is_empty() {
+        let has_ended = !self.now.is_empty() || self.now_errors > 0;
+        if self.points.is_empty() && has_ended {
             self.close_stretch();
         }
         &self.points
@@ -156,10 +172,13 @@ mod tests {
             (1, 1, 11)
         );
         let points = recorder.points();
-        assert_eq!(points.len(), 1, "{points:?}");
-        assert_eq!(
-            (points[0].operations_per_second, points[0].errors),
-            (200.0, 1)
-        );
+        // Where nothing ended, nothing is what the plot shows: a line from before an outage to what came after it said
+        // that operations had become slower and slower.
+        let shown = points
+            .iter()
+            .map(|point| (point.operations_per_second, point.errors));
+        let shown: Vec<(f64, u64)> = shown.collect();
+        assert_eq!(shown, [(0.0, 0), (0.0, 0), (200.0, 1)], "{points:?}");
+        assert!((points[1].seconds - 0.1).abs() < 1e-9, "{points:?}");
     }
 }

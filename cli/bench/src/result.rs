@@ -1,5 +1,7 @@
 //! The result of one target: as text, and as the JSON that `--compare` reads again.
 
+use std::time::{Duration as StdDuration, SystemTime};
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use trine_transport::time::Duration;
@@ -11,7 +13,7 @@ use trine_base::failure::Failure;
 use trine_base::latency::{Latencies, Percentiles, latency_table};
 use trine_base::load::Ended;
 use trine_base::output::Output;
-use trine_base::units::{plural, show_bytes, show_count, show_ns};
+use trine_base::units::{plural, show_bytes, show_count, show_date, show_ns};
 
 /// Quantiles of the curve in the report.
 const CURVE: [f64; 16] = [
@@ -42,6 +44,9 @@ pub(super) struct Settings {
 pub(super) struct RunResult {
     pub(super) target: String,
     pub(super) store: String,
+    /// When, as a date with its time; absent in files of former releases.
+    #[serde(default)]
+    pub(super) begun: String,
     pub(super) settings: Settings,
     pub(super) host: Host,
     /// Whether a key sealed the sessions with a group. Nothing for other stores, and in files of former releases.
@@ -102,6 +107,7 @@ impl RunResult {
         Self {
             target,
             store,
+            begun: show_date(SystemTime::now() - StdDuration::from_nanos(took.as_nanos())),
             settings,
             host,
             sealed: None,
@@ -164,7 +170,12 @@ impl RunResult {
             }
             Some(rate) => format!("open loop, {} operations/s due", show_count(rate)),
         };
-        output.line(format_args!("{}: {mode}, {}", self.target, self.what()));
+        output.line(format_args!(
+            "{}, {}: {mode}, {}",
+            self.target,
+            self.begun,
+            self.what()
+        ));
         output.line(format_args!(
             "{} operations in {}: {} operations/s, {} errors{}",
             show_count(self.operations),
@@ -204,6 +215,10 @@ impl RunResult {
                 rounds.join(", ")
             ));
         }
+        self.print_latencies(output);
+    }
+
+    fn print_latencies(&self, output: Output) {
         let rows = [
             ("read", self.read.clone()),
             ("scan", self.scan.clone()),
@@ -214,7 +229,7 @@ impl RunResult {
         ];
         output.line("");
         output.line(latency_table(rows));
-        output.line(match settings.rate {
+        output.line(match self.settings.rate {
             None => "corrected: for coordinated omission, with the mean latency as the interval at which each client asks",
             Some(_) => "each operation counts from the moment at which it was due: nothing is omitted",
         });

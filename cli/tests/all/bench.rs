@@ -165,13 +165,13 @@ fn keys_go_however_the_run_ends_and_failed_operations_fail_it() {
     wait_for("the keys", || (count() == 201).then_some(()));
     signal(running.id(), "INT");
     let ran = finish(running).expect_error(130, &["interrupted"]);
-    assert!(ran.stderr.contains("removes the keys"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("deletes the keys"), "{}", ran.stderr);
     assert_eq!(count(), 1);
 
     let ran = cluster.run(&bench(&["--keys", "20"])).expect_status(0);
     let printed = String::from_utf8_lossy(&ran.stdout).into_owned();
     let last = printed.lines().last().expect("a line");
-    assert!(last.contains("--clean removes them"), "{printed}");
+    assert!(last.contains("--clean deletes them"), "{printed}");
 }
 
 #[test]
@@ -289,8 +289,10 @@ fn a_server_that_goes_away_is_told() {
     trine(&with(&["--target", &url]), "", b"").expect_error(3, &["broke", &url[8..]]);
     let gone = trine(&with(&["--target", "redis://127.0.0.1:1"]), "", b"");
     gone.expect_error(3, &["cannot connect to 127.0.0.1:1"]);
-    trine(&with(&["--target", "http://x"]), "", b"")
-        .expect_error(2, &["none of trine, redis, etcd, memcached and cache"]);
+    trine(&with(&["--target", "http://x"]), "", b"").expect_error(
+        2,
+        &["none of trine, redis, rediss, etcd, memcached and cache"],
+    );
 }
 
 /// It was waited for without an end, whatever `--for` and `--timeout` said.

@@ -164,6 +164,8 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
             "trine-client",
             "trine-local",
             "trine-protocol",
+            // TLS of a caller.
+            "trine-server",
             "trine-transport",
             "trine-kvstore",
         ],

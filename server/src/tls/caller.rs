@@ -12,6 +12,9 @@ use trine_base::failure::Failure;
 
 use super::{certificates, private_key};
 
+/// A connection in TLS, from the side that began it.
+pub type Encrypted = StreamOwned<ClientConnection, TcpStream>;
+
 /// A caller that takes services whose certificate one CA has signed.
 #[derive(Clone)]
 pub struct Caller(Arc<ClientConfig>);
@@ -57,11 +60,7 @@ impl Caller {
     ///
     /// # Errors
     /// No certificate can be for such a host.
-    pub fn encrypt(
-        &self,
-        host: &str,
-        socket: TcpStream,
-    ) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
+    pub fn encrypt(&self, host: &str, socket: TcpStream) -> io::Result<Encrypted> {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let connection =
             ClientConnection::new(Arc::clone(&self.0), name).map_err(io::Error::other)?;

@@ -29,14 +29,25 @@ impl InOrder {
         clients: usize,
         limit: Duration,
     ) -> Result<Self, Failure> {
-        Ok(Self {
+        let sockets = Sockets::connect(server, clients, limit)?;
+        Ok(Self::over(store, server, sockets, limit))
+    }
+
+    /// Over connections that are there.
+    pub(super) fn over(
+        store: &'static str,
+        server: &str,
+        sockets: Sockets,
+        limit: Duration,
+    ) -> Self {
+        Self {
             store,
             server: server.to_owned(),
             limit,
-            sockets: Sockets::connect(server, clients, limit)?,
-            under_way: vec![VecDeque::new(); clients],
+            under_way: vec![VecDeque::new(); sockets.connections.len()],
+            sockets,
             readable: Vec::new(),
-        })
+        }
     }
 
     fn broken(&self, why: impl std::fmt::Display) -> Failure {

@@ -11,7 +11,9 @@ pub mod memcached_answer;
 pub mod protobuf;
 mod redis;
 pub mod redis_answer;
+mod redis_url;
 mod sockets;
+mod stream;
 mod trine;
 
 use std::str::FromStr;
@@ -20,6 +22,7 @@ pub(super) use self::cache::Cache;
 pub(super) use self::etcd::Etcd;
 pub(super) use self::memcached::Memcached;
 pub(super) use self::redis::Redis;
+pub use self::redis_url::RedisServer;
 pub(super) use self::trine::Trine;
 
 use trine_base::failure::Failure;
@@ -89,8 +92,8 @@ fn silence(store: &str, server: &str, limit: Duration) -> (Duration, Outcome) {
 pub enum Url {
     /// A group; `None` means the one of --peers.
     Trine(Option<String>),
-    /// A Redis server at an address.
-    Redis(String),
+    /// A Redis server.
+    Redis(RedisServer),
     /// An etcd server at an address.
     Etcd(String),
     /// A memcached server at an address.
@@ -105,11 +108,16 @@ impl Url {
         match self {
             Self::Trine(None) => "trine://".to_owned(),
             Self::Trine(Some(list)) => format!("trine://{list}"),
-            Self::Redis(server) => format!("redis://{server}"),
+            Self::Redis(server) => server.to_string(),
             Self::Etcd(servers) => format!("etcd://{servers}"),
             Self::Memcached(server) => format!("memcached://{server}"),
             Self::Cache(server) => format!("cache://{server}"),
         }
+    }
+
+    /// Whether a CA is needed to ask it.
+    pub(super) fn is_encrypted(&self) -> bool {
+        matches!(self, Self::Redis(server) if server.is_encrypted)
     }
 
     /// The kind of store.
@@ -129,9 +137,12 @@ impl FromStr for Url {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (scheme, rest) = text.split_once("://").ok_or(
-            "write trine://HOST:PORT,..., or redis, etcd, memcached or cache with ://HOST:PORT",
+            "write trine://HOST:PORT,..., or redis, rediss, etcd, memcached or cache with ://HOST:PORT",
         )?;
         let rest = rest.trim_end_matches('/');
+        if let "redis" | "rediss" = scheme {
+            return RedisServer::parse(rest, scheme == "rediss").map(Self::Redis);
+        }
         if rest.contains(['/', '@', '?']) {
             return Err(
                 "only hosts and ports are understood, no users, databases or options".into(),
@@ -143,12 +154,11 @@ impl FromStr for Url {
         };
         match scheme {
             "trine" => Ok(Self::Trine((!rest.is_empty()).then(|| rest.to_owned()))),
-            "redis" => Ok(Self::Redis(or("127.0.0.1:6379"))),
             "etcd" => Ok(Self::Etcd(or("127.0.0.1:2379"))),
             "memcached" => Ok(Self::Memcached(or("127.0.0.1:11211"))),
             "cache" => Ok(Self::Cache(or(trine_apps::cache::ADDRESS))),
             _ => Err(format!(
-                "{scheme:?} is none of trine, redis, etcd, memcached and cache"
+                "{scheme:?} is none of trine, redis, rediss, etcd, memcached and cache"
             )),
         }
     }
@@ -162,7 +172,9 @@ mod tests {
     fn urls_name_a_store_and_where_it_is() {
         let url = |text: &str| text.parse::<Url>();
         assert_eq!(url("trine://"), Ok(Url::Trine(None)));
-        assert_eq!(url("redis://h:1/"), Ok(Url::Redis("h:1".into())));
+        let text = |of: &str| url(of).map(|url| url.text());
+        assert_eq!(text("redis://h:1/"), Ok("redis://h:1".into()));
+        assert_eq!(text("rediss://u:p@h:1"), Ok("rediss://u:***@h:1".into()));
         assert_eq!(url("memcached://h:1"), Ok(Url::Memcached("h:1".into())));
         assert_eq!(
             url("cache://").map(|url| url.text()),
@@ -172,7 +184,13 @@ mod tests {
             url("etcd://").map(|url| url.text()),
             Ok("etcd://127.0.0.1:2379".into())
         );
-        for wrong in ["redis", "http://x", "redis://user@h:1", "redis://h:1/3"] {
+        for wrong in [
+            "redis",
+            "http://x",
+            "redis://user@h:1",
+            "redis://h:1/3",
+            "etcd://u:p@h:1",
+        ] {
             assert!(url(wrong).is_err(), "{wrong}");
         }
     }

@@ -1,21 +1,99 @@
 //! A Redis server, or anything that speaks its protocol: GET and SET in RESP2, a connection a client.
 
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+
+use trine_server::tls::{Caller, Encrypted};
 use trine_transport::time::{Duration, Instant};
 
 use super::in_order::InOrder;
 use super::line_answer::Answer;
 use super::redis_answer::parse;
+use super::redis_url::{Login, RedisServer};
+use super::sockets::Sockets;
+use super::stream::Stream;
 use super::{Finished, Outcome, Request, Target};
 use trine_base::failure::Failure;
 use trine_base::load;
+
+/// The longest answer to AUTH.
+const ANSWER_BYTES_MAX: usize = 1024;
 
 /// The clients of one server.
 pub(crate) struct Redis(InOrder);
 
 impl Redis {
-    /// The server may be silent for so long.
-    pub(crate) fn connect(server: &str, clients: usize, limit: Duration) -> Result<Self, Failure> {
-        InOrder::connect("redis", server, clients, limit).map(Self)
+    /// The server may be silent for so long. `caller` knows it by its certificate, if it speaks TLS.
+    pub(crate) fn connect(
+        server: &RedisServer,
+        caller: Option<&Caller>,
+        clients: usize,
+        limit: Duration,
+    ) -> Result<Self, Failure> {
+        let greet = |_: &str, socket| {
+            let mut stream = match caller.filter(|_| server.is_encrypted) {
+                None => Stream::Clear(socket),
+                Some(caller) => Stream::Encrypted(Box::new(encrypt(server, caller, socket)?)),
+            };
+            if let Some(login) = &server.login {
+                log_in(server, login, &mut stream)?;
+            }
+            Ok(stream)
+        };
+        let sockets = Sockets::greet(&server.address, clients, limit, greet)?;
+        let over = InOrder::over("redis", &server.address, sockets, limit);
+        Ok(Self(over))
+    }
+}
+
+/// Agrees on keys with a server, and so learns that it has the certificate.
+fn encrypt(server: &RedisServer, caller: &Caller, socket: TcpStream) -> Result<Encrypted, Failure> {
+    let encrypted = caller
+        .encrypt(server.host(), socket)
+        .and_then(|mut stream| {
+            stream.conn.complete_io(&mut stream.sock)?;
+            Ok(stream)
+        });
+    encrypted.map_err(|error| {
+        Failure::usage(
+            format!("no TLS with {server}: {error}"),
+            "the CA of --target-ca has to have signed its certificate, which has to be for the host of the URL; a server without \
+             TLS is redis://",
+        )
+    })
+}
+
+/// Says who asks, and waits for the answer.
+fn log_in(server: &RedisServer, login: &Login, stream: &mut Stream) -> Result<(), Failure> {
+    let mut request = match login.user.is_empty() {
+        true => b"*2\r\n$4\r\nAUTH\r\n".to_vec(),
+        false => b"*3\r\n$4\r\nAUTH\r\n".to_vec(),
+    };
+    if !login.user.is_empty() {
+        bulk(&login.user, &mut request);
+    }
+    bulk(&login.password, &mut request);
+    let lost = |error: io::Error| {
+        Failure::not_reachable(format!("no answer to AUTH from {server}: {error}"), "")
+    };
+    stream.write_all(&request).map_err(lost)?;
+    stream.flush().map_err(lost)?;
+    let (mut answer, mut byte) = (Vec::new(), [0]);
+    // One byte at a time: what follows is for somebody else. An answer is short.
+    while !answer.ends_with(b"\r\n") && answer.len() < ANSWER_BYTES_MAX {
+        stream.read_exact(&mut byte).map_err(lost)?;
+        answer.push(byte[0]);
+    }
+    let line = String::from_utf8_lossy(&answer);
+    match line.trim_end() {
+        "+OK" => Ok(()),
+        refused => Err(Failure::usage(
+            format!(
+                "{server} does not take the user and the password: {}",
+                refused.trim_start_matches('-')
+            ),
+            "write redis://USER:PASSWORD@HOST:PORT, with %40 for @ and %25 for % in them",
+        )),
     }
 }
 

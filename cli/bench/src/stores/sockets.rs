@@ -13,6 +13,7 @@ use trine_protocol::endpoint_config;
 use trine_transport::backend::MonotonicClock;
 use trine_transport::time::{Clock, Duration, Instant};
 
+use super::stream::Stream;
 use trine_base::failure::Failure;
 
 /// The longest time limit of connecting.
@@ -30,7 +31,7 @@ const ENDED: epoll::EventFlags = epoll::EventFlags::RDHUP
 /// The buffered bytes of one connection.
 #[derive(Debug)]
 pub(super) struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     /// Bytes that were written and not yet sent.
     pub(super) out: Vec<u8>,
     /// Bytes that were received and not yet parsed.
@@ -54,6 +55,17 @@ pub(super) struct Sockets {
 impl Sockets {
     /// Connects `count` times to the servers of `list`, round robin. Each connection may take `limit`.
     pub(super) fn connect(list: &str, count: usize, limit: Duration) -> Result<Self, Failure> {
+        Self::greet(list, count, limit, |_, socket| Ok(Stream::Clear(socket)))
+    }
+
+    /// The same. `greet` makes of each new socket, which blocks for at most `limit` at a time, a connection that is ready for
+    /// requests.
+    pub(super) fn greet(
+        list: &str,
+        count: usize,
+        limit: Duration,
+        greet: impl Fn(&str, TcpStream) -> Result<Stream, Failure>,
+    ) -> Result<Self, Failure> {
         let limit = CONNECT_LIMIT.min(limit.into());
         let servers: Vec<&str> = list.split(',').map(str::trim).collect();
         let failure = |server: &str, error: io::Error| {
@@ -67,14 +79,17 @@ impl Sockets {
         let mut connections = Vec::new();
         for index in 0..count {
             let server = servers[index % servers.len()];
-            let stream = connect(server, limit).map_err(|error| failure(server, error))?;
+            let socket = connect(server, limit).map_err(|error| failure(server, error))?;
+            let stream = greet(server, socket)?;
+            let nonblocking = stream.socket().set_nonblocking(true);
+            nonblocking.map_err(|error| failure(server, error))?;
             let interest = epoll::EventFlags::IN
                 | epoll::EventFlags::RDHUP
                 | epoll::EventFlags::OUT
                 | epoll::EventFlags::ET;
             epoll::add(
                 &epoll,
-                &stream,
+                stream.socket(),
                 epoll::EventData::new_u64(index as u64),
                 interest,
             )
@@ -179,6 +194,7 @@ impl Connection {
             }
         }
         self.out.drain(..sent);
+        self.blocked |= !self.stream.push()?;
         Ok(())
     }
 
@@ -195,7 +211,7 @@ impl Connection {
                 }
                 Ok(count) => {
                     self.input.extend_from_slice(&buffer[..count]);
-                    if count < buffer.len() && !ended {
+                    if self.stream.is_read_whole(count, buffer.len()) && !ended {
                         break;
                     }
                 }
@@ -214,7 +230,8 @@ fn connect(server: &str, limit: StdDuration) -> io::Result<TcpStream> {
         match TcpStream::connect_timeout(&address, limit) {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
-                stream.set_nonblocking(true)?;
+                stream.set_read_timeout(Some(limit))?;
+                stream.set_write_timeout(Some(limit))?;
                 return Ok(stream);
             }
             Err(error) => last = error,

@@ -238,6 +238,50 @@ fn only_clients_of_the_authority_are_served_and_a_new_certificate_is_taken_at_si
     group.cluster.wait_for_voters(3);
 }
 
+/// The bench asked servers without a password and in clear alone.
+#[test]
+fn the_bench_logs_in_and_speaks_tls() {
+    let files = Certificates::new("bench");
+    let [cert, key, ca, other] =
+        ["server.pem", "server.key", "ca.pem", "other-ca.pem"].map(|name| files.text(name));
+    let group = RedisGroup::start(&[
+        "--tls-cert",
+        &cert,
+        "--tls-key",
+        &key,
+        "--resp-password",
+        "p@ss",
+    ]);
+    let port = group.address(1).port();
+    let bench = |url: &str, more: &[&str]| {
+        let short = ["--for", "200ms", "--warmup", "10ms", "--keys", "20"];
+        let words = ["bench", "--target", url, "--clients", "2"];
+        trine(&[&words[..], &short, more].concat(), "", b"")
+    };
+    let good = format!("rediss://:p%40ss@localhost:{port}");
+    // Values of many records, more of them at once than the kernel takes.
+    for size in ["100", "400KiB"] {
+        let more = ["--pipeline", "8", "--value-size", size, "--json"];
+        let ran = bench(&good, &[&["--target-ca", &ca], &more[..]].concat()).expect_status(0);
+        let told = String::from_utf8_lossy(&ran.stdout).into_owned();
+        let document = ran.json();
+        assert_eq!(document["errors"], 0, "{told}");
+        assert!(document["read"]["count"].as_u64() > Some(0), "{told}");
+        let shown = format!("rediss://:***@localhost:{port}");
+        assert!(told.contains(&shown) && !told.contains("ss@"), "{told}");
+    }
+    bench(&good, &[]).expect_error(2, &["speaks TLS", "--target-ca FILE"]);
+    let mistrusted = bench(&good, &["--target-ca", &other]);
+    mistrusted.expect_error(2, &["no TLS with", "UnknownIssuer", ":***@"]);
+    let trusting = &["--target-ca", &ca][..];
+    let wrong = bench(&format!("rediss://:no@localhost:{port}"), trusting);
+    wrong.expect_error(2, &["does not take the user and the password: WRONGPASS"]);
+    let none = bench(&format!("rediss://localhost:{port}"), trusting);
+    none.expect_error(1, &["NOAUTH"]);
+    let unnamed = bench(&format!("rediss://:p%40ss@127.0.0.1:{port}"), trusting);
+    unnamed.expect_error(2, &["not valid for name"]);
+}
+
 #[test]
 fn files_that_cannot_be_used_are_refused_at_the_start() {
     let files = Certificates::new("refused");
