@@ -6,7 +6,7 @@ use serde_json::json;
 use trine_protocol::message::{Incarnation, NodeId};
 use trine_replica::disk::{
     Directory, DiskCause, DiskError, Fsync, LostMemory, OpenError, OpenOptions, Opened, Step,
-    make_directory, open as open_disk, open_without_memory,
+    Unused, make_directory, open as open_disk, open_without_memory, unused,
 };
 
 use crate::options::FsyncMode;
@@ -34,6 +34,7 @@ pub fn open(
     let Some(path) = arguments.log.directory() else {
         return Ok(None);
     };
+    require_own(path)?;
     let directory = lock(path)?;
     let options = OpenOptions {
         node_id: NodeId(arguments.id),
@@ -50,6 +51,14 @@ pub fn open(
     opened.writer.disk_mut().unwatch();
     tell(&opened, path, arguments.bootstrap, announcer);
     Ok(Some(opened))
+}
+
+/// Refuses files of somebody else before a lock is put beside them.
+pub fn require_own(path: &Path) -> Result<(), Failure> {
+    match unused(path) {
+        Some(Unused::Foreign(file)) => Err(failure(path, &OpenError::Foreign { file })),
+        Some(Unused::Empty) | None => Ok(()),
+    }
 }
 
 /// Locks the directory for this process. Long work on it shows its progress, and Ctrl-C ends it.

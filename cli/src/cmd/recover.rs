@@ -8,7 +8,7 @@ use trine_protocol::message::{ClusterId, Incarnation, Member, MemberRole, NodeId
 use trine_replica::config::SEGMENT_BYTES;
 use trine_replica::disk::{
     DiskCause, Fsync, LeftoverError, OpenError, OpenOptions, RecoverError, lift_quarantine,
-    recover, remove_set_aside,
+    recover, remove_set_aside, unused,
 };
 
 use clap::Args;
@@ -74,6 +74,10 @@ pub(crate) fn run(arguments: &RecoverArguments, output: Output) -> Result<(), Fa
     }
     require_directory(path)?;
     let address = peers::resolve_replica(address)?;
+    data::require_own(path)?;
+    if unused(path).is_some() {
+        return Err(failure(path, &RecoverError::Empty));
+    }
     interrupt::start()?;
     let directory = data::lock(path)?;
     let incarnation = Incarnation(random_seed()?.max(1));
@@ -118,8 +122,13 @@ pub(crate) fn run(arguments: &RecoverArguments, output: Output) -> Result<(), Fa
 /// Lifts a quarantine, and does nothing else.
 fn lift(path: &Path, output: Output) -> Result<(), Failure> {
     require_directory(path)?;
-    let mut directory = data::lock(path)?;
-    let lifted = lift_quarantine(&mut directory).map_err(|error| data::failure(path, &error))?;
+    let lifted = match unused(path) {
+        Some(_) => None,
+        None => {
+            let mut directory = data::lock(path)?;
+            lift_quarantine(&mut directory).map_err(|error| data::failure(path, &error))?
+        }
+    };
     let shown = path.display();
     let Some(why) = lifted else {
         return Err(Failure::negative(

@@ -139,6 +139,32 @@ fn incarnation(cluster: &Cluster, node_id: u32) -> Option<String> {
         .map(|status| status.incarnation.clone())
 }
 
+/// A file `lock` stayed in the home directory of somebody who had mistyped an option.
+#[test]
+fn a_directory_of_somebody_else_is_refused_and_stays_as_it_is() {
+    let directory = Directory::new("foreign");
+    let path = directory.text();
+    std::fs::create_dir_all(path).expect("made");
+    std::fs::write(format!("{path}/thesis.txt"), "text").expect("written");
+    let serve = ["serve", "--id", "1", "--bootstrap", "--log", "disk"];
+    let recover = ["recover", "--id", "1", "--address", "127.0.0.1:1"];
+    let lift = ["recover", "--quarantined"];
+    let refused = "thesis.txt is no file of trine's";
+    for (words, more, status, why) in [
+        (&serve[..], &[][..], 2, refused),
+        (&recover, &["--i-accept-data-loss"], 2, refused),
+        (&lift, &[], 1, "is not in quarantine"),
+    ] {
+        let words = [words, &["--data-dir", path], more].concat();
+        trine(&words, "127.0.0.1:1", b"").expect_error(status, &[why]);
+        let names = std::fs::read_dir(path).expect("a directory");
+        let names: Vec<_> = names
+            .map(|entry| entry.expect("an entry").file_name())
+            .collect();
+        assert_eq!(names, ["thesis.txt"], "{words:?}");
+    }
+}
+
 /// The leader's disk runs full under writes. Its process ends with an error that names the file, and the others
 /// continue. With room again the replica returns with the same identity. With one other replica it then answers for
 /// every acknowledged write.

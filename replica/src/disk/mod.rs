@@ -38,7 +38,7 @@ pub use open::{OpenOptions, Opened, lift_quarantine, open, open_without_memory};
 pub use recover::{RecoverError, Recovered, recover};
 pub use replay::Restored;
 pub use thread::{WriterEnd, WriterThread};
-pub use unfinished::{first_obstacle, leave_empty, take_back_restore};
+pub use unfinished::{Unused, first_obstacle, leave_empty, take_back_restore, unused};
 pub use write::{Write, WriteQueue};
 pub use writer::Writer;
 

@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use super::directory::is_of_file_system;
-use super::names::{LOCK, RECOVERING, TEMPORARY, first_file, is_own};
+use super::names::{LOCK, RECOVERING, SET_ASIDE, TEMPORARY, first_file, is_own};
 use super::recovering;
 use super::{Directory, Disk, OpenError};
 
@@ -25,6 +25,33 @@ pub fn first_obstacle(path: &Path) -> Option<String> {
         true => !is_own(name),
         false => name != LOCK && name != TEMPORARY,
     })
+}
+
+/// A directory that no replica has used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Unused {
+    /// It holds nothing.
+    Empty,
+    /// It holds files of somebody else, of which this is the first.
+    Foreign(String),
+}
+
+/// Says of a directory that is there whether no replica, recovery or restore was in it yet. Whoever has to refuse it then
+/// leaves no lock in it. Needs no lock itself, so it may be out of date.
+#[must_use]
+pub fn unused(path: &Path) -> Option<Unused> {
+    let entries = std::fs::read_dir(path).ok()?;
+    let entries = entries.map_while(Result::ok);
+    let files = entries.filter(|entry| !is_of_file_system(entry));
+    let names: Vec<String> = files
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    let is_ours = |name: &String| is_own(name) || name.starts_with(SET_ASIDE);
+    match names.iter().min() {
+        _ if names.iter().any(is_ours) => None,
+        None => Some(Unused::Empty),
+        Some(first) => Some(Unused::Foreign(first.clone())),
+    }
 }
 
 /// Takes back a restore that did not come to its end. Everything else stays as it is.
