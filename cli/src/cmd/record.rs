@@ -5,11 +5,14 @@
 //! {"key_base64":"/wA=","value":"","version":458753,"expires_in_ms":1500,"expires_at":"2026-01-02T03:04:05.678Z"}
 //! ```
 
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde::Serialize;
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::error::Category;
 use serde_json::{Map, Value};
 use trine_base::output::text_or_base64;
 use trine_kvstore::config::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -94,17 +97,16 @@ impl Record {
     /// # Errors
     /// Why it is no line of an export.
     pub(crate) fn of_line(line: &[u8]) -> Result<Self, String> {
-        let value: Value = serde_json::from_slice(line).map_err(|error| {
+        let said = |error: serde_json::Error| {
             let text = error.to_string();
             // Each line is parsed by itself, so its number there is always 1.
-            format!(
-                "no JSON: {}",
-                text.replace(" at line 1 column", " at column")
-            )
-        })?;
-        let Value::Object(object) = value else {
-            return Err("no JSON object".to_owned());
+            let text = text.replace(" at line 1 column", " at column");
+            match error.classify() {
+                Category::Data => text,
+                _ => format!("no JSON: {text}"),
+            }
         };
+        let Fields(object) = serde_json::from_slice(line).map_err(said)?;
         let is_unknown = |name: &&String| !FIELDS.contains(&name.as_str());
         if let Some(name) = object.keys().find(is_unknown) {
             let known = FIELDS.join(", ");
@@ -140,6 +142,37 @@ impl Record {
     /// About the bytes of its command.
     pub(crate) fn bytes(&self) -> usize {
         self.key.len() + self.value.len() + 32
+    }
+}
+
+/// An object in which each name stands once. Readers of JSON differ in which of two they take.
+struct Fields(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Visit;
+
+        impl<'de> Visitor<'de> for Visit {
+            type Value = Fields;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Fields, A::Error> {
+                let mut fields = Map::new();
+                while let Some((name, value)) = from.next_entry::<String, Value>()? {
+                    if fields.contains_key(&name) {
+                        let twice = format!("the field \"{name}\" is there twice");
+                        return Err(A::Error::custom(twice));
+                    }
+                    fields.insert(name, value);
+                }
+                Ok(Fields(fields))
+            }
+        }
+
+        from.deserialize_any(Visit)
     }
 }
 
@@ -245,7 +278,12 @@ mod tests {
         for (line, why) in [
             ("", "no JSON: EOF"),
             ("{", "no JSON: EOF while parsing an object at column 1"),
-            ("[]", "no JSON object"),
+            ("[]", "expected a JSON object"),
+            ("7", "expected a JSON object"),
+            (
+                r#"{"key":"k","value":"a","value":"b"}"#,
+                "the field \"value\" is there twice at column 35",
+            ),
             (r#"{"key":"k"}"#, "neither \"value\" nor \"value_base64\""),
             (r#"{"value":"k"}"#, "neither \"key\" nor"),
             (r#"{"key":"k","value":1}"#, "\"value\" is no string"),

@@ -467,6 +467,26 @@ fn a_term_that_nobody_can_follow_is_refused() {
     assert_eq!(read(&file).map(|_| ()), Err(RestoreError::OtherHeader));
 }
 
+/// Only the number of keys was compared. A header with another time or other sizes was taken.
+#[test]
+fn a_header_with_another_time_or_other_sizes_is_refused() {
+    let mut machine = state();
+    let changes: [fn(&mut BackupHead); 4] = [
+        |head| head.group_time_ns += 1,
+        |head| head.logical_bytes -= 1,
+        |head| head.users += 1,
+        |head| head.items += 1,
+    ];
+    for change in changes {
+        let mut header = header(&machine);
+        change(&mut header.head);
+        let file = file_with(&mut machine, &header);
+        let refused = read(&file).map(|_| ());
+        assert_eq!(refused, Err(RestoreError::OtherHeader), "{header:?}");
+    }
+    assert!(read(&file_of(&mut machine)).is_ok());
+}
+
 /// A restored group's log has to have room behind its beginning.
 #[test]
 fn an_index_that_leaves_no_room_is_refused() {

@@ -138,11 +138,12 @@ fn named(
 fn not_named(arguments: &BundleArguments) -> Vec<Part> {
     let mut parts = Vec::new();
     if arguments.at.is_empty() {
-        let why = "name the endpoint of each replica with --metrics HOST:PORT".to_owned();
+        let why = "name the endpoint of each replica with --at HOST:PORT".to_owned();
         parts.push(Part::new("metrics", "metrics of a replica", Err(why)));
     }
     if arguments.log_file.is_empty() {
-        let why = "replicas log to standard error; name where that went with --log FILE".to_owned();
+        let why =
+            "replicas log to standard error; name where that went with --log-file FILE".to_owned();
         parts.push(Part::new("log", "the end of a log", Err(why)));
     }
     parts
@@ -215,12 +216,52 @@ fn tail(path: &Path) -> Result<Vec<u8>, String> {
         };
         Ok::<_, std::io::Error>(bytes.split_off(cut))
     };
-    read().map_err(|error| format!("cannot read {}: {error}", path.display()))
+    let bytes = read().map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    match holds_key(&bytes) {
+        true => Err(format!(
+            "{} holds a secret key, which is nothing to pass on",
+            path.display()
+        )),
+        false => Ok(bytes),
+    }
+}
+
+/// Whether there is a key in it: a group's, a user's, one of TLS, or the secrets of a key log.
+fn holds_key(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    let begins = ["trine-cluster-key", "trine-key-", "trine-secret"];
+    text.lines().any(|line| {
+        let line = line.trim_start();
+        begins.iter().any(|begin| line.starts_with(begin)) || line.contains("PRIVATE KEY-----")
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use trine_keys::config::CLUSTER_KEY_RANDOM_BYTES;
+    use trine_keys::{ClusterKey, UserName};
+
     use super::*;
+
+    /// The key file went into the bundle, by a mistyped name.
+    #[test]
+    fn a_key_is_no_log() {
+        let key = ClusterKey::from_random(&[7; CLUSTER_KEY_RANDOM_BYTES]);
+        let user = key.user_key(UserName::new(b"ann").expect("a name"), 1);
+        for secret in [
+            key.to_text().to_string(),
+            user.to_file_text().to_string(),
+            "-----BEGIN PRIVATE KEY-----\nAAAA\n".to_owned(),
+        ] {
+            let path = std::env::temp_dir().join(format!("trine-no-log-{}", std::process::id()));
+            std::fs::write(&path, secret).expect("written");
+            let refused = tail(&path);
+            std::fs::remove_file(&path).expect("removed");
+            let why = refused.expect_err("a key");
+            assert!(why.contains("holds a secret key"), "{why}");
+        }
+        assert!(!holds_key(b"INFO keys: read again /etc/trine/group.key\n"));
+    }
 
     #[test]
     fn a_long_log_is_cut_at_a_line() {
