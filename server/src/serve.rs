@@ -94,6 +94,7 @@ pub fn run<N: Network>(
     arguments.limits.require_memory(1)?;
     tracing::info!(target: ROLE, program = %Program::this(), "starts");
     let announcer = Announcer::start(output.json)?;
+    resp::warn_of_shown_password();
     let tls = Tls::open(&arguments.tls)?;
     interrupt::start_server()?;
     let mut waiting = Waiting::new(announcer);

@@ -218,6 +218,31 @@ fn what_is_no_regular_file_is_not_checked() {
     }
 }
 
+/// The list of processes shows options to every user of the machine.
+#[test]
+fn a_password_on_the_command_line_gives_a_warning() {
+    let absent = ["--tls-cert", "/nonexistent", "--tls-key", "/nonexistent"];
+    let serve = [
+        "serve",
+        "--id",
+        "1",
+        "--peers",
+        "127.0.0.1:1",
+        "--resp",
+        "0",
+    ];
+    let serve = [&serve[..], &absent].concat();
+    let shown = "warning: the list of processes shows";
+    for option in [&["--resp-password", "x"][..], &["--resp-password=x"]] {
+        let ran = trine(&[&serve[..], option].concat(), "", b"");
+        assert!(ran.stderr.contains(shown), "{ran:?}");
+        assert!(ran.stderr.contains("--resp-password-file"), "{ran:?}");
+    }
+    let ran = with_env(&serve, &[("TRINE_RESP_PASSWORD", "x")]);
+    assert!(!ran.stderr.contains(shown), "{ran:?}");
+    assert!(ran.stderr.contains("/nonexistent"), "{ran:?}");
+}
+
 /// A password was silently accepted where no protocol asks for one. The user would believe that it protects something.
 #[test]
 fn a_password_that_protects_nothing_is_refused() {

@@ -16,6 +16,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use crate::exposure::Exposed;
 use crate::private;
 use crate::tls::TlsArguments;
+use trine_base::announce::note;
 use trine_base::failure::Failure;
 use trine_base::units::{parse_bytes, parse_positive_duration};
 use trine_resp::Classes;
@@ -156,6 +157,20 @@ pub fn needless_password(given: &str) -> Failure {
         ),
         "add --resp PORT to serve it, or leave the password out; trine's own clients need none",
     )
+}
+
+/// Says so if this process's command line has the password: everybody on the machine can read it there.
+pub fn warn_of_shown_password() {
+    let is_option = |word: &OsString| {
+        let word = word.as_encoded_bytes();
+        word == b"--resp-password" || word.starts_with(b"--resp-password=")
+    };
+    if std::env::args_os().any(|word| is_option(&word)) {
+        note(
+            "warning: the list of processes shows the password of --resp-password to every user of this machine; put it into a \
+             file of its own for --resp-password-file, or into TRINE_RESP_PASSWORD",
+        );
+    }
 }
 
 impl RespArguments {

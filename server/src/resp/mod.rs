@@ -26,7 +26,7 @@ use trine_transport::backend::{MonotonicClock, Route};
 use trine_transport::buf::Pool;
 use trine_transport::{Config, EventLoop, Identity};
 
-pub use args::{HiddenPassword, RespArguments, needless_password};
+pub use args::{HiddenPassword, RespArguments, needless_password, warn_of_shown_password};
 pub use info::{SharedStats, Stats};
 pub use passwords::{Generation, PASSWORD_BYTES_MAX, Password, SALT_BYTES, Verifier};
 
