@@ -31,6 +31,9 @@ static SERVER: OnceLock<Streams> = OnceLock::new();
 /// Each line that this process writes is a JSON object, as those of its log are.
 static IN_OBJECTS: AtomicBool = AtomicBool::new(false);
 
+/// Nothing is told while that would get between a shell's prompt and what is typed behind it.
+static SPARES_PROMPTS: AtomicBool = AtomicBool::new(false);
+
 /// From now on each line that this process writes is a JSON object in the form of the log's: a reader of both streams parses
 /// them all.
 pub fn speak_in_objects() {
@@ -95,10 +98,17 @@ impl Announcer {
         Ok(Self { json })
     }
 
+    /// From now on lines for people are left out while this process is in the background of their terminal. All has been told
+    /// by then that its user waits for.
+    pub fn keep_out_of_prompts(self) {
+        SPARES_PROMPTS.store(true, Ordering::Relaxed);
+    }
+
     /// A line for people; nothing in JSON form.
     pub fn line(self, text: impl Display) {
         match (self.json, speaks_in_objects()) {
             (true, _) => {}
+            (false, _) if SPARES_PROMPTS.load(Ordering::Relaxed) && is_behind(&io::stdout()) => {}
             (false, true) => announce(object("INFO", &text.to_string(), "")),
             (false, false) => announce(printable(&format!("{text}\n")).into_owned()),
         }
@@ -240,6 +250,17 @@ fn write_raw(stream: &impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether this process runs in the background of a terminal: Ctrl-C there is for another one.
+pub fn is_in_background() -> bool {
+    is_behind(&io::stdin()) || is_behind(&io::stdout()) || is_behind(&io::stderr())
+}
+
+/// Whether the stream is a terminal that somebody uses with another process.
+fn is_behind(stream: &impl AsFd) -> bool {
+    // Without a terminal there is no group in front.
+    tcgetpgrp(stream).is_ok_and(|foreground| foreground != getpgrp())
 }
 
 /// Whether writing to the stream would stop this process: it runs in the background of a terminal with `stty tostop`.

@@ -3,6 +3,7 @@
 //! For the address of each replica there is an entry, `STATE/trine/HOST/ADDRESS`, that names the key file. `up` holds a
 //! lock on its entries while it runs. An entry without a lock was left by one that was killed, and counts for nothing.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Seek, Write};
@@ -12,7 +13,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, fcntl_lock};
-use rustix::process::{Flock, FlockType, fcntl_getlk, geteuid};
+use rustix::process::{Flock, FlockType, Pid, fcntl_getlk, geteuid};
 
 use crate::failure::Failure;
 
@@ -33,6 +34,22 @@ pub fn find(peers: &[SocketAddr]) -> Option<PathBuf> {
         .iter()
         .flat_map(|peer| places.iter().map(|place| place.join(peer.to_string())));
     entries.find_map(|entry| named_by(&entry))
+}
+
+/// The processes of `trine up` of this user that have a group at one of `peers`, by their ids. 0 stands for one in another PID
+/// namespace.
+#[must_use]
+pub fn holders(peers: &[SocketAddr]) -> BTreeSet<u32> {
+    let places = places().into_iter().filter(|place| is_ours(place));
+    let places: Vec<PathBuf> = places.collect();
+    let entries = peers
+        .iter()
+        .flat_map(|peer| places.iter().map(|place| place.join(peer.to_string())));
+    let holders = entries.filter_map(|entry| {
+        let pid = holder(&File::open(entry).ok()?)?;
+        Some(pid.map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs()))
+    });
+    holders.collect()
 }
 
 /// The directory of this user's groups, made if it is not there. Nobody else may look into it.
@@ -177,10 +194,16 @@ fn named_by(entry: &Path) -> Option<PathBuf> {
     path.is_absolute().then_some(path)
 }
 
-/// Whether another process has a lock on the file. Asking takes none, so it is in nobody's way.
+/// Whether another process has a lock on the file.
 fn is_held(file: &File) -> bool {
+    holder(file).is_some()
+}
+
+/// The process that has a lock on the file, if another one has. Asking takes none, so it is in nobody's way.
+fn holder(file: &File) -> Option<Option<Pid>> {
     let whole = Flock::from(FlockType::WriteLock);
-    matches!(fcntl_getlk(file, &whole), Ok(Some(_)))
+    let held = fcntl_getlk(file, &whole).ok()??;
+    Some(held.pid)
 }
 
 /// Opens the entry and locks it. The lock ends with this process, whatever ends it.

@@ -22,6 +22,7 @@ use crate::cmd::debug::DebugCommand;
 use crate::cmd::del::DelArguments;
 use crate::cmd::demo::DemoArguments;
 use crate::cmd::doctor::DoctorArguments;
+use crate::cmd::down::DownArguments;
 use crate::cmd::export::ExportArguments;
 use crate::cmd::flush::FlushArguments;
 use crate::cmd::get::GetArguments;
@@ -89,6 +90,8 @@ pub(crate) enum Command {
     Demo(DemoArguments),
     /// Run a local group in the foreground until Ctrl-C.
     Up(UpArguments),
+    /// End the group that `trine up` has started on this machine.
+    Down(DownArguments),
     /// Run one replica.
     Serve(ServeArguments),
     /// Write a value.

@@ -82,6 +82,7 @@ fn main() -> ExitCode {
 fn run(command: &Command, network: &NetworkArguments, output: Output) -> Result<(), Failure> {
     match command {
         Command::Recover(arguments) => cmd::recover::run(arguments, output),
+        Command::Down(arguments) => cmd::down::run(arguments, output),
         Command::Restore(arguments) => cmd::restore::run(arguments, output),
         Command::Backup(BackupArguments {
             command: Some(BackupCommand::Verify { file }),
@@ -309,6 +310,7 @@ impl OnNetwork for Run<'_> {
                 cmd::config::set(network, command, output)
             }
             Command::Recover(_)
+            | Command::Down(_)
             | Command::Restore(_)
             | Command::Sim(_)
             | Command::Config(ConfigCommand::Files(_))

@@ -65,6 +65,7 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("demo", &["trine demo"]),
+    ("down", &["trine down"]),
     (
         "up",
         &[

@@ -16,8 +16,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Group",
         &[
-            "demo", "up", "serve", "status", "top", "stat", "member", "leader", "upgrade", "key",
-            "user",
+            "demo", "up", "down", "serve", "status", "top", "stat", "member", "leader", "upgrade",
+            "key", "user",
         ],
     ),
     (

@@ -10,6 +10,7 @@ pub(crate) mod debug;
 pub(crate) mod del;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod down;
 pub(crate) mod endpoint;
 pub(crate) mod export;
 pub(crate) mod flush;

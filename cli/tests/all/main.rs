@@ -14,6 +14,7 @@ mod companion;
 mod config;
 mod debug;
 mod disk;
+mod down;
 mod end_to_end;
 mod every_address;
 mod fork;

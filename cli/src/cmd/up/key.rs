@@ -83,6 +83,17 @@ impl Drop for MadeForThisRun {
     }
 }
 
+/// Lets `trine down` find a group without a key. Without a place for that it runs all the same.
+pub(super) fn of_none(addresses: &[SocketAddr]) -> Result<Option<Entries>, Failure> {
+    let Ok(directory) = local_key::directory() else {
+        return Ok(None);
+    };
+    let mut entries = Entries::hold(&directory, addresses)?;
+    // One that was killed may have left the name of its key.
+    entries.name(Path::new(""))?;
+    Ok(Some(entries))
+}
+
 /// Lets commands find a key whose file lies elsewhere. Without a place for that the group runs all the same.
 fn findable(key: &Path, addresses: &[SocketAddr]) -> Result<Option<Entries>, Failure> {
     let directory = match local_key::directory() {

@@ -23,7 +23,7 @@ use self::kept::Before;
 use self::key::GroupKey;
 use crate::cmd::backup::verify;
 use crate::config::BASE_PORT;
-use trine_base::announce::Announcer;
+use trine_base::announce::{self, Announcer};
 use trine_base::arguments::replica_count;
 use trine_base::document::path_text;
 use trine_base::failure::Failure;
@@ -34,7 +34,7 @@ use trine_base::units::show_duration;
 use trine_local::config::START_LIMIT;
 use trine_local::start as group;
 use trine_server::data;
-use trine_server::resp::HiddenPassword;
+use trine_server::resp::{HiddenPassword, warn_of_shown_password};
 use trine_server::serve::check_common;
 
 /// The lowest expected read rate of directories, for all replicas together.
@@ -53,6 +53,7 @@ pub(crate) fn run<N: Network>(
         return Err(failure);
     }
     let announcer = Announcer::start(output.json)?;
+    warn_of_shown_password();
     interrupt::start_server()?;
     let count = replica_count(&arguments.replicas);
     arguments.limits.require_memory(count as u64)?;
@@ -75,6 +76,10 @@ pub(crate) fn run<N: Network>(
         group::ports_are_free(&addresses)?;
     }
     let key = group_key(choice, arguments, &addresses)?;
+    let _entries = match &key {
+        Some(_) => None,
+        None => key::of_none(&addresses)?,
+    };
     let network = &network.with_key(match &key {
         Some(key) => KeyChoice::File(key.path.clone()),
         None => KeyChoice::Without,
@@ -104,6 +109,7 @@ pub(crate) fn run<N: Network>(
         (resp, arguments.tls.tls_cert.as_deref()),
         announcer,
     );
+    announcer.keep_out_of_prompts();
     supervisor::supervise(network, group, kept.is_some(), announcer)
 }
 
@@ -341,10 +347,15 @@ fn welcome(
     }
     announcer.line("");
     announcer.line(sealed);
+    // No Ctrl-C comes to one in the background.
+    let end = match announce::is_in_background() {
+        true => "`trine down`",
+        false => "Ctrl-C",
+    };
     announcer.line(match kept {
-        None => "Ctrl-C ends the group, and with it the data: it is in memory only.".to_owned(),
+        None => format!("{end} ends the group, and with it the data: it is in memory only."),
         Some(directory) => format!(
-            "Ctrl-C ends the group. The data stays in {}: the same command goes on with it.",
+            "{end} ends the group. The data stays in {}: the same command goes on with it.",
             directory.display()
         ),
     });

@@ -71,11 +71,18 @@ impl AtTerminal {
     /// Waits until the program has printed `text`, and forgets everything up to there.
     #[track_caller]
     pub fn expect(&mut self, text: &str) {
+        self.until(text);
+    }
+
+    /// The same; returns what it printed before.
+    #[track_caller]
+    pub fn until(&mut self, text: &str) -> String {
         let until = Instant::now() + LIMIT;
         loop {
             if let Some(at) = self.text.find(text) {
+                let before = self.text[..at].to_owned();
                 self.text.drain(..at + text.len());
-                return;
+                return before;
             }
             let left = until.saturating_duration_since(Instant::now());
             match self.printed.recv_timeout(left) {
