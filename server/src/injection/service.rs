@@ -9,6 +9,7 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 
 use super::Injector;
+use trine_base::endpoint::random_seed;
 use trine_base::failure::Failure;
 use trine_local::faults::{FaultCommand, State, line, socket_name};
 
@@ -17,10 +18,10 @@ pub fn serve(own: SocketAddr, injector: Arc<Injector>) -> Result<(), Failure> {
     let cannot = |error: io::Error| {
         Failure::usage(
             format!("--fault-injection: cannot listen for requests for {own}: {error}"),
-            "another replica with fault injection may have this address: stop it",
+            "this process may have too many files open (ulimit -n), or the machine too little memory",
         )
     };
-    let name = socket_name(own).map_err(cannot)?;
+    let name = socket_name(own, random_seed()?).map_err(cannot)?;
     let listener = UnixListener::bind_addr(&name).map_err(cannot)?;
     let accept = move || {
         // Callers are served one after the other. A request takes no time, and a silent caller is dropped at the limit.
