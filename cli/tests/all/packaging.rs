@@ -108,6 +108,21 @@ fn bash_completes_levels_and_each_word_of_a_list() {
     assert_eq!(second, expected);
 }
 
+/// systemd gives a unit up that starts five times within ten seconds. With a second between two starts a replica that died at
+/// once stayed away for good.
+#[test]
+fn the_unit_starts_a_replica_again_for_as_long_as_it_dies() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../packaging/systemd/trine@.service"
+    );
+    let unit = std::fs::read_to_string(path).expect("the unit");
+    let of_unit = unit.split("[Unit]").nth(1).expect("a section");
+    let of_unit = of_unit.split("\n[").next().expect("its end");
+    assert!(of_unit.contains("\nStartLimitIntervalSec=0\n"), "{of_unit}");
+    assert!(unit.contains("\nRestart=on-failure\nRestartSec=1s\n"));
+}
+
 #[test]
 fn every_command_has_a_page() {
     let directory = std::env::temp_dir().join(format!("trine-man-{}", std::process::id()));
