@@ -6,7 +6,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::common::console::{Example, Shell, examples, matches, run_all};
-use crate::common::program;
+use crate::common::{leave_out, program};
+use crate::redis::RedisGroup;
 
 /// Commands in documents that no test runs, each with its reason.
 const NOT_RUN: &[(&str, &str, &str)] = &[
@@ -119,6 +120,38 @@ fn packets() {
 }
 
 const PACKETS: &str = "docs/packets.md";
+
+/// The first page begins with programs of users: each runs with the client library that it names, where that is installed.
+#[test]
+fn the_programs_of_the_quick_start_print_what_the_page_says() {
+    let page = read("docs/quick-start.md");
+    let mut group = None;
+    for (language, interpreter, option, library) in [
+        ("python", "python3", "-c", "import redis"),
+        ("javascript", "node", "-e", "require('redis')"),
+    ] {
+        let run = |program: &str| {
+            let mut command = std::process::Command::new(interpreter);
+            command.args([option, program]).output()
+        };
+        if !run(library).is_ok_and(|ran| ran.status.success()) {
+            let why = format!("`{interpreter} {option} \"{library}\"` does not work here");
+            leave_out(&why, "TRINE_NEED_CLIENTS");
+            continue;
+        }
+        let (_, from) = page
+            .split_once(&format!("```{language}\n"))
+            .expect("a program");
+        let (program, rest) = from.split_once("```\n").expect("its end");
+        let (_, prints) = rest.split_once("```text\n").expect("what it prints");
+        let (prints, _) = prints.split_once("```").expect("the end of that");
+        let group = group.get_or_insert_with(|| RedisGroup::start(&[]));
+        let port = group.address(1).port().to_string();
+        let ran = run(&program.replace("7101", &port)).expect("it starts");
+        let printed = String::from_utf8_lossy(&ran.stdout);
+        assert_eq!(printed, prints, "{}", String::from_utf8_lossy(&ran.stderr));
+    }
+}
 
 #[test]
 fn no_document_shows_a_command_that_no_test_runs() {
