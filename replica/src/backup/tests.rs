@@ -98,7 +98,7 @@ fn header(machine: &StateMachine) -> Header {
             items: stats.items,
             logical_bytes: stats.logical_bytes,
             state_version: machine.version(),
-            users: 0,
+            users: machine.store().users().len() as u32,
         },
         made_at_ms: 1_700_000_000_000,
         replica: Incarnation(12),
