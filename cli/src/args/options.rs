@@ -13,8 +13,8 @@ const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/options.md");
 const HEAD: &str = "| option | meaning | commands |\n|---|---|---|\n";
 /// Set to any value, the test writes the table instead of comparing it.
 const WRITE: &str = "TRINE_WRITE_OPTIONS";
-/// Options of so many commands are listed as those of all commands that send packets.
-const COMMANDS_SHOWN_MAX: usize = 40;
+/// Every command that sends packets has this option.
+const OF_SENDERS: &str = "transport";
 
 /// Options whose help differs between commands, because each command adds what is special about it. The meaning beside the name
 /// is what all of them have in common. A name that is not here says the same everywhere.
@@ -158,8 +158,12 @@ fn sentence(arg: &Arg) -> String {
 
 fn table() -> String {
     let mut text = HEAD.to_owned();
-    for (name, uses) in uses() {
-        let special = SPECIAL.iter().find(|(of, _)| *of == name);
+    let all_uses = uses();
+    let commands_of =
+        |uses: &[Use]| -> BTreeSet<String> { uses.iter().map(|of| of.command.clone()).collect() };
+    let senders = commands_of(&all_uses[OF_SENDERS]);
+    for (name, uses) in &all_uses {
+        let special = SPECIAL.iter().find(|(of, _)| of == name);
         let meaning = special.map_or(uses[0].sentence.as_str(), |(_, meaning)| meaning);
         let commands: Vec<_> = uses
             .iter()
@@ -168,7 +172,7 @@ fn table() -> String {
             .collect();
         let commands = match commands.len() {
             0 => "all".to_owned(),
-            COMMANDS_SHOWN_MAX.. => "all that send packets".to_owned(),
+            _ if commands_of(uses) == senders => "all that send packets".to_owned(),
             _ => commands.join(", "),
         };
         let option = format!("--{name} {}", uses[0].value);

@@ -57,8 +57,15 @@ impl EncodedCommand {
         if !mode.is_write() && !command.is_read_only() {
             return Err(SubmitError::NotARead);
         }
+        // Any check has the length of the one that is made below.
+        let some_check = check_of(0);
         let envelope = ClientRequest {
             for_user,
+            check: if mode.is_write() {
+                some_check
+            } else {
+                NO_CHECK
+            },
             ..ClientRequest::bare(mode.operation())
         };
         let front = envelope.header_len();

@@ -10,10 +10,12 @@ use super::other_status::{OTHER_VERSION_SIZE, OtherStatus, OtherVersion};
 use super::timing::{LeaderTiming, TIMING_SIZE};
 use crate::release::{RELEASE_SIZE, Release};
 
-/// Bytes in front of the command of a [`ClientRequest`].
-pub const CLIENT_REQUEST_HEADER_SIZE: usize = 44;
-/// Bytes between the header and the command of a request that names a user.
+/// Bytes that each [`ClientRequest`] begins with.
+pub const CLIENT_REQUEST_HEADER_SIZE: usize = 40;
+/// Bytes behind the header of a request that names a user.
 pub const CLIENT_REQUEST_USER_SIZE: usize = 8;
+/// Bytes in front of the command of a request that has a check.
+const CLIENT_REQUEST_CHECK_SIZE: usize = 4;
 /// Bytes in front of the body of a [`ClientReply`].
 pub const CLIENT_REPLY_HEADER_SIZE: usize = 24;
 
@@ -21,6 +23,8 @@ pub const CLIENT_REPLY_HEADER_SIZE: usize = 24;
 const TIMED: u8 = 1;
 /// Bit of byte 2 of a request: it names the user that it is for.
 const FOR_USER: u8 = 2;
+/// Bit of byte 2 of a request: it has a check.
+const CHECKED: u8 = 4;
 
 /// The check of a command that has none. It is like any other.
 pub const NO_CHECK: u32 = 0;
@@ -175,10 +179,15 @@ impl<'a> ClientRequest<'a> {
     /// Bytes in front of the command.
     #[must_use]
     pub const fn header_len(&self) -> usize {
-        match self.for_user {
-            Some(_) => CLIENT_REQUEST_HEADER_SIZE + CLIENT_REQUEST_USER_SIZE,
-            None => CLIENT_REQUEST_HEADER_SIZE,
-        }
+        let user = match self.for_user {
+            Some(_) => CLIENT_REQUEST_USER_SIZE,
+            None => 0,
+        };
+        let check = match self.check {
+            NO_CHECK => 0,
+            _ => CLIENT_REQUEST_CHECK_SIZE,
+        };
+        CLIENT_REQUEST_HEADER_SIZE + user + check
     }
 
     /// Writes this envelope's cluster, client, sequence, lowest awaited sequence and session number into an encoded
@@ -219,22 +228,24 @@ impl<'a> ClientRequest<'a> {
     /// When it is cut short, of another version, or its operation has no meaning.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let (front, rest) = codec::front::<CLIENT_REQUEST_HEADER_SIZE>(bytes)?;
-        let (for_user, command) = match front[2] & FOR_USER {
-            0 => (None, rest),
-            _ => {
-                let (user, command) = rest
-                    .split_first_chunk::<CLIENT_REQUEST_USER_SIZE>()
-                    .ok_or(DecodeError::Truncated)?;
-                (Some(ForUser::from_bytes(user)?), command)
-            }
-        };
-        if front[2] & !(TIMED | FOR_USER) != 0 {
+        if front[2] & !(TIMED | FOR_USER | CHECKED) != 0 {
             return Err(DecodeError::Field { field: "flags" });
         }
+        let (for_user, rest) = match front[2] & FOR_USER {
+            0 => (None, rest),
+            _ => {
+                let (user, rest) = split(rest)?;
+                (Some(ForUser::from_bytes(user)?), rest)
+            }
+        };
+        let (check, command) = match front[2] & CHECKED {
+            0 => (NO_CHECK, rest),
+            _ => {
+                let (check, command) = split::<CLIENT_REQUEST_CHECK_SIZE>(rest)?;
+                (checked(u32_at(check, 0))?, command)
+            }
+        };
         let sequence = u64_at(front, 24);
-        if front[43] != 0 {
-            return Err(DecodeError::Field { field: "reserved" });
-        }
         Ok(Self {
             operation: Operation::from_wire(front[1])?,
             timed: front[2] & TIMED != 0,
@@ -244,10 +255,22 @@ impl<'a> ClientRequest<'a> {
             sequence,
             lowest_awaited: sequence.saturating_sub(u64::from(front[3])),
             session_number: u64_at(front, 32),
-            check: u32_at(front, 40),
+            check,
             for_user,
             command,
         })
+    }
+}
+
+fn split<const N: usize>(bytes: &[u8]) -> Result<(&[u8; N], &[u8]), DecodeError> {
+    bytes.split_first_chunk::<N>().ok_or(DecodeError::Truncated)
+}
+
+/// A check as it came; a request without one leaves it out.
+fn checked(check: u32) -> Result<u32, DecodeError> {
+    match check {
+        1..=CHECK_MAX => Ok(check),
+        _ => Err(DecodeError::Field { field: "check" }),
     }
 }
 
@@ -262,17 +285,23 @@ impl Encode for ClientRequest<'_> {
         if self.for_user.is_some() {
             flags |= FOR_USER;
         }
+        if self.check != NO_CHECK {
+            flags |= CHECKED;
+        }
         codec::set(
             &mut front,
             0,
             [MESSAGE_VERSION, self.operation.to_wire(), flags],
         );
         codec::set(&mut front, 4, self.group.0.to_le_bytes());
-        codec::set(&mut front, 40, (self.check & CHECK_MAX).to_le_bytes());
         self.fill_in(&mut front);
         out.bytes(&front);
         if let Some(user) = self.for_user {
             out.bytes(&user.to_bytes());
+        }
+        if self.check != NO_CHECK {
+            debug_assert!(self.check <= CHECK_MAX, "check_of() makes it");
+            out.u32(self.check & CHECK_MAX);
         }
         out.bytes(self.command);
     }

@@ -52,22 +52,32 @@ fn client_request() {
         command: b"cmd",
     };
     let bytes = [
-        1, 7, 0, 1, 3, 0, 0, 0, // version, operation, flags, sequences awaited below, group
+        1, 7, 4, 1, 3, 0, 0, 0, // version, operation, flags, sequences awaited below, group
         2, 1, 0, 0, 0, 0, 0, 0, // cluster
         5, 4, 0, 0, 0, 0, 0, 0, // client
         6, 0, 0, 0, 0, 0, 0, 0, // sequence
         8, 7, 0, 0, 0, 0, 0, 0, // session number
-        10, 11, 12, 0, // check, reserved
+        10, 11, 12, 0, // check
         b'c', b'm', b'd',
     ];
     assert_eq!(request.encode_to_vec(), bytes);
     assert_eq!(ClientRequest::decode(&bytes), Ok(request));
-    let mut reserved = bytes;
-    reserved[43] = 1;
-    assert_eq!(
-        ClientRequest::decode(&reserved),
-        Err(DecodeError::Field { field: "reserved" })
-    );
+    for bad in [[0, 0, 0, 0], [10, 11, 12, 1]] {
+        let mut bytes = bytes;
+        bytes[40..44].copy_from_slice(&bad);
+        assert_eq!(
+            ClientRequest::decode(&bytes),
+            Err(DecodeError::Field { field: "check" })
+        );
+    }
+    let without = ClientRequest {
+        check: NO_CHECK,
+        ..request
+    };
+    let mut shorter = [&bytes[..40], &bytes[44..]].concat();
+    shorter[2] = 0;
+    assert_eq!(without.encode_to_vec(), shorter);
+    assert_eq!(ClientRequest::decode(&shorter), Ok(without));
 
     let mut filled = ClientRequest {
         group: GroupId(3),
@@ -91,18 +101,27 @@ fn client_request_for_a_user() {
         ..ClientRequest::bare(Operation::ReadLinearizable)
     };
     let mut bytes = vec![1, 4, 2, 0];
-    bytes.extend([0; 40]);
+    bytes.extend([0; 36]);
     bytes.extend([4, 3, 0, 0, 9, 0, 0, 0]);
     bytes.extend(b"cmd");
     assert_eq!(request.encode_to_vec(), bytes);
     assert_eq!(ClientRequest::decode(&bytes), Ok(request));
-    for len in 44..52 {
+    for len in 40..48 {
         assert_eq!(
             ClientRequest::decode(&bytes[..len]),
             Err(DecodeError::Truncated)
         );
     }
-    bytes[44..48].fill(0);
+    // Both are there: the user comes first.
+    let both = ClientRequest {
+        check: 7,
+        ..request
+    };
+    let mut with_check = [&bytes[..48], &[7, 0, 0, 0], &bytes[48..]].concat();
+    with_check[2] = 6;
+    assert_eq!(both.encode_to_vec(), with_check);
+    assert_eq!(ClientRequest::decode(&with_check), Ok(both));
+    bytes[40..44].fill(0);
     assert_eq!(
         ClientRequest::decode(&bytes),
         Err(DecodeError::Field { field: "user" })
