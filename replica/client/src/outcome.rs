@@ -267,8 +267,8 @@ impl fmt::Display for Obstacle {
                 "denied: the caller has no key that counts in this group",
             ),
             Self::RepeatRefused => f.write_str(
-                "an attempt had no answer, and the next one was refused: the user was changed or removed, or the new leader \
-                 does not take this command yet",
+                "an attempt had no answer, and the next one was refused without a look at the first: the user was changed or \
+                 removed, or the new leader does not take this command yet",
             ),
             Self::OtherVersion(other) => {
                 write_other_version(f, other)

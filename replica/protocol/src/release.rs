@@ -62,14 +62,23 @@ impl TryFrom<String> for Release {
     type Error = BadRelease;
 
     fn try_from(text: String) -> Result<Self, BadRelease> {
-        let mut numbers = text.split('.').map(str::parse);
+        let digits = |part: &str| match part.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => part.parse::<u16>().ok(),
+            false => None,
+        };
+        let mut numbers = text.split('.').map(digits);
         match [
             numbers.next(),
             numbers.next(),
             numbers.next(),
             numbers.next(),
         ] {
-            [Some(Ok(major)), Some(Ok(minor)), Some(Ok(patch)), None] => Ok(Self {
+            [
+                Some(Some(major)),
+                Some(Some(minor)),
+                Some(Some(patch)),
+                None,
+            ] => Ok(Self {
                 major,
                 minor,
                 patch,
@@ -120,7 +129,7 @@ mod tests {
         let json = serde_json::to_string(&release).expect("JSON");
         assert_eq!(json, "\"1.258.3\"");
         assert_eq!(serde_json::from_str::<Release>(&json).expect("it"), release);
-        for bad in ["", "1.2", "1.2.3.4", "1.2.x", "1.2.70000"] {
+        for bad in ["", "1.2", "1.2.3.4", "1.2.x", "1.2.70000", "+1.2.3"] {
             assert!(Release::try_from(bad.to_owned()).is_err(), "{bad}");
         }
     }

@@ -102,6 +102,7 @@ impl Membership {
     /// Leadership was won or lost.
     pub(super) fn on_role_change(&mut self) {
         self.upgrade = Upgrade::default();
+        self.liveness.forget_versions();
         self.spares.clear();
         self.relocations.clear();
     }

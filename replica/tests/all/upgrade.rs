@@ -234,6 +234,24 @@ fn the_wait_begins_anew_when_a_member_went_back() {
     assert!(left > 15_000_000_000, "{left} ns");
 }
 
+/// The time is over, and one member is silent: it may come back with the older release, and here it does.
+#[test]
+fn a_member_that_comes_back_older_when_the_time_is_over_holds_the_switch_back() {
+    for seed in 20..30 {
+        let mut world = waiting(Some(SECOND * 20), seed);
+        let other = 1 + world.leader().unwrap() % 3;
+        world.kill(other);
+        world.run_for(SECOND * 40);
+        assert_eq!(versions(&world), [STATE_VERSION_FIRST; 2]);
+        assert_eq!(upgrade_of(&world).silent, [other]);
+        world.config.state_version = STATE_VERSION_FIRST;
+        world.start(other, false);
+        world.run_for(SECOND * 10);
+        assert_eq!(versions(&world), [STATE_VERSION_FIRST; 3]);
+        assert_eq!(upgrade_of(&world).lacking, [other]);
+    }
+}
+
 #[test]
 fn an_operator_switches_where_no_leader_does() {
     let mut world = waiting(None, 14);

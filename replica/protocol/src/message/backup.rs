@@ -177,7 +177,7 @@ impl<'a> BackupReply<'a> {
                 Self::Begun(head)
             }
             1 => Self::Later(text(reader)?),
-            2 if detail <= 1 => Self::Piece {
+            2 if detail <= 1 && field[1] == 0 => Self::Piece {
                 last: detail == 1,
                 bytes: reader.rest(),
             },
@@ -315,7 +315,13 @@ mod tests {
                 assert_eq!(BackupReply::decode(&bytes), Ok(reply));
             }
         }
-        for bytes in [&[1, 7, 0, 0][..], &[1, 2, 2, 0], &[1, 5], &[1, 4]] {
+        for bytes in [
+            &[1, 7, 0, 0][..],
+            &[1, 2, 2, 0],
+            &[1, 2, 1, 7],
+            &[1, 5],
+            &[1, 4],
+        ] {
             assert!(BackupReply::decode(bytes).is_err(), "{bytes:?}");
         }
     }

@@ -25,7 +25,7 @@ use crate::membership::{demote, promote, remove};
 
 /// How long a command that waits for signs of life counts as wanted after it was asked for last; admin clients ask again
 /// many times a second.
-const SIGN_OF_LIFE_PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const SIGN_OF_LIFE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// For so long a command waits for a replica at the address that it names to ask. One that is there asks several times a
 /// second.

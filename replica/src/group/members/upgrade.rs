@@ -8,7 +8,7 @@ use trine_protocol::message::Member;
 use trine_protocol::status::UpgradeStatus;
 use trine_transport::time::{Duration, Instant};
 
-use super::admin::{Verdict, done, refused, under_way};
+use super::admin::{SIGN_OF_LIFE_PATIENCE, Verdict, done, refused, under_way};
 use super::{Membership, lately};
 use crate::group::cx::Cx;
 use crate::group::local::Local;
@@ -23,8 +23,8 @@ pub(super) struct Upgrade {
     pub(super) raising: Option<u8>,
     /// The newest version that all members understand, and since when this leader has known it.
     understood: Option<(u8, Instant)>,
-    /// The version that an operator wants now.
-    wanted: Option<u8>,
+    /// The version that an operator wants now, and until when without being asked again.
+    wanted: Option<(u8, Instant)>,
 }
 
 impl Upgrade {
@@ -37,14 +37,15 @@ impl Upgrade {
 
     /// How long is left until the switch; `None` if only an operator switches.
     fn left(&self, now: Instant, after: Option<Duration>, version: u8) -> Option<Duration> {
-        if self.wanted.is_some_and(|wanted| wanted <= version) {
+        let is_wanted = |(wanted, until): (u8, Instant)| wanted <= version && now < until;
+        if self.wanted.is_some_and(is_wanted) {
             return Some(Duration::ZERO);
         }
         let since = match self.understood {
             Some((known, since)) if known == version => since,
             _ => now,
         };
-        Some((since + after?).saturating_since(now))
+        Some(since.saturating_add(after?).saturating_since(now))
     }
 }
 
@@ -66,12 +67,12 @@ impl Membership {
             .min()
     }
 
-    /// Whether a member has not been heard of lately. It may come back with another release.
+    /// Whether a member has not said lately what it understands. It may come back with another release.
     fn is_silent(&self, member: &Member, now: Instant, local: &Local) -> bool {
         member.incarnation != local.own.incarnation
             && !self
                 .liveness
-                .was_heard_since(member.incarnation, lately(now, local))
+                .has_said_version_since(member.incarnation, lately(now, local))
     }
 
     /// Rolling upgrades: proposes the switch to the newest state-machine version that all members understand, if it is
@@ -86,9 +87,14 @@ impl Membership {
         }
         let required = self.required_version(cx.state);
         let common = self.common_version(cx.now, cx.local, cx.state);
-        let Some(version) = common.filter(|&common| common > required) else {
-            self.upgrade.understood = None;
-            return;
+        let version = match common {
+            Some(common) if common > required => common,
+            // A member that is new, as a replica in memory that was started again, has not said yet what it understands.
+            None | Some(0) => return,
+            Some(_) => {
+                (self.upgrade.understood, self.upgrade.wanted) = (None, None);
+                return;
+            }
         };
         self.upgrade.note(cx.now, version);
         let after = cx.local.config.upgrade_after;
@@ -116,11 +122,11 @@ impl Membership {
     /// The switch that this leader waits for, if all members understand a newer version.
     pub(in crate::group) fn next_switch(&self, cx: &Cx<'_>) -> Option<NextSwitch> {
         let version = self.common_version(cx.now, cx.local, cx.state)?;
-        (version > self.required_version(cx.state)).then_some(())?;
+        (version > self.required_version(cx.state) && !self.has_silent(cx)).then_some(())?;
         let left = self
             .upgrade
             .left(cx.now, cx.local.config.upgrade_after, version);
-        let at = left.map(|left| cx.now + left);
+        let at = left.map(|left| cx.now.saturating_add(left));
         Some(NextSwitch { version, at })
     }
 
@@ -131,14 +137,12 @@ impl Membership {
         };
         let status = self.upgrade_status(cx.now, cx.local, state);
         let active = state.version();
-        if status.newest <= active {
-            return done(format!(
-                "the group uses state version {active}, and no member understands a newer one"
-            ));
-        }
         match (&status.silent[..], &status.lacking[..]) {
+            ([], _) if status.newest <= active => done(format!(
+                "the group uses state version {active}, and no member understands a newer one"
+            )),
             ([], []) => {
-                self.upgrade.wanted = Some(status.newest);
+                self.upgrade.wanted = Some((status.newest, cx.now + SIGN_OF_LIFE_PATIENCE));
                 under_way(format!("switching to state version {}", status.newest))
             }
             ([first, ..], _) => refused(format!(
