@@ -1,8 +1,8 @@
 //! `trine down` ends what `trine up` has begun; what a group in the background of a terminal says.
 
-use crate::common::terminal::AtTerminal;
+use crate::common::terminal::{self, AtTerminal};
 use crate::common::up::Up;
-use crate::common::{program, state, trine, wait_for};
+use crate::common::{program, trine, wait_for};
 use trine_base::ports::free_addresses;
 
 #[test]
@@ -29,17 +29,8 @@ fn in_the_background_it_names_trine_down_and_leaves_the_prompt_alone() {
     let addresses = free_addresses(3).expect("free ports");
     let peers: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     let peers = peers.join(",");
-    let mut shell = std::process::Command::new("setsid");
+    let mut shell = terminal::shell();
     shell
-        .args([
-            "--ctty",
-            "bash",
-            "--noprofile",
-            "--norc",
-            "--noediting",
-            "-i",
-        ])
-        .env("XDG_STATE_HOME", state())
         .env("TRINE_BASE_PORT", addresses[0].port().to_string())
         .env("PS1", "");
     let mut shell = AtTerminal::start(shell);

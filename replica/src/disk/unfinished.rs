@@ -36,8 +36,8 @@ pub enum Unused {
     Foreign(String),
 }
 
-/// Says of a directory that is there whether no replica, recovery or restore was in it yet. Whoever has to refuse it then
-/// leaves no lock in it. Needs no lock itself, so it may be out of date.
+/// Says of a directory that is there whether no replica, recovery or restore was in it yet. A caller that
+/// has to refuse it then leaves no lock in it. Needs no lock itself, so it may be out of date.
 #[must_use]
 pub fn unused(path: &Path) -> Option<Unused> {
     let entries = std::fs::read_dir(path).ok()?;

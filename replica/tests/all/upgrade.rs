@@ -23,9 +23,14 @@ fn old() -> ReplicaConfig {
 
 /// A replica of the newer release takes the place of the one that is there.
 pub(crate) fn upgrade(world: &mut World, node_id: u32) {
+    replace_by(world, node_id, STATE_VERSION);
+}
+
+/// A replica that understands this version takes the place of the one that is there.
+fn replace_by(world: &mut World, node_id: u32, version: u8) {
     world.kill(node_id);
     world.run_for(SECOND);
-    world.config.state_version = STATE_VERSION;
+    world.config.state_version = version;
     world.start(node_id, false);
     world.expect("a voter again", SECOND * 10, |world| {
         let status = world.status(node_id);
@@ -215,14 +220,7 @@ fn the_wait_begins_anew_when_a_member_went_back() {
     let mut world = waiting(Some(SECOND * 30), 13);
     let other = 1 + world.leader().unwrap() % 3;
     world.run_for(SECOND * 10);
-    world.kill(other);
-    world.run_for(SECOND);
-    world.config.state_version = STATE_VERSION_FIRST;
-    world.start(other, false);
-    world.expect("a voter again", SECOND * 10, |world| {
-        let status = world.status(other);
-        status.members.iter().any(|m| m.this && m.voter) && status.members.len() == 3
-    });
+    replace_by(&mut world, other, STATE_VERSION_FIRST);
     world.run_for(SECOND * 40);
     assert_eq!(versions(&world), [STATE_VERSION_FIRST; 3]);
     assert_eq!(upgrade_of(&world).lacking, [other]);

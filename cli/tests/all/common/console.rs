@@ -117,19 +117,10 @@ impl Shell {
 
     /// An interactive shell, whose terminal becomes that of its jobs.
     fn command(&self) -> Command {
-        let mut command = Command::new("setsid");
+        let mut command = super::terminal::shell();
         command
-            .args([
-                "--ctty",
-                "bash",
-                "--noprofile",
-                "--norc",
-                "--noediting",
-                "-i",
-            ])
             .current_dir(&self.directory)
             .env("PATH", &self.path)
-            .env("XDG_STATE_HOME", super::state())
             .env("TRINE_BASE_PORT", self.base_port.to_string())
             .env("TRINE_PEERS", &self.peers)
             .env("TRINE_CACHE", &self.cache)

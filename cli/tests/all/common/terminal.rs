@@ -22,6 +22,22 @@ pub fn terminal() -> (OwnedFd, OwnedFd) {
     (user, program)
 }
 
+/// An interactive shell, whose terminal becomes that of its jobs. Groups that it starts have the state of these tests.
+pub fn shell() -> Command {
+    let mut command = Command::new("setsid");
+    command
+        .args([
+            "--ctty",
+            "bash",
+            "--noprofile",
+            "--norc",
+            "--noediting",
+            "-i",
+        ])
+        .env("XDG_STATE_HOME", super::state());
+    command
+}
+
 /// A program that runs at a terminal of its own.
 pub struct AtTerminal {
     child: Child,

@@ -148,8 +148,9 @@ pub struct ClientRequest<'a> {
     /// The random number that the client drew when it registered. Only the client knows it, so it proves that the
     /// session is its own. Never zero for a write; zero for a registration, whose number is `client`, and for reads.
     pub session_number: u64,
-    /// Tells one command from another: the lower 24 bits of a checksum that the client makes of what was asked
-    /// for when it numbers the command, [`NO_CHECK`] for none. A sequence whose answer is kept is refused to a command with another check.
+    /// Tells one command from another: the lower 24 bits of a checksum that the client makes of what was asked for when it
+    /// numbers the command, [`NO_CHECK`] for none. A sequence whose answer is kept is refused to a command with another
+    /// check.
     pub check: u32,
     /// The user that the request is for, if that is not the caller itself.
     pub for_user: Option<ForUser>,
