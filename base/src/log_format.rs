@@ -1,8 +1,16 @@
 //! The form of the lines that a server writes.
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 
 use crate::announce;
+
+/// The option of servers beside groups.
+#[derive(Clone, Debug, Args)]
+pub struct LogFormatArguments {
+    /// How the lines of both streams look. With json each is a JSON object, also what is announced and the last error.
+    #[arg(long, env = "TRINE_LOG_FORMAT", default_value = "text", value_enum)]
+    pub log_format: LogFormat,
+}
 
 /// How the lines look.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -9,7 +9,7 @@ use clap::Subcommand;
 
 use crate::config::CACHE_ADDRESS;
 use crate::config::CACHE_THREADS_MAX;
-use trine_base::log_format::LogFormat;
+use trine_base::log_format::LogFormatArguments;
 use trine_base::units::parse_bytes;
 use trine_base::units::parse_duration;
 use trine_base::units::parse_positive_duration;
@@ -44,9 +44,9 @@ pub struct CacheServeArguments {
     /// --key. Nobody but holders of the key file gets in without it. SIGHUP makes the server read it again.
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
-    /// How the lines of both streams look. With json each is a JSON object, also what is announced and the last error.
-    #[arg(long, env = "TRINE_LOG_FORMAT", default_value = "text", value_enum)]
-    pub log_format: LogFormat,
+    /// How it writes lines.
+    #[command(flatten)]
+    pub lines: LogFormatArguments,
     /// What --insecure was called before.
     #[arg(long, hide = true)]
     pub allow_remote: bool,

@@ -37,7 +37,7 @@ pub(super) fn run<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     placement::refuse_former_name(arguments.allow_remote)?;
-    arguments.log_format.begin();
+    arguments.lines.log_format.begin();
     let announcer = Announcer::start(output.json)?;
     interrupt::start_server()?;
     let rights = Rights::read(network, arguments.users.as_deref())?;

@@ -10,7 +10,7 @@ use crate::config::{
     INDEX_WINDOW_MAX, INDEX_WORKERS_MAX,
 };
 use trine_base::failure::Failure;
-use trine_base::log_format::LogFormat;
+use trine_base::log_format::LogFormatArguments;
 use trine_base::units::{parse_duration, parse_percents, parse_positive_duration};
 
 /// The options of `trine index`.
@@ -62,9 +62,9 @@ pub struct IndexServeArguments {
     /// --key. Nobody but holders of the key file gets in without it. SIGHUP makes the server read it again.
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
-    /// How the lines of both streams look. With json each is a JSON object, also what is announced and the last error.
-    #[arg(long, env = "TRINE_LOG_FORMAT", default_value = "text", value_enum)]
-    pub log_format: LogFormat,
+    /// How it writes lines.
+    #[command(flatten)]
+    pub lines: LogFormatArguments,
     /// Dispatch threads. All serve the same keys, each at a port of its own.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(INDEX_THREADS_MAX)))]
     pub threads: u32,

@@ -31,7 +31,7 @@ pub(super) fn run<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     let workers = workers(arguments)?;
-    arguments.log_format.begin();
+    arguments.lines.log_format.begin();
     let announcer = Announcer::start(output.json)?;
     interrupt::start_server()?;
     let listen = peers::resolve_server(&arguments.listen)?;

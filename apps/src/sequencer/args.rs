@@ -10,7 +10,7 @@ use crate::config::{
     SEQUENCER_ADDRESS, SEQUENCER_IN_PROCESS_REQUESTS_MAX, SEQUENCER_NAME, SEQUENCER_THREADS_MAX,
     SEQUENCER_WINDOW_MAX,
 };
-use trine_base::log_format::LogFormat;
+use trine_base::log_format::LogFormatArguments;
 use trine_base::units::{parse_duration, parse_positive_duration};
 
 /// The options of `trine sequencer`.
@@ -50,9 +50,9 @@ pub struct SequencerServeArguments {
     /// --key. Nobody but holders of the key file gets in without it. SIGHUP makes the server read it again.
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
-    /// How the lines of both streams look. With json each is a JSON object, also what is announced and the last error.
-    #[arg(long, env = "TRINE_LOG_FORMAT", default_value = "text", value_enum)]
-    pub log_format: LogFormat,
+    /// How it writes lines.
+    #[command(flatten)]
+    pub lines: LogFormatArguments,
     /// Keep in this file which numbers are taken. It is made if it is not there, and synced before a number of it is given out.
     /// Each start skips to the next multiple of 2^40.
     #[arg(long, value_name = "FILE")]

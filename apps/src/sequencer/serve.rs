@@ -111,7 +111,7 @@ pub(super) fn run<N: Network>(
     arguments: &SequencerServeArguments,
     output: Output,
 ) -> Result<(), Failure> {
-    arguments.log_format.begin();
+    arguments.lines.log_format.begin();
     let announcer = Announcer::start(output.json)?;
     interrupt::start_server()?;
     let listen = peers::resolve_server(&arguments.listen)?;
