@@ -17,13 +17,15 @@ pub fn response_of(answer: &Answer) -> Result<Response<'_>, Failure> {
         Ok(response) => Ok(response),
         Err(error) => Err(Failure::usage(
             format!("the answer could not be read: {error}"),
-            "run the same release on both sides",
+            OTHER_RELEASE,
         )),
     }
 }
 
 const OTHER_ERROR: &str =
     "a newer release of trine knows the error: `trine status` shows the replicas' release";
+/// Where two releases that may talk to each other do not understand each other, one of them is wrong.
+const OTHER_RELEASE: &str = "`trine status` shows the replicas' release: if it is this one's, or a neighbour of it, please report it";
 
 /// The store refused, on every replica alike; nothing was changed.
 pub fn store_failure(error: StoreError) -> Failure {
@@ -77,6 +79,6 @@ pub fn unexpected(response: &Response<'_>) -> Failure {
     }
     Failure::usage(
         "the group gave an answer of a kind that the command does not have",
-        "run the same release on both sides",
+        OTHER_RELEASE,
     )
 }

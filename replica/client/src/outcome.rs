@@ -197,7 +197,10 @@ pub enum Obstacle {
         release: Option<Release>,
     },
     /// The replica could not read the command: it runs another release.
-    Malformed,
+    Malformed {
+        /// The replica's, if the answer names it.
+        release: Option<Release>,
+    },
     /// The reply could not be read: the replica runs another release.
     UnreadableReply,
     /// No message buffer was left in this process.
@@ -284,7 +287,12 @@ impl fmt::Display for Obstacle {
                     Release::THIS
                 )
             }
-            Self::Malformed => write!(
+            Self::Malformed { release: Some(release) } => write!(
+                f,
+                "a replica of release {release} could not read the command of release {}: upgrade the older of the two",
+                Release::THIS
+            ),
+            Self::Malformed { release: None } => write!(
                 f,
                 "the replica could not read the command of release {}; `trine status` shows which release it runs",
                 Release::THIS

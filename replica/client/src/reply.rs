@@ -209,10 +209,14 @@ impl<R: Route> Clients<R> {
             ClientStatus::Stale => self.on_shared_session(now, key, Obstacle::Stale),
             ClientStatus::TooLarge => self.refuse(now, key, Obstacle::TooLarge),
             ClientStatus::Denied => self.refuse(now, key, Obstacle::Denied),
-            ClientStatus::Malformed => self.refuse(now, key, Obstacle::Malformed),
+            ClientStatus::Malformed => {
+                let release = header.release;
+                self.refuse(now, key, Obstacle::Malformed { release });
+            }
             ClientStatus::OtherVersion => {
-                let obstacle = header.other_version.map(Obstacle::OtherVersion);
-                self.refuse(now, key, obstacle.unwrap_or(Obstacle::Malformed));
+                let other = header.other_version.map(Obstacle::OtherVersion);
+                let unnamed = Obstacle::Malformed { release: None };
+                self.refuse(now, key, other.unwrap_or(unnamed));
             }
             ClientStatus::Other(status) => {
                 self.on_other_status(now, key, peer, status, header.release);

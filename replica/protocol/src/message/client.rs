@@ -433,7 +433,7 @@ pub struct ClientReply<'a> {
     pub timing: Option<LeaderTiming>,
     /// What the replica does not know; only with `OtherVersion`.
     pub other_version: Option<OtherVersion>,
-    /// The replica's release; only with `Other`, and only if the reply has it.
+    /// The replica's release; only with `Malformed` and `Other`, and only if the reply has it.
     pub release: Option<Release>,
 }
 
@@ -459,9 +459,13 @@ impl OtherVersion {
 }
 
 impl<'a> ClientReply<'a> {
-    /// A refusal without a body.
+    /// A refusal without a body, but for the release of who could not read the request.
     #[must_use]
     pub const fn refusal(status: ClientStatus, cluster: ClusterId) -> Self {
+        let release = match status {
+            ClientStatus::Malformed => Some(Release::THIS),
+            _ => None,
+        };
         Self {
             status,
             group: GroupId(0),
@@ -471,7 +475,7 @@ impl<'a> ClientReply<'a> {
             response: &[],
             timing: None,
             other_version: None,
-            release: None,
+            release,
         }
     }
 
@@ -523,7 +527,9 @@ impl<'a> ClientReply<'a> {
             ClientStatus::OtherVersion => {
                 reply.other_version = Some(OtherVersion::read(&mut reader)?);
             }
-            ClientStatus::Other(_) => reply.release = reader.array().ok().map(Release::from_bytes),
+            ClientStatus::Malformed | ClientStatus::Other(_) => {
+                reply.release = reader.array().ok().map(Release::from_bytes);
+            }
             _ => {}
         }
         Ok(reply)

@@ -3,6 +3,7 @@
 use trine_client::{Error, Mode, Obstacle};
 use trine_kvstore::{Command, Position, Response, StoreError};
 use trine_protocol::message::{ClientStatus, ClusterId};
+use trine_protocol::release::Release;
 use trine_transport::time::Duration;
 
 use super::world::{Act, Script, World, always, leader};
@@ -207,9 +208,10 @@ fn a_refusal_does_not_say_which_group_is_meant() {
 
 #[test]
 fn what_cannot_help_is_refused_without_waiting() {
+    let release = Some(Release::THIS);
     for (status, expected) in [
         (ClientStatus::TooLarge, Obstacle::TooLarge),
-        (ClientStatus::Malformed, Obstacle::Malformed),
+        (ClientStatus::Malformed, Obstacle::Malformed { release }),
     ] {
         let (mut world, client) = after_one_write(always(move || Act::Status(status)));
         assert_eq!(

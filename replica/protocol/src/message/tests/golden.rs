@@ -208,6 +208,27 @@ fn every_status_has_its_number() {
     }
 }
 
+/// Whoever cannot read a request says which release it is: a newer client learns so why an older group refuses it.
+#[test]
+fn malformed_names_the_release() {
+    let refusal = ClientReply::refusal(ClientStatus::Malformed, ClusterId(5));
+    let mut bytes = refusal.encode_to_vec();
+    assert_eq!((bytes[1], bytes.len()), (10, 32));
+    bytes[24..30].copy_from_slice(&[3, 0, 2, 0, 1, 0]);
+    let release = Some(Release {
+        major: 3,
+        minor: 2,
+        patch: 1,
+    });
+    let named = ClientReply::decode(&bytes).expect("it is read");
+    assert_eq!(
+        (named.status, named.release),
+        (ClientStatus::Malformed, release)
+    );
+    let bare = ClientReply::decode(&bytes[..24]).expect("it is read");
+    assert_eq!((bare.status, bare.release), (ClientStatus::Malformed, None));
+}
+
 /// The ranges are a promise of the first release: what a client does with a status that it does not know.
 #[test]
 fn a_status_of_a_later_release_has_a_class() {
