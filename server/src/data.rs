@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 use trine_protocol::message::{Incarnation, NodeId};
+use trine_protocol::release::Release;
 use trine_replica::disk::{
     Directory, DiskCause, DiskError, Fsync, LostMemory, OpenError, OpenOptions, Opened, Step,
     Unused, make_directory, open as open_disk, open_without_memory, unused,
@@ -213,6 +214,18 @@ fn tell(opened: &Opened<Directory>, path: &Path, bootstrap: bool, announcer: Ann
             ));
         }
     }
+}
+
+/// The advice for a replica that is too old for its group.
+pub fn newer_release(log: &LogArguments) -> String {
+    let there = match log.directory() {
+        None => String::new(),
+        Some(path) => format!(": nothing in {} is lost", path.display()),
+    };
+    format!(
+        "this is release {}: start it again with the release that `trine status` shows of the others{there}",
+        Release::THIS
+    )
 }
 
 /// The advice for a halted replica.

@@ -486,11 +486,10 @@ fn end_of(
         Halt::Removed { .. } | Halt::Diverged { .. } | Halt::RolledBack { .. } => {
             arguments.rejoin.then_some(false)
         }
-        // In disk mode it has lost nothing. Either its disk fails, or its release is too old. The group still counts on
-        // what it has acknowledged.
-        Halt::Disk(_) | Halt::TooOld | Halt::Entry(_) | Halt::Broken(_) => {
-            (arguments.rejoin && !on_disk).then_some(false)
-        }
+        // In disk mode it has lost nothing: its disk fails, and the group still counts on what it has acknowledged.
+        Halt::Disk(_) | Halt::Broken(_) => (arguments.rejoin && !on_disk).then_some(false),
+        // Whatever this release begins anew, it is too old for it.
+        Halt::TooOld | Halt::Entry(_) => None,
     };
     if let Some(bootstrap) = bootstrap {
         return Some(Ok(End::Anew { why, bootstrap }));
@@ -505,6 +504,7 @@ fn end_of(
             "its directory is of no use any more; if the removal was not meant: `trine member add {node_id} --address {own}`, and start it \
              again with an empty directory; with --rejoin it does so by itself"
         ),
+        (Halt::TooOld | Halt::Entry(_), _) => data::newer_release(&arguments.log),
         _ => data::way_out(&arguments.log),
     };
     let message = format!("this replica has halted: {why}");

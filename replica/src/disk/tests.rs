@@ -370,6 +370,13 @@ fn write_snapshot_with(
     }
 }
 
+/// Gives a changed chunk of a snapshot the checksum that it has now.
+fn sealed_again(chunk: &mut [u8]) {
+    let front = [chunk[0], chunk[1], chunk[2], chunk[3]];
+    let crc = crate::snapshot_transfer::checksum(front, &chunk[8..]);
+    chunk[4..8].copy_from_slice(&crc.to_le_bytes());
+}
+
 /// After a step back to an earlier release these files were called lost, and with --rejoin they were set aside, at every
 /// replica of the group.
 #[test]
@@ -389,14 +396,25 @@ fn what_a_later_release_has_written_is_not_lost() {
             .position(|bytes| bytes == version_at);
         if let Some(at) = at {
             chunk[at + 1] = STATE_VERSION + 1;
-            let crc = crate::snapshot_transfer::checksum(chunk[0], &chunk[8..]);
-            chunk[4..8].copy_from_slice(&crc.to_le_bytes());
+            sealed_again(&mut chunk);
+        }
+        chunk
+    };
+    // Nothing of it looks as it does today but the version in front.
+    let unlike = |chunk: &[u8]| {
+        let mut chunk = chunk.to_vec();
+        if chunk[1] > 0 {
+            chunk.truncate(19);
+            chunk[1] = STATE_VERSION + 1;
+            sealed_again(&mut chunk);
         }
         chunk
     };
     let mut opened = reopen(&small()).unwrap();
     write_snapshot_with(&mut opened.writer, 7, 3, newer_head);
-    for disk in [&disk, opened.writer.disk_mut()] {
+    let mut other = reopen(&small()).unwrap();
+    write_snapshot_with(&mut other.writer, 7, 3, unlike);
+    for disk in [&disk, opened.writer.disk_mut(), other.writer.disk_mut()] {
         for rejoin in [false, true] {
             let options = OpenOptions {
                 rejoin,

@@ -24,6 +24,8 @@ pub(super) struct Receiving {
 pub(super) enum Taken {
     /// The sender hears this.
     Answer(ChunkAck),
+    /// The same, and the state is of a later release.
+    TooNew(ChunkAck),
     /// It was the last one: [`Receiving::finish`] is due.
     Whole,
 }
@@ -69,10 +71,13 @@ impl Receiving {
         if !incoming.is_due(chunk) {
             return Taken::Answer(incoming.wanted());
         }
-        if incoming.push(now, chunk).is_none() {
+        if let Err(error) = incoming.push(now, chunk) {
             out.counters.snapshots_failed += 1;
             self.end(disk, out);
-            return Taken::Answer(refused);
+            return match error.newer {
+                Some(_) => Taken::TooNew(refused),
+                None => Taken::Answer(refused),
+            };
         }
         let wanted = incoming.wanted();
         if let Some(disk) = &mut disk {

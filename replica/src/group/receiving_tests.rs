@@ -1,6 +1,7 @@
 //! How a member of disk mode handles a snapshot that comes in.
 
 use raft::eraftpb::{Message, MessageType};
+use trine_kvstore::command::STATE_VERSION;
 use trine_kvstore::{Command, Position};
 use trine_protocol::message::{
     ChunkAck, ChunkOutcome, ClientRequest, ClusterId, GroupId, Incarnation, Member, MemberRole,
@@ -12,9 +13,10 @@ use trine_transport::time::{Duration, Instant};
 use super::Group;
 use crate::config::{ReplicaConfig, SNAPSHOT_BYTES_WAITING_MAX};
 use crate::disk::Write;
+use crate::halt::Halt;
 use crate::outbox::Outbox;
 use crate::output::Output;
-use crate::snapshot_transfer::{Image, Piece};
+use crate::snapshot_transfer::{Image, Piece, checksum};
 use crate::state_machine::entry::EntryBuilder;
 use crate::state_machine::{Genesis, StateMachine};
 
@@ -251,4 +253,27 @@ fn half_a_snapshot_goes_when_another_leads_or_its_sender_is_silent() {
     assert!(scene.chunk(0).is_some() && scene.chunk(1).is_some());
     scene.pass(Duration::from_secs(120));
     assert!(!scene.group.receiving.is_receiving() && given_up(&mut scene));
+}
+
+/// A member that had missed the switch, and came back with the release before, was sent snapshots for ever and refused each one.
+/// Nothing said that it is too old.
+#[test]
+fn a_snapshot_of_a_later_release_ends_its_receiver() {
+    let mut scene = Scene::new(1 << 20);
+    let head = &mut scene.pieces[1];
+    // Nothing of it but the front looks as it does today.
+    head.truncate(17);
+    head[1] = STATE_VERSION + 1;
+    let front = [head[0], head[1], head[2], head[3]];
+    let crc = checksum(front, &head[8..]).to_le_bytes();
+    head[4..8].copy_from_slice(&crc);
+    assert_eq!(scene.chunk(0).unwrap().outcome, ChunkOutcome::Wanted);
+    assert_eq!(scene.group.halted(), None);
+    assert_eq!(scene.chunk(1).unwrap().outcome, ChunkOutcome::Refused);
+    assert_eq!(scene.group.halted(), Some(&Halt::TooOld));
+    let mut damaged = Scene::new(1 << 20);
+    damaged.pieces[1][1] = STATE_VERSION + 1;
+    damaged.chunk(0);
+    assert_eq!(damaged.chunk(1).unwrap().outcome, ChunkOutcome::Refused);
+    assert_eq!(damaged.group.halted(), None);
 }

@@ -92,6 +92,10 @@ impl Group {
         let taken = receiving.on_chunk(now, chunk, &self.local, &self.consensus, disk, out);
         let answer = match taken {
             Taken::Answer(ack) => Some(ack),
+            Taken::TooNew(ack) => {
+                self.life.halt(Halt::TooOld);
+                Some(ack)
+            }
             Taken::Whole => self.finish_receiving(now, chunk, out),
         };
         match (answer, &mut self.disk) {

@@ -1,10 +1,12 @@
 //! The replicated state as chunks, and back.
 //!
 //! ```text
-//! 0       1                 4              8
-//! | part  | reserved (zero) | CRC-32C (u32)| content ...
+//! 0       1         2                 4              8
+//! | part  | version | reserved (zero) | CRC-32C (u32)| content ...
 //! ```
-//! Parts come in this order: one head, the client sessions, the store. The checksum covers part and content.
+//! Parts come in this order: one head, the client sessions, the store. The checksum covers what stands in front of it, and the
+//! content. The head's version is the state version in use, of the other parts it is zero: so a release can tell a state that is
+//! too new for it from a damaged one, whatever the rest looks like.
 //!
 //! An image is the state between two entries, but it is written chunk by chunk while later entries are applied. The
 //! store keeps overwritten values until the image has passed them. Chunks that every receiver has are dropped, so its
@@ -14,6 +16,7 @@ use std::collections::VecDeque;
 use trine_kvstore::checksum::crc32c;
 
 use trine_canary as canary;
+use trine_kvstore::command::STATE_VERSION;
 use trine_kvstore::{Position, RestoreError, SnapshotReader, SnapshotStep, Store};
 use trine_protocol::message::ClusterId;
 use trine_protocol::status::ReceivingStatus;
@@ -66,9 +69,9 @@ impl Image {
     ) -> Option<Self> {
         state.store_mut().clear_snapshot();
         state.store_mut().begin_snapshot().ok()?;
-        let mut chunks = VecDeque::from([seal(PART_HEAD, &head(state, true))]);
+        let mut chunks = VecDeque::from([head_chunk(state, true)]);
         let sessions = state.sessions().to_pieces(piece_bytes);
-        chunks.extend(sessions.iter().map(|piece| seal(PART_SESSIONS, piece)));
+        chunks.extend(sessions.iter().map(|piece| seal(PART_SESSIONS, 0, piece)));
         Some(Self::with_chunks(now, state, chunks))
     }
 
@@ -76,7 +79,7 @@ impl Image {
     pub(crate) fn begin_without_sessions(now: Instant, state: &mut StateMachine) -> Option<Self> {
         state.store_mut().clear_snapshot();
         state.store_mut().begin_snapshot().ok()?;
-        let chunks = VecDeque::from([seal(PART_HEAD, &head(state, false))]);
+        let chunks = VecDeque::from([head_chunk(state, false)]);
         Some(Self::with_chunks(now, state, chunks))
     }
 
@@ -149,7 +152,7 @@ impl Image {
         let mut chunk = Vec::new();
         let step = store.snapshot_chunk(&mut chunk).ok()?;
         if step != SnapshotStep::Pending {
-            self.chunks.push_back(seal(PART_STORE, &chunk));
+            self.chunks.push_back(seal(PART_STORE, 0, &chunk));
             self.complete = step == SnapshotStep::Last;
         }
         Some(())
@@ -168,6 +171,11 @@ impl Image {
     }
 }
 
+fn head_chunk(state: &StateMachine, with_sessions: bool) -> Vec<u8> {
+    let version = state.store().state_version();
+    seal(PART_HEAD, version, &head(state, with_sessions))
+}
+
 fn head(state: &StateMachine, with_sessions: bool) -> Vec<u8> {
     let mut out = Vec::new();
     put_u64(&mut out, state.cluster().0);
@@ -184,16 +192,16 @@ fn head(state: &StateMachine, with_sessions: bool) -> Vec<u8> {
     out
 }
 
-fn seal(part: u8, content: &[u8]) -> Vec<u8> {
+fn seal(part: u8, version: u8, content: &[u8]) -> Vec<u8> {
     let mut chunk = Vec::with_capacity(CHUNK_HEADER_SIZE + content.len());
-    chunk.extend_from_slice(&[part, 0, 0, 0]);
-    chunk.extend_from_slice(&checksum(part, content).to_le_bytes());
+    chunk.extend_from_slice(&[part, version, 0, 0]);
+    chunk.extend_from_slice(&checksum([part, version, 0, 0], content).to_le_bytes());
     chunk.extend_from_slice(content);
     chunk
 }
 
-pub(crate) fn checksum(part: u8, content: &[u8]) -> u32 {
-    crc32c([&[part], content])
+pub(crate) fn checksum(front: [u8; 4], content: &[u8]) -> u32 {
+    crc32c([&front, content])
 }
 
 fn session_count(sessions: &ClientSessions) -> u64 {
@@ -222,8 +230,13 @@ pub(crate) struct ImageReader {
 impl ImageReader {
     /// Takes the next chunk.
     pub(crate) fn push(&mut self, chunk: &[u8]) -> Result<(), StateError> {
-        let (part, content) = open(chunk)?;
+        let Chunk {
+            part,
+            version,
+            content,
+        } = open(chunk)?;
         match (part, &mut self.started) {
+            (PART_HEAD, None) if version > STATE_VERSION => Err(StateError::newer(version)),
             (PART_HEAD, started @ None) => {
                 let head = read_head(content)?;
                 let sessions = ClientSessions::new(head.genesis.session_limits);
@@ -282,17 +295,27 @@ impl ImageReader {
     }
 }
 
-fn open(chunk: &[u8]) -> Result<(u8, &[u8]), StateError> {
+/// A chunk as it was written.
+struct Chunk<'a> {
+    part: u8,
+    version: u8,
+    content: &'a [u8],
+}
+
+fn open(chunk: &[u8]) -> Result<Chunk<'_>, StateError> {
     let mut cursor = Cursor::new(chunk, "a snapshot chunk");
-    let part = cursor.u8()?;
-    cursor.take(3)?;
+    let front: [u8; 4] = *cursor.chunk()?;
     let expected = cursor.u32()?;
     let content = &chunk[CHUNK_HEADER_SIZE..];
-    if checksum(part, content) == expected {
-        Ok((part, content))
-    } else {
-        Err(cursor.error())
+    if checksum(front, content) != expected {
+        return Err(cursor.error());
     }
+    let [part, version, ..] = front;
+    Ok(Chunk {
+        part,
+        version,
+        content,
+    })
 }
 
 fn read_head(content: &[u8]) -> Result<Head, StateError> {

@@ -11,6 +11,7 @@ use super::ImageReader;
 use super::outgoing::SENDER_PATIENCE;
 use crate::config::SNAPSHOT_CHUNKS_MAX;
 use crate::state_machine::StateMachine;
+use crate::state_machine::codec::StateError;
 
 /// A snapshot that is being received.
 pub(crate) struct Incoming {
@@ -81,15 +82,22 @@ impl Incoming {
         }
     }
 
-    /// Takes the chunk that is due. Nothing comes back if it cannot be used: the transfer is over then.
-    pub(crate) fn push(&mut self, now: Instant, chunk: &SnapshotChunk<'_>) -> Option<()> {
+    /// Takes the chunk that is due.
+    ///
+    /// # Errors
+    /// It cannot be used: the transfer is over then.
+    pub(crate) fn push(
+        &mut self,
+        now: Instant,
+        chunk: &SnapshotChunk<'_>,
+    ) -> Result<(), StateError> {
         self.heard = now;
         if self.next_chunk >= SNAPSHOT_CHUNKS_MAX {
-            return None;
+            return Err(StateError::of("a snapshot of too many chunks"));
         }
-        self.reader.push(chunk.data).ok()?;
+        self.reader.push(chunk.data)?;
         self.next_chunk += 1;
-        Some(())
+        Ok(())
     }
 
     /// Whether `chunk` is the one that is due.
