@@ -1,6 +1,6 @@
 //! The store's answer to a call, and what it says about a call that has none.
 
-use trine_kvstore::{AbortCause, Response, StoreError};
+use trine_kvstore::{AbortCause, OtherError, Response, StoreError};
 
 use super::broker::Broker;
 use super::{Connection, Failure, OnStream, Waiting};
@@ -61,6 +61,8 @@ impl Connection {
             Err(Failure::TooLarge)
                 // Another command of them may be allowed.
                 | Ok(Response::Denied { .. })
+                // Nor does one for which a later release has a reason.
+                | Ok(Response::OtherError(OtherError { index: None, .. }))
                 | Ok(Response::Error(
                     StoreError::ResponseTooLarge
                         | StoreError::ExecuteTooLarge

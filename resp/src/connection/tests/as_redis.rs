@@ -188,16 +188,54 @@ fn a_moment_of_unix_time_is_not_later_than_itself() {
     }
 }
 
+/// The lines in Redis's arrays: only such requests share a call.
+fn packed(lines: &str) -> Vec<u8> {
+    let array = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let parts = words
+            .iter()
+            .map(|word| format!("${}\r\n{word}\r\n", word.len()));
+        format!("*{}\r\n{}", words.len(), parts.collect::<String>())
+    };
+    lines
+        .split("\r\n")
+        .map(array)
+        .collect::<String>()
+        .into_bytes()
+}
+
 /// Found by review: commands of one pipeline share a call. One that the group did not know yet, in the middle of an
 /// upgrade, failed all of them.
 #[test]
 fn a_command_that_is_too_new_for_the_group_fails_alone() {
     let mut bench = Bench::new();
     bench.store = RefCell::new(Store::with_version(StoreLimits::default(), [1, 2], 3));
-    let replies = bench.send(b"SET a 1\r\nEXPIREAT a 1000 GT\r\nGET a\r\n");
+    let replies = bench.send(&packed("SET a 1\r\nEXPIREAT a 1000 GT\r\nGET a"));
     let lines: Vec<&str> = replies.split("\r\n").collect();
     assert_eq!((lines[0], &lines[2..]), ("+OK", &["$1", "1", ""][..]));
     assert!(lines[1].starts_with("-ERR"), "{replies}");
+}
+
+/// An error of a later release, about one key of several, was the answer to each command that had been sent along.
+#[test]
+fn an_unknown_error_about_one_command_leaves_the_others_alone() {
+    let mut bench = Bench::new();
+    bench.connection.on_bytes(&packed("GET a\r\nGET b"));
+    let both = bench.advance();
+    let together = Command::decode(&both[0]).expect("a command");
+    assert!(matches!(together, Command::Execute { .. }), "{together:?}");
+    let mut refusal = Vec::new();
+    Response::Denied { reason: "k" }.encode(&mut refusal);
+    // An error whose number no release has given out yet.
+    refusal[1..].fill(0);
+    refusal.resize(40, 0);
+    (refusal[1], refusal[2]) = (13, 200);
+    let unknown = Response::decode(&refusal).expect("it has a form");
+    assert!(matches!(unknown, Response::OtherError(_)), "{unknown:?}");
+    bench.connection.on_answer(Ok(unknown));
+    let first = bench.advance();
+    bench.answer(&first[0]);
+    assert_eq!(bench.send(b""), "$-1\r\n$-1\r\n");
 }
 
 /// The old value went, although the new one had been refused.
