@@ -1,5 +1,6 @@
 //! One replica as a sans-IO value: requests, peers' answers and time go in, messages and answers come out.
 
+mod asked;
 mod life;
 mod peers;
 mod places;
@@ -12,12 +13,11 @@ use std::net::SocketAddr;
 use trine_keys::UserName;
 use trine_kvstore::{User, Users};
 use trine_protocol::message::{
-    AdminReply, AdminRequest, AdminStatus, AppendFrame, BackupReply, BackupRequest, BeginRefusal,
-    BootstrapReply, BootstrapRequest, ClientReply, ClientRequest, ClientStatus, ClusterId,
-    DecodeError, Incarnation, JoinRefusal, JoinReply, JoinRequest, LeaderSecret, Member,
-    MemberRole, NodeId, OtherVersion, PeerHeader, RaftFrame, ReplyToken, RoleCode, RunSecret,
-    SnapshotChunk, StateReport, StatusForm, StatusReply, StatusRequest, WatchReply, WatchRequest,
-    kind,
+    AdminRequest, AppendFrame, BeginRefusal, BootstrapReply, BootstrapRequest, ClientReply,
+    ClientRequest, ClientStatus, ClusterId, DecodeError, Incarnation, JoinRefusal, JoinReply,
+    JoinRequest, LeaderSecret, Member, MemberRole, NodeId, OtherVersion, PeerHeader, RaftFrame,
+    ReplyToken, RoleCode, RunSecret, SnapshotChunk, StateReport, StatusForm, StatusReply,
+    StatusRequest, kind,
 };
 use trine_transport::Holder;
 use trine_transport::buf::Pool;
@@ -27,7 +27,7 @@ use trine_transport::time::{Duration, Instant};
 use crate::addresses::Addresses;
 use crate::audit::Audit;
 use crate::bootstrap::{self, Begin, Bootstrap, Origin, Progress};
-use crate::config::{BEGIN_PATIENCE, ConfigError, ReplicaConfig, WATCH_PAUSE_MS};
+use crate::config::{BEGIN_PATIENCE, ConfigError, ReplicaConfig};
 use crate::disk::{DiskError, Fsync, Restored, Write};
 use crate::group::Group;
 use crate::halt::Halt;
@@ -554,96 +554,6 @@ impl Replica {
             },
         };
         self.out.reply(token, &reply);
-    }
-
-    /// An admin command about members, from a session that has proven this. It is answered through [`Output::Reply`], exactly
-    /// once.
-    pub fn on_admin(&mut self, now: Instant, token: ReplyToken, caller: Caller, request: &[u8]) {
-        match AdminRequest::decode(request) {
-            Ok(request) => self.on_admin_command(now, token, caller, &request),
-            Err(_) => {
-                self.out.counters.messages_refused += 1;
-                self.out.reply_empty(token);
-            }
-        }
-    }
-
-    /// A request about a backup, from a session that has proven this and may send it. It is answered through
-    /// [`Output::Reply`], exactly once.
-    pub fn on_backup(&mut self, now: Instant, token: ReplyToken, caller: Caller, request: &[u8]) {
-        match (BackupRequest::decode(request), self.life.group_mut()) {
-            (Ok(request), Some(group)) => {
-                group.on_backup(now, token, caller, &request, &mut self.out)
-            }
-            (Ok(_), None) => {
-                let text = "this replica belongs to no group yet";
-                self.out.reply(token, &BackupReply::Later(text));
-            }
-            (Err(_), _) => {
-                self.out.counters.messages_refused += 1;
-                self.out.reply_empty(token);
-            }
-        }
-    }
-
-    /// A watch request, from a session that has proven this. It is answered through [`Output::Reply`], exactly once: when
-    /// something has happened, or after a while. `holder` tells whom it is counted for.
-    pub fn on_watch(
-        &mut self,
-        now: Instant,
-        token: ReplyToken,
-        caller: Caller,
-        holder: Holder,
-        request: &[u8],
-    ) {
-        let why = "this replica belongs to no group yet, or is about to end";
-        match (WatchRequest::decode(request), self.life.group_mut()) {
-            (Ok(request), Some(group)) if !self.stopping => {
-                group.on_watch(now, token, (caller, holder), &request, &mut self.out);
-            }
-            (Ok(_), _) => {
-                let pause_ms = WATCH_PAUSE_MS;
-                self.out.reply(token, &WatchReply::Later { pause_ms, why });
-            }
-            (Err(error), _) => {
-                self.out.counters.messages_refused += 1;
-                self.out
-                    .reply(token, &WatchReply::Refused(&error.to_string()));
-            }
-        }
-    }
-
-    fn on_admin_command(
-        &mut self,
-        now: Instant,
-        token: ReplyToken,
-        caller: Caller,
-        request: &AdminRequest,
-    ) {
-        let ours = request.cluster.is_none() || request.cluster == self.cluster();
-        let leaderless = self.life.group().is_some_and(|group| !group.has_leader());
-        if let (Some(address), true) = (request.address, ours) {
-            // The member itself may be there.
-            self.searches.name(now, request.node_id, address);
-            if leaderless {
-                // The one that can lead may be there, and may need this vote. Where a replica leads, that one judges.
-                self.addresses.learn(address);
-            }
-        }
-        match self.life.group_mut() {
-            Some(group) => {
-                group.on_admin_command(now, token, caller, request, &self.addresses, &mut self.out)
-            }
-            None => {
-                let text = "this replica belongs to no group yet";
-                let reply = AdminReply {
-                    status: AdminStatus::NotLeader,
-                    leader: None,
-                    text,
-                };
-                self.out.reply(token, &reply);
-            }
-        }
     }
 
     /// The end of a request that was sent through [`Output::Send`]: its answer, or nothing if there was none.

@@ -296,7 +296,10 @@ impl<R: Route> Node<R> {
     ) -> Reply {
         let Ok(request) = StatusRequest::decode(request) else {
             self.stats.unreadable += 1;
-            return reply_empty(cx);
+            return reply_with(
+                cx,
+                &ClientReply::refusal(ClientStatus::Malformed, self.cluster),
+            );
         };
         match request.form {
             StatusForm::Discovery => {

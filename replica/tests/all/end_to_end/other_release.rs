@@ -3,9 +3,10 @@
 
 use trine_protocol::endpoint_config;
 use trine_protocol::message::{
-    AdminCommand, AdminRequest, BackupRequest, BackupStep, BatchWriter, ClientReply, ClientRequest,
-    ClientStatus, ClusterId, Encode, Incarnation, JoinRequest, MESSAGE_VERSION, NodeId, Operation,
-    OtherVersion, StatusForm, StatusRequest, kind,
+    AdminCommand, AdminReply, AdminRequest, AdminStatus, BackupReply, BackupRequest, BackupStep,
+    BatchWriter, ClientReply, ClientRequest, ClientStatus, ClusterId, Encode, Incarnation,
+    JoinRequest, MESSAGE_VERSION, NodeId, Operation, OtherVersion, StatusForm, StatusRequest,
+    WatchReply, kind,
 };
 use trine_protocol::release::Release;
 use trine_transport::backend::RingRoute;
@@ -149,4 +150,34 @@ fn a_message_of_a_later_version_or_kind_is_answered_with_what_is_known() {
         let reply = ClientReply::decode(&answer).expect("it is a client reply");
         assert_eq!(reply.status, ClientStatus::OtherVersion);
     }
+}
+
+/// A request of a known kind and version that has a form of a later release got an empty answer, as from a replica without
+/// memory: the caller of an administrative command heard that it may have been done.
+#[test]
+fn a_known_kind_with_an_unknown_form_is_refused_by_name() {
+    let unknown = |number| (number, [&[MESSAGE_VERSION, 0xee], &[0xee; 60][..]].concat());
+    let answers = answers_to(vec![
+        unknown(kind::ADMIN),
+        unknown(kind::BACKUP),
+        unknown(kind::WATCH),
+        unknown(kind::STATUS),
+    ]);
+    let release = Release::THIS.to_string();
+    let admin = AdminReply::decode(&answers[0]).expect("an answer");
+    assert_eq!(admin.status, AdminStatus::Refused);
+    let Ok(BackupReply::Refused(backup)) = BackupReply::decode(&answers[1]) else {
+        panic!("{:?}", answers[1]);
+    };
+    let Ok(WatchReply::Refused(watch)) = WatchReply::decode(&answers[2]) else {
+        panic!("{:?}", answers[2]);
+    };
+    for text in [admin.text, backup, watch] {
+        assert!(text.contains(&release), "{text}");
+    }
+    let status = ClientReply::decode(&answers[3]).expect("an answer");
+    assert_eq!(
+        (status.status, status.release),
+        (ClientStatus::Malformed, Some(Release::THIS))
+    );
 }
