@@ -14,8 +14,10 @@ pub const OPERATIONS_MAX: usize = 65_536;
 pub const LOGICAL_CLIENTS_MAX: usize = 65_536;
 /// Replicas that a client remembers, those learnt from replies included.
 pub const PEERS_MAX: usize = 64;
-/// Room in a batch's response for the response to one write.
-pub(super) const WRITE_RESPONSE_BYTES: usize = 96;
+/// Room in a batch's response for the response to one write: also for one that is refused, with a sentence of
+/// [`REFUSAL_TEXT_BYTES_MAX`](trine_protocol::message::REFUSAL_TEXT_BYTES_MAX).
+pub(super) const WRITE_RESPONSE_BYTES: usize = 320;
+const _: () = assert!(WRITE_RESPONSE_BYTES >= trine_protocol::message::REFUSAL_TEXT_BYTES_MAX + 64);
 /// Bytes of the response to a batch, if it is of more than one operation. Operations whose responses need more go in
 /// several messages: otherwise their common response would fit no message.
 pub(super) const BATCH_RESPONSE_BYTES_MAX: usize = 256 << 10;

@@ -31,6 +31,15 @@ struct ReplyHeader {
     release: Option<Release>,
 }
 
+impl ReplyHeader {
+    /// Why the replica could not read the request.
+    fn why_unread(&self) -> Obstacle {
+        let release = self.release;
+        let other = self.other_version.map(Obstacle::OtherVersion);
+        other.unwrap_or(Obstacle::Malformed { release })
+    }
+}
+
 /// A reply as it came.
 pub(super) enum Incoming<'a> {
     /// In a buffer of its own.
@@ -209,14 +218,8 @@ impl<R: Route> Clients<R> {
             ClientStatus::Stale => self.on_shared_session(now, key, Obstacle::Stale),
             ClientStatus::TooLarge => self.refuse(now, key, Obstacle::TooLarge),
             ClientStatus::Denied => self.refuse(now, key, Obstacle::Denied),
-            ClientStatus::Malformed => {
-                let release = header.release;
-                self.refuse(now, key, Obstacle::Malformed { release });
-            }
-            ClientStatus::OtherVersion => {
-                let other = header.other_version.map(Obstacle::OtherVersion);
-                let unnamed = Obstacle::Malformed { release: None };
-                self.refuse(now, key, other.unwrap_or(unnamed));
+            ClientStatus::Malformed | ClientStatus::OtherVersion => {
+                self.refuse(now, key, header.why_unread());
             }
             ClientStatus::Other(status) => {
                 self.on_other_status(now, key, peer, status, header.release);

@@ -61,6 +61,10 @@ pub use watch::{
 /// Version of every layout in this module. A message of another version is refused, never guessed at.
 pub const MESSAGE_VERSION: u8 = 1;
 
+/// The longest sentence of a refusal in an answer to a client's command. A client of this release has room for one beside
+/// each write of a batch.
+pub const REFUSAL_TEXT_BYTES_MAX: usize = 256;
+
 /// The request types that a replica registers with the transport.
 pub mod kind {
     /// A client's command: [`super::ClientRequest`] answered by [`super::ClientReply`].

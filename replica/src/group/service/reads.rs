@@ -1,7 +1,7 @@
 //! Linearizable reads: by ReadIndex rounds, or on the leader under a lease that such a round has given.
 
 use trine_kvstore::{Command, Response, Store, StoreError};
-use trine_protocol::message::{ClientStatus, ReplyToken};
+use trine_protocol::message::{ClientStatus, REFUSAL_TEXT_BYTES_MAX, ReplyToken};
 use trine_transport::buf::MsgBuf;
 use trine_transport::time::Instant;
 
@@ -245,6 +245,8 @@ pub(super) fn denial(cx: &mut Cx<'_>, answer: AnswerWith, reason: &str) -> Optio
         let refusal = refusal(cx, ClientStatus::Denied);
         return cx.out.message(&refusal);
     }
+    // A longer one would not fit beside those of a batch, whose sender had to take it for an unknown outcome.
+    let reason = &reason[..reason.floor_char_boundary(REFUSAL_TEXT_BYTES_MAX)];
     cx.out
         .response(cx.local.cluster, 0, &Response::Denied { reason })
 }

@@ -2,7 +2,7 @@
 
 use trine_client::{ClientConfig, ClientId, Error, Mode, Obstacle};
 use trine_kvstore::{Command, Position, Response};
-use trine_protocol::message::{ClientStatus, Operation};
+use trine_protocol::message::{ClientStatus, Operation, REFUSAL_TEXT_BYTES_MAX};
 use trine_transport::time::Duration;
 
 use super::world::{Act, Script, World, always, commit, follower, leader, ok};
@@ -246,4 +246,22 @@ fn world_of_value(value: Vec<u8>) -> World {
         })],
         batching,
     )
+}
+
+/// Eight writes that are denied with a long reason were more than the batch had room for. Each was asked again alone, refused
+/// once more, and its caller heard that it may have been applied.
+#[test]
+fn a_batch_has_room_for_the_reason_of_each_refusal() {
+    let (mut world, client) = registered(vec![leader()]);
+    let reason = "x".repeat(REFUSAL_TEXT_BYTES_MAX);
+    let refusal = Response::Denied { reason: &reason };
+    let mut bytes = Vec::new();
+    refusal.encode(&mut bytes);
+    world.replica(0).script = Box::new(move |_| Act::Ok(Position::ZERO, bytes.clone()));
+    (1..=40).for_each(|tag| world.put(client, tag));
+    world.run_until_finished(41);
+    for finished in &world.finished[1..] {
+        let answer = finished.result.as_ref().expect("an answer");
+        assert_eq!(answer.response(), Ok(refusal.clone()));
+    }
 }
