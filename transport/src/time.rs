@@ -218,6 +218,16 @@ impl Mul<u64> for Duration {
     }
 }
 
+impl Duration {
+    /// For people: three digits are left, as of `1.472665ms` `1.47ms`.
+    #[must_use]
+    pub fn rounded(self) -> Self {
+        let digits = self.0.checked_ilog10().unwrap_or(0);
+        let unit = 10_u64.pow(digits.saturating_sub(2));
+        Self(self.0.saturating_add(unit / 2) / unit * unit)
+    }
+}
+
 impl Div<u64> for Duration {
     type Output = Self;
     fn div(self, divisor: u64) -> Self {
@@ -264,6 +274,21 @@ mod tests {
         assert_eq!(later - Duration::from_nanos(2_000), start);
         assert_eq!(Duration::from_millis(3) / 2, Duration::from_micros(1_500));
         assert_eq!(Duration::from_secs(1) * 2, Duration::from_millis(2_000));
+    }
+
+    #[test]
+    fn people_read_three_digits() {
+        for (nanos, shown) in [
+            (0, "0ns"),
+            (7, "7ns"),
+            (1_472_665, "1.47ms"),
+            (5_003_204_001, "5s"),
+            (999_999_999, "1s"),
+            (15_000_000_000, "15s"),
+        ] {
+            assert_eq!(Duration::from_nanos(nanos).rounded().to_string(), shown);
+        }
+        assert!(Duration::MAX.rounded() > Duration::from_secs(1));
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub struct AdminDone {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AdminError {
     /// No leader has got it: nothing was changed and nothing will be.
-    #[error("nothing was changed, the group was not reachable within {waited:?}: {obstacle}")]
+    #[error("nothing was changed, the group was not reachable within {}: {obstacle}", .waited.rounded())]
     NotReachable {
         /// The obstacle of the last attempt.
         obstacle: Obstacle,
@@ -61,7 +61,7 @@ pub enum AdminError {
         begun: bool,
     },
     /// It was given, and its end was not seen in time: it may have been done, or may still be.
-    #[error("outcome unknown after {waited:?}: {progress}")]
+    #[error("outcome unknown after {}: {progress}", .waited.rounded())]
     OutcomeUnknown {
         /// The last answer about it.
         progress: String,

@@ -331,7 +331,7 @@ fn write_other_version(f: &mut fmt::Formatter<'_>, other: &OtherVersion) -> fmt:
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
     /// The command was not applied and never will be: no replica accepted it in time.
-    #[error("not applied, the group was not reachable within {waited:?}: {obstacle}")]
+    #[error("not applied, the group was not reachable within {}: {obstacle}", .waited.rounded())]
     NotReachable {
         /// The obstacle of the last attempt.
         obstacle: Obstacle,
@@ -339,7 +339,7 @@ pub enum Error {
         waited: Duration,
     },
     /// The command may have been applied, once, or may still be: it was sent and no answer can tell.
-    #[error("outcome unknown after {waited:?}, it may have been applied: {obstacle}")]
+    #[error("outcome unknown after {}, it may have been applied: {obstacle}", .waited.rounded())]
     OutcomeUnknown {
         /// The obstacle of the last attempt.
         obstacle: Obstacle,
