@@ -19,13 +19,14 @@ use std::net::SocketAddr;
 
 use trine_kvstore::command::{ORDERED_VERSION, STATE_VERSION_FIRST};
 use trine_protocol::message::{
-    BeginRefusal, BootstrapReply, BootstrapRequest, ClusterId, Encode, Incarnation, Member,
-    MemberRole, Members, NodeId, kind,
+    BeginRefusal, BootstrapReply, BootstrapRequest, ClusterId, Incarnation, Member, MemberRole,
+    Members, NodeId, kind,
 };
 use trine_transport::prng::Prng;
 use trine_transport::time::{Duration, Instant};
 
 use crate::config::ReplicaConfig;
+use crate::join::{REPLY_BYTES_MAX, no_reply, refused_for};
 use crate::outbox::{Outbox, PeerRequest, Purpose};
 use crate::output::Class;
 use crate::state_machine::Genesis;
@@ -257,12 +258,12 @@ impl Bootstrap {
         answer: Option<&[u8]>,
         out: &mut Outbox,
     ) -> Progress {
-        let Some(reply) = answer.and_then(|bytes| BootstrapReply::decode(bytes).ok()) else {
+        let Some(Ok(reply)) = answer.map(BootstrapReply::decode) else {
             if let Stage::Probing(found) = &mut self.stage {
                 // Earlier answers may have ended together with the one that is missing now.
                 found.clear();
             }
-            self.problem = format!("no answer from {}", self.name(node_id));
+            self.problem = no_reply(&self.name(node_id), answer);
             return Progress::Waiting;
         };
         match reply {
@@ -418,6 +419,10 @@ impl Bootstrap {
     ) -> Progress {
         let name = self.name(node_id);
         let Stage::Beginning { untold, begun, .. } = &mut self.stage else {
+            // No replica of this release refuses a probe.
+            if let BeginRefusal::Other(reason) = reason {
+                self.problem = refused_for(&name, reason);
+            }
             return Progress::Waiting;
         };
         let Some(asked) = untold
@@ -438,6 +443,7 @@ impl Bootstrap {
             BeginRefusal::BadSettings => {
                 format!("{name} cannot hold to the settings of the new group")
             }
+            BeginRefusal::Other(reason) => refused_for(&name, reason),
         };
         match reason {
             // The other one meets this replica next, sees the lower node id and yields. The higher one yields even if
@@ -491,6 +497,55 @@ fn peer_request(node_id: NodeId, to: SocketAddr, timeout: Duration) -> PeerReque
         class: Class::Bulk,
         purpose: Purpose::Bootstrap(node_id),
         timeout,
-        answer_bytes_max: present(node_id, Incarnation::NONE, ClusterId::NONE, 0).encoded_len(),
+        answer_bytes_max: REPLY_BYTES_MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trine_protocol::message::Encode;
+    use trine_transport::buf::{Pool, PoolConfig};
+
+    use super::*;
+
+    /// A replica of a later release answered, and the log said that it did not.
+    #[test]
+    fn a_peer_that_answers_as_a_later_release_is_not_silent() {
+        let own = Member {
+            node_id: NodeId(1),
+            role: MemberRole::Voter,
+            incarnation: Incarnation(3),
+            address: SocketAddr::from(([10, 0, 0, 1], 7471)),
+        };
+        let peer = SocketAddr::from(([10, 0, 0, 2], 7471));
+        let mut bootstrap = Bootstrap::new(
+            own,
+            vec![(NodeId(2), Some(peer))],
+            ReplicaConfig::default(),
+            Prng::new(1),
+            Instant::ZERO,
+        );
+        let mut out = Outbox::new(Pool::new(PoolConfig::default()));
+        let mut problem_after = |answer: &[u8]| {
+            let progress = bootstrap.on_answer(NodeId(2), Some(answer), &mut out);
+            assert!(matches!(progress, Progress::Waiting), "{progress:?}");
+            bootstrap.problem().to_owned()
+        };
+        let refused = BootstrapReply::Refused {
+            reason: BeginRefusal::Other(200),
+            node_id: NodeId(2),
+            incarnation: Incarnation(4),
+            cluster: ClusterId::NONE,
+        };
+        let problem = problem_after(&refused.encode_to_vec());
+        assert!(problem.contains("refused for reason 200"), "{problem}");
+        let problem = problem_after(&[1, 77, 0, 0]);
+        let named = "node 2 at 10.0.0.2:7471 has given an answer that release";
+        assert!(problem.contains(named), "{problem}");
+        // Its begin is refused: it is asked again who it is.
+        let present = present(NodeId(2), Incarnation(4), ClusterId::NONE, 9);
+        problem_after(&present.encode_to_vec());
+        let problem = problem_after(&refused.encode_to_vec());
+        assert!(problem.contains("refused for reason 200"), "{problem}");
     }
 }

@@ -1,16 +1,21 @@
 //! How a new identity joins an existing group. It asks its peers in turn until a leader has taken it in, and goes on
 //! asking until it votes, because leaders change.
 
+use std::fmt;
 use std::net::SocketAddr;
 
+use trine_protocol::release::Release;
 use trine_transport::time::{Duration, Instant};
 
 use crate::addresses::Addresses;
 use crate::outbox::{Outbox, PeerRequest, Purpose};
 use crate::output::Class;
 use trine_protocol::message::{
-    ClusterId, Encode, JoinRefusal, JoinReply, JoinRequest, Member, kind,
+    ClusterId, JoinRefusal, JoinReply, JoinRequest, Member, OtherVersion, kind,
 };
+
+/// Room for the answer to JOIN or BOOTSTRAP. Today's have 48 bytes at most; those of later releases may have more.
+pub(crate) const REPLY_BYTES_MAX: usize = 256;
 
 /// A replica's join requests.
 #[derive(Debug)]
@@ -23,6 +28,30 @@ pub(crate) struct Joiner {
     state_version: u8,
     next_attempt: Instant,
     problem: String,
+}
+
+/// Says that who was asked gave no answer, or one that means nothing here.
+pub(crate) fn no_reply(asked: &dyn fmt::Display, answer: Option<&[u8]>) -> String {
+    match answer {
+        None => format!("no answer from {asked}"),
+        Some([]) => format!(
+            "{asked} has given an empty answer: it could not read the question of release {}, or is short of memory",
+            Release::THIS
+        ),
+        Some(bytes) => match OtherVersion::in_reply(bytes) {
+            Some(other) => format!("{asked} has not read the question: {other}"),
+            None => format!(
+                "{asked} has given an answer that release {} cannot read",
+                Release::THIS
+            ),
+        },
+    }
+}
+
+/// Says that who was asked refused for a reason of a later release.
+pub(crate) fn refused_for(asked: &dyn fmt::Display, reason: u8) -> String {
+    let release = Release::THIS;
+    format!("{asked} refused for reason {reason}, which release {release} does not know")
 }
 
 impl Joiner {
@@ -100,11 +129,7 @@ impl Joiner {
             class: Class::Bulk,
             purpose: Purpose::Join(to),
             timeout: self.retry,
-            answer_bytes_max: JoinReply::Accepted {
-                cluster,
-                leader: incarnation,
-            }
-            .encoded_len(),
+            answer_bytes_max: REPLY_BYTES_MAX,
         };
         out.send(
             peer_request,
@@ -126,9 +151,12 @@ impl Joiner {
         from: SocketAddr,
         answer: Option<&[u8]>,
     ) -> Option<ClusterId> {
-        let Some(reply) = answer.and_then(|bytes| JoinReply::decode(bytes).ok()) else {
-            self.problem = format!("no answer from {from}");
-            return None;
+        let reply = match answer.map(JoinReply::decode) {
+            Some(Ok(reply)) => reply,
+            _ => {
+                self.problem = no_reply(&from, answer);
+                return None;
+            }
         };
         match reply {
             JoinReply::Accepted { cluster, .. } => {
@@ -201,6 +229,7 @@ impl Joiner {
                  understands: run the group's release",
                 self.state_version
             ),
+            JoinRefusal::Other(reason) => refused_for(&from, reason),
         };
         match reason {
             JoinRefusal::NotLeader
@@ -215,5 +244,48 @@ impl Joiner {
             | JoinRefusal::UnknownAddress => self.leader = Some(from),
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trine_protocol::message::{Encode, Incarnation, MemberRole, NodeId};
+
+    use super::*;
+
+    fn problem_after(answer: &[u8]) -> String {
+        let own = Member {
+            node_id: NodeId(2),
+            role: MemberRole::Voter,
+            incarnation: Incarnation(3),
+            address: "10.0.0.2:7471".parse().expect("an address"),
+        };
+        let (retry, now) = (Duration::from_secs(1), Instant::ZERO);
+        let mut joiner = Joiner::new(own, retry, 9, now, String::new());
+        let from = "10.0.0.1:7471".parse().expect("an address");
+        assert_eq!(joiner.on_answer(now, from, Some(answer)), None);
+        assert!(joiner.problem().contains("10.0.0.1:7471"));
+        joiner.problem().to_owned()
+    }
+
+    /// A replica of a later release answered, and the log said that it did not.
+    #[test]
+    fn who_answers_as_a_later_release_is_not_silent() {
+        let refused = JoinReply::Refused {
+            reason: JoinRefusal::Other(200),
+            cluster: ClusterId(5),
+            leader_address: None,
+        };
+        let mut refused = refused.encode_to_vec();
+        refused.extend([7; 40]);
+        let problem = problem_after(&refused);
+        assert!(problem.contains("refused for reason 200"), "{problem}");
+        let other = OtherVersion::of_message(kind::JOIN, &[9]).reply(ClusterId(5));
+        let problem = problem_after(&other.encode_to_vec());
+        assert!(problem.contains("does not know version 9"), "{problem}");
+        let problem = problem_after(&[1, 77, 0, 0]);
+        assert!(problem.contains("cannot read"), "{problem}");
+        let problem = problem_after(&[]);
+        assert!(problem.contains("empty answer"), "{problem}");
     }
 }

@@ -813,7 +813,7 @@ impl Told {
         tracing::info!(
             target: ROLE,
             replica = node_id.0,
-            role = role_word(*role),
+            role = role.word(),
             term,
             leader = leads,
             leader_address = leads_at,
@@ -823,10 +823,10 @@ impl Told {
             (RoleCode::Leader, _) => format!("leads in term {term}"),
             (RoleCode::Follower, Some(leader)) => format!("follows {leader} in term {term}"),
             (RoleCode::Follower, None) => format!("waits for a leader in term {term}"),
-            _ => format!("{} in term {term}", role_word(*role)),
+            _ => format!("{} in term {term}", role.word()),
         };
         self.announcer.json_line(&json!({
-            "replica": node_id.0, "role": role_word(*role), "term": term, "leader": leads, "leader_address": leader,
+            "replica": node_id.0, "role": role.word(), "term": term, "leader": leads, "leader_address": leader,
         }));
         self.announcer.line_of_role(text);
     }
@@ -884,17 +884,5 @@ fn tell_links<B: Backend>(event_loop: &mut ReplicaLoop<B>) {
                 "packets of this size vanish on the way to the peer, smaller ones arrive"
             ),
         }
-    }
-}
-
-/// A role in a word.
-fn role_word(role: RoleCode) -> &'static str {
-    match role {
-        RoleCode::Unattached => "unattached",
-        RoleCode::Joining => "joining",
-        RoleCode::Learner => "learner",
-        RoleCode::Follower => "follower",
-        RoleCode::Candidate => "candidate",
-        RoleCode::Leader => "leader",
     }
 }

@@ -203,6 +203,11 @@ pub enum Obstacle {
     },
     /// The reply could not be read: the replica runs another release.
     UnreadableReply,
+    /// The reply is a status that could not be read: the replica runs another release.
+    UnreadableStatus {
+        /// The replica's, if that part could be read.
+        release: Option<Release>,
+    },
     /// No message buffer was left in this process.
     NoBuffer,
     /// Large responses to other commands were under way for all that time.
@@ -273,9 +278,7 @@ impl fmt::Display for Obstacle {
                 "an attempt had no answer, and the next one was refused without a look at the first: the user was changed or \
                  removed, or the new leader does not take this command yet",
             ),
-            Self::OtherVersion(other) => {
-                write_other_version(f, other)
-            }
+            Self::OtherVersion(other) => other.fmt(f),
             Self::OtherStatus { status, release } => {
                 match release {
                     Some(release) => write!(f, "a replica of release {release}")?,
@@ -302,29 +305,21 @@ impl fmt::Display for Obstacle {
                 "release {} could not read the reply; `trine status` shows which release the replica runs",
                 Release::THIS
             ),
+            Self::UnreadableStatus { release: Some(release) } => write!(
+                f,
+                "release {} could not read the status of a replica of release {release}: run the release of the replica",
+                Release::THIS
+            ),
+            Self::UnreadableStatus { release: None } => write!(
+                f,
+                "release {} could not read the status of the replica, not even which release it runs: run the release of \
+                 the replica",
+                Release::THIS
+            ),
             Self::NoBuffer => f.write_str("no message buffer was left"),
             Self::NoRoom => f.write_str("large responses to other commands were still under way"),
         }
     }
-}
-
-fn write_other_version(f: &mut fmt::Formatter<'_>, other: &OtherVersion) -> fmt::Result {
-    let OtherVersion {
-        release,
-        understood,
-        met,
-        kind,
-    } = other;
-    write!(f, "a replica of release {release} does not know ")?;
-    match met == understood {
-        true => write!(f, "messages of kind {kind}")?,
-        false => write!(f, "version {met} of the messages, only {understood}")?,
-    }
-    write!(
-        f,
-        "; this is release {}: upgrade the older of the two",
-        Release::THIS
-    )
 }
 
 /// Why an operation has no answer.

@@ -158,7 +158,7 @@ impl<'a> AdminReply<'a> {
             _ => return Err(DecodeError::Field { field: "status" }),
         };
         let len = reader.u16()?;
-        let leader = address::decode(&mut reader)?;
+        let leader = address::decode_known(&mut reader)?;
         let text = reader.text(len)?;
         Ok(Self {
             status,

@@ -45,6 +45,12 @@ impl Member {
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        // The size is the same whatever is known of it.
+        Self::of_bytes(reader.array()?)
+    }
+
+    fn of_bytes(bytes: [u8; MEMBER_SIZE]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(&bytes);
         let node_id = NodeId(reader.u32()?);
         let role = match reader.u8()? {
             1 => MemberRole::Voter,
@@ -57,7 +63,7 @@ impl Member {
         };
         reader.skip::<3>()?;
         let incarnation = Incarnation(reader.u64()?);
-        let address = address::decode_present(reader)?;
+        let address = address::decode_present(&mut reader)?;
         Ok(Self {
             node_id,
             role,
@@ -89,17 +95,30 @@ impl Members {
     }
 
     pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let count = reader.u32()? as usize;
-        reader.skip::<4>()?;
-        if count > MEMBERS_MAX {
-            return Err(DecodeError::Field {
-                field: "member count",
-            });
-        }
-        (0..count)
+        (0..Self::count(reader)?)
             .map(|_| Member::decode(reader))
             .collect::<Result<_, _>>()
             .map(Self)
+    }
+
+    /// The members in a reply: those with a role or an address family of a later release are left out.
+    pub(super) fn decode_known(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let mut members = Vec::new();
+        for _ in 0..Self::count(reader)? {
+            members.extend(Member::of_bytes(reader.array()?));
+        }
+        Ok(Self(members))
+    }
+
+    fn count(reader: &mut Reader<'_>) -> Result<usize, DecodeError> {
+        let count = reader.u32()? as usize;
+        reader.skip::<4>()?;
+        match count {
+            0..=MEMBERS_MAX => Ok(count),
+            _ => Err(DecodeError::Field {
+                field: "member count",
+            }),
+        }
     }
 }
 
@@ -196,18 +215,43 @@ impl Encode for BootstrapRequest<'_> {
 
 /// Why a replica does not become a member.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
 pub enum BeginRefusal {
     /// It belongs to a group already (the reply says which).
-    AlreadyAttached = 1,
+    AlreadyAttached,
     /// Its node id is not the one that the sender expects.
-    WrongNodeId = 2,
+    WrongNodeId,
     /// It was restarted since the probe.
-    WrongIncarnation = 3,
+    WrongIncarnation,
     /// The settings could not be read or exceed what this replica can hold.
-    BadSettings = 4,
+    BadSettings,
     /// It is itself started with `--bootstrap`, and its node id is the lower one.
-    OtherBootstrapper = 5,
+    OtherBootstrapper,
+    /// A reason of a later release, by its number.
+    Other(u8),
+}
+
+impl BeginRefusal {
+    const fn to_wire(self) -> u8 {
+        match self {
+            Self::AlreadyAttached => 1,
+            Self::WrongNodeId => 2,
+            Self::WrongIncarnation => 3,
+            Self::BadSettings => 4,
+            Self::OtherBootstrapper => 5,
+            Self::Other(number) => number,
+        }
+    }
+
+    const fn from_wire(byte: u8) -> Self {
+        match byte {
+            1 => Self::AlreadyAttached,
+            2 => Self::WrongNodeId,
+            3 => Self::WrongIncarnation,
+            4 => Self::BadSettings,
+            5 => Self::OtherBootstrapper,
+            number => Self::Other(number),
+        }
+    }
 }
 
 /// The answer to a [`BootstrapRequest`].
@@ -254,7 +298,7 @@ impl BootstrapReply {
     /// Reads a reply.
     ///
     /// # Errors
-    /// When its length, version or a field is wrong.
+    /// When it is cut short, of another version, or a field has no meaning.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::versioned(bytes)?;
         let tag = reader.u8()?;
@@ -262,8 +306,8 @@ impl BootstrapReply {
         let state_version = reader.u8()?;
         let node_id = NodeId(reader.u32()?);
         let incarnation = Incarnation(reader.u64()?);
+        // A later release may have put more behind it.
         let cluster = ClusterId(reader.u64()?);
-        reader.finish()?;
         match tag {
             TAG_PRESENT => Ok(Self::Present {
                 node_id,
@@ -277,7 +321,7 @@ impl BootstrapReply {
                 cluster,
             }),
             TAG_REFUSED => Ok(Self::Refused {
-                reason: refusal_from_wire(reason)?,
+                reason: BeginRefusal::from_wire(reason),
                 node_id,
                 incarnation,
                 cluster,
@@ -287,21 +331,6 @@ impl BootstrapReply {
             }),
         }
     }
-}
-
-fn refusal_from_wire(byte: u8) -> Result<BeginRefusal, DecodeError> {
-    Ok(match byte {
-        1 => BeginRefusal::AlreadyAttached,
-        2 => BeginRefusal::WrongNodeId,
-        3 => BeginRefusal::WrongIncarnation,
-        4 => BeginRefusal::BadSettings,
-        5 => BeginRefusal::OtherBootstrapper,
-        _ => {
-            return Err(DecodeError::Field {
-                field: "begin refusal",
-            });
-        }
-    })
 }
 
 impl Encode for BootstrapReply {
@@ -331,7 +360,7 @@ impl Encode for BootstrapReply {
                 node_id,
                 incarnation,
                 cluster,
-            } => (TAG_REFUSED, reason as u8, node_id, incarnation, cluster),
+            } => (TAG_REFUSED, reason.to_wire(), node_id, incarnation, cluster),
         };
         out.u8(MESSAGE_VERSION);
         out.u8(tag);

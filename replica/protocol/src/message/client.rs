@@ -433,7 +433,7 @@ pub struct ClientReply<'a> {
     pub timing: Option<LeaderTiming>,
     /// What the replica does not know; only with `OtherVersion`.
     pub other_version: Option<OtherVersion>,
-    /// The replica's release; only with `Malformed` and `Other`, and only if the reply has it.
+    /// The replica's release; only with `Malformed`, `SequenceUsed` and `Other`, and only if the reply has it.
     pub release: Option<Release>,
 }
 
@@ -459,11 +459,11 @@ impl OtherVersion {
 }
 
 impl<'a> ClientReply<'a> {
-    /// A refusal without a body, but for the release of who could not read the request.
+    /// A refusal without a body, but for the release where the status has one.
     #[must_use]
     pub const fn refusal(status: ClientStatus, cluster: ClusterId) -> Self {
         let release = match status {
-            ClientStatus::Malformed => Some(Release::THIS),
+            ClientStatus::Malformed | ClientStatus::SequenceUsed => Some(Release::THIS),
             _ => None,
         };
         Self {
@@ -523,11 +523,11 @@ impl<'a> ClientReply<'a> {
         // A later release may have put more behind what is read here.
         let mut reader = Reader::new(body);
         match status {
-            _ if status.has_leader_hint() => reply.leader = address::decode(&mut reader)?,
+            _ if status.has_leader_hint() => reply.leader = address::decode_known(&mut reader)?,
             ClientStatus::OtherVersion => {
                 reply.other_version = Some(OtherVersion::read(&mut reader)?);
             }
-            ClientStatus::Malformed | ClientStatus::Other(_) => {
+            ClientStatus::Malformed | ClientStatus::SequenceUsed | ClientStatus::Other(_) => {
                 reply.release = reader.array().ok().map(Release::from_bytes);
             }
             _ => {}

@@ -73,28 +73,63 @@ impl Encode for JoinRequest {
 
 /// Why the group does not accept it, temporarily or permanently.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
 pub enum JoinRefusal {
     /// The asked replica does not lead: ask the one that the reply names, if it names one.
-    NotLeader = 1,
+    NotLeader,
     /// Another change of the membership is under way: ask again.
-    ChangeInProgress = 2,
+    ChangeInProgress,
     /// The replica belongs to no group itself.
-    NotAttached = 3,
+    NotAttached,
     /// The replica belongs to another cluster (the reply says which).
-    WrongCluster = 4,
+    WrongCluster,
     /// The node id is not one of the group's.
-    UnknownNodeId = 5,
+    UnknownNodeId,
     /// The present member with this node id still answers at another address.
-    NodeIdTaken = 6,
+    NodeIdTaken,
     /// This very incarnation was a member, and was removed or replaced.
-    Removed = 7,
+    Removed,
     /// The group has switched to a state-machine version that the sender does not understand.
-    TooOld = 8,
+    TooOld,
     /// The request came from another address than the one that it names.
-    OtherSource = 9,
+    OtherSource,
     /// The address is neither that of the present member with this node id nor one that was named for it.
-    UnknownAddress = 10,
+    UnknownAddress,
+    /// A reason of a later release, by its number.
+    Other(u8),
+}
+
+impl JoinRefusal {
+    const fn to_wire(self) -> u8 {
+        match self {
+            Self::NotLeader => 1,
+            Self::ChangeInProgress => 2,
+            Self::NotAttached => 3,
+            Self::WrongCluster => 4,
+            Self::UnknownNodeId => 5,
+            Self::NodeIdTaken => 6,
+            Self::Removed => 7,
+            Self::TooOld => 8,
+            Self::OtherSource => 9,
+            Self::UnknownAddress => 10,
+            Self::Other(number) => number,
+        }
+    }
+
+    const fn from_wire(byte: u8) -> Self {
+        match byte {
+            1 => Self::NotLeader,
+            2 => Self::ChangeInProgress,
+            3 => Self::NotAttached,
+            4 => Self::WrongCluster,
+            5 => Self::UnknownNodeId,
+            6 => Self::NodeIdTaken,
+            7 => Self::Removed,
+            8 => Self::TooOld,
+            9 => Self::OtherSource,
+            10 => Self::UnknownAddress,
+            number => Self::Other(number),
+        }
+    }
 }
 
 /// The answer to a [`JoinRequest`].
@@ -125,7 +160,7 @@ impl JoinReply {
     /// Reads a reply.
     ///
     /// # Errors
-    /// When its length, version or a field is wrong.
+    /// When it is cut short, of another version, or a field has no meaning.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::versioned(bytes)?;
         let tag = reader.u8()?;
@@ -133,12 +168,12 @@ impl JoinReply {
         reader.skip::<5>()?;
         let cluster = ClusterId(reader.u64()?);
         let leader = Incarnation(reader.u64()?);
-        let leader_address = address::decode(&mut reader)?;
-        reader.finish()?;
+        // A later release may have put more behind it.
+        let leader_address = address::decode_known(&mut reader)?;
         match tag {
             TAG_ACCEPTED => Ok(Self::Accepted { cluster, leader }),
             TAG_REFUSED => Ok(Self::Refused {
-                reason: refusal_from_wire(reason)?,
+                reason: JoinRefusal::from_wire(reason),
                 cluster,
                 leader_address,
             }),
@@ -147,26 +182,6 @@ impl JoinReply {
             }),
         }
     }
-}
-
-fn refusal_from_wire(byte: u8) -> Result<JoinRefusal, DecodeError> {
-    Ok(match byte {
-        1 => JoinRefusal::NotLeader,
-        2 => JoinRefusal::ChangeInProgress,
-        3 => JoinRefusal::NotAttached,
-        4 => JoinRefusal::WrongCluster,
-        5 => JoinRefusal::UnknownNodeId,
-        6 => JoinRefusal::NodeIdTaken,
-        7 => JoinRefusal::Removed,
-        8 => JoinRefusal::TooOld,
-        9 => JoinRefusal::OtherSource,
-        10 => JoinRefusal::UnknownAddress,
-        _ => {
-            return Err(DecodeError::Field {
-                field: "join refusal",
-            });
-        }
-    })
 }
 
 impl Encode for JoinReply {
@@ -183,7 +198,7 @@ impl Encode for JoinReply {
                 leader_address,
             } => (
                 TAG_REFUSED,
-                reason as u8,
+                reason.to_wire(),
                 cluster,
                 Incarnation::NONE,
                 leader_address,

@@ -1,5 +1,7 @@
 //! What a client does with a status that is younger than its release, and what a replica says of a message that is.
 
+use std::fmt;
+
 use super::MESSAGE_VERSION;
 use super::codec::{DecodeError, Reader, Writer};
 use crate::release::{RELEASE_SIZE, Release};
@@ -89,5 +91,26 @@ impl OtherVersion {
     pub(super) fn encode(&self, out: &mut Writer<'_>) {
         out.bytes(&self.release.to_bytes());
         out.bytes(&[self.understood, self.met, self.kind, 0]);
+    }
+}
+
+impl fmt::Display for OtherVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            release,
+            understood,
+            met,
+            kind,
+        } = self;
+        write!(f, "a replica of release {release} does not know ")?;
+        match met == understood {
+            true => write!(f, "messages of kind {kind}")?,
+            false => write!(f, "version {met} of the messages, only {understood}")?,
+        }
+        write!(
+            f,
+            "; this is release {}: upgrade the older of the two",
+            Release::THIS
+        )
     }
 }

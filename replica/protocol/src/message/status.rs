@@ -85,19 +85,35 @@ pub enum RoleCode {
     Candidate = 4,
     /// Leads.
     Leader = 5,
+    /// A role of a later release. No replica sends this.
+    Unknown = 255,
 }
 
 impl RoleCode {
-    fn from_wire(byte: u8) -> Result<Self, DecodeError> {
-        Ok(match byte {
+    const fn from_wire(byte: u8) -> Self {
+        match byte {
             0 => Self::Unattached,
             1 => Self::Joining,
             2 => Self::Learner,
             3 => Self::Follower,
             4 => Self::Candidate,
             5 => Self::Leader,
-            _ => return Err(DecodeError::Field { field: "role" }),
-        })
+            _ => Self::Unknown,
+        }
+    }
+
+    /// For logs and tools.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Unattached => "unattached",
+            Self::Joining => "joining",
+            Self::Learner => "learner",
+            Self::Follower => "follower",
+            Self::Candidate => "candidate",
+            Self::Leader => "leader",
+            Self::Unknown => "unknown",
+        }
     }
 }
 
@@ -177,12 +193,12 @@ impl<'a> StatusReply<'a> {
         // A later release may have put more behind the last field.
         let mut discovery = Discovery {
             node_id,
-            role: RoleCode::from_wire(role)?,
+            role: RoleCode::from_wire(role),
             cluster: ClusterId(reader.u64()?),
             incarnation: Incarnation(reader.u64()?),
             term: reader.u64()?,
-            leader: address::decode(&mut reader)?,
-            members: Members::decode(&mut reader)?,
+            leader: address::decode_known(&mut reader)?,
+            members: Members::decode_known(&mut reader)?,
             release: Release::from_bytes(reader.array()?),
             state_version: reader.u8()?,
             understands: reader.u8()?,

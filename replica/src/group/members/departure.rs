@@ -5,15 +5,14 @@
 //! a leader has promised and acknowledged nothing. The replica that should have begun the group with it is gone, and it
 //! is of more use as a new one.
 
-use trine_protocol::message::{
-    ClusterId, Encode, JoinRefusal, JoinReply, JoinRequest, Member, kind,
-};
+use trine_protocol::message::{ClusterId, JoinRefusal, JoinReply, JoinRequest, Member, kind};
 use trine_transport::time::{Duration, Instant};
 
 use super::Membership;
 use crate::config::{BEGIN_PATIENCE, MEMBERSHIP_QUESTION_EVERY};
 use crate::group::consensus::Consensus;
 use crate::group::cx::Cx;
+use crate::join::REPLY_BYTES_MAX;
 use crate::outbox::{PeerRequest, Purpose};
 use crate::output::Class;
 use crate::state_machine::genesis::FIRST_INDEX;
@@ -53,11 +52,6 @@ impl Membership {
         let Some(member) = self.probe.next(cx.now, &others) else {
             return;
         };
-        let answer_bytes_max = JoinReply::Accepted {
-            cluster,
-            leader: own.incarnation,
-        }
-        .encoded_len();
         let to = cx.out.places.of(member);
         let peer_request = PeerRequest {
             to,
@@ -66,7 +60,7 @@ impl Membership {
             class: Class::Bulk,
             purpose: Purpose::Join(to),
             timeout: Duration::from_nanos(patience),
-            answer_bytes_max,
+            answer_bytes_max: REPLY_BYTES_MAX,
         };
         let question = JoinRequest {
             node_id: own.node_id,

@@ -208,25 +208,29 @@ fn every_status_has_its_number() {
     }
 }
 
-/// Whoever cannot read a request says which release it is: a newer client learns so why an older group refuses it.
+/// A newer client learns so why an older group refuses it. Each status from 0x40 on has the release, too.
 #[test]
-fn malformed_names_the_release() {
-    let refusal = ClientReply::refusal(ClientStatus::Malformed, ClusterId(5));
-    let mut bytes = refusal.encode_to_vec();
-    assert_eq!((bytes[1], bytes.len()), (10, 32));
-    bytes[24..30].copy_from_slice(&[3, 0, 2, 0, 1, 0]);
-    let release = Some(Release {
-        major: 3,
-        minor: 2,
-        patch: 1,
-    });
-    let named = ClientReply::decode(&bytes).expect("it is read");
-    assert_eq!(
-        (named.status, named.release),
-        (ClientStatus::Malformed, release)
-    );
-    let bare = ClientReply::decode(&bytes[..24]).expect("it is read");
-    assert_eq!((bare.status, bare.release), (ClientStatus::Malformed, None));
+fn refusals_name_the_release() {
+    for (status, byte) in [
+        (ClientStatus::Malformed, 10),
+        (ClientStatus::SequenceUsed, 0x80),
+    ] {
+        let mut bytes = ClientReply::refusal(status, ClusterId(5)).encode_to_vec();
+        assert_eq!((bytes[1], bytes.len()), (byte, 32));
+        let own = ClientReply::decode(&bytes).expect("it is read").release;
+        assert_eq!(own, Some(Release::THIS));
+        bytes[24..30].copy_from_slice(&[3, 0, 2, 0, 1, 0]);
+        bytes.push(7);
+        let release = Some(Release {
+            major: 3,
+            minor: 2,
+            patch: 1,
+        });
+        let named = ClientReply::decode(&bytes).expect("it is read");
+        assert_eq!((named.status, named.release), (status, release));
+        let bare = ClientReply::decode(&bytes[..24]).expect("it is read");
+        assert_eq!((bare.status, bare.release), (status, None));
+    }
 }
 
 /// The ranges are a promise of the first release: what a client does with a status that it does not know.
@@ -421,6 +425,16 @@ fn bootstrap() {
     ];
     assert_eq!(refused.encode_to_vec(), bytes);
     assert_eq!(BootstrapReply::decode(&bytes), Ok(refused));
+
+    // Of a later release.
+    let mut later = bytes.to_vec();
+    later[2] = 99;
+    later.extend([1, 2, 3]);
+    let reason = BeginRefusal::Other(99);
+    let read = BootstrapReply::decode(&later).expect("a refusal");
+    assert!(matches!(read, BootstrapReply::Refused { reason: met, .. } if met == reason));
+    assert_eq!(read.encode_to_vec(), later[..24]);
+    assert!(BootstrapReply::decode(&later[..23]).is_err());
 }
 
 #[test]
@@ -451,6 +465,68 @@ fn join() {
     bytes.extend(V4_BYTES);
     assert_eq!(refused.encode_to_vec(), bytes);
     assert_eq!(JoinReply::decode(&bytes), Ok(refused));
+
+    // Of a later release.
+    bytes[2] = 99;
+    bytes[24] = 77;
+    bytes.push(1);
+    let refused = JoinReply::Refused {
+        reason: JoinRefusal::Other(99),
+        cluster: ClusterId(6),
+        leader_address: None,
+    };
+    assert_eq!(JoinReply::decode(&bytes), Ok(refused));
+    assert!(JoinReply::decode(&bytes[..47]).is_err());
+}
+
+/// A write that was put into no log had an unknown outcome, because its client could not read the leader's address. A replica
+/// whose list had one such member was taken for silent.
+#[test]
+fn replies_may_name_addresses_and_roles_of_a_later_release() {
+    let mut hint = ClientReply::refusal(ClientStatus::NotLeader, ClusterId(5));
+    hint.leader = Some(v4());
+    let mut bytes = hint.encode_to_vec();
+    bytes[24] = 77;
+    hint.leader = None;
+    assert_eq!(ClientReply::decode(&bytes), Ok(hint));
+
+    let member = |id: u32| Member {
+        node_id: NodeId(id),
+        role: MemberRole::Voter,
+        incarnation: Incarnation(u64::from(id)),
+        address: v4(),
+    };
+    let mut discovery = Discovery {
+        leader: Some(v4()),
+        members: Members((1..=4).map(member).collect()),
+        ..Discovery::unattached(NodeId(2), Incarnation(5))
+    };
+    let mut bytes = StatusReply::Discovery(discovery.clone()).encode_to_vec();
+    bytes[2] = 99; // the role
+    bytes[32] = 77; // the family of the leader's address
+    let at = |index: usize| 32 + 24 + 8 + 40 * index;
+    bytes[at(0) + 4] = 99; // the role of the first member
+    bytes[at(2) + 16] = 77; // the family of the third one's address
+    discovery.role = RoleCode::Unknown;
+    discovery.leader = None;
+    discovery.members = Members(vec![member(2), member(4)]);
+    let read = StatusReply::decode(&bytes);
+    assert_eq!(read, Ok(StatusReply::Discovery(discovery)));
+    assert!(StatusReply::decode(&bytes[..at(3) + 39]).is_err());
+
+    let begin = BootstrapRequest::Begin {
+        node_id: NodeId(2),
+        incarnation: Incarnation(5),
+        cluster: ClusterId(6),
+        members: Members(vec![member(1)]),
+        first_entry: b"first",
+    };
+    let bytes = begin.encode_to_vec();
+    for at in [24 + 8 + 4, 24 + 8 + 16] {
+        let mut later = bytes.clone();
+        later[at] = 77;
+        assert!(BootstrapRequest::decode(&later).is_err(), "{at}");
+    }
 }
 
 #[test]
