@@ -1,6 +1,8 @@
 //! Watches of a whole group: whom a replica serves that may know less than others, and whom a watcher asks.
 
 use trine_client::{WatchConfig, WatchFrom, WatchStream, WatchTarget};
+use trine_kvstore::history::{Change, Event};
+use trine_kvstore::{Kind, Position};
 use trine_protocol::endpoint_config;
 use trine_protocol::message::{
     AdminCommand, AdminStatus, ClientReply, ClientStatus, ClusterId, Encode, EventWriter,
@@ -114,6 +116,8 @@ struct Scripted {
     /// Watch requests that came.
     asked: usize,
     seen: u64,
+    /// Its answer to each watch, instead of one that is made for it.
+    always: Option<Vec<u8>>,
 }
 
 impl App<RingRoute> for Scripted {
@@ -124,6 +128,10 @@ impl App<RingRoute> for Scripted {
                 ..ClientReply::refusal(ClientStatus::Ok, CLUSTER)
             }
             .encode_to_vec(),
+            kind::WATCH if self.always.is_some() => {
+                self.asked += 1;
+                self.always.clone().unwrap_or_default()
+            }
             kind::WATCH => {
                 self.asked += 1;
                 let asks = WatchRequest::decode(request.data).expect("a request");
@@ -178,6 +186,7 @@ impl Ring {
                 leads: number == 0,
                 asked: 0,
                 seen: 1 << 16,
+                always: None,
             };
             let (clock, who) = (clock.clone(), identity(number + 1));
             EventLoop::new(backend, clock, replica, endpoint_config(), who, number).expect("sound")
@@ -226,4 +235,55 @@ fn a_stream_that_no_follower_serves_stays_with_the_leader_for_a_while() {
     let asked = ring.take(2, short);
     assert!((2..=4).contains(&asked), "{asked}");
     assert_eq!(ring.take(50, short), 0);
+}
+
+/// How a watch ends to which each replica gives this answer; nothing if it goes on for two seconds.
+fn end_of(answer: &[u8]) -> Option<String> {
+    let mut ring = Ring::new();
+    for replica in &mut ring.replicas {
+        replica.app_mut().always = Some(answer.to_vec());
+    }
+    for _ in 0..2_000 {
+        ring.clock.advance(Duration::from_millis(1));
+        ring.watcher.turn().expect("rings work");
+        for replica in &mut ring.replicas {
+            replica.turn().expect("rings work");
+        }
+        if let Some(error) = ring.watcher.app().error() {
+            return Some(error.to_string());
+        }
+    }
+    assert!(ring.of_followers() > 6, "each is asked again and again");
+    None
+}
+
+/// A watcher asked ten times a second for ever, and its caller never heard why nothing came.
+#[test]
+fn a_watch_whose_answers_cannot_be_read_fails() {
+    let mut events = EventWriter::default();
+    let event = Event {
+        position: Position::from_u64(2 << 16),
+        command: Kind::Put,
+        change: Change::Removed { key: b"k" },
+    };
+    events.push(&event, &[1], false);
+    let mut later_kind = events.reply(2 << 16, 0).encode_to_vec();
+    later_kind[20] = 99;
+    let mut later_status = WatchReply::Replaced.encode_to_vec();
+    later_status[1] = 71;
+    for answer in [later_kind, later_status, vec![1]] {
+        let error = end_of(&answer).expect("it fails");
+        assert!(error.contains("could not read the reply"), "{error}");
+    }
+    let refused = |status| ClientReply::refusal(status, CLUSTER).encode_to_vec();
+    let error = end_of(&refused(ClientStatus::Malformed)).expect("it fails");
+    assert!(error.contains("could not read the command"), "{error}");
+}
+
+#[test]
+fn a_watch_outlives_answers_that_another_attempt_may_change() {
+    let busy = ClientReply::refusal(ClientStatus::Busy, CLUSTER).encode_to_vec();
+    for answer in [vec![], busy] {
+        assert_eq!(end_of(&answer), None);
+    }
 }

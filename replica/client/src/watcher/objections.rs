@@ -7,7 +7,7 @@
 use std::fmt;
 
 use trine_kvstore::Position;
-use trine_protocol::message::ClientStatus;
+use trine_protocol::message::{ClientReply, ClientStatus, OtherStatus, StatusClass};
 
 use super::config::WatchError;
 use crate::outcome::Obstacle;
@@ -22,27 +22,49 @@ pub(super) enum Objection {
     Compacted(Position),
     /// The caller has no right to it.
     Denied(String),
-    /// The answer is none.
-    Unreadable,
 }
 
 impl Objection {
     /// A replica has not said where the group is.
-    pub(super) fn of_status(status: ClientStatus) -> Self {
-        match status {
-            ClientStatus::Denied => Self::Denied("the key gives no right to read".to_owned()),
-            ClientStatus::NotLeader | ClientStatus::LeadershipLost => {
-                Self::Obstacle(Obstacle::NoLeader)
+    pub(super) fn of_reply(reply: &ClientReply<'_>) -> Self {
+        let release = reply.release;
+        Self::Obstacle(match reply.status {
+            ClientStatus::Denied => {
+                return Self::Denied("the key gives no right to read".to_owned());
             }
-            ClientStatus::NoQuorum => Self::Obstacle(Obstacle::NoQuorum),
-            ClientStatus::NotAttached => Self::Obstacle(Obstacle::NotAttached),
-            ClientStatus::Busy => Self::Obstacle(Obstacle::Busy),
-            ClientStatus::Other(status) => Self::Obstacle(Obstacle::OtherStatus {
+            ClientStatus::NotLeader | ClientStatus::LeadershipLost => Obstacle::NoLeader,
+            ClientStatus::NoQuorum => Obstacle::NoQuorum,
+            ClientStatus::NotAttached => Obstacle::NotAttached,
+            ClientStatus::Busy => Obstacle::Busy,
+            ClientStatus::WrongCluster => Obstacle::WrongCluster {
+                theirs: reply.cluster,
+            },
+            ClientStatus::Malformed => Obstacle::Malformed { release },
+            ClientStatus::Other(status) => Obstacle::OtherStatus {
                 status: status.byte(),
-                release: None,
-            }),
-            _ => Self::Unreadable,
-        }
+                release,
+            },
+            // No answer to a read.
+            _ => Obstacle::UnreadableReply,
+        })
+    }
+}
+
+/// Whether the same replica would answer the same to a later request.
+const fn lasts(obstacle: Obstacle) -> bool {
+    match obstacle {
+        Obstacle::Key(_)
+        | Obstacle::VersionMismatch { .. }
+        | Obstacle::OtherVersion(_)
+        | Obstacle::WrongCluster { .. }
+        | Obstacle::BadTerms { .. }
+        | Obstacle::Malformed { .. }
+        | Obstacle::UnreadableReply => true,
+        Obstacle::OtherStatus { status, .. } => match OtherStatus::of_byte(status) {
+            Some(status) => matches!(status.class(), StatusClass::Refused),
+            None => true,
+        },
+        _ => false,
     }
 }
 
@@ -54,9 +76,6 @@ impl fmt::Display for Objection {
             Self::Compacted(oldest) => {
                 write!(formatter, "its history goes back to {oldest} only")
             }
-            Self::Unreadable => formatter.write_str(
-                "it gives no readable answer: it may run a release that cannot be watched",
-            ),
         }
     }
 }
@@ -112,13 +131,9 @@ impl Objections {
                     oldest: *oldest,
                 },
                 Objection::Denied(why) => WatchError::Denied { why: why.clone() },
-                Objection::Obstacle(
-                    obstacle @ (Obstacle::Key(_)
-                    | Obstacle::VersionMismatch { .. }
-                    | Obstacle::OtherVersion(_)
-                    | Obstacle::WrongCluster { .. }
-                    | Obstacle::BadTerms { .. }),
-                ) => WatchError::NotServed(*obstacle),
+                Objection::Obstacle(obstacle) if lasts(*obstacle) => {
+                    WatchError::NotServed(*obstacle)
+                }
                 _ => return None,
             })
         });
@@ -143,6 +158,8 @@ impl Objections {
 
 #[cfg(test)]
 mod tests {
+    use trine_protocol::message::{ClusterId, Encode};
+
     use super::*;
 
     fn at(position: u64) -> Position {
@@ -191,5 +208,44 @@ mod tests {
         objections.clear();
         assert_eq!(objections.add(1, denied(), at(1)), None);
         assert!(objections.add(0, denied(), at(1)).is_some());
+    }
+    /// What becomes of a watch whose only replica answers this twice.
+    fn end_of(objection: &Objection) -> Option<WatchError> {
+        let mut objections = Objections::of(1);
+        let first = objections.add(0, objection.clone(), at(1));
+        first.or_else(|| objections.add(0, objection.clone(), at(1)))
+    }
+
+    #[test]
+    fn a_status_that_another_attempt_would_not_change_ends_the_watch() {
+        let of_status = |status: u8| {
+            let mut bytes = ClientReply::refusal(ClientStatus::Busy, ClusterId(7)).encode_to_vec();
+            bytes[1] = status;
+            bytes.extend([1, 0, 2, 0, 3, 0, 0, 0]);
+            // Room for the address of status 1 and 11, whose family is unknown here.
+            bytes.extend([0; 16]);
+            let reply = ClientReply::decode(&bytes).expect("a refusal");
+            end_of(&Objection::of_reply(&reply)).map(|error| error.to_string())
+        };
+        for (status, words) in [
+            (5, "another cluster, 0000000000000007"),
+            (8, "could not read the reply"),
+            (10, "release 1.2.3 could not read the command"),
+            (0x81, "release 1.2.3 has answered with status 129"),
+            (0xbf, "release 1.2.3 has answered with status 191"),
+        ] {
+            let error = of_status(status).unwrap_or_default();
+            assert!(error.contains(words), "{status}: {error}");
+        }
+        for status in [1, 2, 6, 7, 11, 0x40, 0x7f, 0xc0, 0xff] {
+            assert_eq!(of_status(status), None, "{status}");
+        }
+    }
+
+    #[test]
+    fn answers_that_cannot_be_read_end_the_watch() {
+        let unreadable = Objection::Obstacle(Obstacle::UnreadableReply);
+        let error = WatchError::NotServed(Obstacle::UnreadableReply);
+        assert_eq!(end_of(&unreadable), Some(error));
     }
 }

@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 
 use trine_kvstore::Position;
 use trine_protocol::message::{
-    ClientReply, ClientStatus, ClusterId, OtherVersion, WATCH_REPLY_BYTES, WatchReply,
-    WatchRequest, kind,
+    ClientReply, ClientStatus, ClusterId, OtherVersion, WATCH_REPLY_BYTES, WATCH_STATUS_MIN,
+    WatchReply, WatchRequest, kind,
 };
 use trine_transport::backend::Route;
 use trine_transport::time::{Duration, Instant};
@@ -266,7 +266,7 @@ impl<R: Route> WatchStream<R> {
 
     fn on_where(&mut self, cx: &mut Cx<'_, R>, reply: &ClientReply<'_>) {
         if reply.status != ClientStatus::Ok {
-            let objection = Objection::of_status(reply.status);
+            let objection = Objection::of_reply(reply);
             return self.move_on(cx, objection, PAUSE);
         }
         let applied = Position::from_u64(reply.position);
@@ -340,16 +340,29 @@ impl<R: Route> App<R> for WatchStream<R> {
             return self.move_on(cx, objection, PAUSE);
         }
         let bytes = &completion.response[..];
+        if bytes.is_empty() {
+            let objection = Objection::Later("its answer is empty".to_owned());
+            return self.move_on(cx, objection, PAUSE);
+        }
         if let Some(other) = OtherVersion::in_reply(bytes) {
             let objection = Objection::Obstacle(Obstacle::OtherVersion(other));
             return self.move_on(cx, objection, PAUSE);
         }
         let read = match self.began {
             None => ClientReply::decode(bytes).map(|reply| self.on_where(cx, &reply)),
+            // Any message may be answered with a client's status. None of them is one of a watch reply.
+            Some(_)
+                if bytes
+                    .get(1)
+                    .is_some_and(|status| *status < WATCH_STATUS_MIN) =>
+            {
+                ClientReply::decode(bytes)
+                    .map(|reply| self.move_on(cx, Objection::of_reply(&reply), PAUSE))
+            }
             Some(_) => WatchReply::decode(bytes).map(|reply| self.on_events(cx, &reply)),
         };
         if read.is_err() {
-            self.move_on(cx, Objection::Unreadable, PAUSE);
+            self.move_on(cx, Objection::Obstacle(Obstacle::UnreadableReply), PAUSE);
         }
     }
 

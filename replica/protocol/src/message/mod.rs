@@ -54,8 +54,8 @@ pub use snapshot::{ChunkAck, ChunkOutcome, SNAPSHOT_HEADER_SIZE, SnapshotChunk};
 pub use status::{Discovery, RoleCode, StatusForm, StatusReply, StatusRequest};
 pub use timing::{LeaderTiming, TIMING_SIZE};
 pub use watch::{
-    EventList, EventWriter, WATCH_REPLY_BYTES, WATCH_REPLY_BYTES_MIN, WATCHES_MAX, Watch,
-    WatchEvent, WatchReply, WatchRequest, Watched,
+    EventList, EventWriter, WATCH_REPLY_BYTES, WATCH_REPLY_BYTES_MIN, WATCH_STATUS_MIN,
+    WATCHES_MAX, Watch, WatchEvent, WatchReply, WatchRequest, Watched,
 };
 
 /// Version of every layout in this module. A message of another version is refused, never guessed at.

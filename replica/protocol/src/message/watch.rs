@@ -18,6 +18,9 @@ pub const WATCH_REPLY_BYTES_MIN: usize = EVENTS_SIZE
     + trine_kvstore::config::KEY_BYTES_MAX as usize
     + trine_kvstore::config::HISTORY_VALUE_BYTES_MAX;
 
+/// The lowest status of a [`WatchReply`], its byte 1. The known ones of a client's reply are below.
+pub const WATCH_STATUS_MIN: u8 = 64;
+
 /// Bytes of a request in front of its watches.
 const REQUEST_SIZE: usize = 36;
 /// Bytes of a reply in front of its events.
@@ -381,7 +384,7 @@ pub enum WatchReply<'a> {
 }
 
 // No status is one of a client's reply: a replica without memory answers with one of these.
-const EVENTS: u8 = 64;
+const EVENTS: u8 = WATCH_STATUS_MIN;
 const COMPACTED: u8 = 65;
 const LATER: u8 = 66;
 const FUTURE: u8 = 67;
