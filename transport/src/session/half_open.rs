@@ -3,7 +3,9 @@
 
 use super::halves::{HalfOpen, Halves};
 use super::refuse::refuse;
-use super::seal::{FIRST_PAYLOAD_BYTES, SECOND_PAYLOAD_BYTES, Seal, Sealed, Wish, prologue};
+use super::seal::{
+    FIRST_PAYLOAD_BYTES, LATER_PAYLOAD_BYTES, SECOND_PAYLOAD_BYTES, Seal, Sealed, Wish, prologue,
+};
 use super::{Ended, Holder, Input, Output, Role, Sessions, State};
 use crate::backend::Route;
 use crate::config::{
@@ -50,7 +52,7 @@ impl Trust {
         if !wish.returns_cookie(connect, psk) || connect.incarnation == own {
             return None;
         }
-        let mut payload = [0; FIRST_PAYLOAD_BYTES + MESSAGE_OVERHEAD];
+        let mut payload = [0; FIRST_PAYLOAD_BYTES + LATER_PAYLOAD_BYTES + MESSAGE_OVERHEAD];
         let prologue = prologue(connect, &wish.key);
         let read = Responder::read(psk, &prologue, &mut self.rng, wish.message, &mut payload);
         let (responder, len) = read.ok()?;

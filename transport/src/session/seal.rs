@@ -16,6 +16,8 @@ use trine_seal::{
 const COVERED_BYTES: usize = 32;
 /// The payload of the first message: the incarnation of the intended server, or 0.
 pub(super) const FIRST_PAYLOAD_BYTES: usize = 8;
+/// The most bytes that a later release can put behind it. They are authenticated and skipped.
+pub(super) const LATER_PAYLOAD_BYTES: usize = 64;
 /// The payload of the second message: the body of ACCEPT.
 pub(super) const SECOND_PAYLOAD_BYTES: usize = 24;
 

@@ -7,6 +7,7 @@ use crate::keys::{KeyId, KeyLog, KeyRing, Keys, OwnKey, Psk, SessionSecrets, Sta
 use crate::time::Duration;
 use crate::wire::{Connect, Cookie, Features, Header, NO_SESSION, PacketType, Seed};
 use std::sync::{Arc, Mutex};
+use trine_seal::{CookieKey, Csprng, Initiator, MESSAGE_OVERHEAD};
 
 const CLIENT: usize = 0;
 const SERVER: usize = 1;
@@ -270,4 +271,36 @@ fn both_ends_log_the_same_secrets_once() {
     let secrets: Vec<_> = first.lines().map(|line| line.rsplit(' ').next()).collect();
     assert_ne!(secrets[0], secrets[1], "one for each direction");
     assert!(secrets.iter().flatten().all(|secret| secret.len() == 64));
+}
+
+/// The server's answer to a first message with these bytes behind the incarnation, from a client that holds the key.
+fn answer_to_longer(more: &[u8]) -> Vec<u8> {
+    let mut theft = theft();
+    let question = theft.question.clone();
+    let cookie = theft.answer(SERVER, THIEF, &question).expect("a cookie");
+    let own = key(b"everybody", 7);
+    let prologue = [b"trine 1 ", &question[24..56], &own.id[..]].concat();
+    let payload = [&0u64.to_le_bytes()[..], more].concat();
+    let mut message = vec![0; payload.len() + MESSAGE_OVERHEAD];
+    let mut rng = Csprng::new([5; 32]);
+    let (_, len) = Initiator::begin(&own.psk, &prologue, &mut rng, &payload, &mut message);
+    assert_eq!(len, message.len());
+    let (readable, cookie) = (&question[24..56], &cookie[24..32]);
+    let mut body = [readable, cookie, &[9], &own.id[..], &message].concat();
+    let proof = CookieKey::of(&own.psk).proof(&body);
+    body.extend_from_slice(&proof);
+    let answer = theft.answer(SERVER, THIEF, &connect_with(&body));
+    answer.expect("an answer")
+}
+
+/// A client of a later release that said more was refused, as if its key were wrong.
+#[test]
+fn a_first_message_may_say_more_than_this_release_reads() {
+    for more in [0, 1, 64] {
+        let answer = answer_to_longer(&vec![7; more]);
+        assert_eq!(type_of(&answer), PacketType::Accept as u8, "{more}");
+    }
+    // Far more than is promised.
+    let answer = answer_to_longer(&[7; 200]);
+    assert_eq!(type_of(&answer), PacketType::Refuse as u8);
 }

@@ -13,6 +13,7 @@ impl Features {
     pub const HEADER_CHECKSUMS: Self = Self(2);
     /// Packets are sealed: encrypted, and authenticated by a key that both ends hold.
     pub const SEALED: Self = Self(4);
+    // 128 is reserved: it will say that more features follow.
     /// None.
     pub const NONE: Self = Self(0);
 
@@ -324,10 +325,10 @@ pub(crate) fn intended_bytes(incarnation: u64) -> [u8; 8] {
     incarnation.to_le_bytes()
 }
 
-/// Reads it; `None` unless the length is right.
+/// Reads it; `None` if it is cut short. What follows belongs to a later release.
 #[must_use]
 pub(crate) fn intended_of(payload: &[u8]) -> Option<u64> {
-    payload.try_into().ok().map(u64::from_le_bytes)
+    payload.first_chunk().copied().map(u64::from_le_bytes)
 }
 
 /// Up to `N` bytes, inline.
