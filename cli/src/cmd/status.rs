@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 use trine_client::{Obstacle, Report, leader_of, majority_gone, voters_in_step};
 use trine_protocol::node_status::LinkStatus;
 use trine_protocol::node_status::NodeStatus;
-use trine_protocol::status::{OrderedStatus, Role, Status};
-use trine_replica::disk::Fsync;
+use trine_protocol::status::{FsyncStatus, OrderedStatus, Role, Status};
 
 use clap::Args;
 use trine_base::arguments::GroupArguments;
@@ -283,6 +282,7 @@ pub(super) fn role_word(role: Role) -> &'static str {
         Role::Follower => "follower",
         Role::Candidate => "candidate",
         Role::Leader => "leader",
+        Role::Unknown => "unknown",
     }
 }
 
@@ -354,6 +354,7 @@ fn store_line(leader: &Status) -> String {
             ", ordered index of {}",
             show_bytes(leader.store.ordered_bytes)
         ),
+        OrderedStatus::Unknown => ", ordered index unknown".to_owned(),
     };
     format!(
         "store: {} in {} of {}{index}; log: {} in {}, {} compacted, {}; {} open",
@@ -369,12 +370,13 @@ fn store_line(leader: &Status) -> String {
 }
 
 /// Where the log is, and when a write counts as durable there.
-fn log_mode(fsync: Option<Fsync>) -> &'static str {
+fn log_mode(fsync: Option<FsyncStatus>) -> &'static str {
     match fsync {
         None => "in memory alone",
-        Some(Fsync::Each) => "on disk (fsync each)",
-        Some(Fsync::Batch) => "on disk (fsync batch)",
-        Some(Fsync::None) => "on disk (fsync none)",
+        Some(FsyncStatus::Each) => "on disk (fsync each)",
+        Some(FsyncStatus::Batch) => "on disk (fsync batch)",
+        Some(FsyncStatus::None) => "on disk (fsync none)",
+        Some(FsyncStatus::Unknown) => "on disk (fsync unknown)",
     }
 }
 

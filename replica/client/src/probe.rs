@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use trine_protocol::message::{Encode, OtherVersion, StatusForm, StatusReply, StatusRequest, kind};
 use trine_protocol::node_status::NodeStatus;
+use trine_protocol::release::Release;
 use trine_protocol::route::RouteOf;
 use trine_transport::backend::{Backend, BackendError, Route};
 use trine_transport::event_loop::EventLoop;
@@ -183,10 +184,19 @@ fn read_status(reply: &[u8]) -> Result<Box<NodeStatus>, Obstacle> {
     }
     match StatusReply::decode(reply) {
         Ok(StatusReply::Json(text)) => {
-            serde_json::from_slice(text).map_err(|_| Obstacle::UnreadableReply)
+            serde_json::from_slice(text).map_err(|_| Obstacle::UnreadableStatus {
+                release: release_in(text),
+            })
         }
-        _ => Err(Obstacle::UnreadableReply),
+        _ => Err(Obstacle::UnreadableStatus { release: None }),
     }
+}
+
+/// The release in a status whose other parts mean nothing to this one.
+fn release_in(status: &[u8]) -> Option<Release> {
+    let status: serde_json::Value = serde_json::from_slice(status).ok()?;
+    let release = status.get("program")?.get("release")?.as_str()?;
+    Release::try_from(release.to_owned()).ok()
 }
 
 /// Asks each of `addresses` for its status and waits for the answers, at most for `timeout`.
@@ -280,5 +290,18 @@ mod tests {
         };
         probe.on_completion(&mut cx, 0, completion);
         assert!(probe.is_done());
+    }
+    #[test]
+    fn a_status_that_cannot_be_read_names_its_release() {
+        let of = |text: &str| {
+            let reply = StatusReply::Json(text.as_bytes()).encode_to_vec();
+            read_status(&reply).expect_err("no status").to_string()
+        };
+        let error = of(r#"{ "replica": [], "program": { "release": "1.258.3", "commit": 7 } }"#);
+        assert!(error.contains("replica of release 1.258.3"), "{error}");
+        for unnamed in ["", "{", r#"{ "program": { "release": "new" } }"#] {
+            let error = of(unnamed);
+            assert!(error.contains("not even which release"), "{error}");
+        }
     }
 }

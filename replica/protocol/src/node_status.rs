@@ -258,4 +258,37 @@ mod tests {
         let unsealed = status.unsealed_callers.expect("unsealed callers");
         assert_eq!((unsealed.from.len(), unsealed.sessions), (0, 1));
     }
+    #[test]
+    fn words_of_a_later_release_are_unknown() {
+        use crate::status::{FsyncStatus, OrderedStatus, Role};
+        for ordered in [
+            r#""frozen""#,
+            r#"{ "merging": { "parts": 3 } }"#,
+            r#"{ "building": {} }"#,
+        ] {
+            let later = BEFORE
+                .replace(r#""role": "leader""#, r#""role": "witness""#)
+                .replace(
+                    r#""compactions": 0"#,
+                    r#""compactions": 0, "fsync": "group""#,
+                )
+                .replace(
+                    r#""memory_bytes": 3"#,
+                    &format!(r#""memory_bytes": 3, "ordered": {ordered}"#),
+                );
+            let status: NodeStatus = serde_json::from_str(&later).expect("a status");
+            let replica = &status.replica;
+            assert_eq!(replica.role, Role::Unknown);
+            assert_eq!(replica.log.fsync, Some(FsyncStatus::Unknown));
+            assert_eq!(replica.store.ordered, OrderedStatus::Unknown);
+            let shown = serde_json::to_value(&status).expect("plain data");
+            for word in [
+                "/replica/role",
+                "/replica/log/fsync",
+                "/replica/store/ordered",
+            ] {
+                assert_eq!(shown.pointer(word), Some(&"unknown".into()), "{word}");
+            }
+        }
+    }
 }

@@ -2,13 +2,13 @@
 
 use std::net::SocketAddr;
 
-use serde::{Deserialize, Serialize};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::stages::WriteStages;
 
 /// When a write counts as durable.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Fsync {
     /// Each write is synced by itself.
     Each,
@@ -17,6 +17,31 @@ pub enum Fsync {
     Batch,
     /// Nothing is synced before an orderly stop. After any other end the memory counts as lost.
     None,
+}
+
+/// When a write counts as durable, as a replica says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FsyncStatus {
+    /// See [`Fsync::Each`].
+    Each,
+    /// See [`Fsync::Batch`].
+    Batch,
+    /// See [`Fsync::None`].
+    None,
+    /// A mode of a later release.
+    #[serde(other)]
+    Unknown,
+}
+
+impl From<Fsync> for FsyncStatus {
+    fn from(fsync: Fsync) -> Self {
+        match fsync {
+            Fsync::Each => Self::Each,
+            Fsync::Batch => Self::Batch,
+            Fsync::None => Self::None,
+        }
+    }
 }
 
 /// The present role of a replica.
@@ -35,6 +60,9 @@ pub enum Role {
     Candidate,
     /// Leads.
     Leader,
+    /// A role of a later release.
+    #[serde(other)]
+    Unknown,
 }
 
 /// One member, as the answering replica knows it.
@@ -84,7 +112,7 @@ pub struct LogStatus {
     pub compactions: u64,
     /// When a write counts as durable; nothing in memory mode.
     #[serde(default)]
-    pub fsync: Option<Fsync>,
+    pub fsync: Option<FsyncStatus>,
     /// How long the oldest write that is not durable yet has been under way; 0 if all are, and in memory mode.
     #[serde(default)]
     pub oldest_write_ns: u64,
@@ -140,6 +168,22 @@ pub enum OrderedStatus {
     },
     /// Yes.
     On,
+    /// What only a later release can say.
+    Unknown,
+}
+
+/// A later release may say it with another word, or with other fields.
+fn ordered_or_unknown<'de, D: Deserializer<'de>>(from: D) -> Result<OrderedStatus, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Read {
+        Known(OrderedStatus),
+        Other(IgnoredAny),
+    }
+    Ok(match Read::deserialize(from)? {
+        Read::Known(status) => status,
+        Read::Other(IgnoredAny) => OrderedStatus::Unknown,
+    })
 }
 
 /// The store.
@@ -159,7 +203,7 @@ pub struct StoreStatus {
     #[serde(default)]
     pub hash: [u64; 2],
     /// Whether there is an ordered index.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "ordered_or_unknown")]
     pub ordered: OrderedStatus,
     /// Bytes of memory that it takes here.
     #[serde(default)]

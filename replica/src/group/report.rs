@@ -128,6 +128,7 @@ impl Group {
             Role::Follower => RoleCode::Follower,
             Role::Candidate => RoleCode::Candidate,
             Role::Leader => RoleCode::Leader,
+            Role::Unknown => RoleCode::Unknown,
         };
         discovery.state_version = self.state.as_ref().map_or(0, StateMachine::version);
         let members = self.members();

@@ -217,7 +217,7 @@ impl Replica {
             members: Vec::new(),
             change_in_progress: false,
             log: LogStatus {
-                fsync: self.fsync,
+                fsync: self.fsync.map(Into::into),
                 ..LogStatus::default()
             },
             sessions: SessionStatus::default(),

@@ -7,8 +7,7 @@ mod sessions;
 
 use trine_protocol::node_status::{KeysStatus, LinkStatus};
 use trine_protocol::program::Program;
-use trine_protocol::status::{MemberStatus, OrderedStatus, Role};
-use trine_replica::disk::Fsync;
+use trine_protocol::status::{FsyncStatus, MemberStatus, OrderedStatus, Role};
 use trine_transport::CongestionControl;
 
 use super::Snapshot;
@@ -132,12 +131,12 @@ pub(super) fn room(room: &Room) -> [Family; 2] {
 }
 
 /// 1 for the present way of keeping the log, 0 for the others.
-fn log_fsync(fsync: Option<Fsync>) -> Family {
+fn log_fsync(fsync: Option<FsyncStatus>) -> Family {
     let ways = [
         (None, "memory"),
-        (Some(Fsync::Each), "each"),
-        (Some(Fsync::Batch), "batch"),
-        (Some(Fsync::None), "none"),
+        (Some(FsyncStatus::Each), "each"),
+        (Some(FsyncStatus::Batch), "batch"),
+        (Some(FsyncStatus::None), "none"),
     ];
     let samples = ways.map(|(way, name)| {
         let labels = vec![("fsync", name.to_owned())];

@@ -55,6 +55,7 @@ fn value(setting: Shared, store: &StoreStatus) -> (&'static str, Value, String) 
                 OrderedStatus::Off => "off",
                 OrderedStatus::Building { .. } => "building",
                 OrderedStatus::On => "on",
+                OrderedStatus::Unknown => "unknown",
             };
             ("ordered", json!(state), state.to_owned())
         }
