@@ -329,15 +329,8 @@ impl<N: Network> LiveRun<'_, N> {
             None => Vec::new(),
         };
         let sink = leads.sink(replica_faults.sink());
-        group::start_by(
-            self.network,
-            addresses,
-            serve_args,
-            Some(sink),
-            launcher,
-            names,
-            START_LIMIT,
-        )
+        let config = group::config(self.network, addresses, serve_args, Some(sink))?;
+        group::start_by(self.network, config, launcher, names, START_LIMIT)
     }
 }
 

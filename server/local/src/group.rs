@@ -22,7 +22,7 @@ const POLL: Duration = Duration::from_millis(10);
 /// What to run.
 #[derive(Clone)]
 pub struct GroupConfig {
-    /// The `trine` binary.
+    /// The `trine` binary that every replica is at first; see [`Group::run_by`].
     pub program: PathBuf,
     /// One address a replica; node `n` (from 1) has `addresses[n - 1]`.
     pub addresses: Vec<SocketAddr>,
@@ -135,6 +135,8 @@ pub struct Group {
     config: GroupConfig,
     /// How long replicas may take to end after the request.
     stop_limit: Duration,
+    /// The program of each replica, by node id.
+    programs: Vec<PathBuf>,
     /// Words before the command of each replica; every `{node_id}` in them is replaced by its node id.
     launcher: Vec<OsString>,
     /// The replicas' names, by node id, for the list of peers; if there are none, it has addresses.
@@ -180,6 +182,7 @@ impl Group {
             false => STOP_LIMIT_IN_MEMORY,
         };
         let mut group = Self {
+            programs: vec![config.program.clone(); count],
             config,
             stop_limit,
             launcher,
@@ -253,6 +256,11 @@ impl Group {
     pub fn restart(&mut self, node_id: usize) -> Result<(), LiveError> {
         self.kill(node_id)?;
         self.launch(node_id, &[])
+    }
+
+    /// From its next start on, `program` is the replica at `node_id`.
+    pub fn run_by(&mut self, node_id: usize, program: PathBuf) {
+        self.programs[node_id - 1] = program;
     }
 
     /// The replicas that ended by themselves since the last call; they are then down.
@@ -411,7 +419,7 @@ impl Group {
 
     /// The program to start and its arguments: the replica's own, or the launcher with the replica's behind it.
     fn launched(&self, args: Vec<OsString>, node_id: usize) -> (PathBuf, Vec<OsString>) {
-        let own = self.config.program.clone();
+        let own = self.programs[node_id - 1].clone();
         let Some((launcher, words)) = self.launcher.split_first() else {
             return (own, args);
         };
@@ -525,6 +533,22 @@ mod tests {
         let printed = |group: &mut Group| Some(group.tails()).filter(|tails| tails.len() == 3);
         let tails = group.wait_until("every script speaking", Duration::from_secs(10), printed);
         assert_eq!(tails.expect("output")[1], "2: 2 /bin/echo");
+    }
+
+    #[test]
+    fn a_replica_is_another_program_from_its_next_start_on() {
+        let mut group = group_of("one-program", "echo one; exec sleep 600");
+        let other = script_of("other-program");
+        std::fs::write(&other, "#!/bin/sh\necho other; exec sleep 600\n").expect("written");
+        std::fs::set_permissions(&other, PermissionsExt::from_mode(0o755)).expect("chmod");
+        group.run_by(2, other);
+        wait_until_all_speak(&mut group);
+        assert_eq!(group.tails(), ["1: one", "2: one", "3: one"]);
+        for node_id in [2, 3] {
+            group.restart(node_id).expect("restart");
+        }
+        wait_until_all_speak(&mut group);
+        assert_eq!(group.tails(), ["1: one", "2: other", "3: one"]);
     }
 
     #[test]

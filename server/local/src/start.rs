@@ -25,30 +25,20 @@ pub fn start<N: Network>(
     serve_args: Vec<OsString>,
     sink: Option<LineSink>,
 ) -> Result<Group, Failure> {
-    start_by(
-        network,
-        addresses,
-        serve_args,
-        sink,
-        Vec::new(),
-        Vec::new(),
-        START_LIMIT,
-    )
+    let config = config(network, addresses, serve_args, sink)?;
+    start_by(network, config, Vec::new(), Vec::new(), START_LIMIT)
 }
 
 /// As [`start`], with `launcher` before the command of each replica, and another limit for the wait. The list of peers has
 /// these names, if there are any, and otherwise the addresses.
 pub fn start_by<N: Network>(
     network: &N,
-    addresses: Vec<SocketAddr>,
-    serve_args: Vec<OsString>,
-    sink: Option<LineSink>,
+    config: GroupConfig,
     launcher: Vec<OsString>,
     names: Vec<String>,
     limit: Duration,
 ) -> Result<Group, Failure> {
-    let count = addresses.len();
-    let config = config(network, addresses, serve_args, sink)?;
+    let count = config.addresses.len();
     let begin = vec!["--bootstrap".into()];
     let mut group = Group::start_named(config, launcher, begin, names).map_err(live_failure)?;
     let voting = wait_for_voters(network, &mut group, count, limit);
@@ -88,8 +78,11 @@ pub fn or_stop<T>(group: Group, done: Result<T, Failure>) -> Result<Group, Failu
     }
 }
 
-/// What to run, after a look at whether the addresses are free.
-fn config<N: Network>(
+/// What to run: this program on this network, after a look at whether the addresses are free.
+///
+/// # Errors
+/// An address is in use, or the program's own path cannot be found.
+pub fn config<N: Network>(
     network: &N,
     addresses: Vec<SocketAddr>,
     mut serve_args: Vec<OsString>,

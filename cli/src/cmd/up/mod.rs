@@ -146,16 +146,8 @@ fn start<N: Network>(
     };
     let (begin, bytes) = match &arguments.restore {
         None if !unfinished => {
-            let (all, sink) = (addresses.to_vec(), Some(sink));
-            return group::start_by(
-                network,
-                all,
-                serve_args,
-                sink,
-                Vec::new(),
-                Vec::new(),
-                limit,
-            );
+            let config = group::config(network, addresses.to_vec(), serve_args, Some(sink))?;
+            return group::start_by(network, config, Vec::new(), Vec::new(), limit);
         }
         None => {
             announcer.line("goes on with a restore that did not come to its end");
