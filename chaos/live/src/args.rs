@@ -38,6 +38,12 @@ pub struct ChaosArguments {
     /// With --faults: the time from one to the next, about.
     #[arg(long, default_value = "4s", value_name = "TIME", value_parser = parse_positive_duration, requires = "faults")]
     pub fault_every: Duration,
+    /// Begin with this program, the `trine` of the release before. Its replicas are replaced one by one by this program, back
+    /// again, and on again, while clients of both work.
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = [
+        "faults", "kill_leader_every", "kill_all_every", "netns",
+    ])]
+    pub upgrade_from: Option<PathBuf>,
     /// As root: give the run networks of its own, in which the kernel (nftables) cuts and damages links. They are made
     /// for the run and go with it; this machine's own rules and interfaces are not touched.
     #[arg(long)]
@@ -68,8 +74,8 @@ pub struct ChaosArguments {
     pub html: Option<PathBuf>,
     /// Instead of a run: judge what an earlier one kept with --history.
     #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "loss", "duplicate", "reorder", "corrupt", "kill_leader_every", "kill_all_every", "faults", "fault_every", "netns",
-        "clients", "duration", "seed", "replicas", "keys", "history", "html",
+        "loss", "duplicate", "reorder", "corrupt", "kill_leader_every", "kill_all_every", "faults", "fault_every",
+        "upgrade_from", "netns", "clients", "duration", "seed", "replicas", "keys", "history", "html",
     ])]
     pub check: Option<PathBuf>,
 }

@@ -80,15 +80,7 @@ impl<N: Network> Crew<N> {
         faults: Faults,
         addresses: &[SocketAddr],
     ) -> Result<Self, Failure> {
-        let workload = WorkloadConfig {
-            keys: u64::from(arguments.keys.div_ceil(FAMILIES)),
-            mix: Mix::FULL,
-            large: match arguments.faults.contains(&Fault::Mtu) {
-                true => LARGE_SHARE,
-                false => Ratio::ZERO,
-            },
-            ..WorkloadConfig::default()
-        };
+        let workload = workload(arguments);
         let shared = Arc::new(Shared::default());
         let endpoints = arguments.clients.min(ENDPOINTS_MAX);
         let mut threads = Vec::new();
@@ -128,8 +120,13 @@ impl<N: Network> Crew<N> {
         (called > since.as_nanos()).then(|| Instant::from_nanos(known))
     }
 
-    /// Ends the work, reads every key once more from the replicas at `addresses`, and collects the observations.
-    pub(super) fn finish(mut self, addresses: &[SocketAddr]) -> Result<Seen, Failure> {
+    /// Ends the work, reads every key once more from the replicas at `addresses`, and collects the observations. `more` are
+    /// keys that others have written.
+    pub(super) fn finish(
+        mut self,
+        addresses: &[SocketAddr],
+        more: Vec<Vec<u8>>,
+    ) -> Result<Seen, Failure> {
         self.shared.stop.store(true, Ordering::SeqCst);
         let mut histories = Vec::new();
         let mut fired = FaultCounts::default();
@@ -145,8 +142,9 @@ impl<N: Network> Crew<N> {
         let (mut last, last_faults) =
             open_endpoint(&self.network, self.seed, number, self.faults, addresses)?;
         let reread_from = now();
+        let keys = Workload::keys(&self.workload).into_iter().chain(more);
         let mut readers = FinalReading {
-            keys: Workload::keys(&self.workload).into_iter(),
+            keys: keys.collect::<Vec<_>>().into_iter(),
             first_client: u64::from(self.clients),
             history: History::new(),
         };
@@ -160,6 +158,24 @@ impl<N: Network> Crew<N> {
             reread_from,
         })
     }
+}
+
+/// What the clients of a run ask for.
+pub(super) fn workload(arguments: &ChaosArguments) -> WorkloadConfig {
+    WorkloadConfig {
+        keys: u64::from(arguments.keys.div_ceil(FAMILIES)),
+        mix: Mix::FULL,
+        large: match arguments.faults.contains(&Fault::Mtu) {
+            true => LARGE_SHARE,
+            false => Ratio::ZERO,
+        },
+        ..WorkloadConfig::default()
+    }
+}
+
+/// The number of the first client that is none of a run's own: its readers at the end are clients as well.
+pub(super) fn first_foreign_client(arguments: &ChaosArguments) -> u64 {
+    u64::from(arguments.clients) + READERS as u64
 }
 
 fn open_endpoint<N: Network>(

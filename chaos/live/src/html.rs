@@ -118,7 +118,7 @@ fn summary(report: &Report<'_>, page: &mut Page) {
         .map(|(name, count)| format!("{name} {}", show_count(*count)));
     let row = |name: &str, value: String| vec![name.to_owned(), value];
     page.heading("Summary");
-    let rows = [
+    let mut rows = vec![
         row("operations called", show_count(tally.called)),
         row("completed", show_count(tally.completed)),
         row("of unknown outcome", show_count(tally.unknown)),
@@ -132,6 +132,10 @@ fn summary(report: &Report<'_>, page: &mut Page) {
         row("exactly once", first_line(&verdicts.exactly_once)),
         row("coverage", first_line(&verdicts.coverage)),
     ];
+    if let Some(upgraded) = &report.upgrade {
+        rows.push(row("upgrade", first_line(&upgraded.verdict)));
+        rows.extend(upgraded.lines().into_iter().map(|line| row("", line)));
+    }
     page.push(&table(&["", ""], rows));
 }
 

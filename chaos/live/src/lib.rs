@@ -23,6 +23,7 @@ mod schedule;
 mod small_disk;
 mod timeline;
 mod tools;
+mod upgrade;
 mod values;
 
 use std::collections::BTreeMap;
@@ -48,6 +49,7 @@ use self::report::Report;
 use self::sandbox::Sandbox;
 use self::schedule::Planned;
 use self::timeline::{Leads, Timeline};
+use self::upgrade::{Course, Findings, OldClients, OldSeen, Rolling, Upgrade};
 use crate::config::CHAOS_OPERATIONS_LEAST;
 use trine_base::arguments::replica_count;
 use trine_base::failure::Failure;
@@ -69,7 +71,11 @@ pub fn run<N: Network>(
     refuse_contradictions(network, arguments)?;
     // This has to be done while there is only one thread, because it may replace this program.
     let sandbox = sandbox::enter(arguments, sandbox::link_bytes(network.settings().mtu))?;
-    let schedule = schedule::draw(arguments, &possible(arguments, &sandbox))?;
+    let upgrade = Upgrade::of(network, arguments)?;
+    let schedule = match &upgrade {
+        Some(upgrade) => upgrade.schedule.clone(),
+        None => schedule::draw(arguments, &possible(arguments, &sandbox))?,
+    };
     let faults = requested_faults(arguments);
     if !arguments.faults.is_empty() && schedule.is_empty() && faults.is_none() {
         return Err(Failure::usage(
@@ -87,6 +93,7 @@ pub fn run<N: Network>(
         faults,
         sandbox,
         schedule,
+        upgrade,
         output,
     };
     run.tell();
@@ -161,6 +168,8 @@ struct Worked {
     seen: Seen,
     failovers: Vec<Failover>,
     timeline: Timeline,
+    /// What became of the upgrade, if there was one, and what clients of the old program saw.
+    upgraded: Option<(Course, OldSeen)>,
     /// Why the work ended early; the worst findings cause that.
     aborted: Option<Failure>,
 }
@@ -173,6 +182,7 @@ struct LiveRun<'a, N> {
     faults: Faults,
     sandbox: Sandbox,
     schedule: Vec<Planned>,
+    upgrade: Option<Upgrade>,
     output: Output,
 }
 
@@ -183,6 +193,9 @@ impl<N: Network> LiveRun<'_, N> {
             self.output.line(skipped);
         }
         self.output.line(report::seed_line(self.arguments.seed));
+        if let Some(upgrade) = &self.upgrade {
+            return upgrade.tell(self.output);
+        }
         for planned in &self.schedule {
             let seconds = planned.at.as_nanos() as f64 / 1e9;
             self.output
@@ -214,7 +227,14 @@ impl<N: Network> LiveRun<'_, N> {
             .map(|(name, count)| (name.to_owned(), count))
             .collect();
         counts.extend(timeline.fired(arguments, &possible(arguments, &self.sandbox)));
+        if self.upgrade.is_some() {
+            counts.extend(timeline.fired_by_kind());
+        }
         let failovers = worked.failovers;
+        let upgraded = worked.upgraded;
+        let findings = self.upgrade.as_ref().zip(upgraded);
+        let findings =
+            findings.map(|(upgrade, (course, old))| Findings::of(upgrade, course, &old, history));
         let report = Report {
             arguments,
             history,
@@ -222,6 +242,7 @@ impl<N: Network> LiveRun<'_, N> {
             counts,
             failovers,
             timeline,
+            upgrade: findings,
             aborted: worked.aborted.or(stopped.err()),
             schedule: &self.schedule,
             skipped: &self.sandbox.skipped,
@@ -237,6 +258,12 @@ impl<N: Network> LiveRun<'_, N> {
     /// Runs the clients while faults begin and end.
     fn work(&self, group: &mut Group) -> Result<Worked, Failure> {
         let crew = Crew::start(self.network, self.arguments, self.faults, group.addresses())?;
+        let old_clients = match &self.upgrade {
+            Some(upgrade) => {
+                Some(upgrade.start_clients(self.network, self.arguments, &group.peers())?)
+            }
+            None => None,
+        };
         let mut nemesis = Nemesis {
             network: self.network,
             group,
@@ -252,14 +279,26 @@ impl<N: Network> LiveRun<'_, N> {
         };
         let mut clock = WorkClock::new(self.arguments.duration.into());
         let mut missed = self.schedule.clone();
-        let worked = nemesis.work(&mut clock, &mut missed);
+        let mut course = Course::default();
+        let worked = match &self.upgrade {
+            Some(upgrade) => Rolling::new(upgrade, &mut nemesis, &mut course)
+                .and_then(|rolling| rolling.work(&mut clock, &mut missed)),
+            None => nemesis.work(&mut clock, &mut missed),
+        };
         let Nemesis {
             failovers, done, ..
         } = nemesis;
         // The work ends if a replica ended by itself or the group does not recover. The observations until then are
         // still checked and kept, because they show the cause.
         let aborted = worked.err().filter(|_| !interrupt::interrupted());
-        let seen = crew.finish(group.addresses())?;
+        let old = old_clients.map(OldClients::finish);
+        let counters = old.as_ref().map(OldSeen::counters).unwrap_or_default();
+        let mut seen = crew.finish(group.addresses(), counters)?;
+        let upgraded = old.map(|mut old| {
+            let of_old = std::mem::take(&mut old.history);
+            seen.history = History::merge([std::mem::take(&mut seen.history), of_old]);
+            (course, old)
+        });
         let timeline = Timeline {
             begun: clock.begun,
             faults: done,
@@ -270,6 +309,7 @@ impl<N: Network> LiveRun<'_, N> {
             seen,
             failovers,
             timeline,
+            upgraded,
             aborted,
         })
     }
@@ -320,6 +360,9 @@ impl<N: Network> LiveRun<'_, N> {
         }
         serve_args.extend(["--fault-seed".into(), arguments.seed.to_string().into()]);
         serve_args.extend(arguments.log.as_serve_args());
+        if self.upgrade.is_some() {
+            serve_args.extend(Upgrade::serve_args());
+        }
         if !self.sandbox.disks.is_empty() {
             // Small segments make a log need room soon after the disk is full.
             serve_args.extend(["--log-segment".into(), SMALL_SEGMENT.into()]);
@@ -329,7 +372,10 @@ impl<N: Network> LiveRun<'_, N> {
             None => Vec::new(),
         };
         let sink = leads.sink(replica_faults.sink());
-        let config = group::config(self.network, addresses, serve_args, Some(sink))?;
+        let mut config = group::config(self.network, addresses, serve_args, Some(sink))?;
+        if let Some(upgrade) = &self.upgrade {
+            config.program = upgrade.first_program();
+        }
         group::start_by(self.network, config, launcher, names, START_LIMIT)
     }
 }

@@ -76,6 +76,11 @@ impl Clock {
             progress: Progress::new("under faults", duration.as_nanos()),
         }
     }
+
+    /// When the work ends that was asked for.
+    pub(super) fn end(&self) -> Instant {
+        self.end
+    }
 }
 
 impl<N: Network> Nemesis<'_, N> {
@@ -104,7 +109,7 @@ impl<N: Network> Nemesis<'_, N> {
     }
 
     /// Waits until a time. A replica that ends by itself, or the user, ends the wait early.
-    fn wait_until(&mut self, clock: &mut Clock, until: Instant) -> Result<(), Failure> {
+    pub(super) fn wait_until(&mut self, clock: &mut Clock, until: Instant) -> Result<(), Failure> {
         while now() < until {
             interrupt::check()?;
             let left = Duration::from(until.saturating_since(now()));
@@ -121,7 +126,7 @@ impl<N: Network> Nemesis<'_, N> {
     }
 
     /// Injects one fault, removes it, and waits for the group to be whole.
-    fn strike(&mut self, clock: &mut Clock, planned: Planned) -> Result<Done, Failure> {
+    pub(super) fn strike(&mut self, clock: &mut Clock, planned: Planned) -> Result<Done, Failure> {
         let node_ids = self.node_ids(planned.victim)?;
         let victim = node_ids[0];
         let begun = now();

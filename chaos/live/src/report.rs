@@ -12,6 +12,7 @@ use super::gaps;
 use super::nemesis::Failover;
 use super::schedule::Planned;
 use super::timeline::Timeline;
+use super::upgrade::Findings;
 use crate::ChaosArguments;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
@@ -26,6 +27,8 @@ pub(super) struct Report<'a> {
     pub(super) failovers: Vec<Failover>,
     pub(super) verdicts: Verdicts,
     pub(super) timeline: &'a Timeline,
+    /// The findings of an upgrade, if there was one.
+    pub(super) upgrade: Option<Findings<'a>>,
     /// Why the run ended early.
     pub(super) aborted: Option<Failure>,
     pub(super) schedule: &'a [Planned],
@@ -50,7 +53,9 @@ impl Report<'_> {
             exactly_once,
             coverage,
         } = &self.verdicts;
+        let upgraded = self.upgrade.as_ref();
         self.aborted.is_none()
+            && upgraded.is_none_or(|upgraded| upgraded.verdict.is_pass())
             && linearizability.verdict.is_pass()
             && exactly_once.is_pass()
             && coverage.is_pass()
@@ -108,6 +113,9 @@ impl Report<'_> {
         };
         output.line(format_args!("faults       {fired}"));
         output.line(format_args!("failovers    {}", self.failover_line()));
+        if let Some(upgraded) = &self.upgrade {
+            upgraded.print(output);
+        }
         gaps::print(&self.gaps(), self.timeline, output);
         output.line("");
         let (reads, writes) = self.latencies();
@@ -151,6 +159,9 @@ impl Report<'_> {
             ));
         }
         output.line(format_args!("exactly once {exactly_once}"));
+        if let Some(upgraded) = &self.upgrade {
+            output.line(format_args!("upgrade      {}", upgraded.verdict_line()));
+        }
         if let Some(why) = &self.aborted {
             output.line(format_args!("broken off   {}", why.message()));
         }
@@ -213,6 +224,7 @@ impl Report<'_> {
             "schedule": self.schedule.iter().map(planned).collect::<Vec<_>>(),
             "timeline": self.timeline.document(self.history),
             "gaps": gaps::document(&self.gaps(), self.timeline),
+            "upgrade": self.upgrade.as_ref().map(|upgraded| upgraded.document(self.timeline.begun)),
             "skipped": self.skipped,
             "aborted": self.aborted.as_ref().map(Failure::message),
             "operations": self.history.tally(),

@@ -1,5 +1,6 @@
 //! The events of a run: faults, from their beginning to the group being whole again, and who led.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
@@ -113,6 +114,17 @@ impl Timeline {
             if every.is_some() {
                 fired.push((name.to_owned(), count(&|planned| !planned.named)));
             }
+        }
+        fired
+    }
+
+    /// How often each kind had an effect that had a turn, by name, whoever asked for it.
+    pub(super) fn fired_by_kind(&self) -> BTreeMap<String, u64> {
+        let mut fired = BTreeMap::new();
+        for done in &self.faults {
+            *fired
+                .entry(done.planned.kind.name().to_owned())
+                .or_default() += u64::from(done.fired);
         }
         fired
     }

@@ -49,5 +49,6 @@ mod timing;
 mod transfer;
 mod up_kept;
 mod up_key;
+mod upgrade;
 mod user;
 mod watch;

@@ -87,6 +87,7 @@ fn page_of(history: &History) -> String {
         failovers: Vec::new(),
         verdicts,
         aborted: None,
+        upgrade: None,
         timeline: &timeline(),
         schedule: &[],
         skipped: &[],

@@ -1,0 +1,143 @@
+//! Backups that one program makes and the other restores.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use trine_base::failure::Failure;
+use trine_base::network::Network;
+use trine_base::ports::free_addresses;
+use trine_local::config::START_LIMIT;
+use trine_local::{Group, GroupConfig, start as group};
+
+use super::asking::words_of_clients;
+use super::program::{Binary, Pair};
+use crate::now;
+
+/// The beginning of the key that is looked for in what was restored.
+const MARK: &str = "written-before-backup";
+
+/// Where the run keeps its backups, and what it makes of them. Dropping this removes both.
+#[derive(Debug)]
+pub(super) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(super) fn new() -> Result<Self, Failure> {
+        let name = format!("trine-upgrade-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).map_err(|error| {
+            let message = format!("cannot make {} for backups: {error}", path.display());
+            Failure::usage(message, "TMPDIR names another directory for them")
+        })?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // There is nobody to tell, and the name says whose it is.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// One backup that was restored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Crossed {
+    pub(super) made_by: &'static str,
+    pub(super) restored_by: &'static str,
+    /// What the group was at that time.
+    pub(super) when: &'static str,
+}
+
+/// Has each program make a backup of the group at `peers`, and the other one check and restore it.
+pub(super) fn cross_both<N: Network>(
+    network: &N,
+    pair: &Pair,
+    scratch: &Scratch,
+    peers: &str,
+    when: &'static str,
+) -> Result<[Crossed; 2], Failure> {
+    let (old, new) = (
+        (&pair.old, "the old program"),
+        (&pair.new, "the new program"),
+    );
+    for (from, to) in [(old, new), (new, old)] {
+        let place = scratch.0.join("crossing");
+        std::fs::create_dir(&place).map_err(|error| {
+            let message = format!("cannot make {} for a backup: {error}", place.display());
+            Failure::usage(message, "")
+        })?;
+        let crossed = cross(network, (from.0, to.0), &place, peers);
+        // What stays after a failure goes with the run.
+        let removed = std::fs::remove_dir_all(&place);
+        crossed.map_err(|failure| {
+            let what = format!("a backup by {}, restored by {}, {when}", from.1, to.1);
+            failure.while_doing(&what)
+        })?;
+        removed.map_err(|error| {
+            let message = format!("cannot remove {}: {error}", place.display());
+            Failure::usage(message, "")
+        })?;
+    }
+    let crossed = |from: &'static str, to| Crossed {
+        made_by: from,
+        restored_by: to,
+        when,
+    };
+    Ok([crossed(old.1, new.1), crossed(new.1, old.1)])
+}
+
+/// Writes a mark, has `from` make a backup, and `to` restore it and read the mark.
+fn cross<N: Network>(
+    network: &N,
+    (from, to): (&Binary, &Binary),
+    place: &Path,
+    peers: &str,
+) -> Result<(), Failure> {
+    let (file, directory) = (place.join("backup"), place.join("replica"));
+    // What is acknowledged before the backup begins has to be in it, whoever asked for it.
+    let value = format!("{}-{}", from.about.commit, now().as_nanos());
+    let put = ["put", MARK, &value].map(OsString::from);
+    to.ask(&words_of_clients(network, put, peers))?;
+    let backup = ["backup".into(), file.clone().into()];
+    from.ask(&words_of_clients(network, backup, peers))?;
+    to.ask(&["backup".into(), "verify".into(), file.clone().into()])?;
+    let addresses = free_addresses(1)
+        .map_err(|error| Failure::usage(format!("no port for a restored group: {error}"), ""))?;
+    let address = addresses[0].to_string();
+    to.ask(&[
+        "restore".into(),
+        file.into(),
+        "--data-dir".into(),
+        directory.clone().into(),
+        "--address".into(),
+        address.clone().into(),
+    ])?;
+    let mut serve_args: Vec<OsString> = ["--log", "disk", "--data-dir"].map(OsString::from).into();
+    serve_args.push(directory.into());
+    serve_args.extend(network.serve_args());
+    let config = GroupConfig {
+        program: to.path.clone(),
+        addresses,
+        serve_args,
+        sink: None,
+    };
+    let mut restored =
+        Group::start_as(config, Vec::new(), Vec::new()).map_err(group::live_failure)?;
+    let read = group::wait_for_voters(network, &mut restored, 1, START_LIMIT).and_then(|_| {
+        let get = ["get", MARK].map(OsString::from);
+        to.ask(&words_of_clients(network, get, &address))
+    });
+    let restored = group::or_stop(restored, read.as_ref().map(drop).map_err(Clone::clone))?;
+    restored.stop().map_err(group::live_failure)?;
+    let read = read?;
+    match read.trim() == value {
+        true => Ok(()),
+        false => Err(Failure::negative(
+            format!(
+                "the restored group has {:?} as {MARK}, not {value:?}",
+                read.trim()
+            ),
+            "",
+        )),
+    }
+}

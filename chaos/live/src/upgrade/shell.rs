@@ -1,0 +1,233 @@
+//! A client of the old program: its shell, which is given a command and answers with a JSON document in a line.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde_json::Value;
+use trine_chaos::history::{Action, Answer};
+use trine_chaos::workload::Request;
+
+/// The prefix of all variables that set something for `trine`.
+const SETTINGS_PREFIX: &[u8] = b"TRINE_";
+/// A longer line is no answer.
+const ANSWER_BYTES_MAX: u64 = 64 * 1024;
+/// So much is told of what followed something that is no answer.
+const REST_BYTES_MAX: u64 = 1024;
+
+/// A shell that waits for its next command. It ends when this is dropped.
+pub(super) struct Shell {
+    child: Child,
+    /// Nothing after an answer that was none.
+    commands: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+/// How a command ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum End {
+    /// With the store's answer, and the position of a write.
+    Answered(Answer, Option<u64>),
+    /// Without an effect: no replica could do it.
+    Failed,
+    /// Perhaps with an effect.
+    Unknown,
+    /// With something that no release says to such a command. The effect is not known either.
+    Foreign(String),
+}
+
+impl Shell {
+    pub(super) fn start(program: &Path, words: &[OsString]) -> std::io::Result<Self> {
+        let mut command = Command::new(program);
+        for (name, _) in std::env::vars_os() {
+            if name.as_encoded_bytes().starts_with(SETTINGS_PREFIX) {
+                command.env_remove(name);
+            }
+        }
+        // In a group of its own, a Ctrl-C at the terminal reaches only the run, which ends the shell.
+        let mut child = command
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()?;
+        let closed = || std::io::Error::other("a pipe of the shell is missing");
+        let commands = child.stdin.take().ok_or_else(closed)?;
+        let answers = child.stdout.take().ok_or_else(closed)?;
+        Ok(Self {
+            child,
+            commands: Some(commands),
+            answers: BufReader::new(answers),
+        })
+    }
+
+    /// Executes a request, and waits for its end.
+    pub(super) fn execute(&mut self, request: &Request) -> End {
+        let line = line_of(request);
+        if let Some(commands) = &mut self.commands {
+            // A shell that has ended takes no command, and its missing answer says so.
+            let _ = commands.write_all(line.as_bytes());
+        }
+        let mut answer = String::new();
+        match (&mut self.answers)
+            .take(ANSWER_BYTES_MAX)
+            .read_line(&mut answer)
+        {
+            Ok(0) => End::Foreign("the shell ended without an answer".to_owned()),
+            Ok(_) => end_of(&request.action, &answer).unwrap_or_else(|| {
+                let said = answer + &self.rest();
+                let said: Vec<&str> = said.split_whitespace().collect();
+                End::Foreign(format!("to `{}` it said: {}", line.trim(), said.join(" ")))
+            }),
+            Err(error) => End::Foreign(format!("its answer cannot be read: {error}")),
+        }
+    }
+
+    /// Ends the shell, and returns what it had printed.
+    fn rest(&mut self) -> String {
+        self.commands = None;
+        let _ = self.child.kill();
+        let mut rest = Vec::new();
+        // What cannot be read explains nothing.
+        let _ = (&mut self.answers)
+            .take(REST_BYTES_MAX)
+            .read_to_end(&mut rest);
+        String::from_utf8_lossy(&rest).into_owned()
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        // It may have ended already. Nothing is done here that a kill could undo.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The request in the words of the shell. Keys and values of workloads are plain words.
+fn line_of(Request { key, action }: &Request) -> String {
+    let key = String::from_utf8_lossy(key);
+    match action {
+        Action::Get => format!("get {key}\n"),
+        Action::Put { value } => format!("put {key} {}\n", String::from_utf8_lossy(value)),
+        Action::Incr { by } => format!("incr {key} {by}\n"),
+        other => unreachable!("no such action is drawn: {other:?}"),
+    }
+}
+
+/// The meaning of the line that answers an action, if it is an answer to that.
+fn end_of(action: &Action, line: &str) -> Option<End> {
+    let document: Value = serde_json::from_str(line).ok()?;
+    if let Some(error) = document.get("error") {
+        return end_of_failure(action, error);
+    }
+    let version = document["version"].as_u64();
+    let text = document["value"].as_str();
+    let number = document["number"].as_i64();
+    match (action, version, text, number) {
+        (Action::Get, Some(_), Some(text), _) => {
+            let value = text.as_bytes().to_vec();
+            Some(End::Answered(Answer::Value { value, version }, None))
+        }
+        (Action::Put { .. }, Some(_), ..) => {
+            Some(End::Answered(Answer::Written { version }, version))
+        }
+        (Action::Incr { .. }, Some(_), _, Some(value)) => {
+            Some(End::Answered(Answer::Number { value, version }, version))
+        }
+        _ => None,
+    }
+}
+
+fn end_of_failure(action: &Action, error: &Value) -> Option<End> {
+    let message = error["message"].as_str()?;
+    match error["kind"].as_str()? {
+        "negative" if action.is_read() && message.contains("no such key") => {
+            Some(End::Answered(Answer::NotFound, None))
+        }
+        "not_reachable" => Some(End::Failed),
+        "outcome_unknown" => Some(End::Unknown),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GET: Action = Action::Get;
+    const INCR: Action = Action::Incr { by: 1 };
+
+    fn put() -> Action {
+        let value = b"1.1.a".to_vec();
+        Action::Put { value }
+    }
+
+    #[test]
+    fn answers_are_what_the_store_said() {
+        let version = Some(65_536);
+        let value = Answer::Value {
+            value: b"1.1.a".to_vec(),
+            version,
+        };
+        let number = Answer::Number { value: -3, version };
+        for (action, line, end) in [
+            (
+                put(),
+                r#"{"version":65536}"#,
+                End::Answered(Answer::Written { version }, version),
+            ),
+            (
+                GET,
+                r#"{"value":"1.1.a","version":65536}"#,
+                End::Answered(value, None),
+            ),
+            (
+                INCR,
+                r#"{"number":-3,"version":65536}"#,
+                End::Answered(number, version),
+            ),
+            (
+                GET,
+                r#"{"error":{"kind":"negative","message":"line 4: no such key: r1"}}"#,
+                End::Answered(Answer::NotFound, None),
+            ),
+            (
+                INCR,
+                r#"{"error":{"kind":"not_reachable","message":"line 4"}}"#,
+                End::Failed,
+            ),
+            (
+                put(),
+                r#"{"error":{"kind":"outcome_unknown","message":"line 4"}}"#,
+                End::Unknown,
+            ),
+        ] {
+            assert_eq!(end_of(&action, line), Some(end), "{line}");
+        }
+    }
+
+    #[test]
+    fn anything_else_is_no_answer() {
+        for (action, line) in [
+            (put(), ""),
+            (put(), "ok"),
+            (put(), "{}"),
+            (INCR, r#"{"version":65536}"#),
+            (INCR, r#"{"number":1}"#),
+            (GET, r#"{"number":1,"version":65536}"#),
+            (
+                put(),
+                r#"{"error":{"kind":"negative","message":"no such key: r1"}}"#,
+            ),
+            (GET, r#"{"error":{"kind":"negative","message":"denied"}}"#),
+            (INCR, r#"{"error":{"kind":"usage","message":"line 1"}}"#),
+            (INCR, r#"{"error":{}}"#),
+        ] {
+            assert_eq!(end_of(&action, line), None, "{line}");
+        }
+    }
+}
