@@ -1,5 +1,7 @@
 //! Replays the corpora of fuzz targets without a fuzzer, for tests alone. The stable compiler runs the fuzzers' seeds,
-//! and a few mutations of them.
+//! and a few mutations of them. [`goldens`] has the files that earlier releases wrote.
+
+pub mod goldens;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -87,7 +87,7 @@ fn fields(path: &Path, key_log: Option<&str>, names: &[&str]) -> Option<Vec<Stri
 }
 
 /// The values of a field in a capture. A frame may have several.
-fn values(path: &Path, key_log: Option<&str>, name: &str) -> Option<Vec<String>> {
+pub(crate) fn values(path: &Path, key_log: Option<&str>, name: &str) -> Option<Vec<String>> {
     let lines = fields(path, key_log, &[name])?;
     let all = lines.iter().flat_map(|line| line.split(','));
     Some(

@@ -11,6 +11,7 @@ mod capture;
 mod chaos;
 mod common;
 mod companion;
+mod compat;
 mod config;
 mod debug;
 mod disk;

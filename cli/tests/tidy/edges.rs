@@ -66,6 +66,7 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
             // Only its tests and benchmarks use the following ones. The harness itself depends on `trine-replica`.
             "trine-report",
             "trine-client",
+            "trine-corpus",
             "trine-replica-harness",
         ],
     ),

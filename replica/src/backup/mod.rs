@@ -41,6 +41,8 @@
 mod damage;
 mod decoder;
 mod encoder;
+#[cfg(test)]
+mod golden_tests;
 mod header;
 mod restore;
 #[cfg(test)]

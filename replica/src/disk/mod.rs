@@ -134,6 +134,8 @@ pub trait Disk {
 }
 
 #[cfg(test)]
+mod golden_tests;
+#[cfg(test)]
 mod mark_tests;
 #[cfg(test)]
 pub(crate) mod tests;

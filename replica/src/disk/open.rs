@@ -147,11 +147,8 @@ pub(super) fn inspect(
         let file = QUARANTINED.to_owned();
         return Err(OpenError::Quarantined { file, why });
     }
-    let of = |number: fn(&str) -> Option<u64>| -> BTreeMap<u64, String> {
-        let numbered = names.iter().filter_map(|name| Some((number(name)?, name)));
-        numbered.map(|(at, name)| (at, name.clone())).collect()
-    };
-    let (segments, snapshots) = (of(segment::number), of(snapshot_file::index));
+    let segments = numbered(&names, segment::number);
+    let snapshots = numbered(&names, snapshot_file::index);
     if !names.iter().any(|name| name == identity::FILE) {
         return check_new(disk, &names, &segments, &snapshots).map(|()| None);
     }
@@ -206,6 +203,22 @@ pub(super) fn inspect(
         restored,
         rebase,
     }))
+}
+
+/// The files of one kind, by the numbers in their names.
+fn numbered(names: &[String], number: fn(&str) -> Option<u64>) -> BTreeMap<u64, String> {
+    let numbered = names.iter().filter_map(|name| Some((number(name)?, name)));
+    numbered.map(|(at, name)| (at, name.clone())).collect()
+}
+
+/// For tests: reads the log as [`inspect`] does, and nothing else.
+#[cfg(test)]
+pub(super) fn inspect_log(disk: &mut impl Disk) -> Result<(), OpenError> {
+    let names = present(disk)?;
+    let segments = numbered(&names, segment::number);
+    let mut reading = Reading::of(disk, segments.values())?;
+    let log = read_log(disk, &segments, &mut reading)?;
+    check_synced(disk, &names, &log).map(drop)
 }
 
 /// The files of the first and of the last segment.

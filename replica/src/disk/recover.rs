@@ -131,7 +131,10 @@ fn start_writer<D: Disk>(disk: D, options: OpenOptions) -> Result<Writer<D>, Dis
 }
 
 /// The state after the last entry of the log.
-fn state_of(disk: &mut impl Disk, restored: Restored) -> Result<StateMachine, RecoverError> {
+pub(super) fn state_of(
+    disk: &mut impl Disk,
+    restored: Restored,
+) -> Result<StateMachine, RecoverError> {
     let base = base_of(&restored.identity, restored.snapshot.as_ref());
     let state = match (restored.snapshot, &restored.identity.origin, base) {
         (Some(loaded), _, _) => Some(loaded.state),
