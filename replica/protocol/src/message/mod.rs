@@ -83,7 +83,7 @@ pub mod kind {
     pub const STATUS: u8 = 7;
     /// An admin command: [`super::AdminRequest`] answered by [`super::AdminReply`].
     pub const ADMIN: u8 = 8;
-    /// A member's state hash at an agreed index: [`super::StateReport`]; the answer is empty.
+    /// A member's state hash at an agreed index: [`super::StateReport`], answered by the receiver's own or by nothing.
     pub const AGREE: u8 = 10;
     /// Several clients' commands: a batch of [`super::ClientRequest`] answered by a batch of [`super::ClientReply`].
     pub const CLIENT_BATCH: u8 = 9;
