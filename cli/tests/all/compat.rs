@@ -35,6 +35,20 @@ fn content(lines: &[u8]) -> Content {
     text.lines().map(item).collect()
 }
 
+/// Whether a document has what one of an earlier release had: fields may have been added, and nothing else.
+fn has_all_of(found: &Value, earlier: &Value) -> bool {
+    match (found, earlier) {
+        (Value::Object(found), Value::Object(earlier)) => earlier
+            .iter()
+            .all(|(name, earlier)| found.get(name).is_some_and(|it| has_all_of(it, earlier))),
+        (Value::Array(found), Value::Array(earlier)) => {
+            let mut pairs = found.iter().zip(earlier);
+            found.len() == earlier.len() && pairs.all(|(found, earlier)| has_all_of(found, earlier))
+        }
+        _ => found == earlier,
+    }
+}
+
 /// A file of a golden for its owner alone, as key files and settings with passwords have to be.
 fn private(golden: &Golden, name: &str) -> TempFile {
     let file = TempFile::new(&name.replace('/', "-"));
@@ -172,7 +186,7 @@ fn a_sealed_group_goes_on_with_its_users() {
             assert_holds(&golden, name, &alone.content());
             let users: Value =
                 serde_json::from_slice(&alone.ok(&["user", "list", "--json"])).expect("JSON");
-            assert_eq!(users, shows["users"], "{name}");
+            assert!(has_all_of(&users, &shows["users"]), "{name}: {users}");
             let by = |key: &str, words: &[&str]| {
                 let key = private(&golden, key);
                 let words = [words, &["--key", key.path(), "--timeout", "20s"]].concat();
@@ -226,7 +240,8 @@ fn each_key_file_is_what_it_was() {
         for (name, shows) in golden.files("keys") {
             let file = private(&golden, name);
             let shown = trine(&["key", "show", file.path(), "--json"], "", b"");
-            assert_eq!(&shown.expect_status(0).json(), shows, "{name}");
+            let shown = shown.expect_status(0).json();
+            assert!(has_all_of(&shown, shows), "{name}: {shown}");
         }
     }
 }
