@@ -68,6 +68,17 @@ const fn lasts(obstacle: Obstacle) -> bool {
     }
 }
 
+/// Whether the replica may serve the stream soon, as after an election: until then one that never will decides nothing.
+const fn passes(objection: &Objection) -> bool {
+    matches!(
+        objection,
+        Objection::Later(_)
+            | Objection::Obstacle(
+                Obstacle::NoLeader | Obstacle::NoQuorum | Obstacle::NotAttached | Obstacle::Busy
+            )
+    )
+}
+
 impl fmt::Display for Objection {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -145,12 +156,8 @@ impl Objections {
             WatchError::Compacted { oldest, .. } => oldest.as_u64(),
             _ => u64::MAX,
         };
-        let busy = self
-            .last
-            .iter()
-            .flatten()
-            .any(|objection| matches!(objection, Objection::Later(_)));
-        (all || (twice && !busy))
+        let passing = self.last.iter().flatten().any(passes);
+        (all || (twice && !passing))
             .then(|| lasting.into_iter().min_by_key(age))
             .flatten()
     }
