@@ -71,12 +71,14 @@ impl Receiving {
         if !incoming.is_due(chunk) {
             return Taken::Answer(incoming.wanted());
         }
+        // Whoever is no leader of now may not end this replica.
+        let is_leaders = incoming.is_of_leader(consensus.raft().term(), consensus.raft().leader());
         if let Err(error) = incoming.push(now, chunk) {
             out.counters.snapshots_failed += 1;
             self.end(disk, out);
             return match error.newer {
-                Some(_) => Taken::TooNew(refused),
-                None => Taken::Answer(refused),
+                Some(_) if is_leaders => Taken::TooNew(refused),
+                _ => Taken::Answer(refused),
             };
         }
         let wanted = incoming.wanted();

@@ -271,6 +271,16 @@ fn a_snapshot_of_a_later_release_ends_its_receiver() {
     assert_eq!(scene.group.halted(), None);
     assert_eq!(scene.chunk(1).unwrap().outcome, ChunkOutcome::Refused);
     assert_eq!(scene.group.halted(), Some(&Halt::TooOld));
+    // The group has another leader meanwhile.
+    let mut late = Scene::new(1 << 20);
+    late.pieces[1] = scene.pieces[1].clone();
+    late.chunk(0);
+    late.heartbeat(12, 3);
+    assert_ne!(
+        late.chunk(1).map(|ack| ack.outcome),
+        Some(ChunkOutcome::Installed)
+    );
+    assert_eq!(late.group.halted(), None);
     let mut damaged = Scene::new(1 << 20);
     damaged.pieces[1][1] = STATE_VERSION + 1;
     damaged.chunk(0);

@@ -65,6 +65,12 @@ impl Incoming {
             && self.index == chunk.index
     }
 
+    /// Whether its sender leads in this term or a later one, as far as is known here.
+    pub(crate) fn is_of_leader(&self, term: u64, leader: u64) -> bool {
+        let is_leader = leader == 0 || leader == self.from.0;
+        self.message.term > term || (self.message.term == term && is_leader)
+    }
+
     /// Whether it will stay unfinished. Either another replica leads than the sender, or the log has come this far
     /// without it, or its sender has been silent for longer than it would retry.
     pub(crate) fn is_abandoned(&self, now: Instant, leader: u64, applied: u64) -> bool {
