@@ -225,6 +225,7 @@ fn snapshot(world: &World, index: u64, term: u64) -> Snapshot {
 
 /// A chunk as `snapshot_transfer/image.rs` describes it.
 fn sealed(part: u8, content: &[u8]) -> Vec<u8> {
-    let checksum = crc32c::crc32c_append(crc32c::crc32c(&[part]), content);
-    [&[part, 0, 0, 0], &checksum.to_le_bytes()[..], content].concat()
+    let front = [part, 0, 0, 0];
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(&front), content);
+    [&front, &checksum.to_le_bytes()[..], content].concat()
 }
