@@ -203,7 +203,7 @@ fn a_sealed_group_goes_on_with_its_users() {
                 "--key",
                 old.path(),
                 "--timeout",
-                "1s",
+                "20s",
             ];
             let refused = ["removed or replaced"];
             trine(&words, &alone.address, b"").expect_error(2, &refused);

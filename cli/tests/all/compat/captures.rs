@@ -52,6 +52,9 @@ struct Conversation {
     asked: HashMap<(Ends, u16), Seed>,
     /// By the client's session index.
     sessions: HashMap<(Ends, u16), (u16, Seed)>,
+    /// Of all sessions that have had this index at the server: a client that has not heard of the server's restart yet still
+    /// sends in an old one, whose index another has meanwhile.
+    at_server: HashMap<(Ends, u16), Vec<Seed>>,
     requests: BTreeMap<Exchange, Message>,
     replies: BTreeMap<Exchange, Message>,
     /// What an earlier process at an address has said: a later one gives the same numbers again.
@@ -65,29 +68,30 @@ impl Conversation {
             bytes = rest;
             let header = packet.header;
             let number = header.request.sequence() << 6 | u64::from(header.request.slot());
-            let seed = match header.packet_type {
+            let seeds = match header.packet_type {
                 PacketType::Connect => {
                     let (connect, _) = Connect::read(packet.payload).expect("a CONNECT");
                     let seed = Seed::of_nonce(connect.nonce);
                     self.asked
                         .insert(((from, to), connect.client_session), seed);
-                    Some(Seed::NONE)
+                    vec![Seed::NONE]
                 }
                 PacketType::Accept => {
                     let (accept, _) = Accept::read(packet.payload).expect("an ACCEPT");
                     let asked = self.asked[&((to, from), header.session)];
                     self.open((to, from), header.session, &accept, asked);
-                    Some(asked)
+                    vec![asked]
                 }
                 PacketType::Request => {
-                    let seed = self.of_server((from, to), header.session);
-                    if seed.is_some() {
+                    let seeds = self.at_server.get(&((from, to), header.session));
+                    let seeds = seeds.cloned().unwrap_or_default();
+                    if !seeds.is_empty() {
                         let exchange = ((from, to), header.session, number);
                         let message = self.requests.entry(exchange).or_default();
                         message.kind = header.kind;
                         message.add(&header, packet.payload);
                     }
-                    seed
+                    seeds
                 }
                 PacketType::Response => {
                     let session = self.sessions.get(&((to, from), header.session)).copied();
@@ -96,13 +100,12 @@ impl Conversation {
                         let message = self.replies.entry(exchange).or_default();
                         message.add(&header, packet.payload);
                     }
-                    session.map(|(_, seed)| seed)
+                    session.map(|(_, seed)| seed).into_iter().collect()
                 }
-                _ => None,
+                _ => Vec::new(),
             };
-            if let Some(seed) = seed {
-                assert!(packet.verify(seed), "{from} to {to}: {header:?}");
-            }
+            let verified = seeds.iter().any(|&seed| packet.verify(seed));
+            assert!(verified || seeds.is_empty(), "{from} to {to}: {header:?}");
         }
     }
 
@@ -113,18 +116,16 @@ impl Conversation {
             // The same ACCEPT once more.
             return;
         }
+        self.at_server
+            .entry((ends, server))
+            .or_default()
+            .push(again.1);
         let of_old = |exchange: &Exchange| exchange.0 == ends && exchange.1 == server;
         let old: Vec<Exchange> = self.requests.keys().copied().filter(of_old).collect();
         for exchange in old {
             let request = self.requests.remove(&exchange).expect("there");
             self.done.push((request, self.replies.remove(&exchange)));
         }
-    }
-
-    fn of_server(&self, ends: Ends, server: u16) -> Option<Seed> {
-        let mut open = self.sessions.iter();
-        open.find(|((of, _), (index, _))| *of == ends && *index == server)
-            .map(|(_, (_, seed))| *seed)
     }
 
     /// All requests with their replies.
