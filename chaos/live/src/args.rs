@@ -38,8 +38,8 @@ pub struct ChaosArguments {
     /// With --faults: the time from one to the next, about.
     #[arg(long, default_value = "4s", value_name = "TIME", value_parser = parse_positive_duration, requires = "faults")]
     pub fault_every: Duration,
-    /// Begin with this program, the `trine` of the release before. Its replicas are replaced one by one by this program, back
-    /// again, and on again, while clients of both work.
+    /// Begin with this program, the `trine` of an earlier release. Its replicas are replaced one by one by this program, then
+    /// by PROGRAM, then by this program again, while clients of both work.
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = [
         "faults", "kill_leader_every", "kill_all_every", "netns",
     ])]

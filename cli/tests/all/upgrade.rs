@@ -29,8 +29,8 @@ fn replicas_become_another_program_and_back_under_load() {
     assert_eq!(document["passed"], true, "{document}");
     let upgrade = &document["upgrade"];
     assert_eq!(upgrade["programs"]["from"], upgrade["programs"]["to"]);
-    let legs = upgrade["parts"].as_array().expect("a list");
-    let names: Vec<&Value> = legs.iter().map(|leg| &leg["part"]).collect();
+    let legs = upgrade["legs"].as_array().expect("a list");
+    let names: Vec<&Value> = legs.iter().map(|leg| &leg["leg"]).collect();
     assert_eq!(names, ["on", "back", "on again"]);
     for leg in legs {
         // Three clients, each at least this often.

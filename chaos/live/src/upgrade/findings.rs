@@ -15,7 +15,7 @@ use super::legs::Leg;
 use super::old_clients::OldSeen;
 use super::rolling::Course;
 
-/// Backups that have to cross: one in each direction in a group of both programs, and the same in one of the old program.
+/// Backups that have to cross: one in each direction, on the way on and on the way back.
 const CROSSINGS: usize = 4;
 
 /// The findings, and the verdict on them.
@@ -23,7 +23,7 @@ const CROSSINGS: usize = 4;
 pub(crate) struct Findings<'a> {
     upgrade: &'a Upgrade,
     course: Course,
-    /// How often the clients of the old program were answered in each leg that has passed.
+    /// How often the clients of the old program were answered when each leg that has passed had replaced all replicas.
     answers: Vec<u64>,
     clients: usize,
     pub(crate) verdict: Verdict,
@@ -40,7 +40,7 @@ impl<'a> Findings<'a> {
         let answers = |passed: &Passed| {
             let clients = old.counting.iter();
             clients
-                .map(|counting| judge::answers(history, counting.client, passed))
+                .map(|counting| judge::answers(history, counting.client, passed).count() as u64)
                 .sum()
         };
         let verdict = old
@@ -86,7 +86,7 @@ impl<'a> Findings<'a> {
         let mut lines = vec![
             format!("from {} to {}", pair.old, pair.new),
             format!(
-                "{} of the old program, answered: {legs}",
+                "{} of the old program; answers after each leg: {legs}",
                 plural(self.clients as u64, "client")
             ),
             format!(
@@ -122,8 +122,9 @@ impl<'a> Findings<'a> {
         let legs = self.course.passed.iter().zip(&self.answers);
         let leg = |(passed, answers): (&Passed, &u64)| {
             json!({
-                "part": passed.leg.name(),
+                "leg": passed.leg.name(),
                 "at_ns": since(passed.begun),
+                "whole_ns": since(passed.whole),
                 "ended_ns": since(passed.ended),
                 "answers_to_old_clients": answers,
             })
@@ -138,7 +139,7 @@ impl<'a> Findings<'a> {
         json!({
             "programs": self.upgrade.pair.document(),
             "same_build": self.upgrade.pair.are_one_build(),
-            "parts": legs.map(leg).collect::<Vec<_>>(),
+            "legs": legs.map(leg).collect::<Vec<_>>(),
             "backups": self.course.crossed.iter().map(backup).collect::<Vec<_>>(),
             "snapshots_from_the_other": self.course.snapshots,
             "switch": self.course.switch,
@@ -158,7 +159,7 @@ fn done(in_memory: bool, course: &Course) -> Verdict {
     }
     if course.crossed.len() < CROSSINGS {
         return nothing(format!(
-            "{} of {CROSSINGS} backups were made by one program and restored by the other",
+            "only {} of {CROSSINGS} backups were made by one program and restored by the other",
             course.crossed.len()
         ));
     }
@@ -183,6 +184,7 @@ mod tests {
         let passed = |leg| Passed {
             leg,
             begun: Instant::from_nanos(1),
+            whole: Instant::from_nanos(1),
             ended: Instant::from_nanos(2),
         };
         let crossed = Crossed {

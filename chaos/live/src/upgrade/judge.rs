@@ -6,8 +6,9 @@ use trine_transport::time::Instant;
 
 use super::legs::Leg;
 
-/// A client that was answered less often in a part of the run proves nothing about it.
-pub(super) const ANSWERS_LEAST: u64 = 20;
+/// A client that was answered less often in a leg, or counted less far, proves nothing about it.
+const ANSWERS_LEAST: usize = 20;
+const COUNTED_LEAST: usize = 3;
 
 /// A client of the old program, and the number that it alone counts up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,11 +19,13 @@ pub(crate) struct Counting {
     pub(super) key: Vec<u8>,
 }
 
-/// A part of the run that came to its end.
+/// A leg that came to its end.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Passed {
     pub(super) leg: Leg,
     pub(super) begun: Instant,
+    /// From then on all replicas were the program that the leg leads to. What clients saw before may come from the other one.
+    pub(super) whole: Instant,
     pub(super) ended: Instant,
 }
 
@@ -58,7 +61,9 @@ fn counted(history: &History, counting: &Counting) -> Verdict {
         Some(found) if (least..=most).contains(&found) => Verdict::Pass,
         _ => {
             let why = format!(
-                "{least} increments were acknowledged and {} had no answer, but at the end its counter is not in between",
+                "its counter reads {} at the end: with {least} increments acknowledged and {} unanswered it has to be \
+                 {least} to {most}",
+                found.map_or("no number".to_owned(), |found| found.to_string()),
                 count.unknown
             );
             violation(counting, &why, &[read])
@@ -94,13 +99,14 @@ impl Count {
         let most = self.acknowledged + self.unknown;
         if value <= self.last || value < self.acknowledged {
             return Err(format!(
-                "an acknowledged increment was lost: {} were acknowledged with this one, and the answer before was {}",
+                "an acknowledged increment was lost: the answer to acknowledged increment {} is {value}, after {} before it",
                 self.acknowledged, self.last
             ));
         }
         if value > most {
             return Err(format!(
-                "an increment was applied twice: {} were acknowledged with this one, and {} had no answer",
+                "an increment was applied twice: the answer is {value}, but {} were acknowledged, this one included, and {} had \
+                 no answer",
                 self.acknowledged, self.unknown
             ));
         }
@@ -122,24 +128,37 @@ fn number_in(answer: Option<&Answer>) -> Option<i64> {
 }
 
 fn answered_in(history: &History, counting: &Counting, passed: &Passed) -> Verdict {
-    let answered = answers(history, counting.client, passed);
-    match answered >= ANSWERS_LEAST {
+    let answered: Vec<&Operation> = answers(history, counting.client, passed).collect();
+    let counted = answered
+        .iter()
+        .filter(|operation| operation.key == counting.key)
+        .count();
+    match answered.len() >= ANSWERS_LEAST && counted >= COUNTED_LEAST {
         true => Verdict::Pass,
         false => Verdict::violation(format!(
-            "nothing proved: client {} of the old program was answered {answered} times in the part `{}`, at least \
-             {ANSWERS_LEAST} are needed",
-            counting.client, passed.leg
+            "nothing proved: client {} of the old program was answered {} times, {counted} of them increments, when all replicas \
+             were replaced in the leg `{}`; at least {ANSWERS_LEAST} and {COUNTED_LEAST} are needed",
+            counting.client,
+            answered.len(),
+            passed.leg
         )),
     }
 }
 
-/// How many operations of a client were answered in a leg.
-pub(super) fn answers(history: &History, client: u64, passed: &Passed) -> u64 {
-    let within = passed.begun.as_nanos()..=passed.ended.as_nanos();
+/// A client's operations that were called and answered while all replicas were the program of the leg.
+pub(super) fn answers<'a>(
+    history: &'a History,
+    client: u64,
+    passed: &Passed,
+) -> impl Iterator<Item = &'a Operation> + use<'a> {
+    let within = passed.whole.as_nanos()..=passed.ended.as_nanos();
     let own = history.operations().iter();
-    let own = own.filter(|operation| operation.client == client && operation.answer().is_some());
-    own.filter(|operation| operation.return_ns.is_some_and(|at| within.contains(&at)))
-        .count() as u64
+    let own = own.filter(move |operation| operation.client == client);
+    let answered = own.filter(|operation| operation.answer().is_some());
+    answered.filter(move |operation| {
+        within.contains(&operation.call_ns)
+            && operation.return_ns.is_some_and(|at| within.contains(&at))
+    })
 }
 
 fn violation(counting: &Counting, why: &str, operations: &[&Operation]) -> Verdict {
@@ -228,7 +247,7 @@ mod tests {
         }
         let verdict = verdict(&[Number(1), Number(2)], "1");
         assert!(
-            verdict.contains("2 increments were acknowledged"),
+            verdict.contains("reads 1 at the end: with 2 increments acknowledged"),
             "{verdict}"
         );
         let unread = counted(&history(&[Number(1)], None), &counting());
@@ -243,7 +262,9 @@ mod tests {
         let applied_twice = verdict(&[Number(1), Number(3)], "3");
         assert!(applied_twice.contains("applied twice"), "{applied_twice}");
         let at_the_end = verdict(&[Number(1), Number(2)], "3");
-        assert!(at_the_end.contains("not in between"), "{at_the_end}");
+        let said =
+            "its counter reads 3 at the end: with 2 increments acknowledged and 0 unanswered";
+        assert!(at_the_end.contains(said), "{at_the_end}");
         // A failed one was not applied at all.
         let failed = verdict(&[Number(1), Failed, Number(3)], "3");
         assert!(failed.contains("applied twice"), "{failed}");
@@ -268,9 +289,10 @@ mod tests {
         let least = i64::try_from(ANSWERS_LEAST).expect("small");
         let ends: Vec<End> = (1..=least).map(Number).collect();
         let history = history(&ends, Some(&least.to_string()));
-        let leg = |begun: u64, ended: u64| Passed {
+        let leg = |whole: u64, ended: u64| Passed {
             leg: Leg::Back,
-            begun: Instant::from_nanos(begun),
+            begun: Instant::ZERO,
+            whole: Instant::from_nanos(whole),
             ended: Instant::from_nanos(ended),
         };
         let all = leg(0, 10_000);
@@ -278,9 +300,27 @@ mod tests {
         let verdict = judge(&history, &counting(), &[all, leg(50, 10_000)]);
         let text = verdict.to_string();
         assert!(
-            text.contains("answered 16 times in the part `back`"),
+            text.contains("answered 16 times, 16 of them increments") && text.contains("`back`"),
             "{text}"
         );
         assert!(!judge(&History::new(), &counting(), &[all]).is_pass());
+    }
+
+    /// Twenty reads of a key that is not there satisfied it.
+    #[test]
+    fn a_client_that_only_reads_proves_nothing() {
+        let mut history = history(&[Number(1), Number(2)], Some("2"));
+        for at in 0..40 {
+            let index = history.call(9, 100 + at, b"shared", Action::Get);
+            history.complete(index, 101 + at, Answer::NotFound, None);
+        }
+        let all = Passed {
+            leg: Leg::On,
+            begun: Instant::ZERO,
+            whole: Instant::ZERO,
+            ended: Instant::from_nanos(10_000),
+        };
+        let text = judge(&history, &counting(), &[all]).to_string();
+        assert!(text.contains("2 of them increments"), "{text}");
     }
 }

@@ -52,7 +52,7 @@ impl Upgrade {
         };
         if !network.is_ip() {
             return Err(Failure::usage(
-                "--upgrade-from is for kernel UDP: clients of an earlier release need no device there",
+                "--upgrade-from works over kernel UDP only",
                 "leave --transport or --upgrade-from out",
             ));
         }
@@ -97,7 +97,7 @@ impl Upgrade {
         output.line(format_args!("upgrade from {}", old.about));
         output.line(format_args!("          to {}", new.about));
         if self.pair.are_one_build() {
-            output.line("both are of one commit: this shows that replicas can be replaced, not that releases work together");
+            output.line("both are the same build: this shows that replicas can be replaced, not that releases work together");
         }
         let replicas = self.schedule.len() / Leg::ALL.len();
         for (index, planned) in self.schedule.iter().enumerate() {

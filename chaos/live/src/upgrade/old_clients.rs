@@ -114,7 +114,7 @@ impl OldClients {
                     histories.push(log.history);
                     seen.troubles.extend(log.trouble);
                 }
-                Err(_) => seen.troubles.push("a thread of it panicked".to_owned()),
+                Err(_) => seen.troubles.push("its thread panicked".to_owned()),
             }
         }
         seen.history = History::merge(histories);

@@ -156,6 +156,9 @@ fn refuse_newer(path: &Path, old: &Program, new: &Program) -> Result<(), Failure
     ))
 }
 
+/// So much is kept of what a command prints.
+const PRINTED_BYTES_MAX: usize = 1 << 20;
+
 /// What a command printed until its end.
 struct Said {
     succeeded: bool,
@@ -184,8 +187,10 @@ impl Said {
             Arc::new(move |_, stream, line: &str| {
                 let mut printed = printed.lock().unwrap_or_else(PoisonError::into_inner);
                 let place = &mut printed[usize::from(stream == Stream::Err)];
-                place.push_str(line);
-                place.push('\n');
+                if place.len() + line.len() < PRINTED_BYTES_MAX {
+                    place.push_str(line);
+                    place.push('\n');
+                }
             })
         };
         let mut process = Process::start(path, words, 0, Some(sink)).map_err(Unsaid::Start)?;

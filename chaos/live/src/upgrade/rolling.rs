@@ -26,7 +26,7 @@ use crate::schedule::Planned;
 
 /// How much longer than asked for a run may take until all replicas were replaced.
 const LATE_LIMIT: Nanos = Nanos::from_secs(600);
-/// How long the clients go on at least after the last step.
+/// How long the clients go on at least after the last step of each leg, and after the switch.
 const AFTERWARDS: Nanos = Nanos::from_secs(2);
 /// How long the switch to a newer state version may take, and how often it is looked for.
 const SWITCH_LIMIT: Nanos = Nanos::from_secs(20);
@@ -91,21 +91,32 @@ impl<'u, 'r, 'n, N: Network> Rolling<'u, 'r, 'n, N> {
             }
             missed.remove(0);
             self.replace(clock, *planned, leg)?;
-            if index == 0 {
-                self.cross("while the group was of both")?;
-            }
-            if (index + 1) % replicas == 0 {
-                let ended = now();
-                self.course.passed.push(Passed { leg, begun, ended });
-                if leg == Leg::Back {
-                    self.cross("after the way back")?;
-                }
+            match (leg, (index + 1) % replicas) {
+                (Leg::On, 1) => self.cross("on the way on")?,
+                // The last one of the new program is still there.
+                (Leg::Back, 1) => self.cross("on the way back")?,
+                (_, 0) => self.pass(clock, leg, begun)?,
+                _ => {}
             }
         }
         self.switch(clock)?;
         self.course.late = now().saturating_since(clock.end());
-        let end = clock.end().max(now() + AFTERWARDS);
+        let end = clock.end();
         self.nemesis.wait_until(clock, end)
+    }
+
+    /// All replicas of the leg were replaced: lets the clients work with the program that they are now.
+    fn pass(&mut self, clock: &mut Clock, leg: Leg, begun: Instant) -> Result<(), Failure> {
+        let whole = now();
+        self.nemesis.wait_until(clock, whole + AFTERWARDS)?;
+        let ended = now();
+        self.course.passed.push(Passed {
+            leg,
+            begun,
+            whole,
+            ended,
+        });
+        Ok(())
     }
 
     /// Ends a replica, starts the other program in its place, and waits until all voters are in step.
@@ -183,7 +194,14 @@ impl<'u, 'r, 'n, N: Network> Rolling<'u, 'r, 'n, N> {
     fn cross(&mut self, when: &'static str) -> Result<(), Failure> {
         let Nemesis { network, group, .. } = &*self.nemesis;
         let pair = &self.upgrade.pair;
-        let crossed = cross_both(*network, pair, &self.scratch, &group.peers(), when)?;
+        // Each program's backup is the image of a replica of that program.
+        let replica_of = |is_new: bool| {
+            let at = self.are_new.iter().position(|&other| other == is_new);
+            at.expect("the group is of both programs") + 1
+        };
+        let replicas = [replica_of(false), replica_of(true)];
+        let place = (&self.scratch, when);
+        let crossed = cross_both(*network, pair, place, &group.peers(), replicas)?;
         for Crossed {
             made_by,
             restored_by,
@@ -224,6 +242,7 @@ impl<'u, 'r, 'n, N: Network> Rolling<'u, 'r, 'n, N> {
         self.course.passed.push(Passed {
             leg: Leg::Switched,
             begun,
+            whole: begun,
             ended: now(),
         });
         let text = format!("`trine upgrade finish` switched from state version {from} to {to}");

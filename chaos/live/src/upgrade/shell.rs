@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
 
 use serde_json::Value;
 use trine_chaos::history::{Action, Answer};
@@ -14,15 +16,20 @@ use trine_chaos::workload::Request;
 const SETTINGS_PREFIX: &[u8] = b"TRINE_";
 /// A longer line is no answer.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024;
-/// So much is told of what followed something that is no answer.
-const REST_BYTES_MAX: u64 = 1024;
+/// A shell gives its command up before.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// Lines of a shell that wait to be read; further ones wait in its pipe.
+const LINES_WAITING: usize = 4;
+/// So much is told of what followed something that is no answer, and so long it is waited for.
+const REST_LINES_MAX: usize = 8;
+const REST_LIMIT: Duration = Duration::from_millis(200);
 
 /// A shell that waits for its next command. It ends when this is dropped.
 pub(super) struct Shell {
     child: Child,
     /// Nothing after an answer that was none.
     commands: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
+    answers: Receiver<std::io::Result<String>>,
 }
 
 /// How a command ended.
@@ -56,11 +63,16 @@ impl Shell {
             .spawn()?;
         let closed = || std::io::Error::other("a pipe of the shell is missing");
         let commands = child.stdin.take().ok_or_else(closed)?;
-        let answers = child.stdout.take().ok_or_else(closed)?;
+        let stdout = child.stdout.take().ok_or_else(closed)?;
+        // A shell that says nothing must not hold the run up, so that a thread waits for it. It ends with the shell's output.
+        let (sender, answers) = sync_channel(LINES_WAITING);
+        std::thread::Builder::new()
+            .name("old client's answers".into())
+            .spawn(move || read_lines(stdout, &sender))?;
         Ok(Self {
             child,
             commands: Some(commands),
-            answers: BufReader::new(answers),
+            answers,
         })
     }
 
@@ -71,18 +83,20 @@ impl Shell {
             // A shell that has ended takes no command, and its missing answer says so.
             let _ = commands.write_all(line.as_bytes());
         }
-        let mut answer = String::new();
-        match (&mut self.answers)
-            .take(ANSWER_BYTES_MAX)
-            .read_line(&mut answer)
-        {
-            Ok(0) => End::Foreign("the shell ended without an answer".to_owned()),
-            Ok(_) => end_of(&request.action, &answer).unwrap_or_else(|| {
+        match self.answers.recv_timeout(ANSWER_LIMIT) {
+            Ok(Ok(answer)) => end_of(&request.action, &answer).unwrap_or_else(|| {
                 let said = answer + &self.rest();
                 let said: Vec<&str> = said.split_whitespace().collect();
                 End::Foreign(format!("to `{}` it said: {}", line.trim(), said.join(" ")))
             }),
-            Err(error) => End::Foreign(format!("its answer cannot be read: {error}")),
+            Ok(Err(error)) => End::Foreign(format!("its answer cannot be read: {error}")),
+            Err(RecvTimeoutError::Timeout) => End::Foreign(format!(
+                "to `{}` it said nothing for {ANSWER_LIMIT:?}",
+                line.trim()
+            )),
+            Err(RecvTimeoutError::Disconnected) => {
+                End::Foreign("the shell ended without an answer".to_owned())
+            }
         }
     }
 
@@ -90,12 +104,33 @@ impl Shell {
     fn rest(&mut self) -> String {
         self.commands = None;
         let _ = self.child.kill();
-        let mut rest = Vec::new();
-        // What cannot be read explains nothing.
-        let _ = (&mut self.answers)
-            .take(REST_BYTES_MAX)
-            .read_to_end(&mut rest);
-        String::from_utf8_lossy(&rest).into_owned()
+        let mut rest = String::new();
+        for _ in 0..REST_LINES_MAX {
+            // What cannot be read explains nothing.
+            match self.answers.recv_timeout(REST_LIMIT) {
+                Ok(Ok(line)) => rest.push_str(&line),
+                _ => break,
+            }
+        }
+        rest
+    }
+}
+
+/// Passes lines on until there are no more, or nobody takes them.
+fn read_lines(output: ChildStdout, lines: &SyncSender<std::io::Result<String>>) {
+    let mut output = BufReader::new(output);
+    loop {
+        let mut line = String::new();
+        let read = (&mut output).take(ANSWER_BYTES_MAX).read_line(&mut line);
+        let is_last = !matches!(read, Ok(1..));
+        let passed = match read {
+            Ok(0) => return,
+            Ok(_) => lines.send(Ok(line)),
+            Err(error) => lines.send(Err(error)),
+        };
+        if is_last || passed.is_err() {
+            return;
+        }
     }
 }
 
