@@ -25,7 +25,7 @@ pub fn response_of(answer: &Answer) -> Result<Response<'_>, Failure> {
 const OTHER_ERROR: &str =
     "a newer release of trine knows the error: `trine status` shows the replicas' release";
 /// Where two releases that may talk to each other do not understand each other, one of them is wrong.
-const OTHER_RELEASE: &str = "`trine status` shows the replicas' release: if it is this one's, or a neighbour of it, please report it";
+const OTHER_RELEASE: &str = "`trine status` shows which release the replicas run: if that is at most two releases from this one, please report a bug";
 
 /// The store refused, on every replica alike; nothing was changed.
 pub fn store_failure(error: StoreError) -> Failure {

@@ -220,10 +220,10 @@ fn tell(opened: &Opened<Directory>, path: &Path, bootstrap: bool, announcer: Ann
 pub fn newer_release(log: &LogArguments) -> String {
     let there = match log.directory() {
         None => String::new(),
-        Some(path) => format!(": nothing in {} is lost", path.display()),
+        Some(path) => format!("; nothing in {} is lost", path.display()),
     };
     format!(
-        "this is release {}: start it again with the release that `trine status` shows of the others{there}",
+        "this replica runs release {}: restart it with the release that `trine status` shows for the others{there}",
         Release::THIS
     )
 }

@@ -307,13 +307,13 @@ impl fmt::Display for Obstacle {
             ),
             Self::UnreadableStatus { release: Some(release) } => write!(
                 f,
-                "release {} could not read the status of a replica of release {release}: run the release of the replica",
+                "release {} cannot read the status of a replica of release {release}: use `trine` of release {release}",
                 Release::THIS
             ),
             Self::UnreadableStatus { release: None } => write!(
                 f,
-                "release {} could not read the status of the replica, not even which release it runs: run the release of \
-                 the replica",
+                "release {} cannot read the status of the replica, not even which release it runs: use the `trine` of the \
+                 replica's machine",
                 Release::THIS
             ),
             Self::NoBuffer => f.write_str("no message buffer was left"),
