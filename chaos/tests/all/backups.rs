@@ -48,7 +48,7 @@ fn a_backup_that_misses_what_was_acknowledged_is_found() {
     finds(
         "a backup of a follower that lags",
         "a backup misses what was acknowledged",
-        170,
+        20,
     );
 }
 
