@@ -71,7 +71,7 @@ impl Receiving {
         if !incoming.is_due(chunk) {
             return Taken::Answer(incoming.wanted());
         }
-        // Whoever is no leader of now may not end this replica.
+        // Only the leader of now may end this replica.
         let is_leaders = incoming.is_of_leader(consensus.raft().term(), consensus.raft().leader());
         if let Err(error) = incoming.push(now, chunk) {
             out.counters.snapshots_failed += 1;

@@ -13,8 +13,8 @@ use crate::config::WATCH_PAUSE_MS;
 use crate::rights::Caller;
 
 impl Replica {
-    /// An admin command about members, from a session that has proven this. It is answered through [`Output::Reply`](crate::output::Output::Reply), exactly
-    /// once.
+    /// An admin command about members, from a session that has proven this. It is answered through
+    /// [`Output::Reply`](crate::output::Output::Reply), exactly once.
     pub fn on_admin(&mut self, now: Instant, token: ReplyToken, caller: Caller, request: &[u8]) {
         match AdminRequest::decode(request) {
             Ok(request) => self.on_admin_command(now, token, caller, &request),
@@ -48,8 +48,9 @@ impl Replica {
         }
     }
 
-    /// A watch request, from a session that has proven this. It is answered through [`Output::Reply`](crate::output::Output::Reply), exactly once: when
-    /// something has happened, or after a while. `holder` tells whom it is counted for.
+    /// A watch request, from a session that has proven this. It is answered through
+    /// [`Output::Reply`](crate::output::Output::Reply), exactly once: when something has happened, or after a while. `holder`
+    /// tells whom it is counted for.
     pub fn on_watch(
         &mut self,
         now: Instant,

@@ -20,4 +20,4 @@ pub mod start;
 pub use group::{Exit, Group, GroupConfig, LiveError};
 pub use lifeline::{LifelineError, die_with_parent};
 pub use output::{LineSink, Stream};
-pub use process::Process;
+pub use process::{Process, own_command};

@@ -17,6 +17,20 @@ const SETTINGS_PREFIX: &[u8] = b"TRINE_";
 /// How often an awaited end is checked.
 const POLL: Duration = Duration::from_millis(2);
 
+/// A command that runs `program`, as yet without arguments. Its process has a group of its own, so that a Ctrl-C at the terminal
+/// reaches only the parent. Settings of the parent are not the child's: its arguments say everything.
+#[must_use]
+pub fn own_command(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        if name.as_encoded_bytes().starts_with(SETTINGS_PREFIX) {
+            command.env_remove(name);
+        }
+    }
+    command.process_group(0);
+    command
+}
+
 /// A running (or just ended) child. Dropping it kills the process and reaps it.
 #[derive(Debug)]
 pub struct Process {
@@ -34,20 +48,12 @@ impl Process {
         node_id: usize,
         sink: Option<LineSink>,
     ) -> io::Result<Self> {
-        let mut command = Command::new(program);
-        // Settings that are meant for the parent are not the child's: its arguments say everything.
-        for (name, _) in std::env::vars_os() {
-            if name.as_encoded_bytes().starts_with(SETTINGS_PREFIX) {
-                command.env_remove(name);
-            }
-        }
-        let mut child = command
+        let mut child = own_command(program)
             .args(args)
             .env(PARENT_VARIABLE, std::process::id().to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .process_group(0)
             .spawn()?;
         let mut output = Output::default();
         if let Some(stdout) = child.stdout.take() {

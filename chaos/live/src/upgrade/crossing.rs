@@ -97,7 +97,7 @@ fn cross<N: Network>(
     replica: usize,
 ) -> Result<(), Failure> {
     let (file, directory) = (place.join("backup"), place.join("replica"));
-    // What is acknowledged before the backup begins has to be in it, whoever asked for it.
+    // The backup has to hold each write that was acknowledged before it began, also one of the other program.
     let value = format!("{}-{}", from.about.commit, now().as_nanos());
     let put = ["put", MARK, &value].map(OsString::from);
     to.ask(&words_of_clients(network, put, peers))?;

@@ -35,7 +35,7 @@ const SWITCH_POLL: Nanos = Nanos::from_millis(200);
 /// What has happened so far.
 #[derive(Debug, Default)]
 pub(crate) struct Course {
-    /// The parts of the run that came to their end.
+    /// The legs that came to their end.
     pub(super) passed: Vec<Passed>,
     pub(super) crossed: Vec<Crossed>,
     /// Replicas that took the state from a leader that was the other program.

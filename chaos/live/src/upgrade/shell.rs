@@ -2,18 +2,16 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use serde_json::Value;
 use trine_chaos::history::{Action, Answer};
 use trine_chaos::workload::Request;
+use trine_local::own_command;
 
-/// The prefix of all variables that set something for `trine`.
-const SETTINGS_PREFIX: &[u8] = b"TRINE_";
 /// A longer line is no answer.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024;
 /// A shell gives its command up before.
@@ -47,19 +45,11 @@ pub(super) enum End {
 
 impl Shell {
     pub(super) fn start(program: &Path, words: &[OsString]) -> std::io::Result<Self> {
-        let mut command = Command::new(program);
-        for (name, _) in std::env::vars_os() {
-            if name.as_encoded_bytes().starts_with(SETTINGS_PREFIX) {
-                command.env_remove(name);
-            }
-        }
-        // In a group of its own, a Ctrl-C at the terminal reaches only the run, which ends the shell.
-        let mut child = command
+        let mut child = own_command(program)
             .args(words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            .process_group(0)
             .spawn()?;
         let closed = || std::io::Error::other("a pipe of the shell is missing");
         let commands = child.stdin.take().ok_or_else(closed)?;

@@ -52,8 +52,8 @@ struct Conversation {
     asked: HashMap<(Ends, u16), Seed>,
     /// By the client's session index.
     sessions: HashMap<(Ends, u16), (u16, Seed)>,
-    /// Of all sessions that have had this index at the server: a client that has not heard of the server's restart yet still
-    /// sends in an old one, whose index another has meanwhile.
+    /// The seeds of all sessions that have had this index at the server. A client that has not heard of the server's restart
+    /// still sends in its old session, and another one may have the index by then.
     at_server: HashMap<(Ends, u16), Vec<Seed>>,
     requests: BTreeMap<Exchange, Message>,
     replies: BTreeMap<Exchange, Message>,
