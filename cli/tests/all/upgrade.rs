@@ -1,7 +1,6 @@
 //! `trine chaos --upgrade-from`: replicas that are replaced by another program under load. The other program is this one, as long
 //! as a test has no earlier release.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde_json::Value;
@@ -54,14 +53,14 @@ fn replicas_become_another_program_and_back_under_load() {
 fn a_program_whose_increments_count_twice_fails_the_run() {
     let trine = program();
     let trine = trine.display();
-    let script = TempFile::holding(
-        "counts-twice",
+    let script = TempFile::new("counts-twice");
+    trine_child::script(
+        &script.0,
         &format!(
-            "#!/bin/sh\n[ \"$1\" = shell ] || exec '{trine}' \"$@\"\n\
-             sed -u 's/^\\(incr counted-by-.*\\) 1$/\\1 2/' | '{trine}' \"$@\"\n"
+            "[ \"$1\" = shell ] || exec '{trine}' \"$@\"\n\
+             sed -u 's/^\\(incr counted-by-.*\\) 1$/\\1 2/' | '{trine}' \"$@\""
         ),
     );
-    std::fs::set_permissions(script.path(), PermissionsExt::from_mode(0o755)).expect("chmod");
     let ran = upgrade_from(Path::new(script.path()), &[]).expect_error(1, &["did not pass"]);
     let document = ran.json();
     assert_eq!(document["upgrade"]["passed"], false);

@@ -89,6 +89,8 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
             "trine-client",
             "trine-protocol",
             "trine-transport",
+            // Its tests write scripts that play `trine`.
+            "trine-child",
         ],
     ),
     (
@@ -155,6 +157,8 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
             "trine-server",
             "trine-transport",
             "trine-kvstore",
+            // Its tests write scripts that play `trine`.
+            "trine-child",
         ],
     ),
     (

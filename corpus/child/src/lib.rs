@@ -1,4 +1,4 @@
-//! Children by `fork`, for tests alone: what does a copy of this process do?
+//! Children by `fork`, for tests alone: what does a copy of this process do? And scripts that can be executed at once.
 //!
 //! ```
 //! use std::time::Duration;
@@ -13,6 +13,8 @@ use std::any::Any;
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// A child of this process. Killed when dropped before its end.
@@ -40,6 +42,21 @@ pub struct Report(PipeWriter);
 const END: u8 = 0;
 /// What a child says that has nothing to complain about.
 const DONE: &str = "done";
+
+/// Writes a program that a shell executes: `text` is what comes behind `#!/bin/sh`. Another process writes it. This one must
+/// not: a child that another thread makes meanwhile inherits the open file, and nobody can execute a file that is open for
+/// writing.
+///
+/// # Panics
+///
+/// If it cannot be written.
+pub fn script(path: &Path, text: &str) {
+    const WRITE: &str = "printf '#!/bin/sh\\n%s\\n' \"$2\" >\"$1\" && chmod 755 \"$1\"";
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", WRITE, "sh"]).arg(path).arg(text);
+    let status = shell.status().expect("a shell");
+    assert!(status.success(), "{} was not written", path.display());
+}
 
 /// Runs `act` in a child. That has a copy of this process's memory and its descriptors, and one thread: locks that other
 /// threads of this process hold stay locked there. It runs no destructors at its end.

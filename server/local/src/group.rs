@@ -454,7 +454,6 @@ impl Drop for Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
     use trine_base::ports::free_addresses;
 
     /// A group of scripts that play `trine`, in memory.
@@ -468,8 +467,7 @@ mod tests {
 
     fn group_with(name: &str, script: &str, serve_args: &[&str]) -> Group {
         let path = script_of(name);
-        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("write the script");
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("chmod");
+        trine_child::script(&path, script);
         let addresses = free_addresses(3).expect("ports");
         let config = GroupConfig {
             program: path,
@@ -539,8 +537,7 @@ mod tests {
     fn a_replica_is_another_program_from_its_next_start_on() {
         let mut group = group_of("one-program", "echo one; exec sleep 600");
         let other = script_of("other-program");
-        std::fs::write(&other, "#!/bin/sh\necho other; exec sleep 600\n").expect("written");
-        std::fs::set_permissions(&other, PermissionsExt::from_mode(0o755)).expect("chmod");
+        trine_child::script(&other, "echo other; exec sleep 600");
         group.run_by(2, other);
         wait_until_all_speak(&mut group);
         assert_eq!(group.tails(), ["1: one", "2: one", "3: one"]);

@@ -235,18 +235,17 @@ mod tests {
     struct Script(PathBuf);
 
     impl Script {
-        fn new(name: &str, text: &str, mode: u32) -> Self {
+        fn new(name: &str, text: &str) -> Self {
             let name = format!("trine-upgrade-{}-{name}", std::process::id());
             let path = std::env::temp_dir().join(name);
-            std::fs::write(&path, text).expect("written");
-            std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("chmod");
+            trine_child::script(&path, text);
             Self(path)
         }
 
         /// A program that says this of itself.
         fn saying(name: &str, about: &Program) -> Self {
             let about = json!(about);
-            Self::new(name, &format!("#!/bin/sh\necho '{about}'\n"), 0o755)
+            Self::new(name, &format!("echo '{about}'"))
         }
     }
 
@@ -256,14 +255,8 @@ mod tests {
         }
     }
 
-    /// One test: a script that is being written while another test starts a process cannot be executed.
     #[test]
-    fn only_a_program_of_the_same_or_an_older_release_is_taken() {
-        older_ones_are_taken();
-        others_are_refused_with_the_reason();
-    }
-
-    fn older_ones_are_taken() {
+    fn a_program_of_the_same_or_an_older_release_is_taken() {
         let script = Script::saying("same", &Program::this());
         let pair = Pair::with(&script.0).expect("the same");
         assert_eq!(pair.old.about, pair.new.about);
@@ -276,24 +269,19 @@ mod tests {
         assert!(Pair::with(&script.0).expect("older").switch());
     }
 
+    #[test]
     fn others_are_refused_with_the_reason() {
         let newer = Program {
             state_version: Program::this().state_version + 1,
             ..Program::this()
         };
+        let plain = Script::new("plain", "");
+        std::fs::set_permissions(&plain.0, PermissionsExt::from_mode(0o644)).expect("chmod");
         let scripts = [
-            Script::new("plain", "#!/bin/sh\n", 0o644),
-            Script::new(
-                "foreign",
-                "#!/bin/sh\necho '{\"release\":\"1.2\"}'\n",
-                0o755,
-            ),
-            Script::new("mute", "#!/bin/sh\nexit 0\n", 0o755),
-            Script::new(
-                "older-still",
-                "#!/bin/sh\necho 'unrecognized subcommand' >&2; exit 2\n",
-                0o755,
-            ),
+            plain,
+            Script::new("foreign", "echo '{\"release\":\"1.2\"}'"),
+            Script::new("mute", "exit 0"),
+            Script::new("older-still", "echo 'unrecognized subcommand' >&2; exit 2"),
             Script::saying("newer", &newer),
         ];
         let reasons = [
