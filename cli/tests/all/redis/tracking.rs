@@ -239,6 +239,60 @@ fn a_replica_without_a_leader_lets_its_clients_forget() {
     assert!(refused.starts_with(expected), "{refused}");
 }
 
+/// A replica that hears its leader, but is not heard, gets no more entries after a while, and cannot know. What its clients keep must
+/// not stay old: docs/redis.md says for how long it may. Here is room for a busy machine, so this finds a replica that never tells.
+#[test]
+fn a_replica_that_is_not_heard_lets_its_clients_forget() {
+    const KEYS: usize = 2_000;
+    const BOUND: Duration = Duration::from_secs(2);
+    let mut group = RedisGroup::start(&["--fault-injection"]);
+    let leader = group.cluster.leader();
+    let follower = leader % 3 + 1;
+    let mut writer = group.connect(leader);
+    let mut wire = tracker(&group, follower, "");
+    for key in 0..KEYS {
+        assert_eq!(wire.ask(&format!("GET k{key}")), "_");
+    }
+    let (follower, leader) = (follower.to_string(), leader.to_string());
+    let cut = ["net", "set", &follower, "blocked", "--link", &leader];
+    group
+        .cluster
+        .ok(&[&cut[..], &["--direction", "out"]].concat());
+    let is_over = AtomicBool::new(false);
+    let (written, told, ended) = std::thread::scope(|scope| {
+        let listening = scope.spawn(|| {
+            let mut told = 0;
+            loop {
+                let heard = wire.reply();
+                if heard == ALL_INVALID {
+                    is_over.store(true, Ordering::Relaxed);
+                    return (told, Instant::now());
+                }
+                assert_eq!(heard, invalid(&format!("k{told}")));
+                told += 1;
+            }
+        });
+        let mut written = Vec::new();
+        while !is_over.load(Ordering::Relaxed) && written.len() < KEYS {
+            assert_eq!(writer.ask(&format!("SET k{} v", written.len())), "+OK");
+            written.push(Instant::now());
+            std::thread::sleep(Duration::from_millis(4));
+        }
+        let (told, ended) = listening.join().expect("it hears of the end");
+        (written, told, ended)
+    });
+    // The oldest change that it was not told of.
+    let Some(&untold) = written.get(told) else {
+        return;
+    };
+    let old = ended.saturating_duration_since(untold);
+    assert!(
+        old < BOUND + LIMIT / 4,
+        "{old:?} old, {told} of {} told",
+        written.len()
+    );
+}
+
 /// A history that holds too little forgets changes before they are told. Clients then forget everything, and go on.
 #[test]
 fn forgotten_changes_let_clients_forget_everything() {
