@@ -11,6 +11,8 @@ use trine_transport::time::Duration;
 use crate::endpoint::random_seed;
 use crate::failure::Failure;
 use crate::network::{Network, Opened};
+use crate::peers;
+use crate::renewal::Renewal;
 
 /// A replica that does not answer within this time is shown as silent.
 pub const SURVEY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);
@@ -51,6 +53,65 @@ pub fn ask_in_packets_of<N: Network>(
     let seed = random_seed()?;
     probe_status(backend, clock, transport, &route_of, addresses, limit, seed)
         .map_err(|error| Failure::usage(error.to_string(), ""))
+}
+
+/// A group that is asked again and again, as `trine top` does. Its names are looked up again while no replica answers.
+pub struct Survey {
+    addresses: Vec<SocketAddr>,
+    renewal: Renewal,
+    /// Whether names have led to new addresses since a replica answered last.
+    is_elsewhere: bool,
+}
+
+impl Survey {
+    /// Of a list of peers. Errors: none of its names has an address.
+    pub fn of(list: &str) -> Result<Self, Failure> {
+        let addresses = peers::resolve(list)?;
+        let renewal = Renewal::of(list, &addresses);
+        Ok(Self {
+            addresses,
+            renewal,
+            is_elsewhere: false,
+        })
+    }
+
+    /// Where the listed replicas are, as far as is known.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Asks all replicas once, each for at most `limit`.
+    pub fn ask<N: Network>(
+        &mut self,
+        network: &N,
+        limit: Duration,
+    ) -> Result<Vec<Report>, Failure> {
+        let reports = ask_everybody(network, &self.addresses, limit)?;
+        self.follow(&reports);
+        Ok(reports)
+    }
+
+    /// Looks for the replicas elsewhere while none answers. Once one does, the addresses that no replica answers at are
+    /// forgotten: those of members are asked all the same, because members name each other.
+    fn follow(&mut self, reports: &[Report]) {
+        let answers = |at: &SocketAddr| {
+            let of_it = reports.iter().find(|report| report.address == *at);
+            of_it.is_some_and(|report| report.answer.is_ok())
+        };
+        if reports.iter().any(|report| report.answer.is_ok()) {
+            if std::mem::take(&mut self.is_elsewhere) {
+                self.addresses.retain(answers);
+            }
+            return;
+        }
+        for address in self.renewal.poll() {
+            if !self.addresses.contains(&address) {
+                self.addresses.push(address);
+                self.is_elsewhere = true;
+            }
+        }
+    }
 }
 
 /// Asks the named replicas, and then the other group members that these know.

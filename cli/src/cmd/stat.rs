@@ -12,8 +12,7 @@ use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
 use trine_base::output::Output;
-use trine_base::peers;
-use trine_base::survey::{SURVEY_TIMEOUT, ask_everybody};
+use trine_base::survey::{SURVEY_TIMEOUT, Survey};
 use trine_base::units::{parse_poll_interval, plural, show_count, show_ns};
 
 #[derive(Debug, Args)]
@@ -35,11 +34,11 @@ pub(crate) fn run<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     interrupt::start()?;
-    let addresses = peers::resolve(&arguments.group.peers)?;
+    let mut survey = Survey::of(&arguments.group.peers)?;
     let every = arguments.every;
     let limit = arguments.group.timeout.min(SURVEY_TIMEOUT);
-    let sample = || {
-        let reports = ask_everybody(network, &addresses, limit.into())?;
+    let mut sample = || {
+        let reports = survey.ask(network, limit.into())?;
         let at = Instant::now();
         Ok::<_, Failure>(Sample { at, reports })
     };

@@ -267,7 +267,10 @@ fn replicas_that_have_all_moved_find_each_other_and_a_copy_is_not_followed() {
     let (shell, mut typed) = hosts.start(&["shell"], &peers);
     typed.write_all(b"get k\n").expect("it reads");
     shell.expect(&["v"]);
+    let (statistics, _open) = hosts.start(&["stat", "1s", "--json"], &peers);
+    statistics.expect(&["\"silent\":0"]);
     first.into_iter().for_each(Serving::end);
+    statistics.expect(&["\"silent\":3"]);
 
     hosts.set(&three(87));
     let moved: Vec<Serving> = (1..=3).map(|n| start(n, &[])).collect();
@@ -277,6 +280,7 @@ fn replicas_that_have_all_moved_find_each_other_and_a_copy_is_not_followed() {
     watching.expect(&["k", "behind"]);
     typed.write_all(b"get k\n").expect("it reads");
     shell.expect(&["behind"]);
+    statistics.expect(&["\"silent\":0"]);
 
     // One of them alone, while the others go on.
     let mut names = three(87);

@@ -7,7 +7,6 @@ mod model;
 mod view;
 
 use std::io::{self, IsTerminal};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -29,8 +28,7 @@ use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
 use trine_base::output::Output;
-use trine_base::peers;
-use trine_base::survey::{SURVEY_TIMEOUT, ask_everybody};
+use trine_base::survey::{SURVEY_TIMEOUT, Survey};
 
 /// Messages from other threads to the screen's thread.
 enum News {
@@ -53,17 +51,17 @@ pub(crate) fn run<N: Network>(
         ));
     }
     interrupt::start_screen()?;
-    let addresses = peers::resolve(&arguments.group.peers)?;
+    let survey = Survey::of(&arguments.group.peers)?;
     let hands = match arguments.fault_injection {
         true => {
             FaultyGroup::find(network, &arguments.group.peers)?;
-            Some(Arc::new(Hands::new(addresses.clone())))
+            Some(Arc::new(Hands::new(survey.addresses().to_vec())))
         }
         false => None,
     };
     let (news, told) = channel();
     let stop = Arc::new(AtomicBool::new(false));
-    watch(network, addresses, arguments, &news, &stop)?;
+    watch(network, survey, arguments, &news, &stop)?;
     let unusable = |error| Failure::usage(format!("the terminal cannot be used: {error}"), "");
     // Also restores the terminal in a panic.
     let mut terminal = ratatui::try_init().map_err(unusable)?;
@@ -102,7 +100,7 @@ fn restore(mut terminal: DefaultTerminal) {
 /// Polls the group in a separate thread. A silent replica delays the next poll, never the screen.
 fn watch<N: Network>(
     network: &N,
-    addresses: Vec<SocketAddr>,
+    mut survey: Survey,
     arguments: &TopArguments,
     news: &Sender<News>,
     stop: &Arc<AtomicBool>,
@@ -112,7 +110,7 @@ fn watch<N: Network>(
     let limit = arguments.group.timeout.min(SURVEY_TIMEOUT).into();
     let work = move || {
         while !stop.load(Ordering::Relaxed) && !interrupt::interrupted() {
-            let reports = ask_everybody(&network, &addresses, limit);
+            let reports = survey.ask(&network, limit);
             let at = Instant::now();
             let sample = reports.map(|reports| Sample { at, reports });
             if news.send(News::Sample(sample)).is_err() {
