@@ -3,6 +3,9 @@
 use serde::{Deserialize, Serialize};
 use trine_protocol::program::Program;
 
+/// Whether this program was built with optimization. The profiles `dev` and `quick` have none, or little.
+pub(super) const IS_OPTIMIZED: bool = matches!(env!("TRINE_OPT_LEVEL").as_bytes(), b"2" | b"3");
+
 /// The properties beside the settings that a figure depends on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Host {
@@ -14,7 +17,7 @@ pub(super) struct Host {
     /// The version of the build that measured.
     pub(super) version: String,
     pub(super) commit: String,
-    /// Whether the build was optimized.
+    /// Whether the build was optimized, as those of `--release` are.
     pub(super) optimized: bool,
     /// Processes that wanted to run in the last minute, at the start. A different number does not forbid a comparison,
     /// but casts doubt on it.
@@ -42,7 +45,7 @@ impl Host {
             kernel: or_unknown(&read("/proc/sys/kernel/osrelease")),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             commit: Program::this().commit,
-            optimized: !cfg!(debug_assertions),
+            optimized: IS_OPTIMIZED,
             load_average: read("/proc/loadavg")
                 .split(' ')
                 .next()

@@ -64,6 +64,9 @@ pub fn run<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     interrupt::start()?;
+    if !host::IS_OPTIMIZED {
+        note("this program was not built for speed; `cargo build --release` makes one that is");
+    }
     let plan = Plan::new(arguments)?;
     plan.check_targets()?;
     let earlier = match &arguments.compare {

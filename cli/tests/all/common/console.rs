@@ -110,7 +110,7 @@ impl Shell {
 
     /// A line with the program under test and the ports of this test.
     fn line(&self, line: &str) -> String {
-        let line = line.replace("cargo run --release -- ", "trine ");
+        let line = line.replace("cargo run --profile quick -- ", "trine ");
         let real = |line: String, (shown, real): &(String, String)| line.replace(shown, real);
         self.ports.iter().fold(line, real)
     }
