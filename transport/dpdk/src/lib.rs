@@ -27,7 +27,6 @@ pub mod raw;
 pub mod rss;
 pub mod template;
 pub mod templates;
-mod tsc;
 
 pub use config::DpdkConfig;
 #[cfg(feature = "device")]
@@ -37,4 +36,3 @@ pub use error::DpdkError;
 pub use ports::DpdkPorts;
 #[cfg(feature = "device")]
 pub use queue::{DpdkBackend, DpdkStats};
-pub use tsc::TscClock;

@@ -4,8 +4,7 @@ use std::net::SocketAddrV4;
 use std::time::Instant;
 
 use trine_dpdk::DpdkBackend;
-use trine_dpdk::TscClock;
-use trine_transport::backend::Route;
+use trine_transport::backend::{MonotonicClock, Route};
 use trine_transport::buf::{MsgBuf, PoolConfig};
 use trine_transport::time::{Clock, Duration};
 use trine_transport::{
@@ -67,7 +66,7 @@ impl Work {
     }
 }
 
-type Loop = EventLoop<DpdkBackend, TscClock, Work>;
+type Loop = EventLoop<DpdkBackend, MonotonicClock, Work>;
 
 fn open(role: &str, arguments: &[String]) -> Loop {
     let (eal, config) = start_eal(role, arguments);
@@ -84,7 +83,7 @@ fn open(role: &str, arguments: &[String]) -> Loop {
     };
     EventLoop::new(
         backend,
-        TscClock::new(),
+        MonotonicClock,
         Work::default(),
         config,
         identity,
