@@ -175,7 +175,7 @@ class Group:
 
 
 class Report:
-    """Rows in the form of cli/bench/report.rs, with goals from goals.json, in target/bench/NAME.json."""
+    """Rows in the form of report/src/lib.rs, with goals from goals.json, in target/bench/NAME.json."""
 
     def __init__(self, name):
         self.name = name

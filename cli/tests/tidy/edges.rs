@@ -175,7 +175,7 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
             "trine-kvstore",
         ],
     ),
-    ("cli/bench/report", &[]),
+    ("report", &[]),
     ("transport/testnet", &[]),
     (
         "transport/seal",

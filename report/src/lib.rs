@@ -290,9 +290,9 @@ fn number(value: f64) -> String {
 }
 
 fn workspace() -> PathBuf {
-    // This crate is `cli/bench/report`.
+    // This crate is `report`, a directory of the workspace.
     let mut above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-    above.nth(3).expect("the workspace's directory").to_owned()
+    above.nth(1).expect("the workspace's directory").to_owned()
 }
 
 #[cfg(test)]
