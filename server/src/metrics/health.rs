@@ -1,6 +1,6 @@
 //! Is the process alive, and can the replica be used?
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use trine_protocol::status::Role;
 
@@ -15,8 +15,8 @@ const READY_LIMIT: Duration = Duration::from_secs(3);
 const LAG_MAX: u64 = 10_000;
 
 /// Whether the loop runs.
-pub(super) fn live(snapshot: Option<&Snapshot>) -> Result<String, String> {
-    match snapshot.map(|snapshot| snapshot.taken.elapsed()) {
+pub(super) fn live(now: Instant, snapshot: Option<&Snapshot>) -> Result<String, String> {
+    match snapshot.map(|snapshot| now.saturating_duration_since(snapshot.taken)) {
         // The endpoint answers before the replica's first turn.
         None => Ok("starting".into()),
         Some(age) if age <= LIVE_LIMIT => Ok("the replica's loop turns".into()),
@@ -30,13 +30,14 @@ pub(super) fn live(snapshot: Option<&Snapshot>) -> Result<String, String> {
 /// Whether the replica belongs to a group, knows its leader and has applied the committed entries; otherwise why not.
 /// `waiting` says what a start waits for.
 pub(super) fn ready(
+    now: Instant,
     snapshot: Option<&Snapshot>,
     waiting: Option<String>,
 ) -> Result<String, String> {
     let Some(snapshot) = snapshot else {
         return Err(waiting.unwrap_or_else(|| "starting".into()));
     };
-    let age = snapshot.taken.elapsed();
+    let age = now.saturating_duration_since(snapshot.taken);
     if age > READY_LIMIT {
         return Err(format!(
             "the replica's loop has not turned for {} s",
@@ -68,22 +69,21 @@ pub(super) fn ready(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
     use crate::metrics::text::tests::snapshot;
 
     #[test]
     fn a_replica_is_ready_when_it_can_be_used_and_says_why_not() {
         let fine = snapshot();
+        let now = fine.taken;
         assert!(
-            ready(Some(&fine), None)
+            ready(now, Some(&fine), None)
                 .expect("ready")
                 .contains("leads in term")
         );
-        assert!(live(Some(&fine)).is_ok());
+        assert!(live(now, Some(&fine)).is_ok());
         type Change = fn(&mut Snapshot);
-        let cases: [(Change, &str); 7] = [
+        let cases: [(Change, &str); 6] = [
             (
                 |snapshot| snapshot.status.replica.log.oldest_write_ns = 2_100_000_000,
                 "its disk hangs",
@@ -105,23 +105,20 @@ mod tests {
                 |snapshot| snapshot.status.replica.committed += 1_000_000,
                 "entries still have to be",
             ),
-            (
-                |snapshot| {
-                    let old = Instant::now().checked_sub(LIVE_LIMIT * 2);
-                    snapshot.taken = old.expect("the machine has been up that long");
-                },
-                "has not turned",
-            ),
         ];
         for (change, part) in cases {
             let mut changed = snapshot();
             change(&mut changed);
-            let why = ready(Some(&changed), None).expect_err(part);
+            let why = ready(changed.taken, Some(&changed), None).expect_err(part);
             assert!(why.contains(part), "{why}");
-            assert_eq!(live(Some(&changed)).is_ok(), part != "has not turned");
+            assert!(live(changed.taken, Some(&changed)).is_ok());
         }
-        assert!(ready(None, None).is_err() && live(None).is_ok());
-        let why = ready(None, Some("the name r1 has no address yet".into()));
+        let later = now + LIVE_LIMIT * 2;
+        let why = ready(later, Some(&fine), None).expect_err("its loop stands still");
+        assert!(why.contains("has not turned"), "{why}");
+        assert_eq!(live(later, Some(&fine)), Err(why));
+        assert!(ready(now, None, None).is_err() && live(now, None).is_ok());
+        let why = ready(now, None, Some("the name r1 has no address yet".into()));
         assert_eq!(why, Err("the name r1 has no address yet".into()));
     }
 }

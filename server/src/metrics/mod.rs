@@ -17,6 +17,7 @@ mod text;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use self::accept::Format;
 use self::health::{live, ready};
@@ -185,10 +186,12 @@ impl Service {
                     body: text::encode(format, &told),
                 }
             }
-            ("GET" | "HEAD", "/livez") => verdict(live(snapshot.as_deref())),
-            ("GET" | "HEAD", "/readyz") => {
-                verdict(ready(snapshot.as_deref(), self.published.waiting()))
-            }
+            ("GET" | "HEAD", "/livez") => verdict(live(Instant::now(), snapshot.as_deref())),
+            ("GET" | "HEAD", "/readyz") => verdict(ready(
+                Instant::now(),
+                snapshot.as_deref(),
+                self.published.waiting(),
+            )),
             ("GET" | "HEAD", "/log-level") => match &self.logs {
                 Some(logs) => Response::text(Status::Ok, format!("{}\n", logs.level())),
                 None => Response::text(Status::NotFound, "this process writes no log\n"),
