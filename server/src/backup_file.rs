@@ -99,7 +99,7 @@ pub fn failure(path: &Path, error: &RestoreError) -> Failure {
             "use the release that wrote it, or a later one"
         }
         RestoreError::Clock { .. } => {
-            "set the clock of this machine, or leave --ttl wall out: then the time since the backup does not count"
+            "set the clock of this machine, or leave --expiry wall out: then the time since the backup does not count"
         }
         RestoreError::OtherHeader => "use another backup",
         RestoreError::Index { .. } | RestoreError::NotEmpty { .. } | RestoreError::Disk(_) => "",

@@ -693,7 +693,7 @@ fn begun_from_backup(
         address: startup.own,
     };
     let cluster = ClusterId(random_seed()?.max(1));
-    let ttl = arguments.ttl.by_now();
+    let ttl = arguments.expiry.by_now();
     let (begun, restored) = restore_in_memory(content, cluster, member, ttl)
         .map_err(|error| backup_file::failure(file, &error))?;
     announcer.json_line(&json!({

@@ -8,6 +8,8 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
             "trine put greeting hello",
             "trine put page @index.html            # the value is what the file holds",
             "date | trine put now                  # or what comes from standard input",
+            "trine put lock me --if-absent --ttl 30s",
+            "trine put greeting hi --if-version 7  # exit status 1 if somebody else has written it since",
         ],
     ),
     (
@@ -17,7 +19,10 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
             "trine get greeting --replica follower   # spares the leader",
         ],
     ),
-    ("del", &["trine del greeting"]),
+    (
+        "del",
+        &["trine del greeting", "trine del lock --if-version 7"],
+    ),
     (
         "scan",
         &[

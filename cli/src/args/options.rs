@@ -37,7 +37,15 @@ const SPECIAL: &[(&str, &str)] = &[
     ),
     ("for", "How long to measure or to work."),
     ("html", "Write a report with plots here."),
+    (
+        "expiry",
+        "Whether the time since the backup counts for times to live.",
+    ),
     ("id", "The node id of the replica."),
+    (
+        "if-version",
+        "Do it only if the key has this version; exit status 1 if not.",
+    ),
     (
         "in-process",
         "Measure without a network, with packets over memory.",
@@ -64,10 +72,6 @@ const SPECIAL: &[(&str, &str)] = &[
     ("target", "What is measured."),
     ("threads", "How many threads work."),
     ("timeout", "Give up after this long."),
-    (
-        "ttl",
-        "Whether the time since the backup counts for times to live.",
-    ),
     ("warmup", "How long to run before measuring."),
 ];
 

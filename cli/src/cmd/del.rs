@@ -1,10 +1,11 @@
 //! `trine del KEY` deletes a key.
 
 use trine_client::Mode;
-use trine_kvstore::{Command, Response};
+use trine_kvstore::{AbortCause, Command, Condition, ExecuteMode, List, Position, Response};
 
+use super::condition::{Unmet, present_version};
 use super::get::no_such_key;
-use trine_base::answers::{response_of, unexpected};
+use trine_base::answers::{response_of, store_failure, unexpected};
 
 use clap::Args;
 use std::ffi::OsString;
@@ -19,6 +20,9 @@ use trine_base::values::key_bytes;
 pub(crate) struct DelArguments {
     /// The key.
     pub(crate) key: OsString,
+    /// Delete only if the key has this version, which an earlier `put`, `get --json` or `watch` named; exit status 1 if not.
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) if_version: Option<u64>,
     #[command(flatten)]
     pub(crate) client: ClientArguments,
 }
@@ -29,20 +33,45 @@ pub(crate) fn run<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     let key = key_bytes(&arguments.key)?;
-    let answer = call(
-        network,
-        &arguments.client,
-        Mode::WriteAndClose,
-        &Command::Delete { key },
-        output,
-    )?;
-    match response_of(&answer)? {
-        Response::Deleted { existed: true } => {
-            output.done(key, [("deleted", 1.into())]);
-            output.at_terminal("1 key deleted");
-            Ok(())
+    let delete = Command::Delete { key };
+    let expected = arguments.if_version.map(Position::from_u64);
+    let (conditions, operations);
+    let command = match expected {
+        None => delete,
+        Some(version) => {
+            (conditions, operations) = ([Condition::VersionIs { key, version }], [delete]);
+            Command::Execute {
+                mode: ExecuteMode::AllOrNothing,
+                conditions: List::from(&conditions[..]),
+                operations: List::from(&operations[..]),
+            }
         }
-        Response::Deleted { existed: false } => Err(no_such_key(key)),
-        other => Err(unexpected(&other)),
+    };
+    let mode = Mode::WriteAndClose;
+    let answer = call(network, &arguments.client, mode, &command, output)?;
+    let existed = match response_of(&answer)? {
+        Response::Deleted { existed } => existed,
+        Response::List(answers) => match answers.iter().next() {
+            Some(Response::Deleted { existed }) => existed,
+            _ => return Err(unexpected(&Response::List(answers))),
+        },
+        Response::Aborted {
+            cause: AbortCause::Refused { error, .. },
+        } => return Err(store_failure(error)),
+        Response::Aborted { .. } => {
+            let unmet = Unmet {
+                key,
+                expected,
+                present: present_version(network, &arguments.client, key, output)?,
+            };
+            return Err(unmet.report("deleted", output));
+        }
+        other => return Err(unexpected(&other)),
+    };
+    if !existed {
+        return Err(no_such_key(key));
     }
+    output.done(key, [("deleted", 1.into())]);
+    output.at_terminal("1 key deleted");
+    Ok(())
 }

@@ -3,6 +3,7 @@
 pub(crate) mod backup;
 pub(crate) mod cache;
 pub(crate) mod completions;
+mod condition;
 pub(crate) mod config;
 mod confirm;
 pub(crate) mod count;

@@ -2,12 +2,18 @@
 
 mod timing;
 
+use std::time::Duration;
+
 use serde_json::{Map, Value, json};
-use trine_client::Mode;
-use trine_kvstore::{Command, Response};
+use trine_client::{Answer, Mode};
+use trine_kvstore::{
+    AbortCause, Command, Condition, ExecuteMode, List, Position, Response, SetCondition, SetExpiry,
+    SetOptions, StoreError,
+};
 
-use trine_base::answers::{response_of, unexpected};
+use trine_base::answers::{response_of, store_failure, unexpected};
 
+use super::condition::{Unmet, present_version};
 use clap::Args;
 use std::ffi::OsString;
 use trine_base::arguments::ClientArguments;
@@ -15,6 +21,7 @@ use trine_base::client::call_with;
 use trine_base::failure::Failure;
 use trine_base::network::Network;
 use trine_base::output::{Output, insert_bytes};
+use trine_base::units::parse_positive_duration;
 use trine_base::values::{key_bytes, read_value};
 
 #[derive(Debug, Args)]
@@ -23,6 +30,15 @@ pub(crate) struct PutArguments {
     pub(crate) key: OsString,
     /// The value; - or nothing reads it from standard input, @FILE from a file.
     pub(crate) value: Option<OsString>,
+    /// Let the key expire after this long; without it the key does not expire.
+    #[arg(long, value_name = "TIME", value_parser = parse_positive_duration)]
+    pub(crate) ttl: Option<Duration>,
+    /// Write only if there is no such key; exit status 1 if there is.
+    #[arg(long, conflicts_with = "if_version")]
+    pub(crate) if_absent: bool,
+    /// Write only if the key has this version, which an earlier `put`, `get --json` or `watch` named; exit status 1 if not.
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) if_version: Option<u64>,
     /// Draw where the time of the write went, a bar for each stage.
     #[arg(long)]
     pub(crate) timing: bool,
@@ -37,7 +53,41 @@ pub(crate) fn run<N: Network>(
 ) -> Result<(), Failure> {
     let key = key_bytes(&arguments.key)?;
     let value = read_value(arguments.value.as_deref())?;
-    let command = Command::Put { key, value: &value };
+    let expected = arguments.if_version.map(Position::from_u64);
+    let options = SetOptions {
+        condition: match arguments.if_absent {
+            true => SetCondition::Absent,
+            false => SetCondition::Always,
+        },
+        expiry: match arguments.ttl {
+            None => SetExpiry::Never,
+            Some(ttl) => SetExpiry::After(nanoseconds(ttl)?),
+        },
+        return_previous: false,
+    };
+    let set = Command::Set {
+        key,
+        options,
+        value: &value,
+    };
+    let (conditions, operations);
+    let command = match expected {
+        None if options == SetOptions::default() => Command::Put { key, value: &value },
+        None => set,
+        Some(expected) if arguments.ttl.is_none() => Command::CompareAndSwap {
+            key,
+            expected,
+            value: &value,
+        },
+        Some(version) => {
+            (conditions, operations) = ([Condition::VersionIs { key, version }], [set]);
+            Command::Execute {
+                mode: ExecuteMode::AllOrNothing,
+                conditions: List::from(&conditions[..]),
+                operations: List::from(&operations[..]),
+            }
+        }
+    };
     let mode = Mode::WriteAndClose;
     let answer = call_with(
         network,
@@ -49,9 +99,20 @@ pub(crate) fn run<N: Network>(
             config.time_every = u32::from(arguments.timing);
         },
     )?;
-    let version = match response_of(&answer)? {
-        Response::Written { version } => version,
-        other => return Err(unexpected(&other)),
+    let version = match outcome(&answer)? {
+        Outcome::Written(version) => version,
+        unmet => {
+            let present = match unmet {
+                Outcome::Unmet { present } => present,
+                _ => present_version(network, &arguments.client, key, output)?,
+            };
+            let unmet = Unmet {
+                key,
+                expected,
+                present,
+            };
+            return Err(unmet.report("written", output));
+        }
     };
     let mut document = Map::new();
     insert_bytes(&mut document, "key", key);
@@ -72,4 +133,43 @@ pub(crate) fn run<N: Network>(
         )),
     }
     Ok(())
+}
+
+enum Outcome {
+    Written(Position),
+    /// The condition does not hold: the key has this version, or is absent.
+    Unmet {
+        present: Option<Position>,
+    },
+    /// The condition does not hold, and the answer does not say why.
+    Aborted,
+}
+
+fn outcome(answer: &Answer) -> Result<Outcome, Failure> {
+    if let Ok(Response::Error(StoreError::KeyMissing)) = answer.response() {
+        return Ok(Outcome::Unmet { present: None });
+    }
+    Ok(match response_of(answer)? {
+        Response::Written { version } => Outcome::Written(version),
+        Response::Conflict { current } => Outcome::Unmet { present: current },
+        Response::Aborted {
+            cause: AbortCause::Refused { error, .. },
+        } => return Err(store_failure(error)),
+        Response::Aborted { .. } => Outcome::Aborted,
+        Response::List(answers) => match answers.iter().next() {
+            Some(Response::Written { version }) => Outcome::Written(version),
+            _ => return Err(unexpected(&Response::List(answers))),
+        },
+        other => return Err(unexpected(&other)),
+    })
+}
+
+/// What the group counts in.
+fn nanoseconds(ttl: Duration) -> Result<u64, Failure> {
+    u64::try_from(ttl.as_nanos()).map_err(|_| {
+        Failure::usage(
+            "--ttl is longer than 584 years",
+            "without it the key does not expire",
+        )
+    })
 }

@@ -34,8 +34,8 @@ pub(crate) struct RestoreArguments {
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) address: String,
     /// Whether the time since the backup counts for times to live.
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) ttl: Ttl,
+    #[arg(long, alias = "ttl", value_enum, default_value_t)]
+    pub(crate) expiry: Ttl,
 }
 
 pub(crate) fn run(arguments: &RestoreArguments, output: Output) -> Result<(), Failure> {
@@ -53,8 +53,12 @@ pub(crate) fn run(arguments: &RestoreArguments, output: Output) -> Result<(), Fa
         address,
     };
     let made_at_ms = content.header().made_at_ms;
-    let (cluster, begun) =
-        into_directory(content, (&arguments.file, directory), member, arguments.ttl)?;
+    let (cluster, begun) = into_directory(
+        content,
+        (&arguments.file, directory),
+        member,
+        arguments.expiry,
+    )?;
     tell(arguments, cluster, &begun, made_at_ms, output);
     Ok(())
 }

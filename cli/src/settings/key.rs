@@ -16,7 +16,7 @@ const NO_SETTINGS: [&str; 8] = [
     "version",
     "allow-remote",
     "restore",
-    "ttl",
+    "expiry",
 ];
 
 /// One setting.

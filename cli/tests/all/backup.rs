@@ -328,7 +328,7 @@ fn damage_is_named_by_its_byte_and_nothing_is_made_of_it() {
         &place.path("wall"),
         "--address",
         "127.0.0.1:7471",
-        "--ttl",
+        "--expiry",
         "wall",
         "--json",
     ];

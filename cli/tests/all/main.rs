@@ -12,6 +12,7 @@ mod chaos;
 mod common;
 mod companion;
 mod compat;
+mod conditions;
 mod config;
 mod debug;
 mod disk;

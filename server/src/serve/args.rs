@@ -42,8 +42,15 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = ["bootstrap", "data_dir"])]
     pub restore: Option<PathBuf>,
     /// Whether the time since that backup counts for times to live.
-    #[arg(long, value_enum, default_value_t, hide = true, requires = "restore")]
-    pub ttl: Ttl,
+    #[arg(
+        long,
+        alias = "ttl",
+        value_enum,
+        default_value_t,
+        hide = true,
+        requires = "restore"
+    )]
+    pub expiry: Ttl,
     /// Where further settings are.
     #[command(flatten)]
     pub file: FileArguments,

@@ -32,8 +32,8 @@ pub(crate) struct UpArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) restore: Option<PathBuf>,
     /// With --restore: whether the time since the backup counts for times to live.
-    #[arg(long, value_enum, default_value_t, requires = "restore")]
-    pub(crate) ttl: Ttl,
+    #[arg(long, alias = "ttl", value_enum, default_value_t, requires = "restore")]
+    pub(crate) expiry: Ttl,
     #[command(flatten)]
     pub(crate) limits: LimitArguments,
     #[command(flatten)]

@@ -154,7 +154,7 @@ fn start<N: Network>(
             (Vec::new(), 0)
         }
         Some(file) => (
-            restored::prepare(file, kept, addresses, arguments.ttl, announcer)?,
+            restored::prepare(file, kept, addresses, arguments.expiry, announcer)?,
             std::fs::metadata(file).map_or(0, |about| about.len()),
         ),
     };

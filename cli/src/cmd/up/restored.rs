@@ -91,7 +91,7 @@ pub(super) fn prepare(
         let words: [OsString; 4] = [
             "--restore".into(),
             file.into(),
-            "--ttl".into(),
+            "--expiry".into(),
             ttl.name().into(),
         ];
         return Ok(words.into());
