@@ -41,15 +41,18 @@ pub fn parse_store_bytes(text: &str) -> Result<u64, String> {
 
 /// Reads "20s", "500ms", "1m 30s". A number without a unit is in seconds: "5", "0.5".
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    match any_duration(text)? {
+        duration if duration > DURATION_MAX => Err("it must be at most a year".to_owned()),
+        duration => Ok(duration),
+    }
+}
+
+fn any_duration(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok();
-    let duration = match seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
-        Some(duration) => duration,
+    match seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
+        Some(duration) => Ok(duration),
         None => humantime::parse_duration(text)
-            .map_err(|error| format!("{error}; write for example 500ms, 20s or 2m"))?,
-    };
-    match duration > DURATION_MAX {
-        true => Err("it must be at most a year".to_owned()),
-        false => Ok(duration),
+            .map_err(|error| format!("{error}; write for example 500ms, 20s or 2m")),
     }
 }
 
@@ -63,6 +66,18 @@ pub fn parse_positive_duration(text: &str) -> Result<Duration, String> {
         duration => Ok(duration),
     }
 }
+
+/// Reads how long a key lives, in nanoseconds of group time: longer than zero, and at most 500 years.
+pub fn parse_time_to_live(text: &str) -> Result<u64, String> {
+    match u64::try_from(any_duration(text)?.as_nanos()) {
+        Ok(0) => Err("it must be longer than zero".to_owned()),
+        Ok(nanoseconds) if nanoseconds <= TIME_TO_LIVE_MAX_NS => Ok(nanoseconds),
+        _ => Err("it must be at most 500 years; without it the key does not expire".to_owned()),
+    }
+}
+
+/// 500 years. Group time counts nanoseconds in 64 bits, which is 584 years.
+const TIME_TO_LIVE_MAX_NS: u64 = 182_625 * 86_400 * 1_000_000_000;
 
 /// Reads a share of whole percents, in the forms of every share: "50%" or "0.5". Returns the percents, at most `most`.
 pub fn parse_percents(text: &str, most: u32) -> Result<u32, String> {
@@ -241,5 +256,11 @@ mod tests {
             assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
         assert!(parse_positive_duration("0s").is_err());
+        assert_eq!(parse_time_to_live("1ns"), Ok(1));
+        assert_eq!(parse_time_to_live("100y").map(|ns| ns >> 61), Ok(1));
+        assert!(parse_time_to_live("500y").is_ok());
+        for wrong in ["0", "501y", "600y", "-1"] {
+            assert!(parse_time_to_live(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -2,8 +2,6 @@
 
 mod timing;
 
-use std::time::Duration;
-
 use serde_json::{Map, Value, json};
 use trine_client::{Answer, Mode};
 use trine_kvstore::{
@@ -21,7 +19,7 @@ use trine_base::client::call_with;
 use trine_base::failure::Failure;
 use trine_base::network::Network;
 use trine_base::output::{Output, insert_bytes};
-use trine_base::units::parse_positive_duration;
+use trine_base::units::parse_time_to_live;
 use trine_base::values::{key_bytes, read_value};
 
 #[derive(Debug, Args)]
@@ -31,8 +29,8 @@ pub(crate) struct PutArguments {
     /// The value; - or nothing reads it from standard input, @FILE from a file.
     pub(crate) value: Option<OsString>,
     /// Let the key expire after this long; without it the key does not expire.
-    #[arg(long, value_name = "TIME", value_parser = parse_positive_duration)]
-    pub(crate) ttl: Option<Duration>,
+    #[arg(long, value_name = "TIME", value_parser = parse_time_to_live)]
+    pub(crate) ttl: Option<u64>,
     /// Write only if there is no such key; exit status 1 if there is.
     #[arg(long, conflicts_with = "if_version")]
     pub(crate) if_absent: bool,
@@ -61,7 +59,7 @@ pub(crate) fn run<N: Network>(
         },
         expiry: match arguments.ttl {
             None => SetExpiry::Never,
-            Some(ttl) => SetExpiry::After(nanoseconds(ttl)?),
+            Some(ttl) => SetExpiry::After(ttl),
         },
         return_previous: false,
     };
@@ -161,15 +159,5 @@ fn outcome(answer: &Answer) -> Result<Outcome, Failure> {
             _ => return Err(unexpected(&Response::List(answers))),
         },
         other => return Err(unexpected(&other)),
-    })
-}
-
-/// What the group counts in.
-fn nanoseconds(ttl: Duration) -> Result<u64, Failure> {
-    u64::try_from(ttl.as_nanos()).map_err(|_| {
-        Failure::usage(
-            "--ttl is longer than 584 years",
-            "without it the key does not expire",
-        )
     })
 }

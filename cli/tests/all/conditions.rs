@@ -74,7 +74,7 @@ fn a_key_with_a_time_to_live_expires_and_one_without_does_not() {
             "cannot be used with",
         ),
         (&["--ttl", "0"], "--ttl"),
-        (&["--ttl", "600y"], "longer than 584 years"),
+        (&["--ttl", "600y"], "at most 500 years"),
         (&["--if-version", "first"], "--if-version"),
     ] {
         let words = [&["put", "lock", "v"][..], words].concat();
