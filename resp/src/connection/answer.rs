@@ -14,7 +14,7 @@ impl Connection {
         let Some((waiting, read_only)) = self.waiting.take() else {
             return;
         };
-        self.has_only_read = read_only;
+        (self.has_only_read, self.repeats) = (read_only, false);
         match waiting {
             Waiting::Run(items) => self.on_run_answer(&items, read_only, result),
             Waiting::Transaction { items, before } => {

@@ -185,6 +185,7 @@ impl Connection {
         } else {
             // A command that needs no store writes its reply, which waits among the others.
             let (before, resp3) = (std::mem::take(&mut self.output), self.resp3);
+            let written = std::mem::take(&mut self.written);
             let (errors, settings) = (self.errors, self.settings());
             self.answer_here(spec, parts, environment, submit);
             // It counts when it is said.
@@ -195,6 +196,7 @@ impl Connection {
                 self.restore(*settings);
                 self.output = self.error_bytes(PROTOCOL_STAYS);
             }
+            self.written = written;
             std::mem::replace(&mut self.output, before)
         };
         let bytes = reply.len();

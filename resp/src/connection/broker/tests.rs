@@ -367,6 +367,29 @@ fn a_read_that_is_denied_tells_nothing_of_its_key() {
     assert_eq!(world.broker.borrow().counts().tracked_keys, 0);
 }
 
+/// A pipeline was refused as a whole and sent command by command before its client tracked anything. The first answer after
+/// CLIENT TRACKING was taken for the refused one, so the key that it read was never watched.
+#[test]
+fn tracking_begins_with_the_first_read_after_a_pipeline_was_split() {
+    let mut world = World::new();
+    (1..=2).for_each(|id| world.join(id));
+    assert_eq!(world.asks(2, "SET k 1"), ok());
+    let get = "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
+    world.says(1, get.repeat(2).trim_end());
+    let party = world.parties.0.get_mut(&1).expect("it is there");
+    let mut answer = Vec::new();
+    trine_kvstore::Response::Error(trine_kvstore::StoreError::ResponseTooLarge).encode(&mut answer);
+    party.way = Way::Done(answer, Position::ZERO);
+    world.answer(1);
+    world.settle();
+    assert_eq!(world.hears(1), [Heard::text("1"), Heard::text("1")]);
+    assert_eq!(world.asks(1, "CLIENT TRACKING ON"), ok());
+    assert_eq!(world.asks(1, "GET k"), [Heard::text("1")]);
+    assert_eq!(world.asks(2, "SET k 2"), ok());
+    world.tell(9);
+    assert_eq!(world.hears(1), [invalid(&["k"])]);
+}
+
 /// Values of the first commands are from before the last one.
 #[test]
 fn what_a_pipeline_reads_before_it_writes_is_invalid_behind_it() {

@@ -49,6 +49,26 @@ fn an_empty_buffer_gives_its_memory_back() {
 /// More than a parser keeps between requests.
 const PARSER_BYTES: usize = 8 << 10;
 
+/// Part of a reply had left, and EXEC collected its replies in an empty buffer: CLIENT INFO measured the unread bytes from
+/// where the earlier reply had been written to, beyond the end, and the panic took the replica with it.
+#[test]
+fn a_client_that_has_read_half_a_reply_may_ask_about_itself_in_a_transaction() {
+    for asks in ["CLIENT INFO", "CLIENT LIST"] {
+        let mut bench = Bench::new();
+        bench.says(&format!("SET k {}", "v".repeat(1_000)), "+OK\r\n");
+        bench.connection.on_bytes(b"GET k\r\n");
+        for call in bench.advance() {
+            bench.answer(&call);
+        }
+        bench.connection.on_written(500);
+        let unread = bench.connection.output().len();
+        let replies = bench.send(format!("MULTI\r\n{asks}\r\nEXEC\r\n").as_bytes());
+        let own = &replies[unread..];
+        assert!(own.starts_with("+OK\r\n+QUEUED\r\n*1\r\n$"), "{own}");
+        assert!(own.contains("id=7 "), "{own}");
+    }
+}
+
 /// A browser can be made to send such requests, and the lines of their bodies were done as commands.
 #[test]
 fn a_request_of_http_ends_the_connection_without_a_word() {
