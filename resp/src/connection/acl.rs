@@ -178,7 +178,7 @@ impl Connection {
         let what = match (subcommand.as_slice(), &words[1..]) {
             (b"whoami", []) => {
                 let user = self.user().to_owned();
-                return self.writer().bulk(user.as_bytes());
+                return self.replies.writer().bulk(user.as_bytes());
             }
             (b"cat", []) => return self.write_names(&CATEGORIES),
             (b"cat", [category]) => return self.write_category(category),
@@ -186,7 +186,7 @@ impl Connection {
             (b"list", []) => What::Rules,
             (b"users", []) => What::Names,
             (b"getuser", [name]) => What::One(name.to_vec()),
-            _ => return self.writer().error(crate::errors::SYNTAX),
+            _ => return self.replies.error(crate::errors::SYNTAX),
         };
         let asked = UsersAsked {
             what,
@@ -219,7 +219,7 @@ impl Connection {
     }
 
     fn write_users(&mut self, what: &What, all: &[Rules]) {
-        let mut writer = self.writer();
+        let mut writer = self.replies.writer();
         match what {
             What::Rules => {
                 writer.array(all.len());
@@ -243,7 +243,7 @@ impl Connection {
         let Some(category) = CATEGORIES.into_iter().find(known) else {
             let shown = &category[..category.len().min(REPEATED_BYTES_MAX)];
             let text = format!("ERR Unknown category '{}'", String::from_utf8_lossy(shown));
-            return self.writer().error(&text);
+            return self.replies.error(&text);
         };
         let all = table::all().into_iter();
         let names: Vec<&str> = all
@@ -254,7 +254,7 @@ impl Connection {
     }
 
     fn write_names(&mut self, names: &[&str]) {
-        let mut writer = self.writer();
+        let mut writer = self.replies.writer();
         writer.array(names.len());
         names.iter().for_each(|name| writer.bulk(name.as_bytes()));
     }

@@ -42,7 +42,7 @@ impl Connection {
             }
         };
         match (result, then) {
-            (Err(why), _) => self.writer().error(&format!("ERR {why}")),
+            (Err(why), _) => self.replies.error(&format!("ERR {why}")),
             (Ok(()), OnStream::Track(options)) => self.track(options, broker),
             (Ok(()), OnStream::Subscribe { names, patterns }) => {
                 self.subscribe_to(names, patterns, broker);
@@ -76,8 +76,7 @@ impl Connection {
             // Nothing was applied: each of the commands is tried for itself.
             self.alone = items.len();
             self.commands -= items.len() as u64;
-            self.scan = self.start;
-            self.parser.reset();
+            self.input.reread();
             self.repeats = true;
             self.repeat_caching();
             return;
@@ -102,7 +101,7 @@ impl Connection {
             }
             Err(failure) => self.write_errors(items, &failure_text(&failure, read_only)),
         }
-        self.start = self.scan;
+        self.input.on_answered();
     }
 
     fn on_transaction_answer(
@@ -114,25 +113,25 @@ impl Connection {
         match result {
             Ok(Response::List(list)) => {
                 let answers: Vec<Response<'_>> = list.iter().collect();
-                self.writer().array(items.len());
+                self.replies.writer().array(items.len());
                 self.write_items(items, &answers);
             }
             Ok(Response::Aborted {
                 cause: AbortCause::Condition { .. },
-            }) => self.writer().null_array(),
+            }) => self.replies.writer().null_array(),
             Ok(Response::Error(error)) => {
                 let text = format!("EXECABORT Transaction discarded because of: {error}");
-                self.writer().error(&text);
+                self.replies.error(&text);
             }
             Ok(Response::OtherError(error)) => {
                 let text = format!("EXECABORT Transaction discarded because of: {error}");
-                self.writer().error(&text);
+                self.replies.error(&text);
             }
-            Ok(Response::Denied { reason }) => self.writer().error(&denied_text(reason)),
-            Ok(_) => self.writer().error(NO_ANSWER),
+            Ok(Response::Denied { reason }) => self.replies.error(&denied_text(reason)),
+            Ok(_) => self.replies.error(NO_ANSWER),
             Err(failure) => {
                 let text = failure_text(&failure, read_only);
-                self.writer().error(&text);
+                self.replies.error(&text);
             }
         }
     }
@@ -140,13 +139,13 @@ impl Connection {
     /// The error of a read that was not answered with what it asks for.
     pub(super) fn write_failed_read(&mut self, result: Result<Response<'_>, Failure>) {
         match result {
-            Ok(Response::Error(error)) => self.writer().error(&error_text(error)),
-            Ok(Response::OtherError(error)) => self.writer().error(&format!("ERR {error}")),
-            Ok(Response::Denied { reason }) => self.writer().error(&denied_text(reason)),
-            Ok(_) => self.writer().error(NO_ANSWER),
+            Ok(Response::Error(error)) => self.replies.error(&error_text(error)),
+            Ok(Response::OtherError(error)) => self.replies.error(&format!("ERR {error}")),
+            Ok(Response::Denied { reason }) => self.replies.error(&denied_text(reason)),
+            Ok(_) => self.replies.error(NO_ANSWER),
             Err(failure) => {
                 let text = failure_text(&failure, true);
-                self.writer().error(&text);
+                self.replies.error(&text);
             }
         }
     }
@@ -164,7 +163,7 @@ impl Connection {
                     // A key that is watched already counts from the first time.
                     self.watched.entry(key).or_insert(version);
                 }
-                self.writer().simple("OK");
+                self.replies.ok();
             }
             other => self.write_failed_read(other),
         }
@@ -172,9 +171,9 @@ impl Connection {
 
     /// Writes a reply for each item from the answers to its operations.
     pub(super) fn write_items(&mut self, items: &[Item], answers: &[Response<'_>]) {
-        let (mut rest, before) = (answers, self.output.len());
+        let (mut rest, before) = (answers, self.replies.len());
         for item in items {
-            let mut writer = self.writer();
+            let mut writer = self.replies.writer();
             if let Shape::Known(reply) = &item.shape {
                 writer.encoded(reply);
                 continue;
@@ -195,15 +194,15 @@ impl Connection {
             }
         }
         if !answers.is_empty() {
-            self.value_bytes = (self.output.len() - before) / answers.len();
+            self.value_bytes = (self.replies.len() - before) / answers.len();
         }
     }
 
     fn write_errors(&mut self, items: &[Item], text: &str) {
         for item in items {
             match &item.shape {
-                Shape::Known(reply) => self.writer().encoded(reply),
-                _ => self.writer().error(text),
+                Shape::Known(reply) => self.replies.writer().encoded(reply),
+                _ => self.replies.error(text),
             }
         }
     }

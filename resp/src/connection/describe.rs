@@ -23,25 +23,25 @@ impl Connection {
         match (subcommand.as_slice(), &words[1..]) {
             (b"id", []) => {
                 let id = self.id as i64;
-                self.writer().integer(id);
+                self.replies.writer().integer(id);
             }
             (b"getname", []) => {
                 let name = std::mem::take(&mut self.name);
                 match name.is_empty() {
-                    true => self.writer().null(),
-                    false => self.writer().bulk(&name),
+                    true => self.replies.writer().null(),
+                    false => self.replies.writer().bulk(&name),
                 }
                 self.name = name;
             }
             (b"setname", [name]) => {
                 if self.try_set_name(name) {
-                    self.writer().simple("OK");
+                    self.replies.ok();
                 }
             }
             (b"setinfo", [field, value]) => self.set_library(field, value),
             (b"info", []) => {
                 let line = self.describe(environment.unix_ms);
-                self.writer().text(&line);
+                self.replies.writer().text(&line);
             }
             (b"list", filter) => match Filter::read(filter) {
                 Ok(filter) => {
@@ -51,26 +51,26 @@ impl Connection {
                     };
                     let fits = |other: &Connection| filter.fits(other);
                     let lines = own + &environment.host.others(&fits);
-                    self.writer().text(&lines);
+                    self.replies.writer().text(&lines);
                 }
-                Err(text) => self.writer().error(&text),
+                Err(text) => self.replies.error(&text),
             },
             (b"tracking", [_, ..]) => self.client_tracking(&words[1..], environment),
             (b"caching", [word]) => self.client_caching(word),
             (b"getredir", []) => {
                 let redirect = self.redirected_to();
-                self.writer().integer(redirect);
+                self.replies.writer().integer(redirect);
             }
             (b"trackinginfo", []) => self.client_tracking_info(),
             (b"help", []) => self.help("CLIENT", &CLIENT_HELP),
-            _ => self.writer().error(SYNTAX),
+            _ => self.replies.error(SYNTAX),
         }
     }
 
     /// The help text of a command with subcommands, in Redis's form: it lists this server's subcommands alone.
     pub(super) fn help(&mut self, command: &str, lines: &[&str]) {
         let first = format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
-        let mut writer = self.writer();
+        let mut writer = self.replies.writer();
         writer.array(lines.len() + 3);
         writer.simple(&first);
         lines.iter().for_each(|line| writer.simple(line));
@@ -88,22 +88,22 @@ impl Connection {
                     "ERR Unrecognized option '{}'",
                     String::from_utf8_lossy(other)
                 );
-                return self.writer().error(&text);
+                return self.replies.error(&text);
             }
         };
         if !value.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
             let field = String::from_utf8_lossy(field).into_owned();
             let text =
                 format!("ERR {field} cannot contain spaces, newlines or special characters.");
-            return self.writer().error(&text);
+            return self.replies.error(&text);
         }
         if value.len() > NAME_BYTES_MAX {
             let field = String::from_utf8_lossy(field).into_owned();
             let text = format!("ERR {field} cannot be longer than {NAME_BYTES_MAX} bytes.");
-            return self.writer().error(&text);
+            return self.replies.error(&text);
         }
         self.library[place] = value.to_vec();
-        self.writer().simple("OK");
+        self.replies.ok();
     }
 
     /// The line of CLIENT LIST.
@@ -120,13 +120,13 @@ impl Connection {
             self.subscriptions.counts()[1],
             if self.transaction.is_some() { 0 } else { -1 },
             self.watched.len(),
-            self.input.len() - self.start.min(self.input.len()),
-            self.output().len(),
-            self.output.capacity(),
+            self.input.unanswered(),
+            self.replies.unread().len(),
+            self.replies.capacity(),
             self.held_bytes(),
             self.user(),
             self.redirected_to(),
-            if self.resp3 { 3 } else { 2 },
+            self.replies.protocol(),
             text(&self.library[0]),
             text(&self.library[1]),
             self.commands,
@@ -134,14 +134,14 @@ impl Connection {
     }
 
     pub(super) fn describe_commands(&mut self, words: &[&[u8]]) {
-        let before = self.output.len();
+        let before = self.replies.len();
         let end = before + DESCRIBED_BYTES_MAX;
         self.write_commands(words, end);
         // The same command can be named often.
-        if self.output.len() > end {
-            self.output.truncate(before);
+        if self.replies.len() > end {
+            self.replies.truncate(before);
             let text = "ERR the answer would be too large: ask for fewer commands";
-            self.writer().error(text);
+            self.replies.error(text);
         }
     }
 
@@ -150,7 +150,7 @@ impl Connection {
         let subcommand = words.first().map(|word| word.to_ascii_lowercase());
         let named = words.get(1..).unwrap_or_default();
         let all = table::all();
-        let mut writer = self.writer();
+        let mut writer = self.replies.writer();
         match subcommand.as_deref() {
             None => {
                 writer.array(all.len());
@@ -208,10 +208,10 @@ impl Connection {
         let patterns = &words[1..];
         if patterns.len() > SETTING_PATTERNS_MAX {
             let text = format!("ERR at most {SETTING_PATTERNS_MAX} patterns in one command");
-            return self.writer().error(&text);
+            return self.replies.error(&text);
         }
         if let Err(text) = patterns.iter().try_for_each(|pattern| is_short(pattern)) {
-            return self.writer().error(&text);
+            return self.replies.error(&text);
         }
         let asked = |name: &str| {
             let fits = |pattern: &&[u8]| glob::fits(pattern, name.as_bytes(), Case::Ignored);
@@ -220,7 +220,7 @@ impl Connection {
         let mut settings = environment.host.settings();
         settings.extend(broker_settings(&environment.broker.borrow()));
         let found: Vec<_> = settings.iter().filter(|(name, _)| asked(name)).collect();
-        let mut writer = self.writer();
+        let mut writer = self.replies.writer();
         writer.map(found.len());
         for (name, value) in found {
             writer.bulk(name.as_bytes());
@@ -237,7 +237,7 @@ impl Connection {
         let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
         for pair in words.chunks(2) {
             let read = match pair {
-                [_] => return self.writer().error(&wrong_arity("config|set")),
+                [_] => return self.replies.error(&wrong_arity("config|set")),
                 [name, value] if is(name, NOTIFY) => {
                     Classes::parse(value).map(|read| classes = read)
                 }
@@ -250,7 +250,7 @@ impl Connection {
                 ),
                 [name, ..] => {
                     let shown = &name[..name.len().min(REPEATED_BYTES_MAX)];
-                    return self.writer().error(&format!(
+                    return self.replies.error(&format!(
                         "ERR Unknown option or number of arguments for CONFIG SET - '{}'",
                         String::from_utf8_lossy(shown)
                     ));
@@ -259,14 +259,14 @@ impl Connection {
             };
             if let Err(why) = read {
                 let name = String::from_utf8_lossy(pair[0]);
-                return self.writer().error(&format!(
+                return self.replies.error(&format!(
                     "ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"
                 ));
             }
         }
         broker.set_classes(classes);
         broker.set_keys_max(keys_max);
-        self.writer().simple("OK");
+        self.replies.ok();
     }
 }
 

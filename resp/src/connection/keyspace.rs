@@ -124,26 +124,26 @@ impl Connection {
     pub(super) fn scan(&mut self, words: &[&[u8]], submit: &mut dyn Submit) {
         let scan = match Scan::read(words) {
             Ok(scan) => scan,
-            Err(text) => return self.writer().error(&text),
+            Err(text) => return self.replies.error(&text),
         };
         let Scan { from, count, .. } = scan;
         let aim = Aim::Scan { hides: scan.hides };
         match self.walk(aim, scan.pattern, from, count) {
             Some(walk) => self.ask_for_page(walk, submit),
-            None => write_scan(Cursor::START, &[], 0, &mut self.writer()),
+            None => write_scan(Cursor::START, &[], 0, &mut self.replies.writer()),
         }
     }
 
     pub(super) fn keys(&mut self, text: &[u8], submit: &mut dyn Submit) {
         let pattern = match pattern(text) {
             Ok(pattern) => pattern,
-            Err(text) => return self.writer().error(&text),
+            Err(text) => return self.replies.error(&text),
         };
         let (reply, count) = (Vec::new(), 0);
         let aim = Aim::Keys { reply, count };
         match self.walk(aim, Some(pattern), Cursor::START, WALK_ITEMS_MAX) {
             Some(walk) => self.ask_for_page(walk, submit),
-            None => self.writer().array(0),
+            None => self.replies.writer().array(0),
         }
     }
 
@@ -165,7 +165,7 @@ impl Connection {
             word.eq_ignore_ascii_case(b"async") || word.eq_ignore_ascii_case(b"sync")
         };
         if words.len() > 1 || !words.iter().all(is_known) {
-            return self.writer().error(SYNTAX);
+            return self.replies.error(SYNTAX);
         }
         let call = Call {
             command: &Command::Flush,
@@ -233,7 +233,7 @@ impl Connection {
 
     fn take_page(&mut self, mut walk: Box<Walk>, page: &Page<'_>) {
         let Found::Keys(keys) = &page.found else {
-            return self.writer().error(NO_ANSWER);
+            return self.replies.error(NO_ANSWER);
         };
         let fits = |key: &&[u8]| {
             walk.pattern
@@ -247,7 +247,7 @@ impl Connection {
             Aim::Scan { hides } => {
                 let is_told = |key: &&[u8]| !*hides && fits(key);
                 let (reply, count) = bulks(all.filter(is_told));
-                return write_scan(page.next, &reply, count, &mut self.writer());
+                return write_scan(page.next, &reply, count, &mut self.replies.writer());
             }
             Aim::Keys { reply, count } => {
                 let (more, found) = bulks(all.filter(fits));
@@ -257,11 +257,11 @@ impl Connection {
                     let text = format!(
                         "ERR the reply to KEYS would be larger than {KEYS_BYTES_MAX} bytes: use SCAN"
                     );
-                    return self.writer().error(&text);
+                    return self.replies.error(&text);
                 }
                 if ended {
                     let (reply, count) = (std::mem::take(reply), *count);
-                    let mut writer = self.writer();
+                    let mut writer = self.replies.writer();
                     writer.array(count);
                     return writer.encoded(&reply);
                 }
@@ -269,10 +269,10 @@ impl Connection {
             Aim::Any { dice, wrapped } => {
                 let chosen = (*dice % keys.len().max(1) as u64) as usize;
                 if let Some(key) = keys.iter().nth(chosen) {
-                    return self.writer().bulk(key);
+                    return self.replies.writer().bulk(key);
                 }
                 if ended && *wrapped {
-                    return self.writer().null();
+                    return self.replies.writer().null();
                 }
                 *wrapped |= ended;
                 // None of the few is there: below a prefix keys may be rare, and pages as large as can be find one sooner.

@@ -1,6 +1,7 @@
 //! Commands that need no store: about the connection, the transaction and the replica.
 
 use super::keyspace::is_about_all_keys;
+use super::life::Cause;
 use super::standing::asks_about_users;
 use super::subscribing::is_about_messages;
 use super::{Connection, Environment, Submit};
@@ -22,8 +23,7 @@ impl Connection {
     ) {
         if is_of_http(parts[0]) {
             // As Redis does: no answer, and nothing behind it is read as a command.
-            (self.ending, self.is_attack) = (true, true);
-            return;
+            return self.life.end(Cause::Attack);
         }
         let Some(spec) = self.known_command(parts) else {
             return;
@@ -59,18 +59,18 @@ impl Connection {
         submit: &mut dyn Submit,
     ) {
         let Some(verb) = spec.verb() else {
-            return self.writer().error(SYNTAX);
+            return self.replies.error(SYNTAX);
         };
         if let Some(text) = self.lacks_for(spec, parts) {
             return self.refuse(&text);
         }
         match verb {
             Verb::Ping => self.ping(parts),
-            Verb::Echo => self.writer().bulk(parts[1]),
+            Verb::Echo => self.replies.writer().bulk(parts[1]),
             Verb::Select => self.select(parts[1]),
             Verb::Quit => {
-                self.writer().simple("OK");
-                self.ending = true;
+                self.replies.ok();
+                self.life.end(Cause::Farewell);
             }
             Verb::Reset => self.reset(environment),
             Verb::Acl => self.acl(&parts[1..], environment, submit),
@@ -92,10 +92,10 @@ impl Connection {
                 let prefix = self.identity().map(|identity| &identity.prefix);
                 let has_prefix = prefix.is_some_and(|prefix| !prefix.is_empty());
                 let text = environment.host.info(&parts[1..], has_prefix);
-                self.writer().text(&text);
+                self.replies.writer().text(&text);
             }
             Verb::Multi => match self.transaction {
-                Some(_) => self.writer().error("ERR MULTI calls can not be nested"),
+                Some(_) => self.replies.error("ERR MULTI calls can not be nested"),
                 None => self.begin_transaction(),
             },
             Verb::Scan => self.scan(&parts[1..], submit),
@@ -107,7 +107,7 @@ impl Connection {
             Verb::Watch => self.watch(parts, environment, submit),
             Verb::Unwatch => {
                 self.unwatch();
-                self.writer().simple("OK");
+                self.replies.ok();
             }
         }
     }
@@ -115,24 +115,24 @@ impl Connection {
     fn ping(&mut self, parts: &[&[u8]]) {
         if self.is_only_subscriber() && parts.len() <= 2 {
             // It has to look like a message.
-            let mut writer = self.writer();
+            let mut writer = self.replies.writer();
             writer.array(2);
             writer.bulk(b"pong");
             return writer.bulk(parts.get(1).unwrap_or(&&b""[..]));
         }
         match parts {
-            [_] => self.writer().simple("PONG"),
-            [_, text] => self.writer().bulk(text),
+            [_] => self.replies.writer().simple("PONG"),
+            [_, text] => self.replies.writer().bulk(text),
             _ => self.refuse(&wrong_arity("ping")),
         }
     }
 
     fn select(&mut self, database: &[u8]) {
         match integer(database) {
-            Some(0) => self.writer().simple("OK"),
-            Some(other) if i32::try_from(other).is_err() => self.writer().error(NOT_AN_INT),
-            Some(_) => self.writer().error("ERR DB index is out of range"),
-            None => self.writer().error(NOT_AN_INTEGER),
+            Some(0) => self.replies.ok(),
+            Some(other) if i32::try_from(other).is_err() => self.replies.error(NOT_AN_INT),
+            Some(_) => self.replies.error("ERR DB index is out of range"),
+            None => self.replies.error(NOT_AN_INTEGER),
         }
     }
 
@@ -141,14 +141,14 @@ impl Connection {
         self.unwatch();
         self.leave(&mut environment.broker.borrow_mut());
         self.name.clear();
-        self.resp3 = false;
+        self.replies.switch(false);
         self.forget_standing(environment);
-        self.writer().simple("RESET");
+        self.replies.writer().simple("RESET");
     }
 
     pub(super) fn welcome(&mut self) {
-        let (id, protocol) = (self.id as i64, if self.resp3 { 3 } else { 2 });
-        let mut writer = self.writer();
+        let (id, protocol) = (self.id as i64, self.replies.protocol());
+        let mut writer = self.replies.writer();
         writer.map(7);
         for (field, value) in [("server", "trine"), ("version", super::describe::VERSION)] {
             writer.bulk(field.as_bytes());
@@ -169,13 +169,14 @@ impl Connection {
     /// Takes a name, or answers why not.
     pub(super) fn try_set_name(&mut self, name: &[u8]) -> bool {
         if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
-            self.writer()
+            self.replies
+                .writer()
                 .error("ERR Client names cannot contain spaces, newlines or special characters.");
             return false;
         }
         if name.len() > NAME_BYTES_MAX {
             let text = format!("ERR Client names cannot be longer than {NAME_BYTES_MAX} bytes.");
-            self.writer().error(&text);
+            self.replies.error(&text);
             return false;
         }
         self.name = name.to_vec();

@@ -18,10 +18,12 @@ mod acl;
 mod answer;
 mod broker;
 mod describe;
+mod input;
 mod keyspace;
 mod late;
+mod life;
 mod local;
-mod push;
+mod replies;
 mod standing;
 mod subscribing;
 mod tracking;
@@ -36,11 +38,13 @@ use trine_kvstore::{Command, ExecuteMode, List, Position};
 use crate::errors::wrong_arity;
 use crate::limits::{Limits, OPERATIONS_MAX, WATCHED_KEY_CHARGE_BYTES};
 use crate::plan::{Item, Plan};
-use crate::reply::Writer;
-use crate::request::{Parser, Progress, ProtocolError};
+use crate::request::{Progress, ProtocolError};
 use crate::table;
 use acl::UsersAsked;
+use input::Input;
 use keyspace::Walk;
+use life::{Cause, Life};
+use replies::Replies;
 use standing::{Standing, Then};
 use subscribing::Subscriptions;
 use tracking::{Options, Tracking};
@@ -185,18 +189,10 @@ pub struct Connection {
     name: Vec<u8>,
     library: [Vec<u8>; 2],
     since_unix_ms: i64,
-    resp3: bool,
     /// As whom the client acts.
     standing: Standing,
-    input: Vec<u8>,
-    /// Where the first unanswered request begins. Never behind `scan`.
-    start: usize,
-    /// Where the request begins that the parser is in.
-    scan: usize,
-    parser: Parser,
-    output: Vec<u8>,
-    /// Bytes of `output` that are written.
-    written: usize,
+    input: Input,
+    replies: Replies,
     /// Some exactly while a call is under way, and whether that call only reads.
     waiting: Option<(Waiting, bool)>,
     /// A walk of which another page is to be asked for.
@@ -217,21 +213,12 @@ pub struct Connection {
     repeats: bool,
     /// A WATCH was answered with an error: the next EXEC would not have the conditions that its client expects.
     watch_failed: bool,
-    /// No more requests are taken.
-    ending: bool,
-    /// The client sends no more.
-    at_end: bool,
+    life: Life,
     commands: u64,
     /// Reads that found their key, and those that did not.
     lookups: (u64, u64),
-    errors: u64,
     /// Attempts to give a password or a key that was wrong.
     auth_failures: u64,
-    broken: bool,
-    /// Another protocol was spoken.
-    is_attack: bool,
-    /// The client has not read what it was sent without asking.
-    is_cut_off: bool,
 }
 
 /// The next item of the input.
@@ -256,17 +243,12 @@ impl Connection {
             name: Vec::new(),
             library: Default::default(),
             since_unix_ms: unix_ms,
-            resp3: false,
             standing: match requires_auth {
                 true => Standing::Stranger,
                 false => Standing::Default,
             },
-            input: Vec::new(),
-            start: 0,
-            scan: 0,
-            parser: Parser::default(),
-            output: Vec::new(),
-            written: 0,
+            input: Input::default(),
+            replies: Replies::default(),
             waiting: None,
             walk: None,
             value_bytes: 0,
@@ -278,26 +260,21 @@ impl Connection {
             has_only_read: true,
             repeats: false,
             watch_failed: false,
-            ending: false,
-            at_end: false,
+            life: Life::default(),
             commands: 0,
             lookups: (0, 0),
-            errors: 0,
             auth_failures: 0,
-            broken: false,
-            is_attack: false,
-            is_cut_off: false,
         }
     }
 
     /// Takes what has arrived.
     pub fn on_bytes(&mut self, bytes: &[u8]) {
-        self.input.extend_from_slice(bytes);
+        self.input.push(bytes);
     }
 
     /// The client sends no more; what it sent is still answered.
     pub fn on_end(&mut self) {
-        self.at_end = true;
+        self.input.end();
     }
 
     /// Whether more bytes should be read now. If not, they stay with the sender until there is room.
@@ -307,29 +284,18 @@ impl Connection {
             true => limits.ahead_bytes,
             false => limits.query_bytes,
         };
-        !self.ending && !self.at_end && self.input.len() - self.scan < room
+        self.life.is_open() && !self.input.has_ended() && self.input.ahead() < room
     }
 
     /// Replies that are to be written.
     #[must_use]
     pub fn output(&self) -> &[u8] {
-        &self.output[self.written..]
+        self.replies.unread()
     }
 
     /// Drops so many bytes of output: they were written.
     pub fn on_written(&mut self, count: usize) {
-        self.written += count;
-        if self.written == self.output.len() {
-            self.output.clear();
-            self.output.shrink_to(RESTING_BYTES_MAX);
-            self.written = 0;
-        } else if self.written > RESTING_BYTES_MAX && self.written >= self.output.len() / 2 {
-            // A client that never reads all of its replies would keep all that it has read. At least half is dropped,
-            // so no byte is moved more often than once on average.
-            self.output.drain(..self.written);
-            self.output.shrink_to(2 * self.output.len());
-            self.written = 0;
-        }
+        self.replies.on_written(count);
     }
 
     /// Bytes of memory that this connection holds.
@@ -344,30 +310,30 @@ impl Connection {
         let tracking = self.tracking.as_ref();
         let told =
             tracking.map_or(0, |tracking| tracking.held_bytes()) + self.subscriptions.held_bytes();
-        let buffers = self.input.capacity() + self.output.capacity() + self.parser.held_bytes();
+        let buffers = self.input.held_bytes() + self.replies.capacity();
         size_of::<Self>() + buffers + waiting + walk + queued + watched + told
     }
 
     /// Bytes of memory that its replies take.
     #[must_use]
     pub fn output_capacity(&self) -> usize {
-        self.output.capacity()
+        self.replies.capacity()
     }
 
     /// Gives back the memory of buffers that are empty.
     pub fn release(&mut self) {
-        if self.input.is_empty() {
-            self.input = Vec::new();
-        }
-        if self.output.is_empty() {
-            self.output = Vec::new();
-        }
+        self.input.release();
+        self.replies.release();
     }
 
     /// Whether all is said and done.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.is_cut_off || self.ending && !self.is_waiting() && self.output().is_empty()
+        match self.life {
+            Life::Open => false,
+            Life::Ending(_) => !self.is_waiting() && self.output().is_empty(),
+            Life::CutOff(_) => true,
+        }
     }
 
     /// Whether a call is under way.
@@ -379,13 +345,13 @@ impl Connection {
     /// Whether the client broke the protocol.
     #[must_use]
     pub fn is_broken(&self) -> bool {
-        self.broken
+        self.life.cause() == Some(Cause::Broken)
     }
 
     /// Whether a request was one of HTTP. A web page can make a browser send such requests, with commands in them.
     #[must_use]
     pub fn is_attack(&self) -> bool {
-        self.is_attack
+        self.life.cause() == Some(Cause::Attack)
     }
 
     /// The number of the connection, as CLIENT ID tells it.
@@ -414,21 +380,13 @@ impl Connection {
     /// Replies so far that were errors.
     #[must_use]
     pub fn errors(&self) -> u64 {
-        self.errors
+        self.replies.errors()
     }
 
     /// Handles requests until one waits for the store or no more are whole.
     pub fn advance(&mut self, environment: &Environment<'_>, submit: &mut dyn Submit) {
         while self.step(environment, submit) {}
-        if self.start == self.input.len() {
-            self.input.clear();
-            self.input.shrink_to(RESTING_BYTES_MAX);
-            (self.start, self.scan) = (0, 0);
-        } else if self.start > RESTING_BYTES_MAX {
-            self.input.drain(..self.start);
-            self.scan -= self.start;
-            self.start = 0;
-        }
+        self.input.compact();
     }
 
     /// Whether so many replies wait for their reader that no more requests are handled, even if they are complete. Once
@@ -446,20 +404,23 @@ impl Connection {
             self.ask_for_page(walk, submit);
             return true;
         }
-        if self.waiting.is_some() || self.ending || self.is_clogged(environment.limits) {
+        if self.waiting.is_some() || !self.life.is_open() || self.is_clogged(environment.limits) {
             return false;
         }
         // The requests are borrowed while the rest of the connection changes.
-        let input = std::mem::take(&mut self.input);
+        let input = self.input.lend();
         let going_on = match self.next(&input, environment) {
-            Next::Nothing => self.on_nothing(input.len(), environment.limits),
+            Next::Nothing => {
+                self.on_nothing(input.len(), environment.limits);
+                false
+            }
             Next::Run(plan) => {
                 self.run(plan, submit);
                 true
             }
             Next::Local(parts, length) => {
                 self.on_local(&parts, length, environment, submit);
-                self.parser.reset();
+                self.input.begin_again();
                 true
             }
             Next::Line(length) => {
@@ -471,7 +432,7 @@ impl Connection {
                 false
             }
         };
-        self.input = input;
+        self.input.give_back(input);
         going_on
     }
 
@@ -485,12 +446,10 @@ impl Connection {
         };
         while plan.len() < commands_max
             && plan.operation_count() < RUN_OPERATIONS_MAX
-            && self.scan - self.start < RUN_BYTES_MAX
+            && self.input.sent() < RUN_BYTES_MAX
         {
-            let request = &input[self.scan..];
-            let progress = self
-                .parser
-                .advance(request, environment.limits, self.is_known());
+            let known = self.is_known();
+            let progress = self.input.parse(input, environment.limits, known);
             let length = match progress {
                 Ok(Progress::Complete { length }) => length,
                 Ok(Progress::Incomplete) if plan.len() == 0 => return Next::Nothing,
@@ -498,33 +457,33 @@ impl Connection {
                 Err(error) if plan.len() == 0 => return Next::Broken(error),
                 // The parser finds it again when the commands before it are answered.
                 Err(_) => {
-                    self.parser.reset();
+                    self.input.begin_again();
                     break;
                 }
             };
-            let parts: Vec<&[u8]> = self.parser.slices(request).collect();
+            let parts = self.input.parts(input);
             // No command has more operations than parts. One that has too many together with those before it waits.
             if plan.len() > 0 && plan.operation_count() + parts.len() > OPERATIONS_MAX {
-                self.parser.reset();
+                self.input.begin_again();
                 break;
             }
-            let planned = !self.parser.is_line() && self.plan(&mut plan, &parts, environment);
+            let planned = !self.input.is_line() && self.plan(&mut plan, &parts, environment);
             if planned {
                 self.note_planned(&parts, environment);
             }
-            if planned || self.parser.is_empty() {
-                self.scan += length;
-                self.parser.reset();
+            if planned || self.input.is_empty_request() {
+                self.input.pass(length);
+                self.input.begin_again();
                 if plan.len() == 0 {
-                    self.start = self.scan;
+                    self.input.on_answered();
                 }
                 continue;
             }
             if plan.len() > 0 {
-                self.parser.reset();
+                self.input.begin_again();
                 break;
             }
-            return match self.parser.is_line() {
+            return match self.input.is_line() {
                 true => Next::Line(length),
                 false => Next::Local(parts, length),
             };
@@ -554,7 +513,7 @@ impl Connection {
             false => Some(wrong_arity(spec.name)),
         };
         if let Some(text) = refusal {
-            plan.add_reply(self.error_bytes(&text));
+            plan.add_reply(self.replies.encode_error(&text));
         }
         true
     }
@@ -571,18 +530,12 @@ impl Connection {
         }
     }
 
-    fn error_bytes(&self, text: &str) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        Writer::new(&mut bytes, self.resp3).error(text);
-        bytes
-    }
-
     fn run(&mut self, plan: Plan<'_>, submit: &mut dyn Submit) {
         self.commands += plan.len() as u64;
         self.alone = self.alone.saturating_sub(plan.len());
         if plan.operation_count() == 0 {
             self.write_items(&plan.into_items(), &[]);
-            self.start = self.scan;
+            self.input.on_answered();
             return;
         }
         let operations = plan.operations();
@@ -625,41 +578,39 @@ impl Connection {
         if !parts[0].eq_ignore_ascii_case(b"client") {
             self.end_caching();
         }
-        self.scan += length;
-        self.start = self.scan;
+        self.input.pass(length);
+        self.input.on_answered();
     }
 
     /// A request of `length` bytes that came as a line of words. Its parts are in the parser's memory, so it goes
     /// alone. The input is not rewritten for it: that would move all that was sent ahead once for each line.
     fn on_line(&mut self, length: usize, environment: &Environment<'_>, submit: &mut dyn Submit) {
-        let mut parser = std::mem::take(&mut self.parser);
-        let parts: Vec<&[u8]> = parser.parts(&[]).collect();
+        let words = self.input.lend_words();
+        let parts: Vec<&[u8]> = words.parts(&[]).collect();
         let mut plan = Plan::default();
         if self.plan(&mut plan, &parts, environment) {
             self.note_planned(&parts, environment);
-            self.scan += length;
+            self.input.pass(length);
             self.run(plan, submit);
         } else {
             self.on_local(&parts, length, environment, submit);
         }
-        parser.reset();
-        self.parser = parser;
+        self.input.give_back_words(words);
     }
 
     /// No complete request is there: more has to come, or the connection is at its end.
-    fn on_nothing(&mut self, input_bytes: usize, limits: &Limits) -> bool {
-        if self.at_end {
-            self.ending = true;
-        } else if input_bytes - self.start >= limits.query_bytes {
+    fn on_nothing(&mut self, input_bytes: usize, limits: &Limits) {
+        if self.input.has_ended() {
+            self.life.end(Cause::Farewell);
+        } else if input_bytes - self.input.answered() >= limits.query_bytes {
             let limit = limits.query_bytes;
             self.end_broken(&format!("Protocol error: request beyond {limit} bytes"));
         }
-        false
     }
 
     fn end_broken(&mut self, text: &str) {
-        self.writer().error(&format!("ERR {text}"));
-        (self.ending, self.broken) = (true, true);
+        self.replies.error(&format!("ERR {text}"));
+        self.life.end(Cause::Broken);
     }
 
     /// A guess with room: a response that does not fit costs a second attempt. A connection's values are expected to be
@@ -672,8 +623,45 @@ impl Connection {
         (EACH + values * value + others * EACH).min(LIST_RESPONSE_BYTES_MAX + VALUE)
     }
 
-    fn writer(&mut self) -> Writer<'_> {
-        Writer::counting(&mut self.output, self.resp3, &mut self.errors)
+    /// Pushes that these keys have changed, or all. `redirected`: another connection has read them.
+    pub(crate) fn push_invalidation(&mut self, keys: Option<&[&[u8]]>, redirected: bool) {
+        let as_message = redirected && self.subscriptions.count() > 0;
+        if self.replies.push_invalidation(keys, as_message) {
+            self.end_if_unread();
+        }
+    }
+
+    /// Pushes a message about `key`, because the channel was subscribed to, or the pattern.
+    pub(crate) fn push_message(
+        &mut self,
+        pattern: Option<&[u8]>,
+        channel: &[u8],
+        text: &[u8],
+        key: &[u8],
+    ) {
+        if key.starts_with(self.key_prefix()) {
+            self.replies.push_message(pattern, channel, text);
+            self.end_if_unread();
+        }
+    }
+
+    /// Ends the connection if it has not read too much. It would miss messages otherwise, without noticing that.
+    fn end_if_unread(&mut self) {
+        if self.life.is_cut_off() || self.replies.is_beyond_pushing() {
+            self.cut_off();
+        }
+    }
+
+    /// Ends the connection, whatever it has not read.
+    pub fn cut_off(&mut self) {
+        self.life.cut_off();
+        self.replies.drop_all();
+    }
+
+    /// Whether it was ended because its client did not read what it was sent.
+    #[must_use]
+    pub fn is_cut_off(&self) -> bool {
+        self.life.is_cut_off()
     }
 }
 

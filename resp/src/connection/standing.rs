@@ -5,6 +5,7 @@
 //! the replica that does the call checks the rights. So nothing here goes stale when a user is removed.
 
 use super::answer::{NO_ANSWER, failure_text};
+use super::life::Cause;
 use super::{Connection, Environment, Failure, Submit, Waiting};
 use crate::errors::SYNTAX;
 use crate::table::{Spec, Verb};
@@ -203,9 +204,9 @@ impl Connection {
     ) {
         let (user, secret): (&[u8], &[u8]) = match words {
             [secret] if environment.password.is_some() => (DEFAULT.as_bytes(), secret),
-            [_] => return self.writer().error(NO_PASSWORD),
+            [_] => return self.replies.error(NO_PASSWORD),
             [user, secret] => (user, secret),
-            _ => return self.writer().error(SYNTAX),
+            _ => return self.replies.error(SYNTAX),
         };
         self.find_out(user, secret, Then::Ok, environment, submit);
     }
@@ -218,16 +219,16 @@ impl Connection {
     ) {
         let hello = match Hello::parse(words) {
             Ok(hello) => hello,
-            Err(text) => return self.writer().error(&text),
+            Err(text) => return self.replies.error(&text),
         };
         let then = Then::Welcome {
-            resp3: hello.resp3.unwrap_or(self.resp3),
+            resp3: hello.resp3.unwrap_or(self.replies.is_resp3()),
             name: hello.name.map(<[u8]>::to_vec),
         };
         match hello.auth {
             Some((user, secret)) => self.find_out(user, secret, then, environment, submit),
             None if self.is_known() => self.greet(then),
-            None => self.writer().error(NOAUTH_HELLO),
+            None => self.replies.error(NOAUTH_HELLO),
         }
     }
 
@@ -282,28 +283,30 @@ impl Connection {
             }
             Err(NotKnown::Wrong) => {
                 self.auth_failures += 1;
-                self.ending |= self.auth_failures >= AUTH_FAILURES_MAX;
-                self.writer().error(WRONGPASS);
+                if self.auth_failures >= AUTH_FAILURES_MAX {
+                    self.life.end(Cause::Farewell);
+                }
+                self.replies.error(WRONGPASS);
             }
             Err(NotKnown::Busy) => {
                 let text = "ERR too many passwords are being checked, try again";
-                self.writer().error(text);
+                self.replies.error(text);
             }
             Err(NotKnown::Unavailable(why)) => {
                 let text = failure_text(&why, true);
-                self.writer().error(&text);
+                self.replies.error(&text);
             }
         }
     }
 
     fn greet(&mut self, then: Then) {
         let Then::Welcome { resp3, name } = then else {
-            return self.writer().simple("OK");
+            return self.replies.ok();
         };
         if name.is_some_and(|name| !self.try_set_name(&name)) {
             return;
         }
-        self.resp3 = resp3;
+        self.replies.switch(resp3);
         self.welcome();
     }
 }

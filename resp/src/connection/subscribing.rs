@@ -91,7 +91,7 @@ pub(super) fn is_about_messages(spec: &Spec, parts: &[&[u8]]) -> bool {
 impl Connection {
     /// Whether the client may only subscribe and unsubscribe: before RESP3 it could not tell messages from replies.
     pub(super) fn is_only_subscriber(&self) -> bool {
-        !self.resp3 && self.subscriptions.count() > 0
+        !self.replies.is_resp3() && self.subscriptions.count() > 0
     }
 
     /// Why a subscriber may not do this, if so.
@@ -130,7 +130,7 @@ impl Connection {
         environment: &Environment<'_>,
     ) {
         if let Err(text) = self.may_subscribe(names, patterns, environment) {
-            return self.writer().error(&text);
+            return self.replies.error(&text);
         }
         let mut broker = environment.broker.borrow_mut();
         let names = names.iter().map(|name| name.to_vec()).collect();
@@ -187,7 +187,7 @@ impl Connection {
             };
             if !has_room {
                 let text = "ERR as many patterns are subscribed to as this server takes";
-                self.writer().error(text);
+                self.replies.error(text);
                 continue;
             }
             self.subscriptions.add(name.clone(), patterns);
@@ -227,7 +227,7 @@ impl Connection {
 
     fn write_subscription(&mut self, kind: &str, name: Option<&[u8]>) {
         let count = self.subscriptions.count() as i64;
-        let mut writer = self.writer();
+        let mut writer = self.replies.writer();
         writer.push(3);
         writer.bulk(kind.as_bytes());
         match name {
@@ -266,20 +266,20 @@ impl Connection {
             (b"channels", patterns @ ([] | [_])) => {
                 let pattern = match patterns.first().map(|text| Pattern::new(text)).transpose() {
                     Ok(pattern) => pattern,
-                    Err(why) => return self.writer().error(&format!("ERR {why}")),
+                    Err(why) => return self.replies.error(&format!("ERR {why}")),
                 };
                 let fits = |name: &&[u8]| pattern.as_ref().is_none_or(|pattern| pattern.fits(name));
                 let found: Vec<&[u8]> = broker.channels().filter(fits).collect();
-                let mut writer = self.writer();
+                let mut writer = self.replies.writer();
                 writer.array(found.len());
                 found.iter().for_each(|name| writer.bulk(name));
             }
             (b"numpat", []) => {
                 let count = broker.counts().patterns as i64;
-                self.writer().integer(count);
+                self.replies.writer().integer(count);
             }
             (b"numsub", names) => {
-                let mut writer = self.writer();
+                let mut writer = self.replies.writer();
                 writer.array(2 * names.len());
                 for name in names {
                     writer.bulk(name);
@@ -290,7 +290,7 @@ impl Connection {
                 drop(broker);
                 self.help("PUBSUB", &PUBSUB_HELP);
             }
-            _ => self.writer().error(crate::errors::SYNTAX),
+            _ => self.replies.error(crate::errors::SYNTAX),
         }
     }
 }

@@ -161,13 +161,13 @@ impl Connection {
         let finds = |id| id == self.id || environment.host.is_there(id, self.user());
         let options = match Options::read(&words[1..], &finds) {
             Ok(options) => options,
-            Err(text) => return self.writer().error(&text),
+            Err(text) => return self.replies.error(&text),
         };
         match words[0].to_ascii_lowercase().as_slice() {
             b"on" => {
                 let now = self.tracking.as_ref().map(|tracking| &tracking.options);
                 if let Err(text) = options.check(now) {
-                    return self.writer().error(&text);
+                    return self.replies.error(&text);
                 }
                 let mut broker = environment.broker.borrow_mut();
                 match broker.is_following_for(self.id) {
@@ -177,9 +177,9 @@ impl Connection {
             }
             b"off" => {
                 self.untrack(&mut environment.broker.borrow_mut());
-                self.writer().simple("OK");
+                self.replies.ok();
             }
-            _ => self.writer().error(SYNTAX),
+            _ => self.replies.error(SYNTAX),
         }
     }
 
@@ -195,7 +195,7 @@ impl Connection {
         }
         if !broker.has_room_for_prefixes(options.prefixes.len()) {
             let text = "ERR too many prefixes are tracked at this server";
-            return self.writer().error(text);
+            return self.replies.error(text);
         }
         broker.track(self.id, &options.prefixes);
         let mut before = self.tracking.take().unwrap_or_default();
@@ -204,7 +204,7 @@ impl Connection {
         options.prefixes = prefixes;
         (before.options, before.is_broken) = (options, false);
         self.tracking = Some(before);
-        self.writer().simple("OK");
+        self.replies.ok();
     }
 
     fn prefixes(&self) -> &[Vec<u8>] {
@@ -224,7 +224,7 @@ impl Connection {
         let Some(tracking) = &mut self.tracking else {
             let text = "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT \
                 mode enabled";
-            return self.writer().error(text);
+            return self.replies.error(text);
         };
         let (needed, text) = match word.to_ascii_lowercase().as_slice() {
             b"yes" => (
@@ -235,13 +235,13 @@ impl Connection {
                 Choice::NotExcluded,
                 "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.",
             ),
-            _ => return self.writer().error(SYNTAX),
+            _ => return self.replies.error(SYNTAX),
         };
         if tracking.options.choice != needed {
-            return self.writer().error(text);
+            return self.replies.error(text);
         }
         tracking.caching = true;
-        self.writer().simple("OK");
+        self.replies.ok();
     }
 
     /// CLIENT GETREDIR.
@@ -260,7 +260,7 @@ impl Connection {
             .tracking
             .as_deref()
             .map_or(vec!["off"], Tracking::flags);
-        let mut writer = self.writer();
+        let mut writer = self.replies.writer();
         writer.map(3);
         writer.bulk(b"flags");
         writer.set(flags.len());
@@ -415,11 +415,7 @@ impl Connection {
             return;
         }
         let redirect = tracking.options.redirect.unwrap_or(0) as i64;
-        if self.resp3 {
-            let mut writer = self.writer();
-            writer.push(2);
-            writer.bulk(b"tracking-redir-broken");
-            writer.integer(redirect);
+        if self.replies.push_broken_redirection(redirect) {
             self.end_if_unread();
         }
     }

@@ -39,7 +39,7 @@ impl Transaction {
 impl Connection {
     pub(super) fn begin_transaction(&mut self) {
         self.transaction = Some(Transaction::default());
-        self.writer().simple("OK");
+        self.replies.ok();
     }
 
     /// A command was refused; if that was between MULTI and EXEC, the whole transaction is.
@@ -51,10 +51,10 @@ impl Connection {
 
     pub(super) fn discard(&mut self) {
         if self.transaction.take().is_none() {
-            return self.writer().error("ERR DISCARD without MULTI");
+            return self.replies.error("ERR DISCARD without MULTI");
         }
         self.unwatch();
-        self.writer().simple("OK");
+        self.replies.ok();
     }
 
     /// Keeps a command for EXEC.
@@ -69,23 +69,23 @@ impl Connection {
             || transaction.bytes + bytes > limits.query_bytes
         {
             transaction.broken = true;
-            return self.writer().error("ERR the transaction is too large");
+            return self.replies.error("ERR the transaction is too large");
         }
         transaction.bytes += bytes;
         let owned = parts.iter().map(|part| part.to_vec()).collect();
         transaction.queued.push(owned);
-        self.writer().simple("QUEUED");
+        self.replies.writer().simple("QUEUED");
     }
 
     pub(super) fn execute(&mut self, environment: &Environment<'_>, submit: &mut dyn Submit) {
         let Some(transaction) = self.transaction.take() else {
-            return self.writer().error("ERR EXEC without MULTI");
+            return self.replies.error("ERR EXEC without MULTI");
         };
         let watched = std::mem::take(&mut self.watched);
         let watch_failed = std::mem::take(&mut self.watch_failed);
         if transaction.broken || watch_failed {
             let text = "EXECABORT Transaction discarded because of previous errors.";
-            return self.writer().error(text);
+            return self.replies.error(text);
         }
         let parts: Vec<Vec<&[u8]>> = transaction
             .queued
@@ -106,7 +106,7 @@ impl Connection {
             if reply_bytes > environment.limits.query_bytes {
                 self.restore(*before);
                 let text = "EXECABORT Transaction discarded because its replies are too large.";
-                return self.writer().error(text);
+                return self.replies.error(text);
             }
         }
         let operations = plan.operations();
@@ -115,7 +115,7 @@ impl Connection {
             return self.abort(&too_many("operations"));
         }
         if operations.commands.is_empty() && watched.is_empty() {
-            self.writer().array(plan.len());
+            self.replies.writer().array(plan.len());
             return self.write_items(&plan.into_items(), &[]);
         }
         let conditions: Vec<Condition<'_>> = watched
@@ -180,24 +180,20 @@ impl Connection {
             let asked = spec.asked(parts, environment.unix_ms);
             match planner(plan, &asked) {
                 Ok(()) => return 0,
-                Err(text) => self.error_bytes(&text),
+                Err(text) => self.replies.encode_error(&text),
             }
         } else {
             // A command that needs no store writes its reply, which waits among the others.
-            let (before, resp3) = (std::mem::take(&mut self.output), self.resp3);
-            let written = std::mem::take(&mut self.written);
-            let (errors, settings) = (self.errors, self.settings());
+            let (earlier, settings) = (self.replies.begin_collecting(), self.settings());
             self.answer_here(spec, parts, environment, submit);
-            // It counts when it is said.
-            self.errors = errors;
-            if self.resp3 != resp3 {
+            let collected = self.replies.end_collecting(earlier);
+            if collected.has_switched {
                 // The list would begin in one protocol and end in the other: no client could read it.
-                self.resp3 = resp3;
                 self.restore(*settings);
-                self.output = self.error_bytes(PROTOCOL_STAYS);
+                self.replies.encode_error(PROTOCOL_STAYS)
+            } else {
+                collected.bytes
             }
-            self.written = written;
-            std::mem::replace(&mut self.output, before)
         };
         let bytes = reply.len();
         plan.add_reply(reply);
@@ -211,11 +207,11 @@ impl Connection {
         submit: &mut dyn Submit,
     ) {
         if self.transaction.is_some() {
-            return self.writer().error("ERR WATCH inside MULTI is not allowed");
+            return self.replies.error("ERR WATCH inside MULTI is not allowed");
         }
         if !self.has_room_to_watch(&parts[1..], environment) {
             self.watch_failed = true;
-            return self.writer().error("ERR too many watched keys");
+            return self.replies.error("ERR too many watched keys");
         }
         let operations: Vec<Command<'_>> =
             parts[1..].iter().map(|key| Command::Get { key }).collect();
@@ -261,7 +257,7 @@ impl Connection {
     /// A request that names no command, or has not the right number of parts.
     pub(super) fn refuse(&mut self, text: &str) {
         self.break_transaction();
-        self.writer().error(text);
+        self.replies.error(text);
     }
 
     /// An EXEC that cannot be one. Redis ends the transaction with it.
@@ -270,7 +266,7 @@ impl Connection {
         self.unwatch();
         let why = text.strip_prefix("ERR ").unwrap_or(text);
         let text = format!("EXECABORT Transaction discarded because of: {why}");
-        self.writer().error(&text);
+        self.replies.error(&text);
     }
 
     /// The command of a request, if its number of parts is right; otherwise it is refused.
