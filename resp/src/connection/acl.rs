@@ -177,7 +177,7 @@ impl Connection {
         let subcommand = words[0].to_ascii_lowercase();
         let what = match (subcommand.as_slice(), &words[1..]) {
             (b"whoami", []) => {
-                let user = self.user().to_owned();
+                let user = self.standing.name().to_owned();
                 return self.replies.writer().bulk(user.as_bytes());
             }
             (b"cat", []) => return self.write_names(&CATEGORIES),
@@ -196,7 +196,7 @@ impl Connection {
             command: &Command::ListUsers,
             read_only: true,
             response_bytes: self.expected_bytes(1, 1),
-            for_user: self.on_behalf(),
+            for_user: self.standing.on_behalf(),
         };
         let begun = submit.submit(&call);
         self.wait_for(begun, Waiting::Users(asked), true);

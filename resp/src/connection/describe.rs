@@ -8,7 +8,7 @@ use crate::arguments;
 use crate::errors::{Refusal, SYNTAX, wrong_arity};
 use crate::glob::{self, Case};
 use crate::limits::{
-    DESCRIBED_BYTES_MAX, NAME_BYTES_MAX, PUSHED_BYTES_MAX, REPEATED_BYTES_MAX, SETTING_PATTERNS_MAX,
+    DESCRIBED_BYTES_MAX, PUSHED_BYTES_MAX, REPEATED_BYTES_MAX, SETTING_PATTERNS_MAX,
 };
 use crate::pattern::require_short;
 use crate::reply::Writer;
@@ -21,24 +21,15 @@ impl Connection {
     pub(super) fn client(&mut self, words: &[&[u8]], environment: &Environment<'_>) {
         let subcommand = words[0].to_ascii_lowercase();
         match (subcommand.as_slice(), &words[1..]) {
-            (b"id", []) => {
-                let id = self.id as i64;
-                self.replies.writer().integer(id);
+            (b"id", []) => self.replies.writer().integer(self.profile.id() as i64),
+            (b"getname", []) => match self.profile.name() {
+                [] => self.replies.writer().null(),
+                name => self.replies.writer().bulk(name),
+            },
+            (b"setname", [name]) => self.replies.done(self.profile.set_name(name)),
+            (b"setinfo", [field, value]) => {
+                self.replies.done(self.profile.set_library(field, value));
             }
-            (b"getname", []) => {
-                let name = std::mem::take(&mut self.name);
-                match name.is_empty() {
-                    true => self.replies.writer().null(),
-                    false => self.replies.writer().bulk(&name),
-                }
-                self.name = name;
-            }
-            (b"setname", [name]) => {
-                if self.try_set_name(name) {
-                    self.replies.ok();
-                }
-            }
-            (b"setinfo", [field, value]) => self.set_library(field, value),
             (b"info", []) => {
                 let line = self.describe(environment.unix_ms);
                 self.replies.writer().text(&line);
@@ -78,44 +69,16 @@ impl Connection {
         writer.simple("    Print this help.");
     }
 
-    /// The attributes that libraries send about themselves when they connect.
-    fn set_library(&mut self, field: &[u8], value: &[u8]) {
-        let place = match field.to_ascii_lowercase().as_slice() {
-            b"lib-name" => 0,
-            b"lib-ver" => 1,
-            other => {
-                let text = format!(
-                    "ERR Unrecognized option '{}'",
-                    String::from_utf8_lossy(other)
-                );
-                return self.replies.error(&text);
-            }
-        };
-        if !value.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
-            let field = String::from_utf8_lossy(field).into_owned();
-            let text =
-                format!("ERR {field} cannot contain spaces, newlines or special characters.");
-            return self.replies.error(&text);
-        }
-        if value.len() > NAME_BYTES_MAX {
-            let field = String::from_utf8_lossy(field).into_owned();
-            let text = format!("ERR {field} cannot be longer than {NAME_BYTES_MAX} bytes.");
-            return self.replies.error(&text);
-        }
-        self.library[place] = value.to_vec();
-        self.replies.ok();
-    }
-
     /// The line of CLIENT LIST.
     #[must_use]
     pub fn describe(&self, unix_ms: i64) -> String {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         format!(
             "id={} addr={} name={} age={} db=0 sub={} psub={} multi={} watch={} qbuf={} obl={} omem={} tot-mem={} user={} redir={} resp={} lib-name={} lib-ver={} tot-cmds={}\n",
-            self.id,
-            self.peer,
-            text(&self.name),
-            (unix_ms - self.since_unix_ms).max(0) / 1_000,
+            self.profile.id(),
+            self.profile.peer(),
+            text(self.profile.name()),
+            self.profile.age_seconds(unix_ms),
             self.subscriptions.counts()[0],
             self.subscriptions.counts()[1],
             if self.transaction.is_some() { 0 } else { -1 },
@@ -124,11 +87,11 @@ impl Connection {
             self.replies.unread().len(),
             self.replies.capacity(),
             self.held_bytes(),
-            self.user(),
+            self.standing.name(),
             self.redirected_to(),
             self.replies.protocol(),
-            text(&self.library[0]),
-            text(&self.library[1]),
+            text(&self.profile.library()[0]),
+            text(&self.profile.library()[1]),
             self.commands,
         )
     }
@@ -440,7 +403,7 @@ impl Filter {
     fn fits(&self, connection: &Connection) -> bool {
         match self {
             Self::All => true,
-            Self::Ids(ids) => ids.binary_search(&connection.id).is_ok(),
+            Self::Ids(ids) => ids.binary_search(&connection.id()).is_ok(),
             Self::Type { subscribes } => *subscribes == Some(connection.subscriptions.count() > 0),
         }
     }

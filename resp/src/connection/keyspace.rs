@@ -151,7 +151,7 @@ impl Connection {
     /// more often than others, as in Redis one in a short chain is.
     pub(super) fn random_key(&mut self, environment: &Environment<'_>, submit: &mut dyn Submit) {
         let time = environment.unix_ms.cast_unsigned();
-        let dice = spread(time ^ spread(self.id ^ spread(self.commands)));
+        let dice = spread(time ^ spread(self.profile.id() ^ spread(self.commands)));
         let wrapped = false;
         let aim = Aim::Any { dice, wrapped };
         if let Some(walk) = self.walk(aim, None, Cursor::anywhere(dice), RANDOM_COUNT) {
@@ -171,7 +171,7 @@ impl Connection {
             command: &Command::Flush,
             read_only: false,
             response_bytes: self.expected_bytes(1, 0),
-            for_user: self.on_behalf(),
+            for_user: self.standing.on_behalf(),
         };
         let begun = submit.submit(&call);
         let item = Item {
@@ -189,7 +189,7 @@ impl Connection {
         from: Cursor,
         count: u32,
     ) -> Option<Box<Walk>> {
-        let own = self.key_prefix();
+        let own = self.standing.key_prefix();
         let asked = pattern.as_ref().map_or(&[][..], Pattern::prefix);
         let prefix = match (asked.starts_with(own), own.starts_with(asked)) {
             (true, _) => asked,
@@ -218,7 +218,7 @@ impl Connection {
             command: &command,
             read_only: true,
             response_bytes: walk.page_bytes,
-            for_user: self.on_behalf(),
+            for_user: self.standing.on_behalf(),
         };
         let begun = submit.submit(&call);
         self.wait_for(begun, Waiting::Walk(walk), true);

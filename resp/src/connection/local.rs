@@ -1,12 +1,11 @@
 //! Commands that need no store: about the connection, the transaction and the replica.
 
+use super::auth::asks_about_users;
 use super::keyspace::is_about_all_keys;
 use super::life::Cause;
-use super::standing::asks_about_users;
 use super::subscribing::is_about_messages;
 use super::{Connection, Environment, Submit};
 use crate::errors::{NOT_AN_INTEGER, SYNTAX, wrong_arity};
-use crate::limits::NAME_BYTES_MAX;
 use crate::table::{Spec, Verb};
 use trine_kvstore::integer;
 
@@ -28,7 +27,7 @@ impl Connection {
         let Some(spec) = self.known_command(parts) else {
             return;
         };
-        if !self.is_known() && !spec.is_for_strangers() {
+        if !self.standing.is_known() && !spec.is_for_strangers() {
             return self.refuse(NOAUTH);
         }
         if let Some(text) = self.not_as_subscriber(spec, parts) {
@@ -61,7 +60,7 @@ impl Connection {
         let Some(verb) = spec.verb() else {
             return self.replies.error(SYNTAX);
         };
-        if let Some(text) = self.lacks_for(spec, parts) {
+        if let Some(text) = self.standing.lacks_for(spec, parts) {
             return self.refuse(&text);
         }
         match verb {
@@ -89,7 +88,7 @@ impl Connection {
             }
             Verb::PubSub => self.pubsub(&parts[1..], environment),
             Verb::Info => {
-                let prefix = self.identity().map(|identity| &identity.prefix);
+                let prefix = self.standing.identity().map(|identity| &identity.prefix);
                 let has_prefix = prefix.is_some_and(|prefix| !prefix.is_empty());
                 let text = environment.host.info(&parts[1..], has_prefix);
                 self.replies.writer().text(&text);
@@ -140,47 +139,10 @@ impl Connection {
         self.transaction = None;
         self.unwatch();
         self.leave(&mut environment.broker.borrow_mut());
-        self.name.clear();
+        self.profile.clear_name();
         self.replies.switch(false);
-        self.forget_standing(environment);
+        self.standing.forget(environment.requires_auth);
         self.replies.writer().simple("RESET");
-    }
-
-    pub(super) fn welcome(&mut self) {
-        let (id, protocol) = (self.id as i64, self.replies.protocol());
-        let mut writer = self.replies.writer();
-        writer.map(7);
-        for (field, value) in [("server", "trine"), ("version", super::describe::VERSION)] {
-            writer.bulk(field.as_bytes());
-            writer.bulk(value.as_bytes());
-        }
-        for (field, value) in [("proto", protocol), ("id", id)] {
-            writer.bulk(field.as_bytes());
-            writer.integer(value);
-        }
-        for (field, value) in [("mode", "standalone"), ("role", "master")] {
-            writer.bulk(field.as_bytes());
-            writer.bulk(value.as_bytes());
-        }
-        writer.bulk(b"modules");
-        writer.array(0);
-    }
-
-    /// Takes a name, or answers why not.
-    pub(super) fn try_set_name(&mut self, name: &[u8]) -> bool {
-        if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
-            self.replies
-                .writer()
-                .error("ERR Client names cannot contain spaces, newlines or special characters.");
-            return false;
-        }
-        if name.len() > NAME_BYTES_MAX {
-            let text = format!("ERR Client names cannot be longer than {NAME_BYTES_MAX} bytes.");
-            self.replies.error(&text);
-            return false;
-        }
-        self.name = name.to_vec();
-        true
     }
 }
 

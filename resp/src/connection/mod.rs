@@ -16,6 +16,7 @@
 
 mod acl;
 mod answer;
+mod auth;
 mod broker;
 mod describe;
 mod input;
@@ -23,6 +24,7 @@ mod keyspace;
 mod late;
 mod life;
 mod local;
+mod profile;
 mod replies;
 mod standing;
 mod subscribing;
@@ -41,11 +43,13 @@ use crate::plan::{Item, Plan};
 use crate::request::{Progress, ProtocolError};
 use crate::table;
 use acl::UsersAsked;
+use auth::Then;
 use input::Input;
 use keyspace::Walk;
 use life::{Cause, Life};
+use profile::Profile;
 use replies::Replies;
-use standing::{Standing, Then};
+use standing::Standing;
 use subscribing::Subscriptions;
 use tracking::{Options, Tracking};
 use transaction::{Settings, Transaction};
@@ -184,12 +188,7 @@ enum OnStream {
 /// One client's connection.
 #[derive(Debug)]
 pub struct Connection {
-    id: u64,
-    peer: String,
-    name: Vec<u8>,
-    library: [Vec<u8>; 2],
-    since_unix_ms: i64,
-    /// As whom the client acts.
+    profile: Profile,
     standing: Standing,
     input: Input,
     replies: Replies,
@@ -217,8 +216,6 @@ pub struct Connection {
     commands: u64,
     /// Reads that found their key, and those that did not.
     lookups: (u64, u64),
-    /// Attempts to give a password or a key that was wrong.
-    auth_failures: u64,
 }
 
 /// The next item of the input.
@@ -238,15 +235,8 @@ impl Connection {
     #[must_use]
     pub fn new(id: u64, peer: String, requires_auth: bool, unix_ms: i64) -> Self {
         Self {
-            id,
-            peer,
-            name: Vec::new(),
-            library: Default::default(),
-            since_unix_ms: unix_ms,
-            standing: match requires_auth {
-                true => Standing::Stranger,
-                false => Standing::Default,
-            },
+            profile: Profile::new(id, peer, unix_ms),
+            standing: Standing::new(requires_auth),
             input: Input::default(),
             replies: Replies::default(),
             waiting: None,
@@ -263,7 +253,6 @@ impl Connection {
             life: Life::default(),
             commands: 0,
             lookups: (0, 0),
-            auth_failures: 0,
         }
     }
 
@@ -357,13 +346,31 @@ impl Connection {
     /// The number of the connection, as CLIENT ID tells it.
     #[must_use]
     pub fn id(&self) -> u64 {
-        self.id
+        self.profile.id()
     }
 
     /// The client's address.
     #[must_use]
     pub fn peer(&self) -> &str {
-        &self.peer
+        self.profile.peer()
+    }
+
+    /// The name of the user as whom the client acts.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        self.standing.name()
+    }
+
+    /// The user of the group as whom the client acts, if it does.
+    #[must_use]
+    pub fn identity(&self) -> Option<&Identity> {
+        self.standing.identity()
+    }
+
+    /// Wrong passwords and keys so far.
+    #[must_use]
+    pub fn auth_failures(&self) -> u64 {
+        self.standing.failures()
     }
 
     /// Commands taken so far.
@@ -448,7 +455,7 @@ impl Connection {
             && plan.operation_count() < RUN_OPERATIONS_MAX
             && self.input.sent() < RUN_BYTES_MAX
         {
-            let known = self.is_known();
+            let known = self.standing.is_known();
             let progress = self.input.parse(input, environment.limits, known);
             let length = match progress {
                 Ok(Progress::Complete { length }) => length,
@@ -504,7 +511,7 @@ impl Connection {
         let Some(planner) = spec.planner() else {
             return false;
         };
-        if !self.is_known() || self.transaction.is_some() || self.is_only_subscriber() {
+        if !self.standing.is_known() || self.transaction.is_some() || self.is_only_subscriber() {
             return false;
         }
         let asked = spec.asked(parts, environment.unix_ms);
@@ -551,7 +558,7 @@ impl Connection {
             command: &command,
             read_only: operations.read_only,
             response_bytes: self.expected_bytes(plan.operation_count(), plan.value_count()),
-            for_user: self.on_behalf(),
+            for_user: self.standing.on_behalf(),
         };
         let (begun, read_only) = (submit.submit(&call), call.read_only);
         self.wait_for(begun, Waiting::Run(plan.into_items()), read_only);
@@ -639,7 +646,7 @@ impl Connection {
         text: &[u8],
         key: &[u8],
     ) {
-        if key.starts_with(self.key_prefix()) {
+        if key.starts_with(self.standing.key_prefix()) {
             self.replies.push_message(pattern, channel, text);
             self.end_if_unread();
         }

@@ -4,6 +4,7 @@
 
 use super::RESTING_BYTES_MAX;
 use super::broker::INVALIDATE;
+use crate::errors::Refusal;
 use crate::limits::PUSHED_BYTES_MAX;
 use crate::reply::Writer;
 
@@ -118,6 +119,14 @@ impl Replies {
     /// Replies OK.
     pub(super) fn ok(&mut self) {
         self.writer().simple("OK");
+    }
+
+    /// Replies OK, or why not.
+    pub(super) fn done(&mut self, result: Result<(), Refusal>) {
+        match result {
+            Ok(()) => self.ok(),
+            Err(text) => self.error(&text),
+        }
     }
 
     /// An error that is not sent yet.

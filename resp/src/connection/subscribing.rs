@@ -134,7 +134,7 @@ impl Connection {
         }
         let mut broker = environment.broker.borrow_mut();
         let names = names.iter().map(|name| name.to_vec()).collect();
-        match broker.is_following_for(self.id) {
+        match broker.is_following_for(self.profile.id()) {
             true => self.subscribe_to(names, patterns, &mut broker),
             false => self.wait_for_stream(OnStream::Subscribe { names, patterns }),
         }
@@ -179,11 +179,12 @@ impl Connection {
         for name in names {
             let has_room = match patterns {
                 false => {
-                    broker.subscribe(&name, self.id);
+                    broker.subscribe(&name, self.profile.id());
                     true
                 }
-                true => Pattern::new(&name)
-                    .is_ok_and(|pattern| broker.subscribe_pattern(pattern, &name, self.id)),
+                true => Pattern::new(&name).is_ok_and(|pattern| {
+                    broker.subscribe_pattern(pattern, &name, self.profile.id())
+                }),
             };
             if !has_room {
                 let text = "ERR as many patterns are subscribed to as this server takes";
@@ -220,8 +221,8 @@ impl Connection {
             return;
         }
         match patterns {
-            true => broker.unsubscribe_pattern(name, self.id),
-            false => broker.unsubscribe(name, self.id),
+            true => broker.unsubscribe_pattern(name, self.profile.id()),
+            false => broker.unsubscribe(name, self.profile.id()),
         }
     }
 
@@ -239,17 +240,17 @@ impl Connection {
 
     /// The client hears of nothing any more.
     pub fn leave(&mut self, broker: &mut Broker) {
-        broker.stop_waiting(self.id);
+        broker.stop_waiting(self.profile.id());
         self.untrack(broker);
         let Subscriptions {
             channels, patterns, ..
         } = std::mem::take(&mut self.subscriptions);
         channels
             .iter()
-            .for_each(|name| broker.unsubscribe(name, self.id));
+            .for_each(|name| broker.unsubscribe(name, self.profile.id()));
         patterns
             .iter()
-            .for_each(|name| broker.unsubscribe_pattern(name, self.id));
+            .for_each(|name| broker.unsubscribe_pattern(name, self.profile.id()));
     }
 
     /// Whether the client is told of keys without asking.

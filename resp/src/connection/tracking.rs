@@ -158,7 +158,8 @@ impl Options {
 impl Connection {
     /// CLIENT TRACKING.
     pub(super) fn client_tracking(&mut self, words: &[&[u8]], environment: &Environment<'_>) {
-        let finds = |id| id == self.id || environment.host.is_there(id, self.user());
+        let finds =
+            |id| id == self.profile.id() || environment.host.is_there(id, self.standing.name());
         let options = match Options::read(&words[1..], &finds) {
             Ok(options) => options,
             Err(text) => return self.replies.error(&text),
@@ -170,7 +171,7 @@ impl Connection {
                     return self.replies.error(&text);
                 }
                 let mut broker = environment.broker.borrow_mut();
-                match broker.is_following_for(self.id) {
+                match broker.is_following_for(self.profile.id()) {
                     true => self.track(options, &mut broker),
                     false => self.wait_for_stream(OnStream::Track(options)),
                 }
@@ -197,7 +198,7 @@ impl Connection {
             let text = "ERR too many prefixes are tracked at this server";
             return self.replies.error(text);
         }
-        broker.track(self.id, &options.prefixes);
+        broker.track(self.profile.id(), &options.prefixes);
         let mut before = self.tracking.take().unwrap_or_default();
         let mut prefixes = std::mem::take(&mut before.options.prefixes);
         prefixes.append(&mut options.prefixes);
@@ -215,7 +216,7 @@ impl Connection {
     /// The client tracks nothing any more.
     pub(super) fn untrack(&mut self, broker: &mut Broker) {
         if let Some(tracking) = self.tracking.take() {
-            broker.untrack(self.id, tracking.options.prefixes.iter());
+            broker.untrack(self.profile.id(), tracking.options.prefixes.iter());
         }
     }
 
@@ -282,7 +283,7 @@ impl Connection {
 
     /// Notes the keys that a command reads, before it is sent.
     pub(super) fn note_reads(&mut self, spec: &Spec, parts: &[&[u8]], broker: &mut Broker) {
-        let id = self.id;
+        let id = self.profile.id();
         // The user is told of no other key, and the read will be denied.
         let prefix = self.standing.key_prefix();
         let Some(tracking) = &mut self.tracking else {
@@ -359,7 +360,7 @@ impl Connection {
     /// Whether the client is told of a change now: it may know the key, and the change is not its own.
     pub(crate) fn is_to_be_told(&mut self, key: &[u8], at: Position) -> bool {
         let calls = self.waiting.as_ref().map(|(_, read_only)| *read_only);
-        let may = key.starts_with(self.key_prefix());
+        let may = key.starts_with(self.standing.key_prefix());
         let Some(tracking) = self.tracking.as_mut().filter(|_| may) else {
             return false;
         };
@@ -398,12 +399,12 @@ impl Connection {
     /// The connection that is told instead of this one, and as whom that one has to act.
     pub(crate) fn redirection(&self) -> Option<(u64, Option<OnBehalf>)> {
         let redirect = self.tracking.as_ref()?.options.redirect?;
-        Some((redirect, self.on_behalf()))
+        Some((redirect, self.standing.on_behalf()))
     }
 
     /// Whether it acts as this user.
     pub(crate) fn acts_as(&self, user: Option<OnBehalf>) -> bool {
-        self.on_behalf() == user
+        self.standing.on_behalf() == user
     }
 
     /// The connection that was told instead has gone.

@@ -2,7 +2,8 @@
 
 use trine_kvstore::{Command, Condition, ExecuteMode, List};
 
-use super::standing::Standing;
+use super::profile::Names;
+use super::standing::ActsAs;
 use super::{Call, Connection, Environment, Submit, Waiting, describe};
 use crate::errors::{too_many, wrong_arity};
 use crate::limits::{OPERATIONS_MAX, QUEUED_PART_CHARGE_BYTES};
@@ -24,9 +25,8 @@ pub(super) struct Transaction {
 /// What commands of a transaction that need no store can change at the connection.
 #[derive(Debug)]
 pub(super) struct Settings {
-    name: Vec<u8>,
-    library: [Vec<u8>; 2],
-    standing: Standing,
+    names: Names,
+    user: ActsAs,
 }
 
 impl Transaction {
@@ -134,7 +134,7 @@ impl Connection {
             command: &command,
             read_only: operations.read_only,
             response_bytes: self.expected_bytes(plan.operation_count(), plan.value_count()),
-            for_user: self.on_behalf(),
+            for_user: self.standing.on_behalf(),
         };
         let (begun, read_only) = (submit.submit(&call), call.read_only);
         let items = plan.into_items();
@@ -151,20 +151,16 @@ impl Connection {
 
     fn settings(&self) -> Box<Settings> {
         Box::new(Settings {
-            name: self.name.clone(),
-            library: self.library.clone(),
-            standing: self.standing.clone(),
+            names: self.profile.names(),
+            user: self.standing.acts_as(),
         })
     }
 
     /// The transaction was not done, so its commands changed nothing here either.
     pub(super) fn restore(&mut self, settings: Settings) {
-        let Settings {
-            name,
-            library,
-            standing,
-        } = settings;
-        (self.name, self.library, self.standing) = (name, library, standing);
+        let Settings { names, user } = settings;
+        self.profile.restore(names);
+        self.standing.restore(user);
     }
 
     /// The bytes of its reply, if that is known already.
@@ -224,7 +220,7 @@ impl Connection {
             command: &command,
             read_only: true,
             response_bytes: self.expected_bytes(operations.len(), operations.len()),
-            for_user: self.on_behalf(),
+            for_user: self.standing.on_behalf(),
         };
         let begun = submit.submit(&call);
         let keys = parts[1..].iter().map(|key| key.to_vec()).collect();

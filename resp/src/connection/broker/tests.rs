@@ -11,7 +11,6 @@ use proptest::prelude::*;
 use trine_kvstore::{Command, Limits as StoreLimits, Store};
 
 use super::*;
-use crate::connection::standing::Standing;
 use crate::connection::{Call, Environment, Failure, Identity, NotKnown, OnBehalf, Submit, Told};
 use crate::limits::Limits;
 
@@ -351,7 +350,7 @@ fn a_read_that_is_denied_tells_nothing_of_its_key() {
         act(world.parties.0.get_mut(&1).expect("it is there"));
     };
     party(&mut world, &mut |party| {
-        party.connection.standing = Standing::User(Box::new(alice.clone()));
+        party.connection.standing.become_user(alice.clone());
     });
     assert_eq!(world.asks(1, "CLIENT TRACKING ON"), ok());
     world.says(1, "GET b/secret");
