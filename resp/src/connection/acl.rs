@@ -195,7 +195,7 @@ impl Connection {
         let call = Call {
             command: &Command::ListUsers,
             read_only: true,
-            response_bytes: self.expected_bytes(1, 1),
+            response_bytes: self.run.expected_bytes(1, 1),
             for_user: self.standing.on_behalf(),
         };
         let begun = submit.submit(&call);

@@ -3,7 +3,8 @@
 use trine_kvstore::{AbortCause, OtherError, Response, StoreError};
 
 use super::broker::Broker;
-use super::{Connection, Failure, OnStream, Waiting};
+use super::run::{OnStream, Waiting};
+use super::{Connection, Failure};
 use crate::errors::{denied_text, error_text};
 use crate::plan::Item;
 use crate::shape::Shape;
@@ -11,11 +12,12 @@ use crate::shape::Shape;
 impl Connection {
     /// The call that was under way is over.
     pub fn on_answer(&mut self, result: Result<Response<'_>, Failure>) {
-        let Some((waiting, read_only)) = self.waiting.take() else {
+        // The stream is no call, and its wait ends otherwise.
+        let is_call = |waiting: &Waiting| !matches!(waiting, Waiting::Stream(_));
+        let Some((call, read_only)) = self.run.take_if(is_call) else {
             return;
         };
-        (self.has_only_read, self.repeats) = (read_only, false);
-        match waiting {
+        match call {
             Waiting::Run(items) => self.on_run_answer(&items, read_only, result),
             Waiting::Transaction { items, before } => {
                 if !matches!(result, Ok(Response::List(_))) {
@@ -27,19 +29,15 @@ impl Connection {
             Waiting::Walk(walk) => self.on_page(walk, result),
             Waiting::Users(asked) => self.on_users_answer(&asked, result),
             Waiting::Auth(then) => self.go_on_unknown(then, result.err()),
-            // It is no call, and ends otherwise.
-            Waiting::Stream(then) => self.wait_for_stream(then),
+            Waiting::Stream(_) => unreachable!("it was left where it is"),
         }
     }
 
     /// The stream of changes is there, or why it is not.
     pub(crate) fn on_stream(&mut self, broker: &mut Broker, result: Result<(), String>) {
-        let then = match self.waiting.take() {
-            Some((Waiting::Stream(then), _)) => then,
-            other => {
-                self.waiting = other;
-                return;
-            }
+        let is_stream = |waiting: &Waiting| matches!(waiting, Waiting::Stream(_));
+        let Some((Waiting::Stream(then), _)) = self.run.take_if(is_stream) else {
+            return;
         };
         match (result, then) {
             (Err(why), _) => self.replies.error(&format!("ERR {why}")),
@@ -74,10 +72,9 @@ impl Connection {
         );
         if tried_singly && items.len() > 1 {
             // Nothing was applied: each of the commands is tried for itself.
-            self.alone = items.len();
+            self.run.split(items.len());
             self.commands -= items.len() as u64;
             self.input.reread();
-            self.repeats = true;
             self.repeat_caching();
             return;
         }
@@ -193,9 +190,7 @@ impl Connection {
                 _ => {}
             }
         }
-        if !answers.is_empty() {
-            self.value_bytes = (self.replies.len() - before) / answers.len();
-        }
+        self.run.learn(self.replies.len() - before, answers.len());
     }
 
     fn write_errors(&mut self, items: &[Item], text: &str) {

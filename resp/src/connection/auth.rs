@@ -119,7 +119,7 @@ impl Connection {
     ) {
         if user != DEFAULT.as_bytes() {
             return match submit.authenticate(user, secret) {
-                Ok(()) => self.waiting = Some((Waiting::Auth(then), true)),
+                Ok(()) => self.run.begin(Waiting::Auth(then), true),
                 Err(why) => self.go_on_knowing(then, Err(why)),
             };
         }
@@ -139,9 +139,9 @@ impl Connection {
 
     /// It is known who the client is, or why not.
     pub fn on_known(&mut self, result: Result<Identity, NotKnown>) {
-        match self.waiting.take() {
-            Some((Waiting::Auth(then), _)) => self.go_on_knowing(then, result),
-            other => self.waiting = other,
+        let is_auth = |waiting: &Waiting| matches!(waiting, Waiting::Auth(_));
+        if let Some((Waiting::Auth(then), _)) = self.run.take_if(is_auth) {
+            self.go_on_knowing(then, result);
         }
     }
 

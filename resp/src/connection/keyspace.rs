@@ -170,7 +170,7 @@ impl Connection {
         let call = Call {
             command: &Command::Flush,
             read_only: false,
-            response_bytes: self.expected_bytes(1, 0),
+            response_bytes: self.run.expected_bytes(1, 0),
             for_user: self.standing.on_behalf(),
         };
         let begun = submit.submit(&call);
@@ -282,7 +282,7 @@ impl Connection {
         walk.from = page.next;
         let expected = bytes + bytes / 4 + SPARE_BYTES;
         walk.page_bytes = expected.min(2 * WALK_BYTES_MAX);
-        self.walk = Some(walk);
+        self.run.walk_on(walk);
     }
 }
 

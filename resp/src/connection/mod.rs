@@ -26,6 +26,7 @@ mod life;
 mod local;
 mod profile;
 mod replies;
+mod run;
 mod standing;
 mod subscribing;
 mod tracking;
@@ -34,25 +35,22 @@ mod transaction;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use trine_kvstore::config::LIST_RESPONSE_BYTES_MAX;
 use trine_kvstore::{Command, ExecuteMode, List, Position};
 
 use crate::errors::wrong_arity;
 use crate::limits::{Limits, OPERATIONS_MAX, WATCHED_KEY_CHARGE_BYTES};
-use crate::plan::{Item, Plan};
+use crate::plan::Plan;
 use crate::request::{Progress, ProtocolError};
 use crate::table;
-use acl::UsersAsked;
-use auth::Then;
 use input::Input;
-use keyspace::Walk;
 use life::{Cause, Life};
 use profile::Profile;
 use replies::Replies;
+use run::{Run, Waiting};
 use standing::Standing;
 use subscribing::Subscriptions;
-use tracking::{Options, Tracking};
-use transaction::{Settings, Transaction};
+use tracking::Tracking;
+use transaction::Transaction;
 
 /// Bytes of requests that are sent to the store together; a larger single request goes alone.
 const RUN_BYTES_MAX: usize = 256 * 1024;
@@ -134,57 +132,6 @@ pub trait Told {
     fn settings(&self) -> Vec<(&'static str, String)>;
 }
 
-/// The store request that the connection waits for.
-#[derive(Debug)]
-enum Waiting {
-    /// The commands of a run.
-    Run(Vec<Item>),
-    /// A transaction's EXEC. Without the store's consent nothing of it was done: the settings are those before.
-    Transaction {
-        items: Vec<Item>,
-        before: Box<Settings>,
-    },
-    /// The versions of keys that WATCH named.
-    Watch(Vec<Vec<u8>>),
-    /// Who the client is.
-    Auth(Then),
-    /// The users of the group.
-    Users(UsersAsked),
-    /// A page of the keys.
-    Walk(Box<Walk>),
-    /// The stream of changes.
-    Stream(OnStream),
-}
-
-impl Waiting {
-    /// Bytes of memory that it holds: replies that are known already, and names.
-    fn held_bytes(&self) -> usize {
-        let of_names = |names: &[Vec<u8>]| -> usize {
-            let of_name = |name: &Vec<u8>| size_of::<Vec<u8>>() + name.capacity();
-            names.iter().map(of_name).sum()
-        };
-        match self {
-            Self::Run(items) | Self::Transaction { items, .. } => {
-                items.iter().map(Item::held_bytes).sum()
-            }
-            Self::Watch(keys) => of_names(keys),
-            Self::Stream(OnStream::Subscribe { names, .. }) => of_names(names),
-            Self::Walk(walk) => walk.held_bytes(),
-            Self::Stream(OnStream::Track(options)) => of_names(options.prefixes()),
-            Self::Auth(_) | Self::Users(_) => 0,
-        }
-    }
-}
-
-/// What follows once the stream of changes is there.
-#[derive(Debug)]
-enum OnStream {
-    /// CLIENT TRACKING ON.
-    Track(Options),
-    /// SUBSCRIBE, or PSUBSCRIBE.
-    Subscribe { names: Vec<Vec<u8>>, patterns: bool },
-}
-
 /// One client's connection.
 #[derive(Debug)]
 pub struct Connection {
@@ -192,24 +139,13 @@ pub struct Connection {
     standing: Standing,
     input: Input,
     replies: Replies,
-    /// Some exactly while a call is under way, and whether that call only reads.
-    waiting: Option<(Waiting, bool)>,
-    /// A walk of which another page is to be asked for.
-    walk: Option<Box<Walk>>,
-    /// About the bytes of a value in the last answer.
-    value_bytes: usize,
-    /// This many commands are sent one by one.
-    alone: usize,
+    run: Run,
     transaction: Option<Transaction>,
     /// Watched keys with their versions; none for a key that was absent.
     watched: BTreeMap<Vec<u8>, Option<Position>>,
     /// Some while the client tracks keys.
     tracking: Option<Box<Tracking>>,
     subscriptions: Subscriptions,
-    /// The last call had no writes.
-    has_only_read: bool,
-    /// The commands of the last call have to be sent once more.
-    repeats: bool,
     /// A WATCH was answered with an error: the next EXEC would not have the conditions that its client expects.
     watch_failed: bool,
     life: Life,
@@ -239,16 +175,11 @@ impl Connection {
             standing: Standing::new(requires_auth),
             input: Input::default(),
             replies: Replies::default(),
-            waiting: None,
-            walk: None,
-            value_bytes: 0,
-            alone: 0,
+            run: Run::default(),
             transaction: None,
             watched: BTreeMap::new(),
             tracking: None,
             subscriptions: Subscriptions::default(),
-            has_only_read: true,
-            repeats: false,
             watch_failed: false,
             life: Life::default(),
             commands: 0,
@@ -290,9 +221,6 @@ impl Connection {
     /// Bytes of memory that this connection holds.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        let waiting = self.waiting.as_ref();
-        let waiting = waiting.map_or(0, |(waiting, _)| waiting.held_bytes());
-        let walk = self.walk.as_ref().map_or(0, |walk| walk.held_bytes());
         let queued = self.transaction.as_ref().map_or(0, Transaction::bytes);
         let of_key = |key: &Vec<u8>| key.len() + WATCHED_KEY_CHARGE_BYTES;
         let watched: usize = self.watched.keys().map(of_key).sum();
@@ -300,7 +228,7 @@ impl Connection {
         let told =
             tracking.map_or(0, |tracking| tracking.held_bytes()) + self.subscriptions.held_bytes();
         let buffers = self.input.held_bytes() + self.replies.capacity();
-        size_of::<Self>() + buffers + waiting + walk + queued + watched + told
+        size_of::<Self>() + buffers + self.run.held_bytes() + queued + watched + told
     }
 
     /// Bytes of memory that its replies take.
@@ -328,7 +256,7 @@ impl Connection {
     /// Whether a call is under way.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        self.waiting.is_some() || self.walk.is_some()
+        self.run.is_busy()
     }
 
     /// Whether the client broke the protocol.
@@ -405,13 +333,11 @@ impl Connection {
 
     /// Handles what comes next; true if there may be more.
     fn step(&mut self, environment: &Environment<'_>, submit: &mut dyn Submit) -> bool {
-        if self.waiting.is_none()
-            && let Some(walk) = self.walk.take()
-        {
+        if let Some(walk) = self.run.take_walk() {
             self.ask_for_page(walk, submit);
             return true;
         }
-        if self.waiting.is_some() || !self.life.is_open() || self.is_clogged(environment.limits) {
+        if self.run.is_busy() || !self.life.is_open() || self.is_clogged(environment.limits) {
             return false;
         }
         // The requests are borrowed while the rest of the connection changes.
@@ -422,7 +348,7 @@ impl Connection {
                 false
             }
             Next::Run(plan) => {
-                self.run(plan, submit);
+                self.submit_plan(plan, submit);
                 true
             }
             Next::Local(parts, length) => {
@@ -447,10 +373,7 @@ impl Connection {
     fn next<'a>(&mut self, input: &'a [u8], environment: &Environment<'_>) -> Next<'a> {
         let mut plan = Plan::default();
         self.begin_reads();
-        let commands_max = match self.alone {
-            0 => environment.limits.pipeline_commands,
-            _ => 1,
-        };
+        let commands_max = self.run.commands_max(environment.limits.pipeline_commands);
         while plan.len() < commands_max
             && plan.operation_count() < RUN_OPERATIONS_MAX
             && self.input.sent() < RUN_BYTES_MAX
@@ -537,9 +460,9 @@ impl Connection {
         }
     }
 
-    fn run(&mut self, plan: Plan<'_>, submit: &mut dyn Submit) {
+    fn submit_plan(&mut self, plan: Plan<'_>, submit: &mut dyn Submit) {
         self.commands += plan.len() as u64;
-        self.alone = self.alone.saturating_sub(plan.len());
+        self.run.on_commands(plan.len());
         if plan.operation_count() == 0 {
             self.write_items(&plan.into_items(), &[]);
             self.input.on_answered();
@@ -557,7 +480,9 @@ impl Connection {
         let call = Call {
             command: &command,
             read_only: operations.read_only,
-            response_bytes: self.expected_bytes(plan.operation_count(), plan.value_count()),
+            response_bytes: self
+                .run
+                .expected_bytes(plan.operation_count(), plan.value_count()),
             for_user: self.standing.on_behalf(),
         };
         let (begun, read_only) = (submit.submit(&call), call.read_only);
@@ -566,7 +491,7 @@ impl Connection {
 
     /// The answer to a call that has begun is awaited. One that could not begin is answered at once.
     fn wait_for(&mut self, begun: Result<(), Failure>, waiting: Waiting, read_only: bool) {
-        self.waiting = Some((waiting, read_only));
+        self.run.begin(waiting, read_only);
         if let Err(failure) = begun {
             self.on_answer(Err(failure));
         }
@@ -598,7 +523,7 @@ impl Connection {
         if self.plan(&mut plan, &parts, environment) {
             self.note_planned(&parts, environment);
             self.input.pass(length);
-            self.run(plan, submit);
+            self.submit_plan(plan, submit);
         } else {
             self.on_local(&parts, length, environment, submit);
         }
@@ -618,16 +543,6 @@ impl Connection {
     fn end_broken(&mut self, text: &str) {
         self.replies.error(&format!("ERR {text}"));
         self.life.end(Cause::Broken);
-    }
-
-    /// A guess with room: a response that does not fit costs a second attempt. A connection's values are expected to be
-    /// as large as its last ones, so that its large reads are recognized and take turns.
-    fn expected_bytes(&self, operations: usize, values: usize) -> usize {
-        const EACH: usize = 24;
-        const VALUE: usize = 128;
-        let value = VALUE.max(self.value_bytes + EACH);
-        let others = operations.saturating_sub(values);
-        (EACH + values * value + others * EACH).min(LIST_RESPONSE_BYTES_MAX + VALUE)
     }
 
     /// Pushes that these keys have changed, or all. `redirected`: another connection has read them.

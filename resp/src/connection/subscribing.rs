@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use super::broker::{Broker, can_have_messages, has_messages};
-use super::{Connection, Environment, OnStream};
+use super::run::OnStream;
+use super::{Connection, Environment};
 use crate::limits::{SUBSCRIPTION_CHARGE_BYTES, SUBSCRIPTIONS_MAX};
 use crate::pattern::Pattern;
 use crate::table::{Spec, Verb};

@@ -4,7 +4,8 @@ use trine_kvstore::{Position, integer};
 
 use super::broker::Broker;
 use super::late::{Late, Meanwhile};
-use super::{Connection, Environment, OnBehalf, OnStream, Waiting};
+use super::run::{LastCall, OnStream, Waiting};
+use super::{Connection, Environment, OnBehalf};
 use crate::errors::{NOT_AN_INTEGER, Refusal, SYNTAX};
 use crate::limits::{CLIENT_PREFIXES_MAX, PREFIX_CHARGE_BYTES};
 use crate::table::Spec;
@@ -186,7 +187,7 @@ impl Connection {
 
     /// The command goes on when the stream of changes is there.
     pub(super) fn wait_for_stream(&mut self, then: OnStream) {
-        self.waiting = Some((Waiting::Stream(then), true));
+        self.run.begin(Waiting::Stream(then), true);
     }
 
     pub(super) fn track(&mut self, options: Options, broker: &mut Broker) {
@@ -340,13 +341,13 @@ impl Connection {
     /// The call is over: what its reads have seen, and which invalidations follow its replies.
     pub(crate) fn take_late(&mut self, position: Position) -> Late {
         // Commands that are sent once more are not answered yet.
-        if std::mem::take(&mut self.repeats) || self.is_waiting() {
+        if self.run.last() == LastCall::Split || self.run.is_busy() {
             return Late::default();
         }
         let Some(tracking) = &mut self.tracking else {
             return Late::default();
         };
-        let writes = !self.has_only_read;
+        let writes = self.run.last() == LastCall::Write;
         if writes && tracking.options.no_loop {
             tracking.meanwhile.note_own(position);
         }
@@ -359,7 +360,7 @@ impl Connection {
 
     /// Whether the client is told of a change now: it may know the key, and the change is not its own.
     pub(crate) fn is_to_be_told(&mut self, key: &[u8], at: Position) -> bool {
-        let calls = self.waiting.as_ref().map(|(_, read_only)| *read_only);
+        let call_reads = self.run.call_reads();
         let may = key.starts_with(self.standing.key_prefix());
         let Some(tracking) = self.tracking.as_mut().filter(|_| may) else {
             return false;
@@ -368,7 +369,7 @@ impl Connection {
         if no_loop && tracking.meanwhile.is_own(at) {
             return false;
         }
-        match calls {
+        match call_reads {
             // Perhaps it is of the write that is under way.
             Some(false) if no_loop => {
                 tracking.meanwhile.hold(key, at);
@@ -385,7 +386,7 @@ impl Connection {
 
     /// All that a client knows is invalid. Says whether it is to be told.
     pub(crate) fn note_all_invalid(&mut self, at: Position, broadcast_only: bool) -> bool {
-        let calls = self.waiting.is_some();
+        let calls = self.run.call_reads().is_some();
         let Some(tracking) = &mut self.tracking else {
             return false;
         };

@@ -133,7 +133,9 @@ impl Connection {
         let call = Call {
             command: &command,
             read_only: operations.read_only,
-            response_bytes: self.expected_bytes(plan.operation_count(), plan.value_count()),
+            response_bytes: self
+                .run
+                .expected_bytes(plan.operation_count(), plan.value_count()),
             for_user: self.standing.on_behalf(),
         };
         let (begun, read_only) = (submit.submit(&call), call.read_only);
@@ -219,7 +221,7 @@ impl Connection {
         let call = Call {
             command: &command,
             read_only: true,
-            response_bytes: self.expected_bytes(operations.len(), operations.len()),
+            response_bytes: self.run.expected_bytes(operations.len(), operations.len()),
             for_user: self.standing.on_behalf(),
         };
         let begun = submit.submit(&call);
