@@ -148,22 +148,19 @@ impl Connection {
     }
 
     fn on_watch_answer(&mut self, keys: Vec<Vec<u8>>, result: Result<Response<'_>, Failure>) {
-        let heard = matches!(&result, Ok(Response::List(list)) if list.len() == keys.len());
-        self.watch_failed |= !heard;
-        match result {
-            Ok(Response::List(list)) if list.len() == keys.len() => {
-                for (key, answer) in keys.into_iter().zip(list.iter()) {
-                    let version = match answer {
-                        Response::Value { version, .. } => Some(version),
-                        _ => None,
-                    };
-                    // A key that is watched already counts from the first time.
-                    self.watched.entry(key).or_insert(version);
-                }
-                self.replies.ok();
+        let list = match result {
+            Ok(Response::List(list)) if list.len() == keys.len() => list,
+            other => {
+                self.transaction.on_watch_failed();
+                return self.write_failed_read(other);
             }
-            other => self.write_failed_read(other),
-        }
+        };
+        let versions = list.iter().map(|answer| match answer {
+            Response::Value { version, .. } => Some(version),
+            _ => None,
+        });
+        self.transaction.on_watched(keys.into_iter().zip(versions));
+        self.replies.ok();
     }
 
     /// Writes a reply for each item from the answers to its operations.

@@ -33,7 +33,7 @@ impl Connection {
         if let Some(text) = self.not_as_subscriber(spec, parts) {
             return self.refuse(&text);
         }
-        if self.transaction.is_some() && !Self::ends_or_is_outside_of_transaction(spec) {
+        if self.transaction.is_open() && !Self::ends_or_is_outside_of_transaction(spec) {
             if asks_about_users(spec, parts) {
                 let text = format!(
                     "ERR '{}' asks the group about users, which MULTI does not take",
@@ -93,10 +93,7 @@ impl Connection {
                 let text = environment.host.info(&parts[1..], has_prefix);
                 self.replies.writer().text(&text);
             }
-            Verb::Multi => match self.transaction {
-                Some(_) => self.replies.error("ERR MULTI calls can not be nested"),
-                None => self.begin_transaction(),
-            },
+            Verb::Multi => self.begin_transaction(),
             Verb::Scan => self.scan(&parts[1..], submit),
             Verb::Keys => self.keys(parts[1], submit),
             Verb::RandomKey => self.random_key(environment, submit),
@@ -105,7 +102,7 @@ impl Connection {
             Verb::Discard => self.discard(),
             Verb::Watch => self.watch(parts, environment, submit),
             Verb::Unwatch => {
-                self.unwatch();
+                self.transaction.unwatch();
                 self.replies.ok();
             }
         }
@@ -136,8 +133,7 @@ impl Connection {
     }
 
     fn reset(&mut self, environment: &Environment<'_>) {
-        self.transaction = None;
-        self.unwatch();
+        self.transaction.forget();
         self.leave(&mut environment.broker.borrow_mut());
         self.profile.clear_name();
         self.replies.switch(false);

@@ -19,6 +19,7 @@ mod answer;
 mod auth;
 mod broker;
 mod describe;
+mod exec;
 mod input;
 mod keyspace;
 mod late;
@@ -33,12 +34,11 @@ mod tracking;
 mod transaction;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 
-use trine_kvstore::{Command, ExecuteMode, List, Position};
+use trine_kvstore::{Command, ExecuteMode, List};
 
 use crate::errors::wrong_arity;
-use crate::limits::{Limits, OPERATIONS_MAX, WATCHED_KEY_CHARGE_BYTES};
+use crate::limits::{Limits, OPERATIONS_MAX};
 use crate::plan::Plan;
 use crate::request::{Progress, ProtocolError};
 use crate::table;
@@ -140,14 +140,10 @@ pub struct Connection {
     input: Input,
     replies: Replies,
     run: Run,
-    transaction: Option<Transaction>,
-    /// Watched keys with their versions; none for a key that was absent.
-    watched: BTreeMap<Vec<u8>, Option<Position>>,
+    transaction: Transaction,
     /// Some while the client tracks keys.
     tracking: Option<Box<Tracking>>,
     subscriptions: Subscriptions,
-    /// A WATCH was answered with an error: the next EXEC would not have the conditions that its client expects.
-    watch_failed: bool,
     life: Life,
     commands: u64,
     /// Reads that found their key, and those that did not.
@@ -176,11 +172,9 @@ impl Connection {
             input: Input::default(),
             replies: Replies::default(),
             run: Run::default(),
-            transaction: None,
-            watched: BTreeMap::new(),
+            transaction: Transaction::default(),
             tracking: None,
             subscriptions: Subscriptions::default(),
-            watch_failed: false,
             life: Life::default(),
             commands: 0,
             lookups: (0, 0),
@@ -221,14 +215,11 @@ impl Connection {
     /// Bytes of memory that this connection holds.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        let queued = self.transaction.as_ref().map_or(0, Transaction::bytes);
-        let of_key = |key: &Vec<u8>| key.len() + WATCHED_KEY_CHARGE_BYTES;
-        let watched: usize = self.watched.keys().map(of_key).sum();
         let tracking = self.tracking.as_ref();
         let told =
             tracking.map_or(0, |tracking| tracking.held_bytes()) + self.subscriptions.held_bytes();
         let buffers = self.input.held_bytes() + self.replies.capacity();
-        size_of::<Self>() + buffers + self.run.held_bytes() + queued + watched + told
+        size_of::<Self>() + buffers + self.run.held_bytes() + self.transaction.held_bytes() + told
     }
 
     /// Bytes of memory that its replies take.
@@ -434,7 +425,7 @@ impl Connection {
         let Some(planner) = spec.planner() else {
             return false;
         };
-        if !self.standing.is_known() || self.transaction.is_some() || self.is_only_subscriber() {
+        if !self.standing.is_known() || self.transaction.is_open() || self.is_only_subscriber() {
             return false;
         }
         let asked = spec.asked(parts, environment.unix_ms);

@@ -15,9 +15,9 @@ use trine_kvstore::config::LIST_RESPONSE_BYTES_MAX;
 
 use super::acl::UsersAsked;
 use super::auth::Then;
+use super::exec::Settings;
 use super::keyspace::Walk;
 use super::tracking::Options;
-use super::transaction::Settings;
 use crate::plan::Item;
 
 /// About the bytes of an answer without a value.

@@ -325,7 +325,7 @@ impl Connection {
     /// CLIENT CACHING counts for one command, and for a transaction as a whole.
     pub(super) fn end_caching(&mut self) {
         if let Some(tracking) = &mut self.tracking
-            && self.transaction.is_none()
+            && !self.transaction.is_open()
         {
             tracking.caching = false;
         }

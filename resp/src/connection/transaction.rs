@@ -1,324 +1,179 @@
-//! MULTI, EXEC and WATCH: a transaction is one EXEC of the store, the watched versions are its conditions.
+//! Commands between MULTI and EXEC, and the watched keys on which EXEC depends.
+//!
+//! ```text
+//!               begin                          take, discard, forget
+//!     outside --------> queuing -----------------------------------> outside
+//!                          |  queue: one more command                  ^
+//!                          |                                           |
+//!                          +--- refuse ---> broken --------------------+ take: EXECABORT
+//! ```
+//!
+//! Invariant: EXEC is done only if none of its commands was refused and every WATCH before it has its versions. Queued
+//! commands and watched keys stay within the limits of a connection.
 
-use trine_kvstore::{Command, Condition, ExecuteMode, List};
+use std::collections::BTreeMap;
 
-use super::profile::Names;
-use super::standing::ActsAs;
-use super::{Call, Connection, Environment, Submit, Waiting, describe};
-use crate::errors::{too_many, wrong_arity};
-use crate::limits::{OPERATIONS_MAX, QUEUED_PART_CHARGE_BYTES};
-use crate::plan::Plan;
-use crate::table::{self, Spec, Verb};
+use trine_kvstore::{Condition, Position};
 
-const PROTOCOL_STAYS: &str = "ERR HELLO cannot change the protocol inside a transaction";
+use crate::errors::Refusal;
+use crate::limits::{Limits, QUEUED_PART_CHARGE_BYTES, WATCHED_KEY_CHARGE_BYTES};
 
-/// Commands between MULTI and EXEC.
+const EXECABORT: &str = "EXECABORT Transaction discarded because of previous errors.";
+
+/// The transaction of one connection.
 #[derive(Default, Debug)]
 pub(super) struct Transaction {
-    queued: Vec<Vec<Vec<u8>>>,
-    /// Bytes that the queued commands count.
+    queue: Option<Queue>,
+    watched: Versions,
+    /// A WATCH was answered with an error: the next EXEC would not have the conditions that its client expects.
+    watch_failed: bool,
+}
+
+/// Keys with their versions; none for a key that was absent.
+type Versions = BTreeMap<Vec<u8>, Option<Position>>;
+
+#[derive(Default, Debug)]
+struct Queue {
+    commands: Vec<Vec<Vec<u8>>>,
+    /// Bytes that the commands count.
     bytes: usize,
     /// A command was refused: EXEC will be, too.
-    broken: bool,
+    is_broken: bool,
 }
 
-/// What commands of a transaction that need no store can change at the connection.
+/// What EXEC does.
 #[derive(Debug)]
-pub(super) struct Settings {
-    names: Names,
-    user: ActsAs,
+pub(super) struct Ready {
+    commands: Vec<Vec<Vec<u8>>>,
+    watched: Versions,
 }
 
-impl Transaction {
-    /// Bytes that the queued commands count.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
-
-impl Connection {
-    pub(super) fn begin_transaction(&mut self) {
-        self.transaction = Some(Transaction::default());
-        self.replies.ok();
-    }
-
-    /// A command was refused; if that was between MULTI and EXEC, the whole transaction is.
-    pub(super) fn break_transaction(&mut self) {
-        if let Some(transaction) = &mut self.transaction {
-            transaction.broken = true;
-        }
-    }
-
-    pub(super) fn discard(&mut self) {
-        if self.transaction.take().is_none() {
-            return self.replies.error("ERR DISCARD without MULTI");
-        }
-        self.unwatch();
-        self.replies.ok();
-    }
-
-    /// Keeps a command for EXEC.
-    pub(super) fn queue(&mut self, parts: &[&[u8]], environment: &Environment<'_>) {
-        let limits = environment.limits;
-        let Some(transaction) = &mut self.transaction else {
-            return;
-        };
-        let charge = |part: &&[u8]| part.len() + QUEUED_PART_CHARGE_BYTES;
-        let bytes: usize = parts.iter().map(charge).sum();
-        if transaction.queued.len() >= limits.transaction_commands
-            || transaction.bytes + bytes > limits.query_bytes
-        {
-            transaction.broken = true;
-            return self.replies.error("ERR the transaction is too large");
-        }
-        transaction.bytes += bytes;
-        let owned = parts.iter().map(|part| part.to_vec()).collect();
-        transaction.queued.push(owned);
-        self.replies.writer().simple("QUEUED");
-    }
-
-    pub(super) fn execute(&mut self, environment: &Environment<'_>, submit: &mut dyn Submit) {
-        let Some(transaction) = self.transaction.take() else {
-            return self.replies.error("ERR EXEC without MULTI");
-        };
-        let watched = std::mem::take(&mut self.watched);
-        let watch_failed = std::mem::take(&mut self.watch_failed);
-        if transaction.broken || watch_failed {
-            let text = "EXECABORT Transaction discarded because of previous errors.";
-            return self.replies.error(text);
-        }
-        let parts: Vec<Vec<&[u8]>> = transaction
-            .queued
-            .iter()
+impl Ready {
+    /// The commands, each as its parts.
+    pub(super) fn commands(&self) -> Vec<Vec<&[u8]>> {
+        let commands = self.commands.iter();
+        commands
             .map(|parts| parts.iter().map(Vec::as_slice).collect())
-            .collect();
-        let before = self.settings();
-        self.begin_reads();
-        for parts in &parts {
-            self.note_planned_in_transaction(parts, environment);
-        }
-        let mut plan = Plan::default();
-        let mut reply_bytes = 0;
-        for parts in &parts {
-            reply_bytes += self.plan_queued(&mut plan, parts, environment, submit);
-            // Small commands can ask for long replies, and all of them wait for the store's. No reply is written by
-            // then.
-            if reply_bytes > environment.limits.query_bytes {
-                self.restore(*before);
-                let text = "EXECABORT Transaction discarded because its replies are too large.";
-                return self.replies.error(text);
-            }
-        }
-        let operations = plan.operations();
-        if operations.commands.len() > OPERATIONS_MAX {
-            self.restore(*before);
-            return self.abort(&too_many("operations"));
-        }
-        if operations.commands.is_empty() && watched.is_empty() {
-            self.replies.writer().array(plan.len());
-            return self.write_items(&plan.into_items(), &[]);
-        }
-        let conditions: Vec<Condition<'_>> = watched
-            .iter()
+            .collect()
+    }
+
+    /// The watched keys are as they were.
+    pub(super) fn conditions(&self) -> Vec<Condition<'_>> {
+        let watched = self.watched.iter();
+        watched
             .map(|(key, version)| match *version {
                 Some(version) => Condition::VersionIs { key, version },
                 None => Condition::Absent { key },
             })
-            .collect();
-        let command = Command::Execute {
-            mode: ExecuteMode::Independent,
-            conditions: List::from(conditions.as_slice()),
-            operations: List::from(operations.commands.as_slice()),
-        };
-        let call = Call {
-            command: &command,
-            read_only: operations.read_only,
-            response_bytes: self
-                .run
-                .expected_bytes(plan.operation_count(), plan.value_count()),
-            for_user: self.standing.on_behalf(),
-        };
-        let (begun, read_only) = (submit.submit(&call), call.read_only);
-        let items = plan.into_items();
-        self.wait_for(begun, Waiting::Transaction { items, before }, read_only);
+            .collect()
+    }
+}
+
+impl Transaction {
+    /// Whether commands are queued.
+    pub(super) fn is_open(&self) -> bool {
+        self.queue.is_some()
     }
 
-    /// Reads of a transaction are tracked as others. CLIENT CACHING counts for all of them.
-    fn note_planned_in_transaction(&mut self, parts: &[&[u8]], environment: &Environment<'_>) {
-        if let Some(spec) = table::find(parts[0]).filter(|_| self.tracking.is_some()) {
-            let mut broker = environment.broker.borrow_mut();
-            self.note_reads(spec, parts, &mut broker);
+    /// MULTI. False if there is a transaction already.
+    pub(super) fn begin(&mut self) -> bool {
+        let begins = self.queue.is_none();
+        self.queue.get_or_insert_default();
+        begins
+    }
+
+    /// A command was refused; if that was between MULTI and EXEC, the whole transaction is.
+    pub(super) fn refuse(&mut self) {
+        if let Some(queue) = &mut self.queue {
+            queue.is_broken = true;
         }
     }
 
-    fn settings(&self) -> Box<Settings> {
-        Box::new(Settings {
-            names: self.profile.names(),
-            user: self.standing.acts_as(),
-        })
-    }
-
-    /// The transaction was not done, so its commands changed nothing here either.
-    pub(super) fn restore(&mut self, settings: Settings) {
-        let Settings { names, user } = settings;
-        self.profile.restore(names);
-        self.standing.restore(user);
-    }
-
-    /// The bytes of its reply, if that is known already.
-    fn plan_queued<'a>(
-        &mut self,
-        plan: &mut Plan<'a>,
-        parts: &[&'a [u8]],
-        environment: &Environment<'_>,
-        submit: &mut dyn Submit,
-    ) -> usize {
-        let spec = table::find(parts[0]).expect("only known commands are queued");
-        let reply = if let Some(planner) = spec.planner() {
-            let asked = spec.asked(parts, environment.unix_ms);
-            match planner(plan, &asked) {
-                Ok(()) => return 0,
-                Err(text) => self.replies.encode_error(&text),
-            }
-        } else {
-            // A command that needs no store writes its reply, which waits among the others.
-            let (earlier, settings) = (self.replies.begin_collecting(), self.settings());
-            self.answer_here(spec, parts, environment, submit);
-            let collected = self.replies.end_collecting(earlier);
-            if collected.has_switched {
-                // The list would begin in one protocol and end in the other: no client could read it.
-                self.restore(*settings);
-                self.replies.encode_error(PROTOCOL_STAYS)
-            } else {
-                collected.bytes
-            }
-        };
-        let bytes = reply.len();
-        plan.add_reply(reply);
-        bytes
-    }
-
-    pub(super) fn watch(
-        &mut self,
-        parts: &[&[u8]],
-        environment: &Environment<'_>,
-        submit: &mut dyn Submit,
-    ) {
-        if self.transaction.is_some() {
-            return self.replies.error("ERR WATCH inside MULTI is not allowed");
+    /// Keeps a command for EXEC.
+    pub(super) fn queue(&mut self, parts: &[&[u8]], limits: &Limits) -> Result<(), Refusal> {
+        let queue = self.queue.as_mut().expect("MULTI was said");
+        let charge = |part: &&[u8]| part.len() + QUEUED_PART_CHARGE_BYTES;
+        let bytes: usize = parts.iter().map(charge).sum();
+        if queue.commands.len() >= limits.transaction_commands
+            || queue.bytes + bytes > limits.query_bytes
+        {
+            queue.is_broken = true;
+            return Err("ERR the transaction is too large".to_owned());
         }
-        if !self.has_room_to_watch(&parts[1..], environment) {
-            self.watch_failed = true;
-            return self.replies.error("ERR too many watched keys");
-        }
-        let operations: Vec<Command<'_>> =
-            parts[1..].iter().map(|key| Command::Get { key }).collect();
-        let command = Command::Execute {
-            mode: ExecuteMode::Independent,
-            conditions: List::default(),
-            operations: List::from(operations.as_slice()),
-        };
-        let call = Call {
-            command: &command,
-            read_only: true,
-            response_bytes: self.run.expected_bytes(operations.len(), operations.len()),
-            for_user: self.standing.on_behalf(),
-        };
-        let begun = submit.submit(&call);
-        let keys = parts[1..].iter().map(|key| key.to_vec()).collect();
-        self.wait_for(begun, Waiting::Watch(keys), true);
+        queue.bytes += bytes;
+        let owned = parts.iter().map(|part| part.to_vec()).collect();
+        queue.commands.push(owned);
+        Ok(())
     }
 
-    /// Watched keys are kept until the transaction ends, and are bounded as its commands are.
-    fn has_room_to_watch(&self, keys: &[&[u8]], environment: &Environment<'_>) -> bool {
-        let limits = environment.limits;
+    /// DISCARD. False if there is no transaction.
+    pub(super) fn discard(&mut self) -> bool {
+        let is_open = self.is_open();
+        if is_open {
+            self.forget();
+        }
+        is_open
+    }
+
+    /// No command is queued and no key is watched any more.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// EXEC: the transaction ends, and this is what it does.
+    pub(super) fn take(&mut self) -> Result<Ready, Refusal> {
+        if !self.is_open() {
+            return Err("ERR EXEC without MULTI".to_owned());
+        }
+        let ended = std::mem::take(self);
+        let queue = ended.queue.expect("it is open");
+        match queue.is_broken || ended.watch_failed {
+            true => Err(EXECABORT.to_owned()),
+            false => Ok(Ready {
+                commands: queue.commands,
+                watched: ended.watched,
+            }),
+        }
+    }
+
+    /// Whether these keys may be watched, too. They are kept until the transaction ends, and are bounded as its commands
+    /// are.
+    pub(super) fn may_watch(&mut self, keys: &[&[u8]], limits: &Limits) -> bool {
         let new = || keys.iter().filter(|&&key| !self.watched.contains_key(key));
         let bytes = self.watched.keys().map(Vec::len).sum::<usize>();
-        self.watched.len() + new().count() <= limits.transaction_commands
-            && bytes + new().map(|key| key.len()).sum::<usize>() <= limits.query_bytes
+        let has_room = self.watched.len() + new().count() <= limits.transaction_commands
+            && bytes + new().map(|key| key.len()).sum::<usize>() <= limits.query_bytes;
+        self.watch_failed |= !has_room;
+        has_room
     }
 
-    /// No key is watched any more.
+    /// These keys are watched. One that is watched already counts from the first time.
+    pub(super) fn on_watched(&mut self, keys: impl Iterator<Item = (Vec<u8>, Option<Position>)>) {
+        for (key, version) in keys {
+            self.watched.entry(key).or_insert(version);
+        }
+    }
+
+    /// The versions of keys that were to be watched are not known.
+    pub(super) fn on_watch_failed(&mut self) {
+        self.watch_failed = true;
+    }
+
+    /// UNWATCH.
     pub(super) fn unwatch(&mut self) {
         self.watched.clear();
         self.watch_failed = false;
     }
 
-    /// Whether a command is done immediately although a transaction is being put together.
-    pub(super) fn ends_or_is_outside_of_transaction(spec: &Spec) -> bool {
-        matches!(
-            spec.verb(),
-            Some(Verb::Multi | Verb::Exec | Verb::Discard | Verb::Watch | Verb::Quit | Verb::Reset)
-        )
+    /// How many keys are watched.
+    pub(super) fn watched(&self) -> usize {
+        self.watched.len()
     }
 
-    /// A request that names no command, or has not the right number of parts.
-    pub(super) fn refuse(&mut self, text: &str) {
-        self.break_transaction();
-        self.replies.error(text);
+    /// Bytes that the queued commands and the watched keys count.
+    pub(super) fn held_bytes(&self) -> usize {
+        let queued = self.queue.as_ref().map_or(0, |queue| queue.bytes);
+        let of_key = |key: &Vec<u8>| key.len() + WATCHED_KEY_CHARGE_BYTES;
+        queued + self.watched.keys().map(of_key).sum::<usize>()
     }
-
-    /// An EXEC that cannot be one. Redis ends the transaction with it.
-    fn abort(&mut self, text: &str) {
-        self.transaction = None;
-        self.unwatch();
-        let why = text.strip_prefix("ERR ").unwrap_or(text);
-        let text = format!("EXECABORT Transaction discarded because of: {why}");
-        self.replies.error(&text);
-    }
-
-    /// The command of a request, if its number of parts is right; otherwise it is refused.
-    pub(super) fn known_command(&mut self, parts: &[&[u8]]) -> Option<&'static Spec> {
-        let Some(spec) = table::find(parts[0]) else {
-            let text = unknown_command(parts);
-            self.refuse(&text);
-            return None;
-        };
-        if !spec.takes(parts.len()) {
-            match spec.verb() {
-                Some(Verb::Exec) => self.abort(&wrong_arity(spec.name)),
-                _ => self.refuse(&wrong_arity(spec.name)),
-            }
-            return None;
-        }
-        if let Some(text) = describe::wrong_subcommand(spec, parts) {
-            self.refuse(&text);
-            return None;
-        }
-        Some(spec)
-    }
-}
-
-const NO_PUBLISH: &str = "ERR clients cannot publish here: channels carry events of keys (notify-keyspace-events) and \
-    invalidations alone";
-
-/// Whether a command passes on messages of clients.
-fn is_publishing(name: &[u8]) -> bool {
-    [&b"publish"[..], b"spublish", b"ssubscribe"]
-        .iter()
-        .any(|known| name.eq_ignore_ascii_case(known))
-}
-
-fn unknown_command(parts: &[&[u8]]) -> String {
-    use crate::limits::REPEATED_BYTES_MAX;
-    let short = |part: &[u8], room: usize| {
-        String::from_utf8_lossy(&part[..part.len().min(room)]).into_owned()
-    };
-    if is_publishing(parts[0]) {
-        return NO_PUBLISH.to_owned();
-    }
-    let mut text = format!(
-        "ERR unknown command '{}', with args beginning with: ",
-        short(parts[0], REPEATED_BYTES_MAX)
-    );
-    let mut repeated = 0;
-    for part in &parts[1..] {
-        if repeated >= REPEATED_BYTES_MAX {
-            break;
-        }
-        let word = format!("'{}' ", short(part, REPEATED_BYTES_MAX - repeated));
-        repeated += word.len();
-        text.push_str(&word);
-    }
-    text
 }

@@ -1,0 +1,259 @@
+//! MULTI, EXEC and WATCH: a transaction is one EXEC of the store, the watched versions are its conditions.
+
+use trine_kvstore::{Command, ExecuteMode, List};
+
+use super::profile::Names;
+use super::standing::ActsAs;
+use super::{Call, Connection, Environment, Submit, Waiting, describe};
+use crate::errors::{too_many, wrong_arity};
+use crate::limits::OPERATIONS_MAX;
+use crate::plan::Plan;
+use crate::table::{self, Spec, Verb};
+
+const PROTOCOL_STAYS: &str = "ERR HELLO cannot change the protocol inside a transaction";
+
+/// What commands of a transaction that need no store can change at the connection.
+#[derive(Debug)]
+pub(super) struct Settings {
+    names: Names,
+    user: ActsAs,
+}
+
+impl Connection {
+    /// MULTI.
+    pub(super) fn begin_transaction(&mut self) {
+        match self.transaction.begin() {
+            true => self.replies.ok(),
+            false => self.replies.error("ERR MULTI calls can not be nested"),
+        }
+    }
+
+    /// DISCARD.
+    pub(super) fn discard(&mut self) {
+        match self.transaction.discard() {
+            true => self.replies.ok(),
+            false => self.replies.error("ERR DISCARD without MULTI"),
+        }
+    }
+
+    /// Keeps a command for EXEC.
+    pub(super) fn queue(&mut self, parts: &[&[u8]], environment: &Environment<'_>) {
+        match self.transaction.queue(parts, environment.limits) {
+            Ok(()) => self.replies.writer().simple("QUEUED"),
+            Err(text) => self.replies.error(&text),
+        }
+    }
+
+    pub(super) fn execute(&mut self, environment: &Environment<'_>, submit: &mut dyn Submit) {
+        let ready = match self.transaction.take() {
+            Ok(ready) => ready,
+            Err(text) => return self.replies.error(&text),
+        };
+        let parts = ready.commands();
+        let conditions = ready.conditions();
+        let before = self.settings();
+        self.begin_reads();
+        for parts in &parts {
+            self.note_planned_in_transaction(parts, environment);
+        }
+        let mut plan = Plan::default();
+        let mut reply_bytes = 0;
+        for parts in &parts {
+            reply_bytes += self.plan_queued(&mut plan, parts, environment, submit);
+            // Small commands can ask for long replies, and all of them wait for the store's. No reply is written by
+            // then.
+            if reply_bytes > environment.limits.query_bytes {
+                self.restore(*before);
+                let text = "EXECABORT Transaction discarded because its replies are too large.";
+                return self.replies.error(text);
+            }
+        }
+        let operations = plan.operations();
+        if operations.commands.len() > OPERATIONS_MAX {
+            self.restore(*before);
+            return self.abort(&too_many("operations"));
+        }
+        if operations.commands.is_empty() && conditions.is_empty() {
+            self.replies.writer().array(plan.len());
+            return self.write_items(&plan.into_items(), &[]);
+        }
+        let command = Command::Execute {
+            mode: ExecuteMode::Independent,
+            conditions: List::from(conditions.as_slice()),
+            operations: List::from(operations.commands.as_slice()),
+        };
+        let call = Call {
+            command: &command,
+            read_only: operations.read_only,
+            response_bytes: self
+                .run
+                .expected_bytes(plan.operation_count(), plan.value_count()),
+            for_user: self.standing.on_behalf(),
+        };
+        let (begun, read_only) = (submit.submit(&call), call.read_only);
+        let items = plan.into_items();
+        self.wait_for(begun, Waiting::Transaction { items, before }, read_only);
+    }
+
+    /// Reads of a transaction are tracked as others. CLIENT CACHING counts for all of them.
+    fn note_planned_in_transaction(&mut self, parts: &[&[u8]], environment: &Environment<'_>) {
+        if let Some(spec) = table::find(parts[0]).filter(|_| self.tracking.is_some()) {
+            let mut broker = environment.broker.borrow_mut();
+            self.note_reads(spec, parts, &mut broker);
+        }
+    }
+
+    fn settings(&self) -> Box<Settings> {
+        Box::new(Settings {
+            names: self.profile.names(),
+            user: self.standing.acts_as(),
+        })
+    }
+
+    /// The transaction was not done, so its commands changed nothing here either.
+    pub(super) fn restore(&mut self, settings: Settings) {
+        let Settings { names, user } = settings;
+        self.profile.restore(names);
+        self.standing.restore(user);
+    }
+
+    /// The bytes of its reply, if that is known already.
+    fn plan_queued<'a>(
+        &mut self,
+        plan: &mut Plan<'a>,
+        parts: &[&'a [u8]],
+        environment: &Environment<'_>,
+        submit: &mut dyn Submit,
+    ) -> usize {
+        let spec = table::find(parts[0]).expect("only known commands are queued");
+        let reply = if let Some(planner) = spec.planner() {
+            let asked = spec.asked(parts, environment.unix_ms);
+            match planner(plan, &asked) {
+                Ok(()) => return 0,
+                Err(text) => self.replies.encode_error(&text),
+            }
+        } else {
+            // A command that needs no store writes its reply, which waits among the others.
+            let (earlier, settings) = (self.replies.begin_collecting(), self.settings());
+            self.answer_here(spec, parts, environment, submit);
+            let collected = self.replies.end_collecting(earlier);
+            if collected.has_switched {
+                // The list would begin in one protocol and end in the other: no client could read it.
+                self.restore(*settings);
+                self.replies.encode_error(PROTOCOL_STAYS)
+            } else {
+                collected.bytes
+            }
+        };
+        let bytes = reply.len();
+        plan.add_reply(reply);
+        bytes
+    }
+
+    pub(super) fn watch(
+        &mut self,
+        parts: &[&[u8]],
+        environment: &Environment<'_>,
+        submit: &mut dyn Submit,
+    ) {
+        if self.transaction.is_open() {
+            return self.replies.error("ERR WATCH inside MULTI is not allowed");
+        }
+        if !self.transaction.may_watch(&parts[1..], environment.limits) {
+            return self.replies.error("ERR too many watched keys");
+        }
+        let operations: Vec<Command<'_>> =
+            parts[1..].iter().map(|key| Command::Get { key }).collect();
+        let command = Command::Execute {
+            mode: ExecuteMode::Independent,
+            conditions: List::default(),
+            operations: List::from(operations.as_slice()),
+        };
+        let call = Call {
+            command: &command,
+            read_only: true,
+            response_bytes: self.run.expected_bytes(operations.len(), operations.len()),
+            for_user: self.standing.on_behalf(),
+        };
+        let begun = submit.submit(&call);
+        let keys = parts[1..].iter().map(|key| key.to_vec()).collect();
+        self.wait_for(begun, Waiting::Watch(keys), true);
+    }
+
+    /// Whether a command is done immediately although a transaction is being put together.
+    pub(super) fn ends_or_is_outside_of_transaction(spec: &Spec) -> bool {
+        matches!(
+            spec.verb(),
+            Some(Verb::Multi | Verb::Exec | Verb::Discard | Verb::Watch | Verb::Quit | Verb::Reset)
+        )
+    }
+
+    /// A request that names no command, or has not the right number of parts.
+    pub(super) fn refuse(&mut self, text: &str) {
+        self.transaction.refuse();
+        self.replies.error(text);
+    }
+
+    /// An EXEC that cannot be one. Redis ends the transaction with it.
+    fn abort(&mut self, text: &str) {
+        self.transaction.forget();
+        let why = text.strip_prefix("ERR ").unwrap_or(text);
+        let text = format!("EXECABORT Transaction discarded because of: {why}");
+        self.replies.error(&text);
+    }
+
+    /// The command of a request, if its number of parts is right; otherwise it is refused.
+    pub(super) fn known_command(&mut self, parts: &[&[u8]]) -> Option<&'static Spec> {
+        let Some(spec) = table::find(parts[0]) else {
+            let text = unknown_command(parts);
+            self.refuse(&text);
+            return None;
+        };
+        if !spec.takes(parts.len()) {
+            match spec.verb() {
+                Some(Verb::Exec) => self.abort(&wrong_arity(spec.name)),
+                _ => self.refuse(&wrong_arity(spec.name)),
+            }
+            return None;
+        }
+        if let Some(text) = describe::wrong_subcommand(spec, parts) {
+            self.refuse(&text);
+            return None;
+        }
+        Some(spec)
+    }
+}
+
+const NO_PUBLISH: &str = "ERR clients cannot publish here: channels carry events of keys (notify-keyspace-events) and \
+    invalidations alone";
+
+/// Whether a command passes on messages of clients.
+fn is_publishing(name: &[u8]) -> bool {
+    [&b"publish"[..], b"spublish", b"ssubscribe"]
+        .iter()
+        .any(|known| name.eq_ignore_ascii_case(known))
+}
+
+fn unknown_command(parts: &[&[u8]]) -> String {
+    use crate::limits::REPEATED_BYTES_MAX;
+    let short = |part: &[u8], room: usize| {
+        String::from_utf8_lossy(&part[..part.len().min(room)]).into_owned()
+    };
+    if is_publishing(parts[0]) {
+        return NO_PUBLISH.to_owned();
+    }
+    let mut text = format!(
+        "ERR unknown command '{}', with args beginning with: ",
+        short(parts[0], REPEATED_BYTES_MAX)
+    );
+    let mut repeated = 0;
+    for part in &parts[1..] {
+        if repeated >= REPEATED_BYTES_MAX {
+            break;
+        }
+        let word = format!("'{}' ", short(part, REPEATED_BYTES_MAX - repeated));
+        repeated += word.len();
+        text.push_str(&word);
+    }
+    text
+}
