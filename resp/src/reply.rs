@@ -1,6 +1,7 @@
 //! Replies in the client's protocol. Values are encoded by the `redis-protocol` crate. This file says which frame of
 //! RESP2 replaces which of RESP3.
 
+use crate::errors::Refusal;
 use redis_protocol::{resp2, resp3};
 
 /// Appends replies to a connection's output.
@@ -34,6 +35,19 @@ impl<'a> Writer<'a> {
     /// Bytes that the output has so far, with those before these replies.
     pub(crate) fn len(&self) -> usize {
         self.out.len()
+    }
+
+    /// Takes back what was written since the output had so many bytes. Errors among it stay counted.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.out.truncate(len);
+    }
+
+    /// OK, or why not.
+    pub(crate) fn done(&mut self, result: Result<(), Refusal>) {
+        match result {
+            Ok(()) => self.simple("OK"),
+            Err(text) => self.error(&text),
+        }
     }
 
     /// A reply that was encoded before.

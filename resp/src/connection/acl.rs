@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 
 use trine_kvstore::{Command, Response, User};
 
+use super::command::help;
 use super::standing::DEFAULT;
 use super::{Call, Connection, Environment, Failure, Submit, Waiting};
 use crate::limits::REPEATED_BYTES_MAX;
@@ -180,9 +181,9 @@ impl Connection {
                 let user = self.standing.name().to_owned();
                 return self.replies.writer().bulk(user.as_bytes());
             }
-            (b"cat", []) => return self.write_names(&CATEGORIES),
-            (b"cat", [category]) => return self.write_category(category),
-            (b"help", []) => return self.help("ACL", &ACL_HELP),
+            (b"cat", []) => return write_names(&CATEGORIES, &mut self.replies.writer()),
+            (b"cat", [category]) => return write_category(category, &mut self.replies.writer()),
+            (b"help", []) => return help(&mut self.replies.writer(), "ACL", &ACL_HELP),
             (b"list", []) => What::Rules,
             (b"users", []) => What::Names,
             (b"getuser", [name]) => What::One(name.to_vec()),
@@ -212,52 +213,50 @@ impl Connection {
                 let default = Rules::of_default(asked.default);
                 let mut all = vec![default];
                 all.extend(users.iter().map(|user| Rules::of(&user)));
-                self.write_users(&asked.what, &all);
+                write_users(&asked.what, &all, &mut self.replies.writer());
             }
             other => self.write_failed_read(other),
         }
     }
+}
 
-    fn write_users(&mut self, what: &What, all: &[Rules]) {
-        let mut writer = self.replies.writer();
-        match what {
-            What::Rules => {
-                writer.array(all.len());
-                all.iter()
-                    .for_each(|user| writer.bulk(user.line().as_bytes()));
-            }
-            What::Names => {
-                writer.array(all.len());
-                all.iter()
-                    .for_each(|user| writer.bulk(user.name.as_bytes()));
-            }
-            What::One(name) => match all.iter().find(|user| user.name.as_bytes() == name) {
-                Some(user) => user.write(&mut writer),
-                None => writer.null(),
-            },
+fn write_users(what: &What, all: &[Rules], writer: &mut Writer<'_>) {
+    match what {
+        What::Rules => {
+            writer.array(all.len());
+            all.iter()
+                .for_each(|user| writer.bulk(user.line().as_bytes()));
         }
+        What::Names => {
+            writer.array(all.len());
+            all.iter()
+                .for_each(|user| writer.bulk(user.name.as_bytes()));
+        }
+        What::One(name) => match all.iter().find(|user| user.name.as_bytes() == name) {
+            Some(user) => user.write(writer),
+            None => writer.null(),
+        },
     }
+}
 
-    fn write_category(&mut self, category: &[u8]) {
-        let known = |name: &&str| category.eq_ignore_ascii_case(name.as_bytes());
-        let Some(category) = CATEGORIES.into_iter().find(known) else {
-            let shown = &category[..category.len().min(REPEATED_BYTES_MAX)];
-            let text = format!("ERR Unknown category '{}'", String::from_utf8_lossy(shown));
-            return self.replies.error(&text);
-        };
-        let all = table::all().into_iter();
-        let names: Vec<&str> = all
-            .filter(|spec| spec.categories().contains(&category))
-            .map(|spec| spec.name)
-            .collect();
-        self.write_names(&names);
-    }
+fn write_category(category: &[u8], writer: &mut Writer<'_>) {
+    let known = |name: &&str| category.eq_ignore_ascii_case(name.as_bytes());
+    let Some(category) = CATEGORIES.into_iter().find(known) else {
+        let shown = &category[..category.len().min(REPEATED_BYTES_MAX)];
+        let text = format!("ERR Unknown category '{}'", String::from_utf8_lossy(shown));
+        return writer.error(&text);
+    };
+    let all = table::all().into_iter();
+    let names: Vec<&str> = all
+        .filter(|spec| spec.categories().contains(&category))
+        .map(|spec| spec.name)
+        .collect();
+    write_names(&names, writer);
+}
 
-    fn write_names(&mut self, names: &[&str]) {
-        let mut writer = self.replies.writer();
-        writer.array(names.len());
-        names.iter().for_each(|name| writer.bulk(name.as_bytes()));
-    }
+fn write_names(names: &[&str], writer: &mut Writer<'_>) {
+    writer.array(names.len());
+    names.iter().for_each(|name| writer.bulk(name.as_bytes()));
 }
 
 const ACL_HELP: [&str; 10] = [

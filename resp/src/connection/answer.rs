@@ -2,8 +2,7 @@
 
 use trine_kvstore::{AbortCause, OtherError, Response, StoreError};
 
-use super::broker::Broker;
-use super::run::{OnStream, Waiting};
+use super::run::Waiting;
 use super::{Connection, Failure};
 use crate::errors::{denied_text, error_text};
 use crate::plan::Item;
@@ -30,21 +29,6 @@ impl Connection {
             Waiting::Users(asked) => self.on_users_answer(&asked, result),
             Waiting::Auth(then) => self.go_on_unknown(then, result.err()),
             Waiting::Stream(_) => unreachable!("it was left where it is"),
-        }
-    }
-
-    /// The stream of changes is there, or why it is not.
-    pub(crate) fn on_stream(&mut self, broker: &mut Broker, result: Result<(), String>) {
-        let is_stream = |waiting: &Waiting| matches!(waiting, Waiting::Stream(_));
-        let Some((Waiting::Stream(then), _)) = self.run.take_if(is_stream) else {
-            return;
-        };
-        match (result, then) {
-            (Err(why), _) => self.replies.error(&format!("ERR {why}")),
-            (Ok(()), OnStream::Track(options)) => self.track(options, broker),
-            (Ok(()), OnStream::Subscribe { names, patterns }) => {
-                self.subscribe_to(names, patterns, broker);
-            }
         }
     }
 
@@ -75,7 +59,7 @@ impl Connection {
             self.run.split(items.len());
             self.commands -= items.len() as u64;
             self.input.reread();
-            self.repeat_caching();
+            self.tracker.repeat_caching();
             return;
         }
         match result {

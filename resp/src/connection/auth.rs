@@ -19,6 +19,9 @@ const WRONGPASS: &str = "WRONGPASS invalid username-password pair or user is dis
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. Are you \
     sure your configuration is correct?";
 
+/// The release, which HELLO names.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// What follows once the client is known.
 #[derive(Debug)]
 pub(super) enum Then {
@@ -191,7 +194,7 @@ impl Connection {
         let (id, protocol) = (self.profile.id() as i64, self.replies.protocol());
         let mut writer = self.replies.writer();
         writer.map(7);
-        for (field, value) in [("server", "trine"), ("version", super::describe::VERSION)] {
+        for (field, value) in [("server", "trine"), ("version", VERSION)] {
             writer.bulk(field.as_bytes());
             writer.bulk(value.as_bytes());
         }

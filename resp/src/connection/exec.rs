@@ -2,9 +2,10 @@
 
 use trine_kvstore::{Command, ExecuteMode, List};
 
+use super::command::wrong_subcommand;
 use super::profile::Names;
 use super::standing::ActsAs;
-use super::{Call, Connection, Environment, Submit, Waiting, describe};
+use super::{Call, Connection, Environment, Submit, Waiting};
 use crate::errors::{too_many, wrong_arity};
 use crate::limits::OPERATIONS_MAX;
 use crate::plan::Plan;
@@ -52,9 +53,12 @@ impl Connection {
         let parts = ready.commands();
         let conditions = ready.conditions();
         let before = self.settings();
-        self.begin_reads();
+        self.tracker.begin_reads();
+        // Reads of a transaction are tracked as others. CLIENT CACHING counts for all of them.
         for parts in &parts {
-            self.note_planned_in_transaction(parts, environment);
+            if let Some(spec) = table::find(parts[0]) {
+                self.note_reads(spec, parts, environment);
+            }
         }
         let mut plan = Plan::default();
         let mut reply_bytes = 0;
@@ -93,14 +97,6 @@ impl Connection {
         let (begun, read_only) = (submit.submit(&call), call.read_only);
         let items = plan.into_items();
         self.wait_for(begun, Waiting::Transaction { items, before }, read_only);
-    }
-
-    /// Reads of a transaction are tracked as others. CLIENT CACHING counts for all of them.
-    fn note_planned_in_transaction(&mut self, parts: &[&[u8]], environment: &Environment<'_>) {
-        if let Some(spec) = table::find(parts[0]).filter(|_| self.tracking.is_some()) {
-            let mut broker = environment.broker.borrow_mut();
-            self.note_reads(spec, parts, &mut broker);
-        }
     }
 
     fn settings(&self) -> Box<Settings> {
@@ -216,7 +212,7 @@ impl Connection {
             }
             return None;
         }
-        if let Some(text) = describe::wrong_subcommand(spec, parts) {
+        if let Some(text) = wrong_subcommand(spec, parts) {
             self.refuse(&text);
             return None;
         }

@@ -1,9 +1,11 @@
 //! Commands that need no store: about the connection, the transaction and the replica.
 
 use super::auth::asks_about_users;
+use super::command::command;
+use super::config::config;
 use super::keyspace::is_about_all_keys;
 use super::life::Cause;
-use super::subscribing::is_about_messages;
+use super::listening::{is_about_messages, pubsub};
 use super::{Connection, Environment, Submit};
 use crate::errors::{NOT_AN_INTEGER, SYNTAX, wrong_arity};
 use crate::table::{Spec, Verb};
@@ -76,8 +78,8 @@ impl Connection {
             Verb::Auth => self.auth(&parts[1..], environment, submit),
             Verb::Hello => self.hello(&parts[1..], environment, submit),
             Verb::Client => self.client(&parts[1..], environment),
-            Verb::Command => self.describe_commands(&parts[1..]),
-            Verb::Config => self.config(&parts[1..], environment),
+            Verb::Command => command(&parts[1..], &mut self.replies.writer()),
+            Verb::Config => config(&parts[1..], environment, &mut self.replies.writer()),
             Verb::Subscribe => self.subscribe(&parts[1..], false, environment),
             Verb::PSubscribe => self.subscribe(&parts[1..], true, environment),
             Verb::Unsubscribe => {
@@ -86,7 +88,10 @@ impl Connection {
             Verb::PUnsubscribe => {
                 self.unsubscribe(&parts[1..], true, &mut environment.broker.borrow_mut());
             }
-            Verb::PubSub => self.pubsub(&parts[1..], environment),
+            Verb::PubSub => {
+                let broker = environment.broker.borrow();
+                pubsub(&parts[1..], &broker, &mut self.replies.writer());
+            }
             Verb::Info => {
                 let prefix = self.standing.identity().map(|identity| &identity.prefix);
                 let has_prefix = prefix.is_some_and(|prefix| !prefix.is_empty());

@@ -18,18 +18,21 @@ mod acl;
 mod answer;
 mod auth;
 mod broker;
-mod describe;
+mod client;
+mod command;
+mod config;
 mod exec;
 mod input;
 mod keyspace;
 mod late;
 mod life;
+mod listening;
 mod local;
 mod profile;
 mod replies;
 mod run;
 mod standing;
-mod subscribing;
+mod subscriptions;
 mod tracking;
 mod transaction;
 
@@ -48,8 +51,8 @@ use profile::Profile;
 use replies::Replies;
 use run::{Run, Waiting};
 use standing::Standing;
-use subscribing::Subscriptions;
-use tracking::Tracking;
+use subscriptions::Subscriptions;
+use tracking::Tracker;
 use transaction::Transaction;
 
 /// Bytes of requests that are sent to the store together; a larger single request goes alone.
@@ -141,8 +144,7 @@ pub struct Connection {
     replies: Replies,
     run: Run,
     transaction: Transaction,
-    /// Some while the client tracks keys.
-    tracking: Option<Box<Tracking>>,
+    tracker: Tracker,
     subscriptions: Subscriptions,
     life: Life,
     commands: u64,
@@ -173,7 +175,7 @@ impl Connection {
             replies: Replies::default(),
             run: Run::default(),
             transaction: Transaction::default(),
-            tracking: None,
+            tracker: Tracker::default(),
             subscriptions: Subscriptions::default(),
             life: Life::default(),
             commands: 0,
@@ -215,9 +217,7 @@ impl Connection {
     /// Bytes of memory that this connection holds.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        let tracking = self.tracking.as_ref();
-        let told =
-            tracking.map_or(0, |tracking| tracking.held_bytes()) + self.subscriptions.held_bytes();
+        let told = self.tracker.held_bytes() + self.subscriptions.held_bytes();
         let buffers = self.input.held_bytes() + self.replies.capacity();
         size_of::<Self>() + buffers + self.run.held_bytes() + self.transaction.held_bytes() + told
     }
@@ -363,7 +363,7 @@ impl Connection {
     /// The next commands for the store, as many as fit together, or the next request of another kind.
     fn next<'a>(&mut self, input: &'a [u8], environment: &Environment<'_>) -> Next<'a> {
         let mut plan = Plan::default();
-        self.begin_reads();
+        self.tracker.begin_reads();
         let commands_max = self.run.commands_max(environment.limits.pipeline_commands);
         while plan.len() < commands_max
             && plan.operation_count() < RUN_OPERATIONS_MAX
@@ -441,12 +441,10 @@ impl Connection {
 
     /// A command is part of the next call: its reads are noted if the client tracks them.
     fn note_planned(&mut self, parts: &[&[u8]], environment: &Environment<'_>) {
-        if self.tracking.is_none() {
-            return;
-        }
-        if let Some(spec) = parts.first().and_then(|name| table::find(name)) {
-            let mut broker = environment.broker.borrow_mut();
-            self.note_reads(spec, parts, &mut broker);
+        if self.tracker.is_on()
+            && let Some(spec) = parts.first().and_then(|name| table::find(name))
+        {
+            self.note_reads(spec, parts, environment);
             self.end_caching();
         }
     }
@@ -534,35 +532,6 @@ impl Connection {
     fn end_broken(&mut self, text: &str) {
         self.replies.error(&format!("ERR {text}"));
         self.life.end(Cause::Broken);
-    }
-
-    /// Pushes that these keys have changed, or all. `redirected`: another connection has read them.
-    pub(crate) fn push_invalidation(&mut self, keys: Option<&[&[u8]]>, redirected: bool) {
-        let as_message = redirected && self.subscriptions.count() > 0;
-        if self.replies.push_invalidation(keys, as_message) {
-            self.end_if_unread();
-        }
-    }
-
-    /// Pushes a message about `key`, because the channel was subscribed to, or the pattern.
-    pub(crate) fn push_message(
-        &mut self,
-        pattern: Option<&[u8]>,
-        channel: &[u8],
-        text: &[u8],
-        key: &[u8],
-    ) {
-        if key.starts_with(self.standing.key_prefix()) {
-            self.replies.push_message(pattern, channel, text);
-            self.end_if_unread();
-        }
-    }
-
-    /// Ends the connection if it has not read too much. It would miss messages otherwise, without noticing that.
-    fn end_if_unread(&mut self) {
-        if self.life.is_cut_off() || self.replies.is_beyond_pushing() {
-            self.cut_off();
-        }
     }
 
     /// Ends the connection, whatever it has not read.

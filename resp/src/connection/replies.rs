@@ -68,12 +68,6 @@ impl Replies {
         self.bytes.len()
     }
 
-    /// Takes back what was written since there were so many bytes.
-    pub(super) fn truncate(&mut self, len: usize) {
-        assert!(self.written <= len, "written bytes cannot be taken back");
-        self.bytes.truncate(len);
-    }
-
     /// Gives the memory back if nothing is left to write.
     pub(super) fn release(&mut self) {
         if self.bytes.is_empty() {
@@ -123,10 +117,7 @@ impl Replies {
 
     /// Replies OK, or why not.
     pub(super) fn done(&mut self, result: Result<(), Refusal>) {
-        match result {
-            Ok(()) => self.ok(),
-            Err(text) => self.error(&text),
-        }
+        self.writer().done(result);
     }
 
     /// An error that is not sent yet.

@@ -1,13 +1,23 @@
-//! CLIENT TRACKING and what belongs to it: which of a client's keys are watched for it, and where it wants to hear of them.
+//! CLIENT TRACKING: which of a client's keys are watched for it, and who hears of them.
+//!
+//! ```text
+//!               ON, once the stream of changes is there                the other connection has gone
+//!      off ----------------------------------------------> tracking -------------------------------> tracking for nobody
+//!       ^                                                     |  ^                                        |  |
+//!       +----------------- OFF, RESET, the end ---------------+  +----------------- ON --------------------+ |
+//!       +----------------------------------------------------------------------------------------------------+
+//! ```
+//!
+//! Invariant: the broker knows a client and its prefixes exactly while the client tracks. A key is noted there before its
+//! read is sent.
 
 use trine_kvstore::{Position, integer};
 
 use super::broker::Broker;
 use super::late::{Late, Meanwhile};
-use super::run::{LastCall, OnStream, Waiting};
-use super::{Connection, Environment, OnBehalf};
 use crate::errors::{NOT_AN_INTEGER, Refusal, SYNTAX};
 use crate::limits::{CLIENT_PREFIXES_MAX, PREFIX_CHARGE_BYTES};
+use crate::reply::Writer;
 use crate::table::Spec;
 
 const SWITCHED_BCAST: &str = "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and \
@@ -20,9 +30,9 @@ const SWITCHED_OPT: &str = "ERR You can't switch OPTIN/OPTOUT mode before disabl
 enum Choice {
     #[default]
     All,
-    /// Those behind CLIENT CACHING YES.
+    /// Those after CLIENT CACHING YES.
     Chosen,
-    /// All but those behind CLIENT CACHING NO.
+    /// All but those after CLIENT CACHING NO.
     NotExcluded,
 }
 
@@ -37,9 +47,13 @@ pub(super) struct Options {
     prefixes: Vec<Vec<u8>>,
 }
 
+/// What a client tracks, if anything.
+#[derive(Default, Debug)]
+pub(super) struct Tracker(Option<Box<Tracking>>);
+
 /// A client that tracks.
 #[derive(Default, Debug)]
-pub(super) struct Tracking {
+struct Tracking {
     options: Options,
     /// CLIENT CACHING was said, and counts for the next command.
     caching: bool,
@@ -47,17 +61,7 @@ pub(super) struct Tracking {
     caching_before: bool,
     /// The connection that is told instead has gone.
     is_broken: bool,
-    pub(super) meanwhile: Meanwhile,
-}
-
-impl Tracking {
-    pub(super) fn held_bytes(&self) -> usize {
-        let prefixes = self.options.prefixes.iter();
-        let prefixes: usize = prefixes
-            .map(|prefix| 2 * prefix.len() + PREFIX_CHARGE_BYTES)
-            .sum();
-        size_of::<Self>() + prefixes + self.meanwhile.held_bytes()
-    }
+    meanwhile: Meanwhile,
 }
 
 impl Options {
@@ -67,7 +71,7 @@ impl Options {
     }
 
     /// Reads the words behind ON or OFF. `finds` says whether a connection is there that may be told.
-    fn read(words: &[&[u8]], finds: &dyn Fn(u64) -> bool) -> Result<Self, Refusal> {
+    pub(super) fn read(words: &[&[u8]], finds: &dyn Fn(u64) -> bool) -> Result<Self, Refusal> {
         let (mut options, mut opt_in, mut opt_out) = (Self::default(), false, false);
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -156,77 +160,52 @@ impl Options {
     }
 }
 
-impl Connection {
-    /// CLIENT TRACKING.
-    pub(super) fn client_tracking(&mut self, words: &[&[u8]], environment: &Environment<'_>) {
-        let finds =
-            |id| id == self.profile.id() || environment.host.is_there(id, self.standing.name());
-        let options = match Options::read(&words[1..], &finds) {
-            Ok(options) => options,
-            Err(text) => return self.replies.error(&text),
-        };
-        match words[0].to_ascii_lowercase().as_slice() {
-            b"on" => {
-                let now = self.tracking.as_ref().map(|tracking| &tracking.options);
-                if let Err(text) = options.check(now) {
-                    return self.replies.error(&text);
-                }
-                let mut broker = environment.broker.borrow_mut();
-                match broker.is_following_for(self.profile.id()) {
-                    true => self.track(options, &mut broker),
-                    false => self.wait_for_stream(OnStream::Track(options)),
-                }
-            }
-            b"off" => {
-                self.untrack(&mut environment.broker.borrow_mut());
-                self.replies.ok();
-            }
-            _ => self.replies.error(SYNTAX),
-        }
+impl Tracker {
+    /// Whether the client tracks.
+    pub(super) fn is_on(&self) -> bool {
+        self.0.is_some()
     }
 
-    /// The command goes on when the stream of changes is there.
-    pub(super) fn wait_for_stream(&mut self, then: OnStream) {
-        self.run.begin(Waiting::Stream(then), true);
+    /// Whether these options fit what the client tracks already.
+    pub(super) fn check(&self, options: &Options) -> Result<(), Refusal> {
+        options.check(self.0.as_ref().map(|tracking| &tracking.options))
     }
 
-    pub(super) fn track(&mut self, options: Options, broker: &mut Broker) {
-        let mut options = options;
+    /// CLIENT TRACKING ON of the client with number `id`.
+    pub(super) fn turn_on(
+        &mut self,
+        id: u64,
+        mut options: Options,
+        broker: &mut Broker,
+    ) -> Result<(), Refusal> {
         if options.broadcast && options.prefixes.is_empty() && self.prefixes().is_empty() {
             options.prefixes.push(Vec::new());
         }
         if !broker.has_room_for_prefixes(options.prefixes.len()) {
-            let text = "ERR too many prefixes are tracked at this server";
-            return self.replies.error(text);
+            return Err("ERR too many prefixes are tracked at this server".to_owned());
         }
-        broker.track(self.profile.id(), &options.prefixes);
-        let mut before = self.tracking.take().unwrap_or_default();
-        let mut prefixes = std::mem::take(&mut before.options.prefixes);
+        broker.track(id, &options.prefixes);
+        let tracking = self.0.get_or_insert_default();
+        let mut prefixes = std::mem::take(&mut tracking.options.prefixes);
         prefixes.append(&mut options.prefixes);
         options.prefixes = prefixes;
-        (before.options, before.is_broken) = (options, false);
-        self.tracking = Some(before);
-        self.replies.ok();
-    }
-
-    fn prefixes(&self) -> &[Vec<u8>] {
-        let tracking = self.tracking.as_ref();
-        tracking.map_or(&[], |tracking| &tracking.options.prefixes)
+        (tracking.options, tracking.is_broken) = (options, false);
+        Ok(())
     }
 
     /// The client tracks nothing any more.
-    pub(super) fn untrack(&mut self, broker: &mut Broker) {
-        if let Some(tracking) = self.tracking.take() {
-            broker.untrack(self.profile.id(), tracking.options.prefixes.iter());
+    pub(super) fn turn_off(&mut self, id: u64, broker: &mut Broker) {
+        if let Some(tracking) = self.0.take() {
+            broker.untrack(id, tracking.options.prefixes.iter());
         }
     }
 
     /// CLIENT CACHING.
-    pub(super) fn client_caching(&mut self, word: &[u8]) {
-        let Some(tracking) = &mut self.tracking else {
-            let text = "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT \
-                mode enabled";
-            return self.replies.error(text);
+    pub(super) fn choose(&mut self, word: &[u8]) -> Result<(), Refusal> {
+        let Some(tracking) = &mut self.0 else {
+            return Err("ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT \
+                mode enabled"
+                .to_owned());
         };
         let (needed, text) = match word.to_ascii_lowercase().as_slice() {
             b"yes" => (
@@ -237,57 +216,63 @@ impl Connection {
                 Choice::NotExcluded,
                 "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.",
             ),
-            _ => return self.replies.error(SYNTAX),
+            _ => return Err(SYNTAX.to_owned()),
         };
         if tracking.options.choice != needed {
-            return self.replies.error(text);
+            return Err(text.to_owned());
         }
         tracking.caching = true;
-        self.replies.ok();
+        Ok(())
     }
 
     /// CLIENT GETREDIR.
     pub(super) fn redirected_to(&self) -> i64 {
-        match &self.tracking {
+        match &self.0 {
             None => -1,
             Some(tracking) => tracking.options.redirect.map_or(0, |id| id as i64),
         }
     }
 
-    /// CLIENT TRACKINGINFO.
-    pub(super) fn client_tracking_info(&mut self) {
-        let redirect = self.redirected_to();
-        let prefixes = self.prefixes().to_vec();
-        let flags = self
-            .tracking
-            .as_deref()
-            .map_or(vec!["off"], Tracking::flags);
-        let mut writer = self.replies.writer();
+    /// The reply to CLIENT TRACKINGINFO.
+    pub(super) fn write_info(&self, writer: &mut Writer<'_>) {
+        let flags = self.0.as_deref().map_or(vec!["off"], Tracking::flags);
         writer.map(3);
         writer.bulk(b"flags");
         writer.set(flags.len());
         flags.iter().for_each(|flag| writer.bulk(flag.as_bytes()));
         writer.bulk(b"redirect");
-        writer.integer(redirect);
+        writer.integer(self.redirected_to());
         writer.bulk(b"prefixes");
-        writer.array(prefixes.len());
-        prefixes.iter().for_each(|prefix| writer.bulk(prefix));
+        writer.array(self.prefixes().len());
+        self.prefixes()
+            .iter()
+            .for_each(|prefix| writer.bulk(prefix));
+    }
+
+    fn prefixes(&self) -> &[Vec<u8>] {
+        let tracking = self.0.as_ref();
+        tracking.map_or(&[], |tracking| &tracking.options.prefixes)
     }
 
     /// A new call is put together.
     pub(super) fn begin_reads(&mut self) {
-        if let Some(tracking) = &mut self.tracking {
+        if let Some(tracking) = &mut self.0 {
             tracking.meanwhile.begin();
             tracking.caching_before = tracking.caching;
         }
     }
 
-    /// Notes the keys that a command reads, before it is sent.
-    pub(super) fn note_reads(&mut self, spec: &Spec, parts: &[&[u8]], broker: &mut Broker) {
-        let id = self.profile.id();
-        // The user is told of no other key, and the read will be denied.
-        let prefix = self.standing.key_prefix();
-        let Some(tracking) = &mut self.tracking else {
+    /// Notes the keys that a command of the client with number `id` reads, before it is sent. A user is told of no key
+    /// without this `prefix`, and such a read will be denied.
+    pub(super) fn note_reads(
+        &mut self,
+        spec: &Spec,
+        parts: &[&[u8]],
+        id: u64,
+        prefix: &[u8],
+        broker: &mut Broker,
+    ) {
+        let Some(tracking) = &mut self.0 else {
             return;
         };
         if !spec.flags.contains(&"readonly") {
@@ -322,32 +307,25 @@ impl Connection {
         }
     }
 
-    /// CLIENT CACHING counts for one command, and for a transaction as a whole.
+    /// What CLIENT CACHING said counts no more.
     pub(super) fn end_caching(&mut self) {
-        if let Some(tracking) = &mut self.tracking
-            && !self.transaction.is_open()
-        {
+        if let Some(tracking) = &mut self.0 {
             tracking.caching = false;
         }
     }
 
     /// The call was not answered: its commands are sent once more.
     pub(super) fn repeat_caching(&mut self) {
-        if let Some(tracking) = &mut self.tracking {
+        if let Some(tracking) = &mut self.0 {
             tracking.caching = tracking.caching_before;
         }
     }
 
-    /// The call is over: what its reads have seen, and which invalidations follow its replies.
-    pub(crate) fn take_late(&mut self, position: Position) -> Late {
-        // Commands that are sent once more are not answered yet.
-        if self.run.last() == LastCall::Split || self.run.is_busy() {
-            return Late::default();
-        }
-        let Some(tracking) = &mut self.tracking else {
+    /// The call is over, which had writes or not: what its reads have seen, and which invalidations follow its replies.
+    pub(super) fn take_late(&mut self, position: Position, writes: bool) -> Late {
+        let Some(tracking) = &mut self.0 else {
             return Late::default();
         };
-        let writes = self.run.last() == LastCall::Write;
         if writes && tracking.options.no_loop {
             tracking.meanwhile.note_own(position);
         }
@@ -358,11 +336,15 @@ impl Connection {
         }
     }
 
-    /// Whether the client is told of a change now: it may know the key, and the change is not its own.
-    pub(crate) fn is_to_be_told(&mut self, key: &[u8], at: Position) -> bool {
-        let call_reads = self.run.call_reads();
-        let may = key.starts_with(self.standing.key_prefix());
-        let Some(tracking) = self.tracking.as_mut().filter(|_| may) else {
+    /// Whether the client is told of a change now: the change is not its own. `call_reads`: whether the call that is under
+    /// way only reads, if there is one.
+    pub(super) fn is_to_be_told(
+        &mut self,
+        key: &[u8],
+        at: Position,
+        call_reads: Option<bool>,
+    ) -> bool {
+        let Some(tracking) = &mut self.0 else {
             return false;
         };
         let no_loop = tracking.options.no_loop;
@@ -384,46 +366,51 @@ impl Connection {
         }
     }
 
-    /// All that a client knows is invalid. Says whether it is to be told.
-    pub(crate) fn note_all_invalid(&mut self, at: Position, broadcast_only: bool) -> bool {
-        let calls = self.run.call_reads().is_some();
-        let Some(tracking) = &mut self.tracking else {
+    /// All that the client knows is invalid. Says whether it is to be told.
+    pub(super) fn note_all_invalid(
+        &mut self,
+        at: Position,
+        broadcast_only: bool,
+        has_call: bool,
+    ) -> bool {
+        let Some(tracking) = &mut self.0 else {
             return false;
         };
         let is_meant = tracking.options.broadcast || !broadcast_only;
-        if is_meant && calls && tracking.options.broadcast {
+        if is_meant && has_call && tracking.options.broadcast {
             tracking.meanwhile.note_all(at);
         }
         is_meant
     }
 
-    /// The connection that is told instead of this one, and as whom that one has to act.
-    pub(crate) fn redirection(&self) -> Option<(u64, Option<OnBehalf>)> {
-        let redirect = self.tracking.as_ref()?.options.redirect?;
-        Some((redirect, self.standing.on_behalf()))
+    /// The connection that is told instead of this one.
+    pub(super) fn redirect(&self) -> Option<u64> {
+        self.0.as_ref()?.options.redirect
     }
 
-    /// Whether it acts as this user.
-    pub(crate) fn acts_as(&self, user: Option<OnBehalf>) -> bool {
-        self.standing.on_behalf() == user
-    }
-
-    /// The connection that was told instead has gone.
-    pub(crate) fn break_redirection(&mut self) {
-        let Some(tracking) = &mut self.tracking else {
-            return;
-        };
-        if std::mem::replace(&mut tracking.is_broken, true) {
-            return;
-        }
+    /// The connection that was told instead has gone. Its number, the first time.
+    pub(super) fn break_redirection(&mut self) -> Option<i64> {
+        let tracking = self.0.as_mut()?;
+        let was_broken = std::mem::replace(&mut tracking.is_broken, true);
         let redirect = tracking.options.redirect.unwrap_or(0) as i64;
-        if self.replies.push_broken_redirection(redirect) {
-            self.end_if_unread();
-        }
+        (!was_broken).then_some(redirect)
+    }
+
+    /// Bytes of memory that it holds.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, |tracking| tracking.held_bytes())
     }
 }
 
 impl Tracking {
+    fn held_bytes(&self) -> usize {
+        let prefixes = self.options.prefixes.iter();
+        let prefixes: usize = prefixes
+            .map(|prefix| 2 * prefix.len() + PREFIX_CHARGE_BYTES)
+            .sum();
+        size_of::<Self>() + prefixes + self.meanwhile.held_bytes()
+    }
+
     fn flags(&self) -> Vec<&'static str> {
         let options = &self.options;
         let chosen = match (options.choice, self.caching) {

@@ -1,0 +1,163 @@
+//! The channels and patterns that a client subscribes to. They carry events of keys and invalidations; there is no PUBLISH.
+//!
+//! Invariant: the broker has the client at exactly these channels and patterns, and `bytes` is what all of them are charged
+//! with.
+
+use std::collections::BTreeSet;
+
+use super::broker::{Broker, can_have_messages, has_messages};
+use crate::errors::Refusal;
+use crate::limits::{SUBSCRIPTION_CHARGE_BYTES, SUBSCRIPTIONS_MAX};
+use crate::pattern::Pattern;
+
+const NO_MESSAGES: &str = "carries no messages: there is no PUBLISH, and channels are __keyspace@0__:KEY, \
+    __keyevent@0__:EVENT and __redis__:invalidate";
+
+/// The subscriptions of a client.
+#[derive(Default, Debug)]
+pub(super) struct Subscriptions {
+    channels: BTreeSet<Vec<u8>>,
+    patterns: BTreeSet<Vec<u8>>,
+    /// What all of them are charged with.
+    bytes: usize,
+}
+
+/// Bytes that a subscription is charged with: its name is here and with the broker.
+fn charge(name: &[u8]) -> usize {
+    2 * name.len() + SUBSCRIPTION_CHARGE_BYTES
+}
+
+impl Subscriptions {
+    pub(super) fn count(&self) -> usize {
+        self.channels.len() + self.patterns.len()
+    }
+
+    /// How many channels and how many patterns.
+    pub(super) fn counts(&self) -> [usize; 2] {
+        [self.channels.len(), self.patterns.len()]
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How many of these names are not among the subscriptions yet, and the bytes that they would be charged with.
+    fn without(&mut self, names: &[&[u8]], patterns: bool) -> (usize, usize) {
+        let known = self.of(patterns);
+        let new: BTreeSet<&[u8]> = names
+            .iter()
+            .copied()
+            .filter(|&name| !known.contains(name))
+            .collect();
+        (new.len(), new.iter().map(|name| charge(name)).sum())
+    }
+
+    fn add(&mut self, name: Vec<u8>, patterns: bool) {
+        let bytes = charge(&name);
+        if self.of(patterns).insert(name) {
+            self.bytes += bytes;
+        }
+    }
+
+    /// Whether there was such a subscription.
+    fn remove(&mut self, name: &[u8], patterns: bool) -> bool {
+        let was_there = self.of(patterns).remove(name);
+        if was_there {
+            self.bytes -= charge(name);
+        }
+        was_there
+    }
+
+    /// Whether a client may subscribe to these channels or patterns, too, while all may take so many bytes.
+    pub(super) fn check(
+        &mut self,
+        names: &[&[u8]],
+        patterns: bool,
+        bytes_max: usize,
+    ) -> Result<(), Refusal> {
+        for name in names {
+            let shown = String::from_utf8_lossy(&name[..name.len().min(128)]);
+            let carries = match patterns {
+                false => has_messages(name),
+                true => {
+                    let pattern = Pattern::new(name).map_err(|why| format!("ERR {why}"))?;
+                    can_have_messages(pattern.prefix())
+                }
+            };
+            if !carries {
+                return Err(format!("ERR '{shown}' {NO_MESSAGES}"));
+            }
+        }
+        let (count, bytes) = self.without(names, patterns);
+        if self.count() + count > SUBSCRIPTIONS_MAX || self.bytes + bytes > bytes_max {
+            return Err(format!(
+                "ERR too many subscriptions: at most {SUBSCRIPTIONS_MAX} of a client"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The client with number `id` subscribes to a channel or a pattern.
+    pub(super) fn subscribe(
+        &mut self,
+        name: &[u8],
+        patterns: bool,
+        id: u64,
+        broker: &mut Broker,
+    ) -> Result<(), Refusal> {
+        let has_room = match patterns {
+            false => {
+                broker.subscribe(name, id);
+                true
+            }
+            true => {
+                Pattern::new(name).is_ok_and(|pattern| broker.subscribe_pattern(pattern, name, id))
+            }
+        };
+        if !has_room {
+            return Err("ERR as many patterns are subscribed to as this server takes".to_owned());
+        }
+        self.add(name.to_vec(), patterns);
+        Ok(())
+    }
+
+    /// The client with number `id` subscribes to a channel or a pattern no more.
+    pub(super) fn unsubscribe(
+        &mut self,
+        name: &[u8],
+        patterns: bool,
+        id: u64,
+        broker: &mut Broker,
+    ) {
+        if !self.remove(name, patterns) {
+            return;
+        }
+        match patterns {
+            true => broker.unsubscribe_pattern(name, id),
+            false => broker.unsubscribe(name, id),
+        }
+    }
+
+    /// The names of all channels, or patterns.
+    pub(super) fn names(&mut self, patterns: bool) -> Vec<Vec<u8>> {
+        self.of(patterns).iter().cloned().collect()
+    }
+
+    /// The client with number `id` subscribes to nothing any more.
+    pub(super) fn end(&mut self, id: u64, broker: &mut Broker) {
+        let ended = std::mem::take(self);
+        for name in &ended.channels {
+            broker.unsubscribe(name, id);
+        }
+        for name in &ended.patterns {
+            broker.unsubscribe_pattern(name, id);
+        }
+    }
+
+    fn of(&mut self, patterns: bool) -> &mut BTreeSet<Vec<u8>> {
+        match patterns {
+            true => &mut self.patterns,
+            false => &mut self.channels,
+        }
+    }
+}
