@@ -10,10 +10,15 @@
 //! - `connection/broker` knows who tracks which keys and who subscribes to which channels, and tells them of changes.
 //! - `outside` lets a shell use the commands of the table without a connection.
 
+mod acl;
+mod answer;
 mod arguments;
 mod connection;
+mod describe;
 mod errors;
 mod glob;
+mod hello;
+mod keyspace;
 mod limits;
 mod outside;
 mod pattern;

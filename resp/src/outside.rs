@@ -1,10 +1,10 @@
 //! Commands of the table outside of a connection: a shell lists them, plans them and reads their answers with this.
 
-use trine_kvstore::{Command, ExecuteMode, List, Response};
+use trine_kvstore::Response;
 
 use crate::arguments;
 use crate::errors::SYNTAX;
-use crate::plan::{Item, Plan};
+use crate::plan::{Item, Plan, in_one};
 use crate::shape::Meaning;
 use crate::table::{self, Action, Spec};
 
@@ -101,19 +101,13 @@ impl StoreCommand {
                 (false, text_behind) => Refused::Because(text_behind.unwrap_or(&text).to_owned()),
             }
         })?;
-        let operations = plan.operations();
-        let command = match operations.commands.as_slice() {
-            [single] => single.clone(),
-            several => Command::Execute {
-                mode: ExecuteMode::Independent,
-                conditions: List::default(),
-                operations: List::from(several),
-            },
-        };
+        let (operations, mut items) = plan.split();
+        let commands = operations.commands();
+        let command = in_one(&commands);
         let mut bytes = Vec::with_capacity(command.encoded_len());
         command.encode(&mut bytes);
         let (read_only, key) = (command.is_read_only(), command.key().map(<[u8]>::to_vec));
-        let item = plan.into_items().pop().ok_or(Refused::Form)?;
+        let item = items.pop().ok_or(Refused::Form)?;
         Ok(Request {
             command: bytes,
             read_only,
@@ -146,7 +140,7 @@ impl Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trine_kvstore::Position;
+    use trine_kvstore::{Command, List, Position};
 
     fn request(line: &str) -> Result<Request, Refused> {
         let parts: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();

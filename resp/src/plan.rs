@@ -3,7 +3,9 @@
 
 mod expiry;
 
-use trine_kvstore::{Command, ExpireCondition, List, Pair, SetCondition, SetExpiry, SetOptions};
+use trine_kvstore::{
+    Command, ExecuteMode, ExpireCondition, List, Pair, SetCondition, SetExpiry, SetOptions,
+};
 
 use crate::errors::{Refusal, SYNTAX, too_many, wrong_arity};
 use crate::limits::OPERATIONS_MAX;
@@ -73,40 +75,21 @@ enum Step<'a> {
 /// Commands on their way to the store.
 #[derive(Default, Debug)]
 pub(crate) struct Plan<'a> {
-    steps: Vec<Step<'a>>,
-    pairs: Vec<Pair<'a>>,
+    operations: Operations<'a>,
     items: Vec<Item>,
 }
 
-/// The operations of a plan, as the store takes them.
-pub(crate) struct Operations<'p> {
-    pub(crate) commands: Vec<Command<'p>>,
-    pub(crate) read_only: bool,
+/// The operations of a plan.
+#[derive(Default, Debug)]
+pub(crate) struct Operations<'a> {
+    steps: Vec<Step<'a>>,
+    pairs: Vec<Pair<'a>>,
 }
 
-impl<'a> Plan<'a> {
-    /// How the answers become replies, in order.
-    pub(crate) fn into_items(self) -> Vec<Item> {
-        self.items
-    }
-
-    /// How many commands are planned.
-    pub(crate) fn len(&self) -> usize {
-        self.items.len()
-    }
-
-    /// How many operations of the store that takes.
-    pub(crate) fn operation_count(&self) -> usize {
-        self.steps.len()
-    }
-
-    pub(crate) fn operations(&self) -> Operations<'_> {
-        let commands: Vec<Command<'_>> = self.steps.iter().map(|step| self.command(step)).collect();
-        let read_only = commands.iter().all(Command::is_read_only);
-        Operations {
-            commands,
-            read_only,
-        }
+impl Operations<'_> {
+    /// The operations as the store takes them.
+    pub(crate) fn commands(&self) -> Vec<Command<'_>> {
+        self.steps.iter().map(|step| self.command(step)).collect()
     }
 
     fn command<'p>(&'p self, step: &Step<'p>) -> Command<'p> {
@@ -116,6 +99,35 @@ impl<'a> Plan<'a> {
                 pairs: List::from(&self.pairs[*from..*to]),
             },
         }
+    }
+}
+
+/// Operations without conditions as one command.
+pub(crate) fn in_one<'c>(operations: &'c [Command<'c>]) -> Command<'c> {
+    match operations {
+        [single] => single.clone(),
+        several => Command::Execute {
+            mode: ExecuteMode::Independent,
+            conditions: List::default(),
+            operations: List::from(several),
+        },
+    }
+}
+
+impl<'a> Plan<'a> {
+    /// The operations, and how their answers become replies, in order.
+    pub(crate) fn split(self) -> (Operations<'a>, Vec<Item>) {
+        (self.operations, self.items)
+    }
+
+    /// How many commands are planned.
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// How many operations of the store that takes.
+    pub(crate) fn operation_count(&self) -> usize {
+        self.operations.steps.len()
     }
 
     /// A reply that is known already, among those that are not.
@@ -134,7 +146,7 @@ impl<'a> Plan<'a> {
 
     /// A command of one operation.
     pub(crate) fn one(&mut self, shape: Shape, command: Command<'a>) -> Planned {
-        self.steps.push(Step::Command(command));
+        self.operations.steps.push(Step::Command(command));
         self.items.push(Item {
             shape,
             operations: 1,
@@ -153,7 +165,7 @@ impl<'a> Plan<'a> {
             return Err(too_many("keys"));
         }
         let steps = keys.iter().map(|key| Step::Command(command(key)));
-        self.steps.extend(steps);
+        self.operations.steps.extend(steps);
         self.items.push(Item {
             shape,
             operations: keys.len(),
@@ -175,14 +187,14 @@ impl<'a> Plan<'a> {
         if parts.len() / 2 > OPERATIONS_MAX {
             return Err(too_many("pairs"));
         }
-        let from = self.pairs.len();
+        let from = self.operations.pairs.len();
         let pairs = parts.chunks_exact(2).map(|pair| Pair {
             key: pair[0],
             value: pair[1],
         });
-        self.pairs.extend(pairs);
-        let to = self.pairs.len();
-        self.steps.push(Step::Pairs { from, to });
+        self.operations.pairs.extend(pairs);
+        let to = self.operations.pairs.len();
+        self.operations.steps.push(Step::Pairs { from, to });
         self.items.push(Item {
             shape: Shape::Ok,
             operations: 1,
@@ -286,7 +298,9 @@ impl<'a> Plan<'a> {
 
     /// The last command also deletes the key; the reply does not show that.
     fn and_delete(&mut self, key: &'a [u8]) {
-        self.steps.push(Step::Command(Command::Delete { key }));
+        self.operations
+            .steps
+            .push(Step::Command(Command::Delete { key }));
         if let Some(item) = self.items.last_mut() {
             item.operations += 1;
         }
@@ -323,9 +337,9 @@ impl<'a> Plan<'a> {
             }
         };
         let steps = std::iter::once(Command::Get { key }).chain(change);
-        let before = self.steps.len();
-        self.steps.extend(steps.map(Step::Command));
-        let operations = self.steps.len() - before;
+        let before = self.operations.steps.len();
+        self.operations.steps.extend(steps.map(Step::Command));
+        let operations = self.operations.steps.len() - before;
         let shape = Shape::ValueFirst;
         self.items.push(Item { shape, operations });
         Ok(())

@@ -2,8 +2,8 @@
 
 use trine_kvstore::integer;
 
-use super::command::help;
 use super::{Connection, Environment};
+use crate::describe::help;
 use crate::errors::{Refusal, SYNTAX};
 use crate::limits::REPEATED_BYTES_MAX;
 
@@ -71,7 +71,7 @@ impl Connection {
             self.replies.protocol(),
             text(&self.profile.library()[0]),
             text(&self.profile.library()[1]),
-            self.commands,
+            self.counts.commands,
         )
     }
 }

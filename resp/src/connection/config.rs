@@ -4,7 +4,7 @@ use trine_kvstore::integer;
 
 use super::Environment;
 use super::broker::{Broker, Classes};
-use super::command::{help, is_short};
+use crate::describe::{help, is_short};
 use crate::errors::{Refusal, wrong_arity};
 use crate::glob::{self, Case};
 use crate::limits::{PUSHED_BYTES_MAX, REPEATED_BYTES_MAX, SETTING_PATTERNS_MAX};

@@ -2,11 +2,12 @@
 
 use trine_kvstore::{Command, ExecuteMode, List};
 
-use super::command::wrong_subcommand;
 use super::profile::Names;
+use super::run::Waiting;
 use super::standing::ActsAs;
-use super::{Call, Connection, Environment, Submit, Waiting};
-use crate::errors::{too_many, wrong_arity};
+use super::{Connection, Environment, Submit};
+use crate::answer::write_items;
+use crate::errors::too_many;
 use crate::limits::OPERATIONS_MAX;
 use crate::plan::Plan;
 use crate::table::{self, Spec, Verb};
@@ -72,31 +73,31 @@ impl Connection {
                 return self.replies.error(text);
             }
         }
-        let operations = plan.operations();
-        if operations.commands.len() > OPERATIONS_MAX {
+        let (count, values) = (plan.operation_count(), plan.value_count());
+        if count > OPERATIONS_MAX {
             self.restore(*before);
             return self.abort(&too_many("operations"));
         }
-        if operations.commands.is_empty() && conditions.is_empty() {
-            self.replies.writer().array(plan.len());
-            return self.write_items(&plan.into_items(), &[]);
+        let (operations, items) = plan.split();
+        if count == 0 && conditions.is_empty() {
+            let mut writer = self.replies.writer();
+            writer.array(items.len());
+            write_items(&items, &[], &mut writer);
+            return;
         }
+        let operations = operations.commands();
         let command = Command::Execute {
             mode: ExecuteMode::Independent,
             conditions: List::from(conditions.as_slice()),
-            operations: List::from(operations.commands.as_slice()),
+            operations: List::from(operations.as_slice()),
         };
-        let call = Call {
-            command: &command,
-            read_only: operations.read_only,
-            response_bytes: self
-                .run
-                .expected_bytes(plan.operation_count(), plan.value_count()),
-            for_user: self.standing.on_behalf(),
-        };
-        let (begun, read_only) = (submit.submit(&call), call.read_only);
-        let items = plan.into_items();
-        self.wait_for(begun, Waiting::Transaction { items, before }, read_only);
+        let bytes = self.run.expected_bytes(count, values);
+        self.call(
+            &command,
+            bytes,
+            Waiting::Transaction { items, before },
+            submit,
+        );
     }
 
     fn settings(&self) -> Box<Settings> {
@@ -165,23 +166,9 @@ impl Connection {
             conditions: List::default(),
             operations: List::from(operations.as_slice()),
         };
-        let call = Call {
-            command: &command,
-            read_only: true,
-            response_bytes: self.run.expected_bytes(operations.len(), operations.len()),
-            for_user: self.standing.on_behalf(),
-        };
-        let begun = submit.submit(&call);
+        let bytes = self.run.expected_bytes(operations.len(), operations.len());
         let keys = parts[1..].iter().map(|key| key.to_vec()).collect();
-        self.wait_for(begun, Waiting::Watch(keys), true);
-    }
-
-    /// Whether a command is done immediately although a transaction is being put together.
-    pub(super) fn ends_or_is_outside_of_transaction(spec: &Spec) -> bool {
-        matches!(
-            spec.verb(),
-            Some(Verb::Multi | Verb::Exec | Verb::Discard | Verb::Watch | Verb::Quit | Verb::Reset)
-        )
+        self.call(&command, bytes, Waiting::Watch(keys), submit);
     }
 
     /// A request that names no command, or has not the right number of parts.
@@ -191,65 +178,26 @@ impl Connection {
     }
 
     /// An EXEC that cannot be one. Redis ends the transaction with it.
-    fn abort(&mut self, text: &str) {
+    pub(super) fn abort(&mut self, text: &str) {
         self.transaction.forget();
         let why = text.strip_prefix("ERR ").unwrap_or(text);
         let text = format!("EXECABORT Transaction discarded because of: {why}");
         self.replies.error(&text);
     }
-
-    /// The command of a request, if its number of parts is right; otherwise it is refused.
-    pub(super) fn known_command(&mut self, parts: &[&[u8]]) -> Option<&'static Spec> {
-        let Some(spec) = table::find(parts[0]) else {
-            let text = unknown_command(parts);
-            self.refuse(&text);
-            return None;
-        };
-        if !spec.takes(parts.len()) {
-            match spec.verb() {
-                Some(Verb::Exec) => self.abort(&wrong_arity(spec.name)),
-                _ => self.refuse(&wrong_arity(spec.name)),
-            }
-            return None;
-        }
-        if let Some(text) = wrong_subcommand(spec, parts) {
-            self.refuse(&text);
-            return None;
-        }
-        Some(spec)
-    }
 }
 
-const NO_PUBLISH: &str = "ERR clients cannot publish here: channels carry events of keys (notify-keyspace-events) and \
-    invalidations alone";
-
-/// Whether a command passes on messages of clients.
-fn is_publishing(name: &[u8]) -> bool {
-    [&b"publish"[..], b"spublish", b"ssubscribe"]
-        .iter()
-        .any(|known| name.eq_ignore_ascii_case(known))
+/// Whether a command is done immediately although a transaction is being put together.
+pub(super) fn ends_or_is_outside_of_transaction(spec: &Spec) -> bool {
+    matches!(
+        spec.verb(),
+        Some(Verb::Multi | Verb::Exec | Verb::Discard | Verb::Watch | Verb::Quit | Verb::Reset)
+    )
 }
 
-fn unknown_command(parts: &[&[u8]]) -> String {
-    use crate::limits::REPEATED_BYTES_MAX;
-    let short = |part: &[u8], room: usize| {
-        String::from_utf8_lossy(&part[..part.len().min(room)]).into_owned()
-    };
-    if is_publishing(parts[0]) {
-        return NO_PUBLISH.to_owned();
-    }
-    let mut text = format!(
-        "ERR unknown command '{}', with args beginning with: ",
-        short(parts[0], REPEATED_BYTES_MAX)
-    );
-    let mut repeated = 0;
-    for part in &parts[1..] {
-        if repeated >= REPEATED_BYTES_MAX {
-            break;
-        }
-        let word = format!("'{}' ", short(part, REPEATED_BYTES_MAX - repeated));
-        repeated += word.len();
-        text.push_str(&word);
-    }
-    text
+/// Whether a command is about all keys, so that a transaction cannot have it.
+pub(super) fn is_about_all_keys(spec: &Spec) -> bool {
+    matches!(
+        spec.verb(),
+        Some(Verb::Scan | Verb::Keys | Verb::RandomKey | Verb::Flush)
+    )
 }

@@ -3,12 +3,12 @@
 use trine_kvstore::Position;
 
 use super::broker::Broker;
-use super::command::help;
 use super::late::Late;
 use super::run::{LastCall, OnStream, Waiting};
 use super::tracking::Options;
 use super::{Connection, Environment, OnBehalf};
-use crate::errors::SYNTAX;
+use crate::describe::help;
+use crate::errors::{Refusal, SYNTAX};
 use crate::pattern::Pattern;
 use crate::reply::Writer;
 use crate::table::{Spec, Verb};
@@ -30,34 +30,6 @@ impl Connection {
     /// Whether the client may only subscribe and unsubscribe: before RESP3 it could not tell messages from replies.
     pub(super) fn is_only_subscriber(&self) -> bool {
         !self.replies.is_resp3() && self.subscriptions.count() > 0
-    }
-
-    /// Why a subscriber may not do this, if so.
-    pub(super) fn not_as_subscriber(&self, spec: &Spec, parts: &[&[u8]]) -> Option<String> {
-        let is_allowed = matches!(
-            spec.verb(),
-            Some(
-                Verb::Subscribe
-                    | Verb::PSubscribe
-                    | Verb::Unsubscribe
-                    | Verb::PUnsubscribe
-                    | Verb::Ping
-                    | Verb::Quit
-                    | Verb::Reset
-            )
-        );
-        if is_allowed || !self.is_only_subscriber() {
-            return None;
-        }
-        let sub = match (spec.subcommands().is_empty(), parts.get(1)) {
-            (false, Some(word)) => format!("|{}", String::from_utf8_lossy(word).to_lowercase()),
-            _ => String::new(),
-        };
-        Some(format!(
-            "ERR Can't execute '{}{sub}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
-             this context",
-            spec.name
-        ))
     }
 
     /// SUBSCRIBE and PSUBSCRIBE.
@@ -125,47 +97,26 @@ impl Connection {
                 self.replies.done(self.tracker.turn_on(id, options, broker));
             }
             OnStream::Subscribe { names, patterns } => {
-                let kind = if patterns { "psubscribe" } else { "subscribe" };
+                let mut writer = self.replies.writer();
                 for name in names {
-                    match self.subscriptions.subscribe(&name, patterns, id, broker) {
-                        Ok(()) => self.write_subscription(kind, Some(&name)),
-                        Err(text) => self.replies.error(&text),
-                    }
+                    self.subscriptions
+                        .subscribe(&name, patterns, id, broker, &mut writer);
                 }
             }
         }
     }
 
     /// UNSUBSCRIBE and PUNSUBSCRIBE, of all if none is named.
-    pub(super) fn unsubscribe(&mut self, names: &[&[u8]], patterns: bool, broker: &mut Broker) {
-        let kind = match patterns {
-            true => "punsubscribe",
-            false => "unsubscribe",
-        };
-        let names: Vec<Vec<u8>> = match names.is_empty() {
-            true => self.subscriptions.names(patterns),
-            false => names.iter().map(|name| name.to_vec()).collect(),
-        };
-        if names.is_empty() {
-            return self.write_subscription(kind, None);
-        }
-        for name in names {
-            let id = self.profile.id();
-            self.subscriptions.unsubscribe(&name, patterns, id, broker);
-            self.write_subscription(kind, Some(&name));
-        }
-    }
-
-    fn write_subscription(&mut self, kind: &str, name: Option<&[u8]>) {
-        let count = self.subscriptions.count() as i64;
-        let mut writer = self.replies.writer();
-        writer.push(3);
-        writer.bulk(kind.as_bytes());
-        match name {
-            Some(name) => writer.bulk(name),
-            None => writer.null(),
-        }
-        writer.integer(count);
+    pub(super) fn unsubscribe(
+        &mut self,
+        names: &[&[u8]],
+        patterns: bool,
+        environment: &Environment<'_>,
+    ) {
+        let (id, mut broker) = (self.profile.id(), environment.broker.borrow_mut());
+        let writer = &mut self.replies.writer();
+        self.subscriptions
+            .unsubscribe(names, patterns, id, &mut broker, writer);
     }
 
     /// The client hears of nothing any more.
@@ -273,6 +224,34 @@ impl Connection {
             self.cut_off();
         }
     }
+}
+
+/// Whether a client that may only subscribe and unsubscribe may do this.
+pub(super) fn check_as_subscriber(spec: &Spec, parts: &[&[u8]]) -> Result<(), Refusal> {
+    let is_allowed = matches!(
+        spec.verb(),
+        Some(
+            Verb::Subscribe
+                | Verb::PSubscribe
+                | Verb::Unsubscribe
+                | Verb::PUnsubscribe
+                | Verb::Ping
+                | Verb::Quit
+                | Verb::Reset
+        )
+    );
+    if is_allowed {
+        return Ok(());
+    }
+    let sub = match (spec.subcommands().is_empty(), parts.get(1)) {
+        (false, Some(word)) => format!("|{}", String::from_utf8_lossy(word).to_lowercase()),
+        _ => String::new(),
+    };
+    Err(format!(
+        "ERR Can't execute '{}{sub}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
+         this context",
+        spec.name
+    ))
 }
 
 /// PUBSUB.

@@ -1,15 +1,21 @@
 //! Commands that need no store: about the connection, the transaction and the replica.
 
-use super::auth::asks_about_users;
-use super::command::command;
+use trine_kvstore::{Command, integer};
+
 use super::config::config;
-use super::keyspace::is_about_all_keys;
+use super::exec::{ends_or_is_outside_of_transaction, is_about_all_keys};
 use super::life::Cause;
-use super::listening::{is_about_messages, pubsub};
-use super::{Connection, Environment, Submit};
-use crate::errors::{NOT_AN_INTEGER, SYNTAX, wrong_arity};
+use super::listening::{check_as_subscriber, is_about_messages, pubsub};
+use super::run::Waiting;
+use super::{Call, Connection, Environment, Submit};
+use crate::acl::{DefaultUser, UsersAsked};
+use crate::describe::{command, known_command};
+use crate::errors::{NOT_AN_INTEGER, Refusal, SYNTAX, wrong_arity};
+use crate::hello::asks_about_users;
+use crate::keyspace::{Begun, Walk, check_flush};
+use crate::plan::Item;
+use crate::shape::Shape;
 use crate::table::{Spec, Verb};
-use trine_kvstore::integer;
 
 const NOAUTH: &str = "NOAUTH Authentication required.";
 const NOT_AN_INT: &str = "ERR value is out of range, value must between -2147483648 and 2147483647";
@@ -26,16 +32,21 @@ impl Connection {
             // As Redis does: no answer, and nothing behind it is read as a command.
             return self.life.end(Cause::Attack);
         }
-        let Some(spec) = self.known_command(parts) else {
-            return;
+        let spec = match known_command(parts) {
+            Ok(spec) => spec,
+            // Redis ends the transaction with an EXEC that cannot be one.
+            Err(text) if parts[0].eq_ignore_ascii_case(b"exec") => return self.abort(&text),
+            Err(text) => return self.refuse(&text),
         };
         if !self.standing.is_known() && !spec.is_for_strangers() {
             return self.refuse(NOAUTH);
         }
-        if let Some(text) = self.not_as_subscriber(spec, parts) {
+        if self.is_only_subscriber()
+            && let Err(text) = check_as_subscriber(spec, parts)
+        {
             return self.refuse(&text);
         }
-        if self.transaction.is_open() && !Self::ends_or_is_outside_of_transaction(spec) {
+        if self.transaction.is_open() && !ends_or_is_outside_of_transaction(spec) {
             if asks_about_users(spec, parts) {
                 let text = format!(
                     "ERR '{}' asks the group about users, which MULTI does not take",
@@ -68,7 +79,7 @@ impl Connection {
         match verb {
             Verb::Ping => self.ping(parts),
             Verb::Echo => self.replies.writer().bulk(parts[1]),
-            Verb::Select => self.select(parts[1]),
+            Verb::Select => self.replies.done(check_database(parts[1])),
             Verb::Quit => {
                 self.replies.ok();
                 self.life.end(Cause::Farewell);
@@ -82,12 +93,8 @@ impl Connection {
             Verb::Config => config(&parts[1..], environment, &mut self.replies.writer()),
             Verb::Subscribe => self.subscribe(&parts[1..], false, environment),
             Verb::PSubscribe => self.subscribe(&parts[1..], true, environment),
-            Verb::Unsubscribe => {
-                self.unsubscribe(&parts[1..], false, &mut environment.broker.borrow_mut());
-            }
-            Verb::PUnsubscribe => {
-                self.unsubscribe(&parts[1..], true, &mut environment.broker.borrow_mut());
-            }
+            Verb::Unsubscribe => self.unsubscribe(&parts[1..], false, environment),
+            Verb::PUnsubscribe => self.unsubscribe(&parts[1..], true, environment),
             Verb::PubSub => {
                 let broker = environment.broker.borrow();
                 pubsub(&parts[1..], &broker, &mut self.replies.writer());
@@ -99,9 +106,9 @@ impl Connection {
                 self.replies.writer().text(&text);
             }
             Verb::Multi => self.begin_transaction(),
-            Verb::Scan => self.scan(&parts[1..], submit),
-            Verb::Keys => self.keys(parts[1], submit),
-            Verb::RandomKey => self.random_key(environment, submit),
+            Verb::Scan | Verb::Keys | Verb::RandomKey => {
+                self.walk(verb, parts, environment, submit);
+            }
             Verb::Flush => self.flush(&parts[1..], submit),
             Verb::Exec => self.execute(environment, submit),
             Verb::Discard => self.discard(),
@@ -113,27 +120,79 @@ impl Connection {
         }
     }
 
-    fn ping(&mut self, parts: &[&[u8]]) {
-        if self.is_only_subscriber() && parts.len() <= 2 {
-            // It has to look like a message.
-            let mut writer = self.replies.writer();
-            writer.array(2);
-            writer.bulk(b"pong");
-            return writer.bulk(parts.get(1).unwrap_or(&&b""[..]));
-        }
-        match parts {
-            [_] => self.replies.writer().simple("PONG"),
-            [_, text] => self.replies.writer().bulk(text),
-            _ => self.refuse(&wrong_arity("ping")),
+    /// SCAN, KEYS and RANDOMKEY.
+    fn walk(
+        &mut self,
+        verb: Verb,
+        parts: &[&[u8]],
+        environment: &Environment<'_>,
+        submit: &mut dyn Submit,
+    ) {
+        let (own, writer) = (self.standing.key_prefix(), &mut self.replies.writer());
+        let time = environment.unix_ms.cast_unsigned();
+        let seeds = [time, self.profile.id(), self.counts.commands];
+        let begun = match verb {
+            Verb::Scan => Walk::scan(&parts[1..], own, writer),
+            Verb::Keys => Walk::keys(parts[1], own, writer),
+            _ => Ok(Begun::Walk(Walk::any(seeds, own))),
+        };
+        match begun {
+            Ok(Begun::Walk(walk)) => self.ask_for_page(walk, submit),
+            Ok(Begun::Replied) => {}
+            Err(text) => self.replies.error(&text),
         }
     }
 
-    fn select(&mut self, database: &[u8]) {
-        match integer(database) {
-            Some(0) => self.replies.ok(),
-            Some(other) if i32::try_from(other).is_err() => self.replies.error(NOT_AN_INT),
-            Some(_) => self.replies.error("ERR DB index is out of range"),
-            None => self.replies.error(NOT_AN_INTEGER),
+    pub(super) fn ask_for_page(&mut self, walk: Box<Walk>, submit: &mut dyn Submit) {
+        let call = Call {
+            command: &walk.command(),
+            read_only: true,
+            response_bytes: walk.page_bytes(),
+            for_user: self.standing.on_behalf(),
+        };
+        let begun = submit.submit(&call);
+        self.wait_for(begun, Waiting::Walk(walk), true);
+    }
+
+    /// FLUSHALL and FLUSHDB.
+    fn flush(&mut self, words: &[&[u8]], submit: &mut dyn Submit) {
+        if let Err(text) = check_flush(words) {
+            return self.replies.error(&text);
+        }
+        let item = Item {
+            shape: Shape::Ok,
+            operations: 1,
+        };
+        let bytes = self.run.expected_bytes(1, 0);
+        self.call(&Command::Flush, bytes, Waiting::Run(vec![item]), submit);
+    }
+
+    fn acl(&mut self, words: &[&[u8]], environment: &Environment<'_>, submit: &mut dyn Submit) {
+        let has_password = environment.password.is_some();
+        let default = DefaultUser::new(has_password, environment.requires_auth);
+        let writer = &mut self.replies.writer();
+        match UsersAsked::read(words, self.standing.name(), default, writer) {
+            Ok(Some(asked)) => {
+                let bytes = self.run.expected_bytes(1, 1);
+                self.call(&Command::ListUsers, bytes, Waiting::Users(asked), submit);
+            }
+            Ok(None) => {}
+            Err(text) => self.replies.error(&text),
+        }
+    }
+
+    fn ping(&mut self, parts: &[&[u8]]) {
+        match (parts, self.is_only_subscriber()) {
+            // It has to look like a message.
+            ([_] | [_, _], true) => {
+                let mut writer = self.replies.writer();
+                writer.array(2);
+                writer.bulk(b"pong");
+                writer.bulk(parts.get(1).unwrap_or(&&b""[..]));
+            }
+            ([_], false) => self.replies.writer().simple("PONG"),
+            ([_, text], false) => self.replies.writer().bulk(text),
+            _ => self.refuse(&wrong_arity("ping")),
         }
     }
 
@@ -150,4 +209,14 @@ impl Connection {
 /// Whether a request begins as one of HTTP does, or as its header that no request goes without.
 fn is_of_http(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"post") || word.eq_ignore_ascii_case(b"host:")
+}
+
+/// There is database 0 alone.
+fn check_database(number: &[u8]) -> Result<(), Refusal> {
+    match integer(number) {
+        Some(0) => Ok(()),
+        Some(other) if i32::try_from(other).is_err() => Err(NOT_AN_INT.to_owned()),
+        Some(_) => Err("ERR DB index is out of range".to_owned()),
+        None => Err(NOT_AN_INTEGER.to_owned()),
+    }
 }

@@ -14,16 +14,13 @@
 //! Bytes of a run stay until it is answered: if the whole is too large for the store, it is read again and sent one
 //! by one.
 
-mod acl;
-mod answer;
+mod answering;
 mod auth;
 mod broker;
 mod client;
-mod command;
 mod config;
 mod exec;
 mod input;
-mod keyspace;
 mod late;
 mod life;
 mod listening;
@@ -38,11 +35,12 @@ mod transaction;
 
 use std::cell::RefCell;
 
-use trine_kvstore::{Command, ExecuteMode, List};
+use trine_kvstore::Command;
 
+use crate::answer::write_items;
 use crate::errors::wrong_arity;
 use crate::limits::{Limits, OPERATIONS_MAX};
-use crate::plan::Plan;
+use crate::plan::{Plan, in_one};
 use crate::request::{Progress, ProtocolError};
 use crate::table;
 use input::Input;
@@ -62,6 +60,7 @@ const RUN_OPERATIONS_MAX: usize = 4 * 1024;
 /// An idle connection shrinks its buffers to this size.
 const RESTING_BYTES_MAX: usize = 64 * 1024;
 
+pub use crate::answer::Failure;
 pub use broker::{Broker, BrokerCounts, Classes, Clients, KeyChange};
 use late::Late;
 pub use standing::{Identity, NotKnown, OnBehalf, is_same_secret};
@@ -95,17 +94,6 @@ pub trait Submit {
     fn authenticate(&mut self, user: &[u8], secret: &[u8]) -> Result<(), NotKnown>;
 }
 
-/// Why a call has no response.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Failure {
-    /// It was not applied and never will be.
-    NotApplied(String),
-    /// It may have been applied.
-    Unknown(String),
-    /// It was not applied: it is larger than the group takes.
-    TooLarge,
-}
-
 /// Settings of a connection beside its own state.
 pub struct Environment<'a> {
     /// The limits of each connection.
@@ -120,6 +108,17 @@ pub struct Environment<'a> {
     pub host: &'a dyn Told,
     /// Who is told of changes.
     pub broker: &'a RefCell<Broker>,
+}
+
+impl Environment<'_> {
+    /// Whether this is the secret of the default user.
+    fn is_default_secret(&self, secret: &[u8]) -> bool {
+        match self.password {
+            // The server takes no empty password. It would be what clients show that have none.
+            Some(password) => !password.is_empty() && is_same_secret(password, secret),
+            None => !self.requires_auth,
+        }
+    }
 }
 
 /// Values that only the process around the connections knows.
@@ -147,9 +146,18 @@ pub struct Connection {
     tracker: Tracker,
     subscriptions: Subscriptions,
     life: Life,
+    counts: Counts,
+}
+
+/// What a connection counts.
+#[derive(Default, Debug)]
+struct Counts {
+    /// Commands that were taken.
     commands: u64,
-    /// Reads that found their key, and those that did not.
-    lookups: (u64, u64),
+    /// Reads that found their key, since they were asked for last.
+    hits: u64,
+    /// Reads that did not.
+    misses: u64,
 }
 
 /// The next item of the input.
@@ -178,8 +186,7 @@ impl Connection {
             tracker: Tracker::default(),
             subscriptions: Subscriptions::default(),
             life: Life::default(),
-            commands: 0,
-            lookups: (0, 0),
+            counts: Counts::default(),
         }
     }
 
@@ -295,12 +302,13 @@ impl Connection {
     /// Commands taken so far.
     #[must_use]
     pub fn commands(&self) -> u64 {
-        self.commands
+        self.counts.commands
     }
 
     /// Reads since the last call that found their key, and those that did not.
     pub fn take_lookups(&mut self) -> (u64, u64) {
-        std::mem::take(&mut self.lookups)
+        let Counts { hits, misses, .. } = &mut self.counts;
+        (std::mem::take(hits), std::mem::take(misses))
     }
 
     /// Replies so far that were errors.
@@ -450,32 +458,35 @@ impl Connection {
     }
 
     fn submit_plan(&mut self, plan: Plan<'_>, submit: &mut dyn Submit) {
-        self.commands += plan.len() as u64;
+        self.counts.commands += plan.len() as u64;
         self.run.on_commands(plan.len());
-        if plan.operation_count() == 0 {
-            self.write_items(&plan.into_items(), &[]);
-            self.input.on_answered();
-            return;
+        let (count, values) = (plan.operation_count(), plan.value_count());
+        let (operations, items) = plan.split();
+        if count == 0 {
+            write_items(&items, &[], &mut self.replies.writer());
+            return self.input.on_answered();
         }
-        let operations = plan.operations();
-        let command = match operations.commands.as_slice() {
-            [single] => single.clone(),
-            several => Command::Execute {
-                mode: ExecuteMode::Independent,
-                conditions: List::default(),
-                operations: List::from(several),
-            },
-        };
+        let operations = operations.commands();
+        let bytes = self.run.expected_bytes(count, values);
+        self.call(&in_one(&operations), bytes, Waiting::Run(items), submit);
+    }
+
+    /// Sends a command to the store, whose answer is about so many bytes, and waits for the answer.
+    fn call(
+        &mut self,
+        command: &Command<'_>,
+        response_bytes: usize,
+        waiting: Waiting,
+        submit: &mut dyn Submit,
+    ) {
         let call = Call {
-            command: &command,
-            read_only: operations.read_only,
-            response_bytes: self
-                .run
-                .expected_bytes(plan.operation_count(), plan.value_count()),
+            command,
+            read_only: command.is_read_only(),
+            response_bytes,
             for_user: self.standing.on_behalf(),
         };
-        let (begun, read_only) = (submit.submit(&call), call.read_only);
-        self.wait_for(begun, Waiting::Run(plan.into_items()), read_only);
+        let begun = submit.submit(&call);
+        self.wait_for(begun, waiting, call.read_only);
     }
 
     /// The answer to a call that has begun is awaited. One that could not begin is answered at once.
@@ -494,7 +505,7 @@ impl Connection {
         environment: &Environment<'_>,
         submit: &mut dyn Submit,
     ) {
-        self.commands += 1;
+        self.counts.commands += 1;
         self.local(parts, environment, submit);
         if !parts[0].eq_ignore_ascii_case(b"client") {
             self.end_caching();

@@ -63,11 +63,6 @@ impl Replies {
         self.bytes.capacity()
     }
 
-    /// Bytes since the last time that nothing was left to write.
-    pub(super) fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
     /// Gives the memory back if nothing is left to write.
     pub(super) fn release(&mut self) {
         if self.bytes.is_empty() {

@@ -13,11 +13,11 @@
 
 use trine_kvstore::config::LIST_RESPONSE_BYTES_MAX;
 
-use super::acl::UsersAsked;
 use super::auth::Then;
 use super::exec::Settings;
-use super::keyspace::Walk;
 use super::tracking::Options;
+use crate::acl::UsersAsked;
+use crate::keyspace::Walk;
 use crate::plan::Item;
 
 /// About the bytes of an answer without a value.
@@ -200,9 +200,7 @@ impl Run {
 
     /// The replies to so many answers took so many bytes.
     pub(super) fn learn(&mut self, bytes: usize, answers: usize) {
-        if answers > 0 {
-            self.value_bytes = bytes / answers;
-        }
+        self.value_bytes = bytes.checked_div(answers).unwrap_or(self.value_bytes);
     }
 
     /// Bytes of memory that it holds beside itself.

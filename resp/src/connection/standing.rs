@@ -4,10 +4,9 @@
 //! number, and the replica that does the call checks the rights; so nothing here goes stale when a user is removed.
 
 use super::Failure;
+use crate::acl::DEFAULT;
 use crate::table::{Spec, Verb};
 
-/// The user of clients that have named no other.
-pub(super) const DEFAULT: &str = "default";
 /// Wrong passwords and keys of one connection, after which it is ended.
 const AUTH_FAILURES_MAX: u64 = 16;
 

@@ -9,6 +9,7 @@ use super::broker::{Broker, can_have_messages, has_messages};
 use crate::errors::Refusal;
 use crate::limits::{SUBSCRIPTION_CHARGE_BYTES, SUBSCRIPTIONS_MAX};
 use crate::pattern::Pattern;
+use crate::reply::Writer;
 
 const NO_MESSAGES: &str = "carries no messages: there is no PUBLISH, and channels are __keyspace@0__:KEY, \
     __keyevent@0__:EVENT and __redis__:invalidate";
@@ -97,50 +98,74 @@ impl Subscriptions {
         Ok(())
     }
 
-    /// The client with number `id` subscribes to a channel or a pattern.
+    /// The client with number `id` subscribes to a channel or a pattern, and is told so.
     pub(super) fn subscribe(
         &mut self,
         name: &[u8],
         patterns: bool,
         id: u64,
         broker: &mut Broker,
-    ) -> Result<(), Refusal> {
-        let has_room = match patterns {
+        writer: &mut Writer<'_>,
+    ) {
+        let (kind, has_room) = match patterns {
             false => {
                 broker.subscribe(name, id);
-                true
+                ("subscribe", true)
             }
             true => {
-                Pattern::new(name).is_ok_and(|pattern| broker.subscribe_pattern(pattern, name, id))
+                let pattern = Pattern::new(name);
+                let has_room =
+                    pattern.is_ok_and(|pattern| broker.subscribe_pattern(pattern, name, id));
+                ("psubscribe", has_room)
             }
         };
         if !has_room {
-            return Err("ERR as many patterns are subscribed to as this server takes".to_owned());
+            return writer.error("ERR as many patterns are subscribed to as this server takes");
         }
         self.add(name.to_vec(), patterns);
-        Ok(())
+        self.write(kind, Some(name), writer);
     }
 
-    /// The client with number `id` subscribes to a channel or a pattern no more.
+    /// The client with number `id` subscribes to these channels or patterns no more, or to none if none is named, and is
+    /// told so.
     pub(super) fn unsubscribe(
         &mut self,
-        name: &[u8],
+        names: &[&[u8]],
         patterns: bool,
         id: u64,
         broker: &mut Broker,
+        writer: &mut Writer<'_>,
     ) {
-        if !self.remove(name, patterns) {
-            return;
+        let kind = match patterns {
+            true => "punsubscribe",
+            false => "unsubscribe",
+        };
+        let names: Vec<Vec<u8>> = match names.is_empty() {
+            true => self.of(patterns).iter().cloned().collect(),
+            false => names.iter().map(|name| name.to_vec()).collect(),
+        };
+        if names.is_empty() {
+            return self.write(kind, None, writer);
         }
-        match patterns {
-            true => broker.unsubscribe_pattern(name, id),
-            false => broker.unsubscribe(name, id),
+        for name in names {
+            if self.remove(&name, patterns) {
+                match patterns {
+                    true => broker.unsubscribe_pattern(&name, id),
+                    false => broker.unsubscribe(&name, id),
+                }
+            }
+            self.write(kind, Some(&name), writer);
         }
     }
 
-    /// The names of all channels, or patterns.
-    pub(super) fn names(&mut self, patterns: bool) -> Vec<Vec<u8>> {
-        self.of(patterns).iter().cloned().collect()
+    fn write(&self, kind: &str, name: Option<&[u8]>, writer: &mut Writer<'_>) {
+        writer.push(3);
+        writer.bulk(kind.as_bytes());
+        match name {
+            Some(name) => writer.bulk(name),
+            None => writer.null(),
+        }
+        writer.integer(self.count() as i64);
     }
 
     /// The client with number `id` subscribes to nothing any more.

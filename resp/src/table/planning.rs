@@ -4,7 +4,7 @@ use trine_kvstore::{Command, ExpireCondition, SetCondition, SetExpiry, SetOption
 
 use super::*;
 use crate::errors::{NOT_AN_INTEGER, SYNTAX};
-use crate::plan::{Plan, Planned};
+use crate::plan::{Plan, Planned, in_one};
 
 const NOW_MS: i64 = 1_000_000;
 
@@ -19,8 +19,9 @@ fn planned(words: &[&str], check: impl FnOnce(&[Command<'_>], bool)) {
     let parts: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
     let mut plan = Plan::default();
     add(&mut plan, &parts).expect("it is planned");
-    let operations = plan.operations();
-    check(&operations.commands, operations.read_only);
+    let (operations, _) = plan.split();
+    let commands = operations.commands();
+    check(&commands, in_one(&commands).is_read_only());
 }
 
 #[track_caller]

@@ -5,17 +5,13 @@
 //! No walk is part of a transaction, and no flush, because the store takes neither among other operations.
 
 use trine_kvstore::config::{WALK_BYTES_MAX, WALK_ITEMS_MAX};
-use trine_kvstore::{Command, Cursor, Found, Page, Prefix, Response, WalkContent, integer};
+use trine_kvstore::{Command, Cursor, Found, Page, Prefix, WalkContent, integer};
 
-use super::answer::NO_ANSWER;
-use super::{Call, Connection, Environment, Failure, Submit, Waiting};
+use crate::answer::NO_ANSWER;
 use crate::errors::{NOT_AN_INTEGER, Refusal, SYNTAX};
 use crate::limits::KEYS_BYTES_MAX;
 use crate::pattern::Pattern;
-use crate::plan::Item;
 use crate::reply::Writer;
-use crate::shape::Shape;
-use crate::table::{Spec, Verb};
 
 const INVALID_CURSOR: &str = "ERR invalid cursor";
 /// How many items SCAN looks at unless it is told.
@@ -29,7 +25,7 @@ const SPARE_BYTES: usize = 4096;
 
 /// A walk and what it is for.
 #[derive(Debug)]
-pub(super) struct Walk {
+pub(crate) struct Walk {
     aim: Aim,
     /// Only keys that begin with this are asked for.
     prefix: Vec<u8>,
@@ -39,16 +35,6 @@ pub(super) struct Walk {
     count: u32,
     /// About the bytes of the next page.
     page_bytes: usize,
-}
-
-impl Walk {
-    /// Bytes of memory that it holds.
-    pub(super) fn held_bytes(&self) -> usize {
-        match &self.aim {
-            Aim::Keys { reply, .. } => reply.capacity(),
-            Aim::Scan { .. } | Aim::Any { .. } => 0,
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -112,84 +98,69 @@ fn pattern(text: &[u8]) -> Result<Pattern, Refusal> {
     Pattern::new(text).map_err(|why| format!("ERR {why}"))
 }
 
-/// Whether a command is about all keys, so that a transaction cannot have it.
-pub(super) fn is_about_all_keys(spec: &Spec) -> bool {
-    matches!(
-        spec.verb(),
-        Some(Verb::Scan | Verb::Keys | Verb::RandomKey | Verb::Flush)
-    )
+/// A walk of a client that may know of keys that begin with `own`.
+pub(crate) enum Begun {
+    /// It has a page to ask for.
+    Walk(Box<Walk>),
+    /// No key there can fit: the reply is written.
+    Replied,
 }
 
-impl Connection {
-    pub(super) fn scan(&mut self, words: &[&[u8]], submit: &mut dyn Submit) {
-        let scan = match Scan::read(words) {
-            Ok(scan) => scan,
-            Err(text) => return self.replies.error(&text),
-        };
-        let Scan { from, count, .. } = scan;
+impl Walk {
+    /// SCAN, or what its reply is at once.
+    pub(crate) fn scan(
+        words: &[&[u8]],
+        own: &[u8],
+        writer: &mut Writer<'_>,
+    ) -> Result<Begun, Refusal> {
+        let scan = Scan::read(words)?;
         let aim = Aim::Scan { hides: scan.hides };
-        match self.walk(aim, scan.pattern, from, count) {
-            Some(walk) => self.ask_for_page(walk, submit),
-            None => write_scan(Cursor::START, &[], 0, &mut self.replies.writer()),
-        }
+        Ok(
+            match Self::new(aim, scan.pattern, own, scan.from, scan.count) {
+                Some(walk) => Begun::Walk(walk),
+                None => {
+                    write_scan(Cursor::START, &[], 0, writer);
+                    Begun::Replied
+                }
+            },
+        )
     }
 
-    pub(super) fn keys(&mut self, text: &[u8], submit: &mut dyn Submit) {
-        let pattern = match pattern(text) {
-            Ok(pattern) => pattern,
-            Err(text) => return self.replies.error(&text),
-        };
+    /// KEYS, or what its reply is at once.
+    pub(crate) fn keys(text: &[u8], own: &[u8], writer: &mut Writer<'_>) -> Result<Begun, Refusal> {
         let (reply, count) = (Vec::new(), 0);
         let aim = Aim::Keys { reply, count };
-        match self.walk(aim, Some(pattern), Cursor::START, WALK_ITEMS_MAX) {
-            Some(walk) => self.ask_for_page(walk, submit),
-            None => self.replies.writer().array(0),
-        }
+        let pattern = Some(pattern(text)?);
+        Ok(
+            match Self::new(aim, pattern, own, Cursor::START, WALK_ITEMS_MAX) {
+                Some(walk) => Begun::Walk(walk),
+                None => {
+                    writer.array(0);
+                    Begun::Replied
+                }
+            },
+        )
     }
 
-    /// The store begins at a place that depends on the time and on this connection. A key behind a large gap is chosen
-    /// more often than others, as in Redis one in a short chain is.
-    pub(super) fn random_key(&mut self, environment: &Environment<'_>, submit: &mut dyn Submit) {
-        let time = environment.unix_ms.cast_unsigned();
-        let dice = spread(time ^ spread(self.profile.id() ^ spread(self.commands)));
+    /// RANDOMKEY. The store begins at a place that depends on the seeds. A key after a large gap is chosen more often than
+    /// others, as in Redis one in a short chain is.
+    pub(crate) fn any(seeds: [u64; 3], own: &[u8]) -> Box<Self> {
+        let [time, id, commands] = seeds;
+        let dice = spread(time ^ spread(id ^ spread(commands)));
         let wrapped = false;
         let aim = Aim::Any { dice, wrapped };
-        if let Some(walk) = self.walk(aim, None, Cursor::anywhere(dice), RANDOM_COUNT) {
-            self.ask_for_page(walk, submit);
-        }
+        Self::new(aim, None, own, Cursor::anywhere(dice), RANDOM_COUNT)
+            .expect("without a pattern every key fits")
     }
 
-    /// FLUSHALL and FLUSHDB. The memory is always freed in the background; the words are taken, and mean nothing here.
-    pub(super) fn flush(&mut self, words: &[&[u8]], submit: &mut dyn Submit) {
-        let is_known = |word: &&[u8]| {
-            word.eq_ignore_ascii_case(b"async") || word.eq_ignore_ascii_case(b"sync")
-        };
-        if words.len() > 1 || !words.iter().all(is_known) {
-            return self.replies.error(SYNTAX);
-        }
-        let call = Call {
-            command: &Command::Flush,
-            read_only: false,
-            response_bytes: self.run.expected_bytes(1, 0),
-            for_user: self.standing.on_behalf(),
-        };
-        let begun = submit.submit(&call);
-        let item = Item {
-            shape: Shape::Ok,
-            operations: 1,
-        };
-        self.wait_for(begun, Waiting::Run(vec![item]), false);
-    }
-
-    /// A walk over the keys that the client may know of; none if no key there can fit the pattern.
-    fn walk(
-        &self,
+    /// A walk over keys that begin with `own`; none if no key there can fit the pattern.
+    fn new(
         aim: Aim,
         pattern: Option<Pattern>,
+        own: &[u8],
         from: Cursor,
         count: u32,
-    ) -> Option<Box<Walk>> {
-        let own = self.standing.key_prefix();
+    ) -> Option<Box<Self>> {
         let asked = pattern.as_ref().map_or(&[][..], Pattern::prefix);
         let prefix = match (asked.starts_with(own), own.starts_with(asked)) {
             (true, _) => asked,
@@ -197,7 +168,7 @@ impl Connection {
             (false, false) => return None,
         };
         let count = count.min(WALK_ITEMS_MAX);
-        Some(Box::new(Walk {
+        Some(Box::new(Self {
             aim,
             prefix: prefix.to_vec(),
             pattern,
@@ -207,82 +178,100 @@ impl Connection {
         }))
     }
 
-    pub(super) fn ask_for_page(&mut self, walk: Box<Walk>, submit: &mut dyn Submit) {
-        let command = Command::Walk {
-            from: walk.from,
-            count: walk.count,
+    /// The command that asks for the next page.
+    pub(crate) fn command(&self) -> Command<'_> {
+        Command::Walk {
+            from: self.from,
+            count: self.count,
             content: WalkContent::Keys,
-            prefix: Prefix(&walk.prefix),
-        };
-        let call = Call {
-            command: &command,
-            read_only: true,
-            response_bytes: walk.page_bytes,
-            for_user: self.standing.on_behalf(),
-        };
-        let begun = submit.submit(&call);
-        self.wait_for(begun, Waiting::Walk(walk), true);
-    }
-
-    pub(super) fn on_page(&mut self, walk: Box<Walk>, result: Result<Response<'_>, Failure>) {
-        match result {
-            Ok(Response::Page(page)) => self.take_page(walk, &page),
-            other => self.write_failed_read(other),
+            prefix: Prefix(&self.prefix),
         }
     }
 
-    fn take_page(&mut self, mut walk: Box<Walk>, page: &Page<'_>) {
+    /// About the bytes of the next page.
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    /// Takes a page. The walk goes on, or the reply is written.
+    pub(crate) fn on_page(
+        mut self: Box<Self>,
+        page: &Page<'_>,
+        writer: &mut Writer<'_>,
+    ) -> Option<Box<Self>> {
         let Found::Keys(keys) = &page.found else {
-            return self.replies.error(NO_ANSWER);
+            writer.error(NO_ANSWER);
+            return None;
         };
         let fits = |key: &&[u8]| {
-            walk.pattern
+            self.pattern
                 .as_ref()
                 .is_none_or(|pattern| pattern.fits(key))
         };
         let ended = page.next == Cursor::START;
         let mut bytes = 0;
         let all = keys.iter().inspect(|key| bytes += key.len());
-        match &mut walk.aim {
+        match &mut self.aim {
             Aim::Scan { hides } => {
                 let is_told = |key: &&[u8]| !*hides && fits(key);
                 let (reply, count) = bulks(all.filter(is_told));
-                return write_scan(page.next, &reply, count, &mut self.replies.writer());
+                write_scan(page.next, &reply, count, writer);
+                return None;
             }
             Aim::Keys { reply, count } => {
                 let (more, found) = bulks(all.filter(fits));
                 reply.extend_from_slice(&more);
                 *count += found;
                 if reply.len() > KEYS_BYTES_MAX {
-                    let text = format!(
+                    writer.error(&format!(
                         "ERR the reply to KEYS would be larger than {KEYS_BYTES_MAX} bytes: use SCAN"
-                    );
-                    return self.replies.error(&text);
+                    ));
+                    return None;
                 }
                 if ended {
-                    let (reply, count) = (std::mem::take(reply), *count);
-                    let mut writer = self.replies.writer();
-                    writer.array(count);
-                    return writer.encoded(&reply);
+                    writer.array(*count);
+                    writer.encoded(reply);
+                    return None;
                 }
             }
             Aim::Any { dice, wrapped } => {
                 let chosen = (*dice % keys.len().max(1) as u64) as usize;
                 if let Some(key) = keys.iter().nth(chosen) {
-                    return self.replies.writer().bulk(key);
+                    writer.bulk(key);
+                    return None;
                 }
                 if ended && *wrapped {
-                    return self.replies.writer().null();
+                    writer.null();
+                    return None;
                 }
                 *wrapped |= ended;
                 // None of the few is there: below a prefix keys may be rare, and pages as large as can be find one sooner.
-                walk.count = WALK_ITEMS_MAX;
+                self.count = WALK_ITEMS_MAX;
             }
         }
-        walk.from = page.next;
+        self.from = page.next;
         let expected = bytes + bytes / 4 + SPARE_BYTES;
-        walk.page_bytes = expected.min(2 * WALK_BYTES_MAX);
-        self.run.walk_on(walk);
+        self.page_bytes = expected.min(2 * WALK_BYTES_MAX);
+        Some(self)
+    }
+
+    /// Bytes of memory that it holds.
+    pub(crate) fn held_bytes(&self) -> usize {
+        match &self.aim {
+            Aim::Keys { reply, .. } => reply.capacity(),
+            Aim::Scan { .. } | Aim::Any { .. } => 0,
+        }
+    }
+}
+
+/// Whether the words of FLUSHALL and FLUSHDB are theirs. They mean nothing here: the memory is always freed in the
+/// background.
+pub(crate) fn check_flush(words: &[&[u8]]) -> Result<(), Refusal> {
+    let is_known =
+        |word: &&[u8]| word.eq_ignore_ascii_case(b"async") || word.eq_ignore_ascii_case(b"sync");
+    match words.len() <= 1 && words.iter().all(is_known) {
+        true => Ok(()),
+        false => Err(SYNTAX.to_owned()),
     }
 }
 

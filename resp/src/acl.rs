@@ -4,14 +4,16 @@
 
 use std::fmt::Write as _;
 
-use trine_kvstore::{Command, Response, User};
+use trine_kvstore::User;
 
-use super::command::help;
-use super::standing::DEFAULT;
-use super::{Call, Connection, Environment, Failure, Submit, Waiting};
+use crate::describe::help;
+use crate::errors::{Refusal, SYNTAX};
 use crate::limits::REPEATED_BYTES_MAX;
 use crate::reply::Writer;
 use crate::table;
+
+/// The user of clients that have named no other.
+pub(crate) const DEFAULT: &str = "default";
 
 /// The categories that Redis has. Some have no command here.
 const CATEGORIES: [&str; 21] = [
@@ -40,7 +42,7 @@ const CATEGORIES: [&str; 21] = [
 
 /// What is done with the list of users.
 #[derive(Debug)]
-pub(super) struct UsersAsked {
+pub(crate) struct UsersAsked {
     what: What,
     default: DefaultUser,
 }
@@ -54,18 +56,19 @@ enum What {
 
 /// How a client becomes the default user.
 #[derive(Clone, Copy, Debug)]
-enum DefaultUser {
+pub(crate) enum DefaultUser {
     WithoutPassword,
     WithPassword,
     Never,
 }
 
 impl DefaultUser {
-    fn of(environment: &Environment<'_>) -> Self {
-        match (environment.password, environment.requires_auth) {
-            (Some(_), _) => Self::WithPassword,
-            (None, false) => Self::WithoutPassword,
-            (None, true) => Self::Never,
+    /// Whether there is a password for it, and whether clients have to say who they are.
+    pub(crate) fn new(has_password: bool, requires_auth: bool) -> Self {
+        match (has_password, requires_auth) {
+            (true, _) => Self::WithPassword,
+            (false, false) => Self::WithoutPassword,
+            (false, true) => Self::Never,
         }
     }
 
@@ -168,55 +171,45 @@ fn literally(prefix: &[u8]) -> String {
     text
 }
 
-impl Connection {
-    pub(super) fn acl(
-        &mut self,
+impl UsersAsked {
+    /// ACL of a client that acts as `user`. None if the reply is written, and the users are not asked for.
+    pub(crate) fn read(
         words: &[&[u8]],
-        environment: &Environment<'_>,
-        submit: &mut dyn Submit,
-    ) {
+        user: &str,
+        default: DefaultUser,
+        writer: &mut Writer<'_>,
+    ) -> Result<Option<Self>, Refusal> {
         let subcommand = words[0].to_ascii_lowercase();
         let what = match (subcommand.as_slice(), &words[1..]) {
             (b"whoami", []) => {
-                let user = self.standing.name().to_owned();
-                return self.replies.writer().bulk(user.as_bytes());
+                writer.bulk(user.as_bytes());
+                return Ok(None);
             }
-            (b"cat", []) => return write_names(&CATEGORIES, &mut self.replies.writer()),
-            (b"cat", [category]) => return write_category(category, &mut self.replies.writer()),
-            (b"help", []) => return help(&mut self.replies.writer(), "ACL", &ACL_HELP),
+            (b"cat", []) => {
+                write_names(&CATEGORIES, writer);
+                return Ok(None);
+            }
+            (b"cat", [category]) => {
+                write_names(&of_category(category)?, writer);
+                return Ok(None);
+            }
+            (b"help", []) => {
+                help(writer, "ACL", &ACL_HELP);
+                return Ok(None);
+            }
             (b"list", []) => What::Rules,
             (b"users", []) => What::Names,
             (b"getuser", [name]) => What::One(name.to_vec()),
-            _ => return self.replies.error(crate::errors::SYNTAX),
+            _ => return Err(SYNTAX.to_owned()),
         };
-        let asked = UsersAsked {
-            what,
-            default: DefaultUser::of(environment),
-        };
-        let call = Call {
-            command: &Command::ListUsers,
-            read_only: true,
-            response_bytes: self.run.expected_bytes(1, 1),
-            for_user: self.standing.on_behalf(),
-        };
-        let begun = submit.submit(&call);
-        self.wait_for(begun, Waiting::Users(asked), true);
+        Ok(Some(Self { what, default }))
     }
 
-    pub(super) fn on_users_answer(
-        &mut self,
-        asked: &UsersAsked,
-        result: Result<Response<'_>, Failure>,
-    ) {
-        match result {
-            Ok(Response::Users(users)) => {
-                let default = Rules::of_default(asked.default);
-                let mut all = vec![default];
-                all.extend(users.iter().map(|user| Rules::of(&user)));
-                write_users(&asked.what, &all, &mut self.replies.writer());
-            }
-            other => self.write_failed_read(other),
-        }
+    /// Writes the reply.
+    pub(crate) fn write<'u>(&self, users: impl Iterator<Item = User<'u>>, writer: &mut Writer<'_>) {
+        let mut all = vec![Rules::of_default(self.default)];
+        all.extend(users.map(|user| Rules::of(&user)));
+        write_users(&self.what, &all, writer);
     }
 }
 
@@ -239,19 +232,19 @@ fn write_users(what: &What, all: &[Rules], writer: &mut Writer<'_>) {
     }
 }
 
-fn write_category(category: &[u8], writer: &mut Writer<'_>) {
+/// The names of the commands of a category.
+fn of_category(category: &[u8]) -> Result<Vec<&'static str>, Refusal> {
     let known = |name: &&str| category.eq_ignore_ascii_case(name.as_bytes());
     let Some(category) = CATEGORIES.into_iter().find(known) else {
         let shown = &category[..category.len().min(REPEATED_BYTES_MAX)];
-        let text = format!("ERR Unknown category '{}'", String::from_utf8_lossy(shown));
-        return writer.error(&text);
+        let shown = String::from_utf8_lossy(shown);
+        return Err(format!("ERR Unknown category '{shown}'"));
     };
     let all = table::all().into_iter();
-    let names: Vec<&str> = all
+    Ok(all
         .filter(|spec| spec.categories().contains(&category))
         .map(|spec| spec.name)
-        .collect();
-    write_names(&names, writer);
+        .collect())
 }
 
 fn write_names(names: &[&str], writer: &mut Writer<'_>) {

@@ -9,7 +9,7 @@ use crate::reply::Writer;
 use crate::table::{self, Spec};
 
 /// COMMAND.
-pub(super) fn command(words: &[&[u8]], writer: &mut Writer<'_>) {
+pub(crate) fn command(words: &[&[u8]], writer: &mut Writer<'_>) {
     let before = writer.len();
     let end = before + DESCRIBED_BYTES_MAX;
     write_commands(words, end, writer);
@@ -73,7 +73,7 @@ fn write_commands(words: &[&[u8]], end: usize, writer: &mut Writer<'_>) {
 }
 
 /// The help text of a command with subcommands, in Redis's form: it lists this server's subcommands alone.
-pub(super) fn help(writer: &mut Writer<'_>, command: &str, lines: &[&str]) {
+pub(crate) fn help(writer: &mut Writer<'_>, command: &str, lines: &[&str]) {
     let first = format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
     writer.array(lines.len() + 3);
     writer.simple(&first);
@@ -82,8 +82,53 @@ pub(super) fn help(writer: &mut Writer<'_>, command: &str, lines: &[&str]) {
     writer.simple("    Print this help.");
 }
 
+/// The command of a request whose number of parts, and whose subcommand, are known.
+pub(crate) fn known_command(parts: &[&[u8]]) -> Result<&'static Spec, Refusal> {
+    let spec = table::find(parts[0]).ok_or_else(|| unknown_command(parts))?;
+    if !spec.takes(parts.len()) {
+        return Err(wrong_arity(spec.name));
+    }
+    match wrong_subcommand(spec, parts) {
+        Some(text) => Err(text),
+        None => Ok(spec),
+    }
+}
+
+const NO_PUBLISH: &str = "ERR clients cannot publish here: channels carry events of keys (notify-keyspace-events) and \
+    invalidations alone";
+
+/// Whether a command passes on messages of clients.
+fn is_publishing(name: &[u8]) -> bool {
+    [&b"publish"[..], b"spublish", b"ssubscribe"]
+        .iter()
+        .any(|known| name.eq_ignore_ascii_case(known))
+}
+
+fn unknown_command(parts: &[&[u8]]) -> String {
+    let short = |part: &[u8], room: usize| {
+        String::from_utf8_lossy(&part[..part.len().min(room)]).into_owned()
+    };
+    if is_publishing(parts[0]) {
+        return NO_PUBLISH.to_owned();
+    }
+    let mut text = format!(
+        "ERR unknown command '{}', with args beginning with: ",
+        short(parts[0], REPEATED_BYTES_MAX)
+    );
+    let mut repeated = 0;
+    for part in &parts[1..] {
+        if repeated >= REPEATED_BYTES_MAX {
+            break;
+        }
+        let word = format!("'{}' ", short(part, REPEATED_BYTES_MAX - repeated));
+        repeated += word.len();
+        text.push_str(&word);
+    }
+    text
+}
+
 /// Why a command with subcommands is refused: there is none of this name, or it takes another number of parts.
-pub(super) fn wrong_subcommand(spec: &Spec, parts: &[&[u8]]) -> Option<String> {
+fn wrong_subcommand(spec: &Spec, parts: &[&[u8]]) -> Option<String> {
     if spec.subcommands().is_empty() {
         return None;
     }
@@ -139,7 +184,7 @@ fn listed(words: &[&[u8]]) -> Result<Vec<&'static str>, Refusal> {
 }
 
 /// Refuses a pattern that takes too long to be compared.
-pub(super) fn is_short(pattern: &[u8]) -> Result<(), Refusal> {
+pub(crate) fn is_short(pattern: &[u8]) -> Result<(), Refusal> {
     require_short(pattern).map_err(|why| format!("ERR {why}"))
 }
 
