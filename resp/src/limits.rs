@@ -4,14 +4,10 @@
 pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
 /// Parts of one request: more than the longest list that the store takes.
 pub(crate) const PARTS_MAX: i64 = 64 * 1024;
-/// Operations of the store in one command: keys of an MGET, pairs of an MSET, commands of a transaction.
-pub(crate) const OPERATIONS_MAX: usize = trine_kvstore::config::LIST_ITEMS_MAX as usize;
 /// Parts of a request of a client that has still to give the password.
 pub(crate) const STRANGER_PARTS_MAX: i64 = 10;
 /// Bytes of a part of such a request.
 pub(crate) const STRANGER_PART_BYTES_MAX: i64 = 16 * 1024;
-/// Bytes of the arguments that the error text for an unknown command repeats.
-pub(crate) const REPEATED_BYTES_MAX: usize = 128;
 
 /// Bytes of a client's name, and of the name and the version of its library. Each
 /// connection keeps them, and they are repeated in replies whenever a client asks.
@@ -24,16 +20,8 @@ pub(crate) const QUEUED_PART_CHARGE_BYTES: usize = 48;
 /// Bytes that a watched key counts beside its own: its entry and its allocation.
 pub(crate) const WATCHED_KEY_CHARGE_BYTES: usize = 64;
 
-/// Bytes of a pattern: that of keys is compared with every key of a walk, others with the names of commands, settings and
-/// channels.
-pub(crate) const PATTERN_BYTES_MAX: usize = 512;
 /// Patterns of one CONFIG GET.
 pub(crate) const SETTING_PATTERNS_MAX: usize = 256;
-/// Bytes of the reply to COMMAND. Its words can name the same command again and again.
-pub(crate) const DESCRIBED_BYTES_MAX: usize = 4 << 20;
-
-/// Bytes of the reply to KEYS.
-pub(crate) const KEYS_BYTES_MAX: usize = 8 << 20;
 
 /// Keys in the table of tracking, unless CONFIG SET tracking-table-max-keys says otherwise.
 pub(crate) const TRACKED_KEYS_MAX: usize = 1_000_000;

@@ -31,8 +31,9 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
     ),
     ("index", &["trine-report", "trine-allocations"]),
     ("sequencer", &["trine-canary", "trine-transport"]),
+    ("commands", &["trine-kvstore"]),
     // Its tests add users.
-    ("resp", &["trine-kvstore", "trine-keys"]),
+    ("resp", &["trine-commands", "trine-kvstore", "trine-keys"]),
     (
         "replica/protocol",
         &["trine-protocol", "trine-transport", "trine-kvstore"],
@@ -219,7 +220,7 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
             "trine-protocol",
             "trine-replica",
             "trine-server",
-            "trine-resp",
+            "trine-commands",
             "trine-transport",
             "trine-keys",
             "trine-kvstore",

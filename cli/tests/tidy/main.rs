@@ -59,6 +59,7 @@ const CORE: &[&str] = &[
     "index/src/",
     "sequencer/src/",
     "keys/src/",
+    "commands/src/",
     "resp/src/",
     "replica/src/",
     "replica/protocol/src/",

@@ -1,13 +1,13 @@
 //! The end of a call: its answer becomes replies, and changes what the connection waits for.
 
+use trine_commands::answer::{
+    Answered, Failure, Outcome, error_of, may_succeed_singly, write_run, write_transaction,
+};
+use trine_commands::plan::Item;
 use trine_kvstore::Response;
 
 use super::Connection;
 use super::run::Waiting;
-use crate::answer::{
-    Answered, Failure, Outcome, error_of, may_succeed_singly, write_run, write_transaction,
-};
-use crate::plan::Item;
 
 impl Connection {
     /// The call that was under way is over.

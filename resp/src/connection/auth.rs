@@ -3,14 +3,15 @@
 //! The default user's password is compared here. A user of the group is found out outside, and the connection waits for
 //! that as for an answer of the store.
 
+use trine_commands::acl::DEFAULT;
+use trine_commands::answer::{NO_ANSWER, failure_text};
+use trine_commands::errors::SYNTAX;
+use trine_commands::hello::{Hello, welcome};
+
 use super::life::Cause;
 use super::run::Waiting;
 use super::standing::{Identity, NotKnown};
 use super::{Connection, Environment, Failure, Submit};
-use crate::acl::DEFAULT;
-use crate::answer::{NO_ANSWER, failure_text};
-use crate::errors::SYNTAX;
-use crate::hello::{Hello, welcome};
 
 const NOAUTH_HELLO: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
     <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at \

@@ -1,11 +1,11 @@
 //! CLIENT: what a client says of itself, and what it is told of itself and of others.
 
+use trine_commands::describe::help;
+use trine_commands::errors::{Refusal, SYNTAX};
+use trine_commands::limits::REPEATED_BYTES_MAX;
 use trine_kvstore::integer;
 
 use super::{Connection, Environment};
-use crate::describe::help;
-use crate::errors::{Refusal, SYNTAX};
-use crate::limits::REPEATED_BYTES_MAX;
 
 impl Connection {
     pub(super) fn client(&mut self, words: &[&[u8]], environment: &Environment<'_>) {

@@ -1,14 +1,15 @@
 //! CONFIG: the settings of the process around, and those of the broker, which can be changed.
 
+use trine_commands::Writer;
+use trine_commands::describe::{help, is_short};
+use trine_commands::errors::{Refusal, wrong_arity};
+use trine_commands::glob::{self, Case};
+use trine_commands::limits::REPEATED_BYTES_MAX;
 use trine_kvstore::integer;
 
 use super::Environment;
 use super::broker::{Broker, Classes};
-use crate::describe::{help, is_short};
-use crate::errors::{Refusal, wrong_arity};
-use crate::glob::{self, Case};
-use crate::limits::{PUSHED_BYTES_MAX, REPEATED_BYTES_MAX, SETTING_PATTERNS_MAX};
-use crate::reply::Writer;
+use crate::limits::{PUSHED_BYTES_MAX, SETTING_PATTERNS_MAX};
 
 /// CONFIG.
 pub(super) fn config(words: &[&[u8]], environment: &Environment<'_>, writer: &mut Writer<'_>) {

@@ -1,16 +1,16 @@
 //! MULTI, EXEC and WATCH: a transaction is one EXEC of the store, the watched versions are its conditions.
 
+use trine_commands::answer::write_items;
+use trine_commands::errors::too_many;
+use trine_commands::limits::OPERATIONS_MAX;
+use trine_commands::plan::Plan;
+use trine_commands::table::{self, Spec, Verb};
 use trine_kvstore::{Command, ExecuteMode, List};
 
 use super::profile::Names;
 use super::run::Waiting;
 use super::standing::ActsAs;
 use super::{Connection, Environment, Submit};
-use crate::answer::write_items;
-use crate::errors::too_many;
-use crate::limits::OPERATIONS_MAX;
-use crate::plan::Plan;
-use crate::table::{self, Spec, Verb};
 
 const PROTOCOL_STAYS: &str = "ERR HELLO cannot change the protocol inside a transaction";
 
@@ -123,23 +123,21 @@ impl Connection {
         submit: &mut dyn Submit,
     ) -> usize {
         let spec = table::find(parts[0]).expect("only known commands are queued");
-        let reply = if let Some(planner) = spec.planner() {
-            let asked = spec.asked(parts, environment.unix_ms);
-            match planner(plan, &asked) {
-                Ok(()) => return 0,
-                Err(text) => self.replies.encode_error(&text),
-            }
-        } else {
+        let reply = match spec.plan(plan, parts, environment.unix_ms) {
+            Some(Ok(())) => return 0,
+            Some(Err(text)) => self.replies.encode_error(&text),
             // A command that needs no store writes its reply, which waits among the others.
-            let (earlier, settings) = (self.replies.begin_collecting(), self.settings());
-            self.answer_here(spec, parts, environment, submit);
-            let collected = self.replies.end_collecting(earlier);
-            if collected.has_switched {
-                // The list would begin in one protocol and end in the other: no client could read it.
-                self.restore(*settings);
-                self.replies.encode_error(PROTOCOL_STAYS)
-            } else {
-                collected.bytes
+            None => {
+                let (earlier, settings) = (self.replies.begin_collecting(), self.settings());
+                self.answer_here(spec, parts, environment, submit);
+                let collected = self.replies.end_collecting(earlier);
+                if collected.has_switched {
+                    // The list would begin in one protocol and end in the other: no client could read it.
+                    self.restore(*settings);
+                    self.replies.encode_error(PROTOCOL_STAYS)
+                } else {
+                    collected.bytes
+                }
             }
         };
         let bytes = reply.len();

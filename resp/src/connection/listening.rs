@@ -1,5 +1,10 @@
 //! SUBSCRIBE, CLIENT TRACKING and their relatives, what a subscriber may do, and how the broker tells a client of changes.
 
+use trine_commands::Pattern;
+use trine_commands::Writer;
+use trine_commands::describe::help;
+use trine_commands::errors::{Refusal, SYNTAX};
+use trine_commands::table::{Spec, Verb};
 use trine_kvstore::Position;
 
 use super::broker::Broker;
@@ -7,11 +12,6 @@ use super::late::Late;
 use super::run::{LastCall, OnStream, Waiting};
 use super::tracking::Options;
 use super::{Connection, Environment, OnBehalf};
-use crate::describe::help;
-use crate::errors::{Refusal, SYNTAX};
-use crate::pattern::Pattern;
-use crate::reply::Writer;
-use crate::table::{Spec, Verb};
 
 /// Whether a command changes what the connection is told, at once: a transaction cannot have it.
 pub(super) fn is_about_messages(spec: &Spec, parts: &[&[u8]]) -> bool {
@@ -243,14 +243,14 @@ pub(super) fn check_as_subscriber(spec: &Spec, parts: &[&[u8]]) -> Result<(), Re
     if is_allowed {
         return Ok(());
     }
-    let sub = match (spec.subcommands().is_empty(), parts.get(1)) {
-        (false, Some(word)) => format!("|{}", String::from_utf8_lossy(word).to_lowercase()),
+    let sub = match (spec.has_subcommands(), parts.get(1)) {
+        (true, Some(word)) => format!("|{}", String::from_utf8_lossy(word).to_lowercase()),
         _ => String::new(),
     };
     Err(format!(
         "ERR Can't execute '{}{sub}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
          this context",
-        spec.name
+        spec.name()
     ))
 }
 

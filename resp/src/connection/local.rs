@@ -1,5 +1,11 @@
 //! Commands that need no store: about the connection, the transaction and the replica.
 
+use trine_commands::acl::{DefaultUser, UsersAsked};
+use trine_commands::describe::{command, known_command};
+use trine_commands::errors::{NOT_AN_INTEGER, Refusal, SYNTAX, wrong_arity};
+use trine_commands::hello::asks_about_users;
+use trine_commands::keyspace::{Begun, Walk, flush};
+use trine_commands::table::{Spec, Verb};
 use trine_kvstore::{Command, integer};
 
 use super::config::config;
@@ -8,14 +14,6 @@ use super::life::Cause;
 use super::listening::{check_as_subscriber, is_about_messages, pubsub};
 use super::run::Waiting;
 use super::{Call, Connection, Environment, Submit};
-use crate::acl::{DefaultUser, UsersAsked};
-use crate::describe::{command, known_command};
-use crate::errors::{NOT_AN_INTEGER, Refusal, SYNTAX, wrong_arity};
-use crate::hello::asks_about_users;
-use crate::keyspace::{Begun, Walk, check_flush};
-use crate::plan::Item;
-use crate::shape::Shape;
-use crate::table::{Spec, Verb};
 
 const NOAUTH: &str = "NOAUTH Authentication required.";
 const NOT_AN_INT: &str = "ERR value is out of range, value must between -2147483648 and 2147483647";
@@ -50,7 +48,7 @@ impl Connection {
             if asks_about_users(spec, parts) {
                 let text = format!(
                     "ERR '{}' asks the group about users, which MULTI does not take",
-                    spec.name
+                    spec.name()
                 );
                 return self.refuse(&text);
             }
@@ -156,12 +154,9 @@ impl Connection {
 
     /// FLUSHALL and FLUSHDB.
     fn flush(&mut self, words: &[&[u8]], submit: &mut dyn Submit) {
-        if let Err(text) = check_flush(words) {
-            return self.replies.error(&text);
-        }
-        let item = Item {
-            shape: Shape::Ok,
-            operations: 1,
+        let item = match flush(words) {
+            Ok(item) => item,
+            Err(text) => return self.replies.error(&text),
         };
         let bytes = self.run.expected_bytes(1, 0);
         self.call(&Command::Flush, bytes, Waiting::Run(vec![item]), submit);

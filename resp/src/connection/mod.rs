@@ -35,14 +35,14 @@ mod transaction;
 
 use std::cell::RefCell;
 
+use trine_commands::answer::write_items;
+use trine_commands::limits::OPERATIONS_MAX;
+use trine_commands::plan::{Plan, in_one};
+use trine_commands::table;
 use trine_kvstore::Command;
 
-use crate::answer::write_items;
-use crate::errors::wrong_arity;
-use crate::limits::{Limits, OPERATIONS_MAX};
-use crate::plan::{Plan, in_one};
+use crate::limits::Limits;
 use crate::request::{Progress, ProtocolError};
-use crate::table;
 use input::Input;
 use life::{Cause, Life};
 use profile::Profile;
@@ -60,10 +60,10 @@ const RUN_OPERATIONS_MAX: usize = 4 * 1024;
 /// An idle connection shrinks its buffers to this size.
 const RESTING_BYTES_MAX: usize = 64 * 1024;
 
-pub use crate::answer::Failure;
 pub use broker::{Broker, BrokerCounts, Classes, Clients, KeyChange};
 use late::Late;
 pub use standing::{Identity, NotKnown, OnBehalf, is_same_secret};
+pub use trine_commands::answer::Failure;
 
 /// A command for the group.
 #[derive(Debug)]
@@ -427,22 +427,14 @@ impl Connection {
         parts: &[&'a [u8]],
         environment: &Environment<'_>,
     ) -> bool {
-        let Some(spec) = parts.first().and_then(|name| table::find(name)) else {
-            return false;
-        };
-        let Some(planner) = spec.planner() else {
-            return false;
-        };
         if !self.standing.is_known() || self.transaction.is_open() || self.is_only_subscriber() {
             return false;
         }
-        let asked = spec.asked(parts, environment.unix_ms);
-        let refusal = match spec.takes(parts.len()) {
-            true => planner(plan, &asked).err(),
-            false => Some(wrong_arity(spec.name)),
-        };
-        if let Some(text) = refusal {
-            plan.add_reply(self.replies.encode_error(&text));
+        let spec = parts.first().and_then(|name| table::find(name));
+        match spec.and_then(|spec| spec.plan(plan, parts, environment.unix_ms)) {
+            None => return false,
+            Some(Ok(())) => {}
+            Some(Err(text)) => plan.add_reply(self.replies.encode_error(&text)),
         }
         true
     }

@@ -3,7 +3,8 @@
 //! Invariant: names are printable ASCII without spaces, of at most [`NAME_BYTES_MAX`] bytes, so a line that shows them stays
 //! one line.
 
-use crate::errors::Refusal;
+use trine_commands::errors::Refusal;
+
 use crate::limits::NAME_BYTES_MAX;
 
 /// The client of one connection.

@@ -2,11 +2,12 @@
 //!
 //! Invariant: `written` never exceeds the length of `bytes`, and is 0 once everything is written.
 
+use trine_commands::Writer;
+use trine_commands::errors::Refusal;
+
 use super::RESTING_BYTES_MAX;
 use super::broker::INVALIDATE;
-use crate::errors::Refusal;
 use crate::limits::PUSHED_BYTES_MAX;
-use crate::reply::Writer;
 
 /// The output of one connection.
 #[derive(Default, Debug)]

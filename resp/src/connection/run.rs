@@ -11,14 +11,14 @@
 //!
 //! Invariant: one call is under way at a time, so replies are in the order of the requests.
 
+use trine_commands::acl::UsersAsked;
+use trine_commands::keyspace::Walk;
+use trine_commands::plan::Item;
 use trine_kvstore::config::LIST_RESPONSE_BYTES_MAX;
 
 use super::auth::Then;
 use super::exec::Settings;
 use super::tracking::Options;
-use crate::acl::UsersAsked;
-use crate::keyspace::Walk;
-use crate::plan::Item;
 
 /// About the bytes of an answer without a value.
 const ANSWER_BYTES: usize = 24;

@@ -3,9 +3,10 @@
 //! Invariant: a client becomes known by the right secret alone, or because none is asked for. Each call names the user's
 //! number, and the replica that does the call checks the rights; so nothing here goes stale when a user is removed.
 
+use trine_commands::acl::DEFAULT;
+use trine_commands::table::{Spec, Verb};
+
 use super::Failure;
-use crate::acl::DEFAULT;
-use crate::table::{Spec, Verb};
 
 /// Wrong passwords and keys of one connection, after which it is ended.
 const AUTH_FAILURES_MAX: u64 = 16;
@@ -153,7 +154,7 @@ impl Standing {
         (shows_others && !identity.administers).then(|| {
             format!(
                 "NOPERM user {name} may not run '{}': role admin is needed",
-                spec.name
+                spec.name()
             )
         })
     }

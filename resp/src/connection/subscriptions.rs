@@ -5,11 +5,12 @@
 
 use std::collections::BTreeSet;
 
+use trine_commands::Pattern;
+use trine_commands::Writer;
+use trine_commands::errors::Refusal;
+
 use super::broker::{Broker, can_have_messages, has_messages};
-use crate::errors::Refusal;
 use crate::limits::{SUBSCRIPTION_CHARGE_BYTES, SUBSCRIPTIONS_MAX};
-use crate::pattern::Pattern;
-use crate::reply::Writer;
 
 const NO_MESSAGES: &str = "carries no messages: there is no PUBLISH, and channels are __keyspace@0__:KEY, \
     __keyevent@0__:EVENT and __redis__:invalidate";

@@ -11,14 +11,14 @@
 //! Invariant: the broker knows a client and its prefixes exactly while the client tracks. A key is noted there before its
 //! read is sent.
 
+use trine_commands::Writer;
+use trine_commands::errors::{NOT_AN_INTEGER, Refusal, SYNTAX};
+use trine_commands::table::Spec;
 use trine_kvstore::{Position, integer};
 
 use super::broker::Broker;
 use super::late::{Late, Meanwhile};
-use crate::errors::{NOT_AN_INTEGER, Refusal, SYNTAX};
 use crate::limits::{CLIENT_PREFIXES_MAX, PREFIX_CHARGE_BYTES};
-use crate::reply::Writer;
-use crate::table::Spec;
 
 const SWITCHED_BCAST: &str = "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and \
     then re-enabling it with a different mode.";
@@ -275,7 +275,7 @@ impl Tracker {
         let Some(tracking) = &mut self.0 else {
             return;
         };
-        if !spec.flags.contains(&"readonly") {
+        if !spec.reads() {
             return;
         }
         tracking.meanwhile.note_reads();

@@ -13,9 +13,9 @@
 
 use std::collections::BTreeMap;
 
+use trine_commands::errors::Refusal;
 use trine_kvstore::{Condition, Position};
 
-use crate::errors::Refusal;
 use crate::limits::{Limits, QUEUED_PART_CHARGE_BYTES, WATCHED_KEY_CHARGE_BYTES};
 
 const EXECABORT: &str = "EXECABORT Transaction discarded because of previous errors.";

@@ -1,8 +1,8 @@
 //! How does the shell print an answer: for people, raw for pipes, or as a JSON line?
 
 use serde_json::{Map, Value, json};
+use trine_commands::Meaning;
 use trine_kvstore::{AbortCause, List, Position, RangeItem, Response, Versioned};
-use trine_resp::Meaning;
 
 use super::parse::{Shape, StoreRequest};
 use trine_base::answers::{store_failure, unexpected};

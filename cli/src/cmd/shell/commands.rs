@@ -6,7 +6,7 @@
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
-use trine_resp::StoreCommand;
+use trine_commands::StoreCommand;
 
 /// One command.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use trine_base::bars::above_bars;
 use trine_base::failure::Failure;
 use trine_base::network::Network;
 use trine_base::output::{insert_bytes, print_all};
+use trine_commands::Pattern;
 use trine_kvstore::{Cursor, Found, Response};
-use trine_resp::Pattern;
 
 use super::Shell;
 use super::answer::{Form, printable};

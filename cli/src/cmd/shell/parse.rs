@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use trine_commands::{Pattern, Reading, Refused, StoreCommand};
 use trine_kvstore::config::SCAN_KEYS_MAX;
 use trine_kvstore::{Command, Cursor, KeyRange, Pair, Position, Prefix, ScanOptions, WalkContent};
-use trine_resp::{Pattern, Reading, Refused, StoreCommand};
 
 use super::commands::{Entry, find, is_of_line, nearest};
 use trine_base::words::{WordError, show, split};

@@ -21,12 +21,12 @@ mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use trine_commands::Pattern;
 use trine_kvstore::history::Change;
 use trine_kvstore::{Kind, Position};
 
 use super::{Connection, Late};
 use crate::limits::{PATTERNS_MAX, PREFIXES_MAX, TRACKED_KEYS_MAX};
-use crate::pattern::Pattern;
 pub use classes::Classes;
 use names::names;
 use prefixes::Prefixes;

@@ -1,7 +1,9 @@
 //! What a connection holds, and what it refuses: memory, other protocols, commands that are too large.
 
+use trine_commands::limits::PATTERN_BYTES_MAX;
+
 use super::*;
-use crate::limits::{PATTERN_BYTES_MAX, SETTING_PATTERNS_MAX};
+use crate::limits::SETTING_PATTERNS_MAX;
 
 /// Written bytes were dropped only when nothing was left to write. A client that read, but never all of it, made the
 /// connection keep all replies since its beginning: 268 MiB with a documented limit of 1 MiB.

@@ -1,7 +1,8 @@
 //! SCAN, KEYS, RANDOMKEY and the flushes.
 
+use trine_commands::limits::{KEYS_BYTES_MAX, PATTERN_BYTES_MAX};
+
 use super::*;
-use crate::limits::{KEYS_BYTES_MAX, PATTERN_BYTES_MAX};
 use std::collections::BTreeSet;
 
 const NOT_INSIDE: &str = "-ERR Command not allowed inside a transaction\r\n";

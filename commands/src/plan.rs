@@ -41,21 +41,21 @@ impl<'r, 'a> Asked<'r, 'a> {
 }
 
 /// Nothing is planned if it fails: the text of the error answers the request.
-pub(crate) type Planned = Result<(), Refusal>;
+pub type Planned = Result<(), Refusal>;
 
 /// Plans one kind of command.
 pub(crate) type Planner = for<'p, 'r, 'a> fn(&'p mut Plan<'a>, &'r Asked<'r, 'a>) -> Planned;
 
 /// A command's reply is made of this many of the store's answers.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Item {
+pub struct Item {
     pub(crate) shape: Shape,
     pub(crate) operations: usize,
 }
 
 impl Item {
     /// Bytes of memory that it holds while the store's answer is awaited.
-    pub(crate) fn held_bytes(&self) -> usize {
+    pub fn held_bytes(&self) -> usize {
         let reply = match &self.shape {
             Shape::Known(reply) => reply.capacity(),
             Shape::ErrorIfPresent(text) => text.capacity(),
@@ -74,21 +74,21 @@ enum Step<'a> {
 
 /// Commands on their way to the store.
 #[derive(Default, Debug)]
-pub(crate) struct Plan<'a> {
+pub struct Plan<'a> {
     operations: Operations<'a>,
     items: Vec<Item>,
 }
 
 /// The operations of a plan.
 #[derive(Default, Debug)]
-pub(crate) struct Operations<'a> {
+pub struct Operations<'a> {
     steps: Vec<Step<'a>>,
     pairs: Vec<Pair<'a>>,
 }
 
 impl Operations<'_> {
     /// The operations as the store takes them.
-    pub(crate) fn commands(&self) -> Vec<Command<'_>> {
+    pub fn commands(&self) -> Vec<Command<'_>> {
         self.steps.iter().map(|step| self.command(step)).collect()
     }
 
@@ -103,7 +103,7 @@ impl Operations<'_> {
 }
 
 /// Operations without conditions as one command.
-pub(crate) fn in_one<'c>(operations: &'c [Command<'c>]) -> Command<'c> {
+pub fn in_one<'c>(operations: &'c [Command<'c>]) -> Command<'c> {
     match operations {
         [single] => single.clone(),
         several => Command::Execute {
@@ -116,22 +116,22 @@ pub(crate) fn in_one<'c>(operations: &'c [Command<'c>]) -> Command<'c> {
 
 impl<'a> Plan<'a> {
     /// The operations, and how their answers become replies, in order.
-    pub(crate) fn split(self) -> (Operations<'a>, Vec<Item>) {
+    pub fn split(self) -> (Operations<'a>, Vec<Item>) {
         (self.operations, self.items)
     }
 
     /// How many commands are planned.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.items.len()
     }
 
     /// How many operations of the store that takes.
-    pub(crate) fn operation_count(&self) -> usize {
+    pub fn operation_count(&self) -> usize {
         self.operations.steps.len()
     }
 
     /// A reply that is known already, among those that are not.
-    pub(crate) fn add_reply(&mut self, reply: Vec<u8>) {
+    pub fn add_reply(&mut self, reply: Vec<u8>) {
         self.items.push(Item {
             shape: Shape::Known(reply),
             operations: 0,
@@ -139,7 +139,7 @@ impl<'a> Plan<'a> {
     }
 
     /// How many of the store's answers are expected to carry a value.
-    pub(crate) fn value_count(&self) -> usize {
+    pub fn value_count(&self) -> usize {
         let values = |item: &Item| item.shape.values(item.operations);
         self.items.iter().map(values).sum()
     }

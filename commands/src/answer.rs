@@ -19,23 +19,23 @@ pub enum Failure {
 }
 
 /// What a call brought.
-pub(crate) type Outcome<'a> = Result<Response<'a>, Failure>;
+pub type Outcome<'a> = Result<Response<'a>, Failure>;
 
 /// Answers that were written as replies.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Answered {
+pub struct Answered {
     /// How many there were.
-    pub(crate) answers: usize,
+    pub answers: usize,
     /// Bytes of their replies.
-    pub(crate) bytes: usize,
+    pub bytes: usize,
     /// Reads that found their key.
-    pub(crate) hits: u64,
+    pub hits: u64,
     /// Reads that did not.
-    pub(crate) misses: u64,
+    pub misses: u64,
 }
 
 /// Whether nothing was applied, and some of several commands may succeed alone.
-pub(crate) fn may_succeed_singly(result: &Outcome<'_>) -> bool {
+pub fn may_succeed_singly(result: &Outcome<'_>) -> bool {
     matches!(
         result,
         Err(Failure::TooLarge)
@@ -55,7 +55,7 @@ pub(crate) fn may_succeed_singly(result: &Outcome<'_>) -> bool {
 }
 
 /// Writes a reply to each command of a run.
-pub(crate) fn write_run(
+pub fn write_run(
     items: &[Item],
     read_only: bool,
     result: Outcome<'_>,
@@ -82,7 +82,7 @@ pub(crate) fn write_run(
 }
 
 /// Writes the reply to EXEC.
-pub(crate) fn write_transaction(
+pub fn write_transaction(
     items: &[Item],
     read_only: bool,
     result: Outcome<'_>,
@@ -113,11 +113,7 @@ pub(crate) fn write_transaction(
 }
 
 /// Writes a reply for each item from the answers to its operations.
-pub(crate) fn write_items(
-    items: &[Item],
-    answers: &[Response<'_>],
-    writer: &mut Writer<'_>,
-) -> Answered {
+pub fn write_items(items: &[Item], answers: &[Response<'_>], writer: &mut Writer<'_>) -> Answered {
     let (mut rest, before) = (answers, writer.len());
     for item in items {
         if let Shape::Known(reply) = &item.shape {
@@ -148,7 +144,7 @@ pub(crate) fn write_items(
 }
 
 /// The error of a call that was not answered with what it asks for.
-pub(crate) fn error_of(result: Outcome<'_>, read_only: bool) -> String {
+pub fn error_of(result: Outcome<'_>, read_only: bool) -> String {
     match result {
         Ok(Response::Error(error)) => error_text(error),
         Ok(Response::OtherError(error)) => format!("ERR {error}"),
@@ -158,10 +154,11 @@ pub(crate) fn error_of(result: Outcome<'_>, read_only: bool) -> String {
     }
 }
 
-pub(crate) const NO_ANSWER: &str = "ERR the replica's answer does not belong to this command";
+/// The error for an answer that says nothing about the command.
+pub const NO_ANSWER: &str = "ERR the replica's answer does not belong to this command";
 
 /// An error that says precisely whether the command can have changed anything.
-pub(crate) fn failure_text(failure: &Failure, read_only: bool) -> String {
+pub fn failure_text(failure: &Failure, read_only: bool) -> String {
     match failure {
         Failure::NotApplied(why) | Failure::Unknown(why) if read_only => {
             format!("CLUSTERDOWN nothing was read: {why}")

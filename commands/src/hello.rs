@@ -12,18 +12,18 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The words of HELLO.
 #[derive(Default)]
-pub(crate) struct Hello<'a> {
+pub struct Hello<'a> {
     /// The protocol, if one is named.
-    pub(crate) resp3: Option<bool>,
+    pub resp3: Option<bool>,
     /// A user, and its key or password.
-    pub(crate) auth: Option<(&'a [u8], &'a [u8])>,
+    pub auth: Option<(&'a [u8], &'a [u8])>,
     /// The name of the client.
-    pub(crate) name: Option<&'a [u8]>,
+    pub name: Option<&'a [u8]>,
 }
 
 impl<'a> Hello<'a> {
     /// Reads the words.
-    pub(crate) fn parse(words: &[&'a [u8]]) -> Result<Self, Refusal> {
+    pub fn parse(words: &[&'a [u8]]) -> Result<Self, Refusal> {
         let mut hello = Self::default();
         let mut words = words;
         if let [version, rest @ ..] = words {
@@ -58,7 +58,7 @@ impl<'a> Hello<'a> {
 }
 
 /// Writes the reply to the client of the connection with this number.
-pub(crate) fn welcome(id: u64, protocol: i64, writer: &mut Writer<'_>) {
+pub fn welcome(id: u64, protocol: i64, writer: &mut Writer<'_>) {
     writer.map(7);
     for (field, value) in [("server", "trine"), ("version", VERSION)] {
         writer.bulk(field.as_bytes());
@@ -77,7 +77,7 @@ pub(crate) fn welcome(id: u64, protocol: i64, writer: &mut Writer<'_>) {
 }
 
 /// Whether the group has to be asked about its users before the request is answered. EXEC does not wait for that.
-pub(crate) fn asks_about_users(spec: &Spec, parts: &[&[u8]]) -> bool {
+pub fn asks_about_users(spec: &Spec, parts: &[&[u8]]) -> bool {
     let is_of_group = |user: &[u8]| user != DEFAULT.as_bytes();
     match spec.verb() {
         Some(Verb::Auth) => parts.len() > 2 && is_of_group(parts[1]),

@@ -24,7 +24,7 @@ impl<'a> Writer<'a> {
     }
 
     /// The same, counting the errors among the replies.
-    pub(crate) fn counting(out: &'a mut Vec<u8>, resp3: bool, errors: &'a mut u64) -> Self {
+    pub fn counting(out: &'a mut Vec<u8>, resp3: bool, errors: &'a mut u64) -> Self {
         Self {
             out,
             resp3,
@@ -33,17 +33,17 @@ impl<'a> Writer<'a> {
     }
 
     /// Bytes that the output has so far, with those before these replies.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.out.len()
     }
 
     /// Takes back what was written since the output had so many bytes. Errors among it stay counted.
-    pub(crate) fn truncate(&mut self, len: usize) {
+    pub fn truncate(&mut self, len: usize) {
         self.out.truncate(len);
     }
 
     /// OK, or why not.
-    pub(crate) fn done(&mut self, result: Result<(), Refusal>) {
+    pub fn done(&mut self, result: Result<(), Refusal>) {
         match result {
             Ok(()) => self.simple("OK"),
             Err(text) => self.error(&text),
@@ -51,7 +51,7 @@ impl<'a> Writer<'a> {
     }
 
     /// A reply that was encoded before.
-    pub(crate) fn encoded(&mut self, reply: &[u8]) {
+    pub fn encoded(&mut self, reply: &[u8]) {
         if reply.first() == Some(&b'-') {
             self.count_error();
         }
@@ -136,7 +136,7 @@ impl<'a> Writer<'a> {
     }
 
     /// The beginning of what was not asked for; `count` parts follow. Before RESP3 it looks like a list.
-    pub(crate) fn push(&mut self, count: usize) {
+    pub fn push(&mut self, count: usize) {
         match self.resp3 {
             true => self.aggregate('>', count),
             false => self.aggregate('*', count),

@@ -9,7 +9,7 @@ use crate::reply::Writer;
 use crate::table::{self, Spec};
 
 /// COMMAND.
-pub(crate) fn command(words: &[&[u8]], writer: &mut Writer<'_>) {
+pub fn command(words: &[&[u8]], writer: &mut Writer<'_>) {
     let before = writer.len();
     let end = before + DESCRIBED_BYTES_MAX;
     write_commands(words, end, writer);
@@ -73,7 +73,7 @@ fn write_commands(words: &[&[u8]], end: usize, writer: &mut Writer<'_>) {
 }
 
 /// The help text of a command with subcommands, in Redis's form: it lists this server's subcommands alone.
-pub(crate) fn help(writer: &mut Writer<'_>, command: &str, lines: &[&str]) {
+pub fn help(writer: &mut Writer<'_>, command: &str, lines: &[&str]) {
     let first = format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
     writer.array(lines.len() + 3);
     writer.simple(&first);
@@ -83,7 +83,7 @@ pub(crate) fn help(writer: &mut Writer<'_>, command: &str, lines: &[&str]) {
 }
 
 /// The command of a request whose number of parts, and whose subcommand, are known.
-pub(crate) fn known_command(parts: &[&[u8]]) -> Result<&'static Spec, Refusal> {
+pub fn known_command(parts: &[&[u8]]) -> Result<&'static Spec, Refusal> {
     let spec = table::find(parts[0]).ok_or_else(|| unknown_command(parts))?;
     if !spec.takes(parts.len()) {
         return Err(wrong_arity(spec.name));
@@ -184,7 +184,7 @@ fn listed(words: &[&[u8]]) -> Result<Vec<&'static str>, Refusal> {
 }
 
 /// Refuses a pattern that takes too long to be compared.
-pub(crate) fn is_short(pattern: &[u8]) -> Result<(), Refusal> {
+pub fn is_short(pattern: &[u8]) -> Result<(), Refusal> {
     require_short(pattern).map_err(|why| format!("ERR {why}"))
 }
 

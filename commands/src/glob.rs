@@ -2,7 +2,7 @@
 
 /// Whether `A` fits `a`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Case {
+pub enum Case {
     /// It does: for names of commands and settings.
     Ignored,
     /// It does not: for keys.
@@ -19,7 +19,7 @@ impl Case {
 }
 
 /// Whether a name fits a pattern. Bounded work: a star is tried again only from the last one.
-pub(crate) fn fits(pattern: &[u8], name: &[u8], case: Case) -> bool {
+pub fn fits(pattern: &[u8], name: &[u8], case: Case) -> bool {
     let (mut rest, mut left) = (pattern, name);
     // Where the last star was, and what it has not taken yet.
     let mut star: Option<(&[u8], &[u8])> = None;
@@ -102,7 +102,7 @@ fn each_range(pattern: &[u8], mut each: impl FnMut(u8, u8)) -> (bool, &[u8]) {
 ///
 /// Bit `n` of its state says that the name so far fits the first `n` elements.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Glob {
+pub struct Glob {
     /// Words of the state.
     words: usize,
     /// For each byte, which elements it fits.
@@ -118,7 +118,7 @@ const WORDS_MAX: usize = (crate::limits::PATTERN_BYTES_MAX + 1).div_ceil(64);
 
 impl Glob {
     /// Of a pattern of at most [`crate::limits::PATTERN_BYTES_MAX`] bytes.
-    pub(crate) fn new(pattern: &[u8], case: Case) -> Self {
+    pub fn new(pattern: &[u8], case: Case) -> Self {
         let words = (pattern.len() + 1).div_ceil(64);
         assert!(words <= WORDS_MAX, "the caller has a limit");
         let mut glob = Self {
@@ -177,7 +177,7 @@ impl Glob {
     }
 
     /// Whether a name fits.
-    pub(crate) fn fits(&self, name: &[u8]) -> bool {
+    pub fn fits(&self, name: &[u8]) -> bool {
         let mut state = [0_u64; WORDS_MAX];
         state[0] = 1;
         let (word, bit) = (self.elements / 64, 1 << (self.elements % 64));

@@ -5,18 +5,20 @@ use trine_kvstore::StoreError;
 use crate::limits::OPERATIONS_MAX;
 
 /// Why a request is answered with an error immediately.
-pub(crate) type Refusal = String;
+pub type Refusal = String;
 
-pub(crate) const SYNTAX: &str = "ERR syntax error";
-pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+/// The error for words that do not fit.
+pub const SYNTAX: &str = "ERR syntax error";
+/// The error for a number that is none, or too large.
+pub const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 
 /// The error for a request with too few or too many parts.
-pub(crate) fn wrong_arity(name: &str) -> Refusal {
+pub fn wrong_arity(name: &str) -> Refusal {
     format!("ERR wrong number of arguments for '{name}' command")
 }
 
 /// The error for a command that names more than the store takes in one.
-pub(crate) fn too_many(what: &str) -> Refusal {
+pub fn too_many(what: &str) -> Refusal {
     format!("ERR too many {what} in one command: at most {OPERATIONS_MAX}")
 }
 

@@ -13,7 +13,7 @@ use crate::reply::Writer;
 use crate::table;
 
 /// The user of clients that have named no other.
-pub(crate) const DEFAULT: &str = "default";
+pub const DEFAULT: &str = "default";
 
 /// The categories that Redis has. Some have no command here.
 const CATEGORIES: [&str; 21] = [
@@ -42,7 +42,7 @@ const CATEGORIES: [&str; 21] = [
 
 /// What is done with the list of users.
 #[derive(Debug)]
-pub(crate) struct UsersAsked {
+pub struct UsersAsked {
     what: What,
     default: DefaultUser,
 }
@@ -56,15 +56,18 @@ enum What {
 
 /// How a client becomes the default user.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum DefaultUser {
+pub enum DefaultUser {
+    /// Every client is.
     WithoutPassword,
+    /// By its password.
     WithPassword,
+    /// No client can be.
     Never,
 }
 
 impl DefaultUser {
     /// Whether there is a password for it, and whether clients have to say who they are.
-    pub(crate) fn new(has_password: bool, requires_auth: bool) -> Self {
+    pub fn new(has_password: bool, requires_auth: bool) -> Self {
         match (has_password, requires_auth) {
             (true, _) => Self::WithPassword,
             (false, false) => Self::WithoutPassword,
@@ -173,7 +176,7 @@ fn literally(prefix: &[u8]) -> String {
 
 impl UsersAsked {
     /// ACL of a client that acts as `user`. None if the reply is written, and the users are not asked for.
-    pub(crate) fn read(
+    pub fn read(
         words: &[&[u8]],
         user: &str,
         default: DefaultUser,
@@ -206,7 +209,7 @@ impl UsersAsked {
     }
 
     /// Writes the reply.
-    pub(crate) fn write<'u>(&self, users: impl Iterator<Item = User<'u>>, writer: &mut Writer<'_>) {
+    pub fn write<'u>(&self, users: impl Iterator<Item = User<'u>>, writer: &mut Writer<'_>) {
         let mut all = vec![Rules::of_default(self.default)];
         all.extend(users.map(|user| Rules::of(&user)));
         write_users(&self.what, &all, writer);

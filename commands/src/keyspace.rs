@@ -11,7 +11,9 @@ use crate::answer::NO_ANSWER;
 use crate::errors::{NOT_AN_INTEGER, Refusal, SYNTAX};
 use crate::limits::KEYS_BYTES_MAX;
 use crate::pattern::Pattern;
+use crate::plan::Item;
 use crate::reply::Writer;
+use crate::shape::Shape;
 
 const INVALID_CURSOR: &str = "ERR invalid cursor";
 /// How many items SCAN looks at unless it is told.
@@ -25,7 +27,7 @@ const SPARE_BYTES: usize = 4096;
 
 /// A walk and what it is for.
 #[derive(Debug)]
-pub(crate) struct Walk {
+pub struct Walk {
     aim: Aim,
     /// Only keys that begin with this are asked for.
     prefix: Vec<u8>,
@@ -99,7 +101,7 @@ fn pattern(text: &[u8]) -> Result<Pattern, Refusal> {
 }
 
 /// A walk of a client that may know of keys that begin with `own`.
-pub(crate) enum Begun {
+pub enum Begun {
     /// It has a page to ask for.
     Walk(Box<Walk>),
     /// No key there can fit: the reply is written.
@@ -108,11 +110,7 @@ pub(crate) enum Begun {
 
 impl Walk {
     /// SCAN, or what its reply is at once.
-    pub(crate) fn scan(
-        words: &[&[u8]],
-        own: &[u8],
-        writer: &mut Writer<'_>,
-    ) -> Result<Begun, Refusal> {
+    pub fn scan(words: &[&[u8]], own: &[u8], writer: &mut Writer<'_>) -> Result<Begun, Refusal> {
         let scan = Scan::read(words)?;
         let aim = Aim::Scan { hides: scan.hides };
         Ok(
@@ -127,7 +125,7 @@ impl Walk {
     }
 
     /// KEYS, or what its reply is at once.
-    pub(crate) fn keys(text: &[u8], own: &[u8], writer: &mut Writer<'_>) -> Result<Begun, Refusal> {
+    pub fn keys(text: &[u8], own: &[u8], writer: &mut Writer<'_>) -> Result<Begun, Refusal> {
         let (reply, count) = (Vec::new(), 0);
         let aim = Aim::Keys { reply, count };
         let pattern = Some(pattern(text)?);
@@ -144,7 +142,7 @@ impl Walk {
 
     /// RANDOMKEY. The store begins at a place that depends on the seeds. A key after a large gap is chosen more often than
     /// others, as in Redis one in a short chain is.
-    pub(crate) fn any(seeds: [u64; 3], own: &[u8]) -> Box<Self> {
+    pub fn any(seeds: [u64; 3], own: &[u8]) -> Box<Self> {
         let [time, id, commands] = seeds;
         let dice = spread(time ^ spread(id ^ spread(commands)));
         let wrapped = false;
@@ -179,7 +177,7 @@ impl Walk {
     }
 
     /// The command that asks for the next page.
-    pub(crate) fn command(&self) -> Command<'_> {
+    pub fn command(&self) -> Command<'_> {
         Command::Walk {
             from: self.from,
             count: self.count,
@@ -189,12 +187,12 @@ impl Walk {
     }
 
     /// About the bytes of the next page.
-    pub(crate) fn page_bytes(&self) -> usize {
+    pub fn page_bytes(&self) -> usize {
         self.page_bytes
     }
 
     /// Takes a page. The walk goes on, or the reply is written.
-    pub(crate) fn on_page(
+    pub fn on_page(
         mut self: Box<Self>,
         page: &Page<'_>,
         writer: &mut Writer<'_>,
@@ -256,7 +254,7 @@ impl Walk {
     }
 
     /// Bytes of memory that it holds.
-    pub(crate) fn held_bytes(&self) -> usize {
+    pub fn held_bytes(&self) -> usize {
         match &self.aim {
             Aim::Keys { reply, .. } => reply.capacity(),
             Aim::Scan { .. } | Aim::Any { .. } => 0,
@@ -264,13 +262,19 @@ impl Walk {
     }
 }
 
-/// Whether the words of FLUSHALL and FLUSHDB are theirs. They mean nothing here: the memory is always freed in the
+/// FLUSHALL and FLUSHDB: how their reply is made. Their words mean nothing here: the memory is always freed in the
 /// background.
-pub(crate) fn check_flush(words: &[&[u8]]) -> Result<(), Refusal> {
+///
+/// # Errors
+/// When the words are not theirs.
+pub fn flush(words: &[&[u8]]) -> Result<Item, Refusal> {
     let is_known =
         |word: &&[u8]| word.eq_ignore_ascii_case(b"async") || word.eq_ignore_ascii_case(b"sync");
     match words.len() <= 1 && words.iter().all(is_known) {
-        true => Ok(()),
+        true => Ok(Item {
+            shape: Shape::Ok,
+            operations: 1,
+        }),
         false => Err(SYNTAX.to_owned()),
     }
 }

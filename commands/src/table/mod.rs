@@ -6,11 +6,12 @@ mod store;
 use std::sync::LazyLock;
 
 use crate::arguments::Argument;
-use crate::plan::{Asked, Planner};
+use crate::errors::wrong_arity;
+use crate::plan::{Asked, Plan, Planned, Planner};
 
 /// One command, as `COMMAND` and `COMMAND DOCS` describe it and as it is done.
 #[derive(Debug)]
-pub(crate) struct Spec {
+pub struct Spec {
     pub(crate) name: &'static str,
     /// How many parts a request has, the name included; at least as many if it is negative.
     pub(crate) arity: i64,
@@ -52,32 +53,58 @@ pub(crate) enum Action {
 
 /// What a connection does by itself; the file that does it matches on this.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verb {
+pub enum Verb {
+    /// ACL.
     Acl,
+    /// AUTH.
     Auth,
+    /// CLIENT.
     Client,
+    /// COMMAND.
     Command,
+    /// CONFIG.
     Config,
+    /// DISCARD.
     Discard,
+    /// ECHO.
     Echo,
+    /// EXEC.
     Exec,
+    /// FLUSHALL and FLUSHDB.
     Flush,
+    /// HELLO.
     Hello,
+    /// INFO.
     Info,
+    /// KEYS.
     Keys,
+    /// MULTI.
     Multi,
+    /// PSUBSCRIBE.
     PSubscribe,
+    /// PUNSUBSCRIBE.
     PUnsubscribe,
+    /// PING.
     Ping,
+    /// PUBSUB.
     PubSub,
+    /// QUIT.
     Quit,
+    /// RANDOMKEY.
     RandomKey,
+    /// RESET.
     Reset,
+    /// SCAN.
     Scan,
+    /// SELECT.
     Select,
+    /// SUBSCRIBE.
     Subscribe,
+    /// UNSUBSCRIBE.
     Unsubscribe,
+    /// UNWATCH.
     Unwatch,
+    /// WATCH.
     Watch,
 }
 
@@ -118,12 +145,12 @@ pub(crate) fn fits(arity: i64, parts: usize) -> bool {
 
 impl Spec {
     /// Whether a request may have this many parts.
-    pub(crate) fn takes(&self, parts: usize) -> bool {
+    pub fn takes(&self, parts: usize) -> bool {
         fits(self.arity, parts)
     }
 
     /// The keys of a request.
-    pub(crate) fn keys_of<'r, 'a>(
+    pub fn keys_of<'r, 'a>(
         &self,
         parts: &'r [&'a [u8]],
     ) -> impl Iterator<Item = &'a [u8]> + use<'r, 'a> {
@@ -138,6 +165,39 @@ impl Spec {
             .take(count.max(0) as usize)
             .step_by(step.max(1) as usize)
             .copied()
+    }
+
+    /// The name, in lower case.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Whether it only reads.
+    #[must_use]
+    pub fn reads(&self) -> bool {
+        self.flags.contains(&"readonly")
+    }
+
+    /// Whether a word after the name makes it another command.
+    #[must_use]
+    pub fn has_subcommands(&self) -> bool {
+        !self.subcommands().is_empty()
+    }
+
+    /// Adds the operations of a request with these parts to a plan; none if the connection does the command. Nothing is
+    /// added if it is refused. `unix_ms`: the milliseconds of Unix time, for expiries that name a moment.
+    pub fn plan<'a>(
+        &self,
+        plan: &mut Plan<'a>,
+        parts: &[&'a [u8]],
+        unix_ms: i64,
+    ) -> Option<Planned> {
+        let planner = self.planner()?;
+        Some(match self.takes(parts.len()) {
+            true => planner(plan, &self.asked(parts, unix_ms)),
+            false => Err(wrong_arity(self.name)),
+        })
     }
 
     /// How it becomes operations of the store, if the store does it.
@@ -158,7 +218,7 @@ impl Spec {
     }
 
     /// What the connection does, if it does it.
-    pub(crate) fn verb(&self) -> Option<Verb> {
+    pub fn verb(&self) -> Option<Verb> {
         match self.action {
             Action::Local { verb, .. } => Some(verb),
             Action::Store { .. } => None,
@@ -199,13 +259,13 @@ impl Spec {
     }
 
     /// Whether it may be asked before the password is given.
-    pub(crate) fn is_for_strangers(&self) -> bool {
+    pub fn is_for_strangers(&self) -> bool {
         self.flags.contains(&"no_auth")
     }
 }
 
 /// The command of that name, in whatever case it is written.
-pub(crate) fn find(name: &[u8]) -> Option<&'static Spec> {
+pub fn find(name: &[u8]) -> Option<&'static Spec> {
     let number = number_of(name)?;
     let found = INDEX.binary_search_by_key(&number, |(number, _)| *number);
     // A zero byte behind a name would make the same number.
@@ -231,7 +291,7 @@ fn number_of(name: &[u8]) -> Option<u128> {
 }
 
 /// All commands, by name.
-pub(crate) fn all() -> Vec<&'static Spec> {
+pub fn all() -> Vec<&'static Spec> {
     let mut all: Vec<&Spec> = store::ROWS.iter().chain(local::ROWS).collect();
     all.sort_unstable_by_key(|spec| spec.name);
     all
