@@ -1,7 +1,8 @@
 //! The commands of Redis in front of trine's store. A request's parts become commands of the store, and its answers become
 //! replies. Who sent the request, in which order, and what waits for what is the business of the crate above, `trine-resp`.
 //!
-//! - `table` has a row for every command; `arguments` is the language in which a row says what stands behind the name.
+//! - `table` has a row for every command, and a file for each family of them; `arguments` is the language in which a row says
+//!   what stands after the name. `expiry` reads times.
 //! - `plan` turns commands about keys into operations of the store, `shape` the store's answers into replies, and `answer`
 //!   what a whole call brought. `reply` writes in RESP2 or RESP3.
 //! - `keyspace` has the walks of SCAN, KEYS and RANDOMKEY, `acl` the rules of users, `hello` the words of HELLO, `describe`
@@ -16,6 +17,7 @@ pub mod answer;
 mod arguments;
 pub mod describe;
 pub mod errors;
+mod expiry;
 pub mod glob;
 pub mod hello;
 pub mod keyspace;

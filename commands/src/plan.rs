@@ -1,17 +1,13 @@
 //! Requests about keys as operations of the store. Consecutive commands of a pipeline or a transaction become one list
 //! of operations. A note for each command says how its answers make a reply.
+//!
+//! Invariant: the items together have as many operations as there are steps, in the same order.
 
-mod expiry;
+use trine_kvstore::{Command, ExecuteMode, List, Pair};
 
-use trine_kvstore::{
-    Command, ExecuteMode, ExpireCondition, List, Pair, SetCondition, SetExpiry, SetOptions,
-};
-
-use crate::errors::{Refusal, SYNTAX, too_many, wrong_arity};
+use crate::errors::{Refusal, too_many};
 use crate::limits::OPERATIONS_MAX;
 use crate::shape::Shape;
-pub(crate) use expiry::Unit;
-use expiry::{Expiry, expire_condition};
 
 /// A request for the store whose number of parts was checked.
 pub(crate) struct Asked<'r, 'a> {
@@ -117,11 +113,17 @@ pub fn in_one<'c>(operations: &'c [Command<'c>]) -> Command<'c> {
 impl<'a> Plan<'a> {
     /// The operations, and how their answers become replies, in order.
     pub fn split(self) -> (Operations<'a>, Vec<Item>) {
+        let noted: usize = self.items.iter().map(|item| item.operations).sum();
+        assert_eq!(
+            noted,
+            self.operations.steps.len(),
+            "each answer has its item"
+        );
         (self.operations, self.items)
     }
 
     /// How many commands are planned.
-    pub fn len(&self) -> usize {
+    pub fn command_count(&self) -> usize {
         self.items.len()
     }
 
@@ -173,283 +175,30 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// INCR and its relatives.
-    pub(crate) fn increment(&mut self, key: &'a [u8], delta: i64) -> Planned {
-        self.one(Shape::Number, Command::Increment { key, delta })
-    }
-
-    /// MSET.
-    pub(crate) fn put_pairs(&mut self, asked: &Asked<'_, 'a>) -> Planned {
-        let parts = asked.behind(1);
-        if !parts.len().is_multiple_of(2) {
-            return Err(wrong_arity(asked.name));
-        }
-        if parts.len() / 2 > OPERATIONS_MAX {
+    /// A command that puts pairs, as one operation.
+    pub(crate) fn pairs(
+        &mut self,
+        shape: Shape,
+        pairs: impl ExactSizeIterator<Item = Pair<'a>>,
+    ) -> Planned {
+        if pairs.len() > OPERATIONS_MAX {
             return Err(too_many("pairs"));
         }
         let from = self.operations.pairs.len();
-        let pairs = parts.chunks_exact(2).map(|pair| Pair {
-            key: pair[0],
-            value: pair[1],
-        });
         self.operations.pairs.extend(pairs);
         let to = self.operations.pairs.len();
         self.operations.steps.push(Step::Pairs { from, to });
         self.items.push(Item {
-            shape: Shape::Ok,
+            shape,
             operations: 1,
         });
         Ok(())
     }
 
-    /// Writes the part behind the key; nothing is returned of what was there.
-    pub(crate) fn set_with(
-        &mut self,
-        shape: Shape,
-        asked: &Asked<'_, 'a>,
-        condition: SetCondition,
-        expiry: SetExpiry,
-    ) -> Planned {
-        self.write(shape, asked.key(), asked.part(2), condition, expiry)
-    }
-
-    fn write(
-        &mut self,
-        shape: Shape,
-        key: &'a [u8],
-        value: &'a [u8],
-        condition: SetCondition,
-        expiry: SetExpiry,
-    ) -> Planned {
-        let options = SetOptions {
-            condition,
-            expiry,
-            return_previous: false,
-        };
-        let command = match options == SetOptions::default() {
-            true => Command::Put { key, value },
-            false => Command::Set {
-                key,
-                value,
-                options,
-            },
-        };
-        self.one(shape, command)
-    }
-
-    /// Writes a value and returns what was there.
-    fn exchange_with(
-        &mut self,
-        key: &'a [u8],
-        value: &'a [u8],
-        condition: SetCondition,
-        expiry: SetExpiry,
-    ) -> Planned {
-        let options = SetOptions {
-            condition,
-            expiry,
-            return_previous: true,
-        };
-        self.one(
-            Shape::Previous,
-            Command::Set {
-                key,
-                value,
-                options,
-            },
-        )
-    }
-
-    /// GETSET.
-    pub(crate) fn exchange(&mut self, asked: &Asked<'_, 'a>) -> Planned {
-        let (key, value) = (asked.key(), asked.part(2));
-        self.exchange_with(key, value, SetCondition::Always, SetExpiry::Never)
-    }
-
-    /// SET.
-    pub(crate) fn set(&mut self, asked: &Asked<'_, 'a>) -> Planned {
-        let words = SetWords::read(asked.behind(3))?;
-        let after = match words.expiry {
-            None => None,
-            Some(expiry) => Some(expiry.of_set(asked.unix_ms, asked.name)?),
-        };
-        let expiry = match after {
-            None if words.keep => SetExpiry::Keep,
-            None => SetExpiry::Never,
-            Some(after_ns) => SetExpiry::After(after_ns.unwrap_or(1)),
-        };
-        // The moment is over. With NX it is not known yet whether this value would be deleted, so the key goes at the
-        // next step of group time.
-        let deletes = after == Some(None) && words.condition != SetCondition::Absent;
-        // The value that is deleted at once has no bytes: a full store would refuse a longer one, and still delete the key.
-        let (key, value) = match deletes {
-            true => (asked.key(), &b""[..]),
-            false => (asked.key(), asked.part(2)),
-        };
-        match words.get {
-            true => self.exchange_with(key, value, words.condition, expiry)?,
-            false => self.write(Shape::OkOrNull, key, value, words.condition, expiry)?,
-        }
-        if deletes {
-            self.and_delete(key);
-        }
-        Ok(())
-    }
-
-    /// The last command also deletes the key; the reply does not show that.
-    fn and_delete(&mut self, key: &'a [u8]) {
-        self.operations
-            .steps
-            .push(Step::Command(Command::Delete { key }));
-        if let Some(item) = self.items.last_mut() {
-            item.operations += 1;
-        }
-    }
-
-    /// SETEX and PSETEX.
-    pub(crate) fn set_for(&mut self, asked: &Asked<'_, 'a>, unit: Unit) -> Planned {
-        let expiry = Expiry::read(unit, asked.part(2))?;
-        let after_ns = expiry.of_set(asked.unix_ms, asked.name)?.unwrap_or(1);
-        let (key, value) = (asked.key(), asked.part(3));
-        let expiry = SetExpiry::After(after_ns);
-        self.write(Shape::Ok, key, value, SetCondition::Always, expiry)
-    }
-
-    /// GETEX.
-    pub(crate) fn get_and_expire(&mut self, asked: &Asked<'_, 'a>) -> Planned {
-        let key = asked.key();
-        let of_set = |expiry: Expiry| expiry.of_set(asked.unix_ms, asked.name);
-        let change = match GetexWords::read(asked.behind(2))? {
-            GetexWords::None => None,
-            GetexWords::Persist => Some(Command::Persist { key }),
-            GetexWords::Expiry(unit, amount) => {
-                match Expiry::read(unit, amount).and_then(of_set) {
-                    Ok(Some(after_ns)) => Some(Command::Expire { key, after_ns }),
-                    Ok(None) => {
-                        return self.one(Shape::Value, Command::GetDelete { key });
-                    }
-                    // Redis looks for the key first.
-                    Err(text) => {
-                        let shape = Shape::ErrorIfPresent(text);
-                        return self.one(shape, Command::TimeToLive { key });
-                    }
-                }
-            }
-        };
-        let steps = std::iter::once(Command::Get { key }).chain(change);
-        let before = self.operations.steps.len();
-        self.operations.steps.extend(steps.map(Step::Command));
-        let operations = self.operations.steps.len() - before;
-        let shape = Shape::ValueFirst;
-        self.items.push(Item { shape, operations });
-        Ok(())
-    }
-
-    /// EXPIRE and its relatives.
-    pub(crate) fn expire(&mut self, asked: &Asked<'_, 'a>, unit: Unit) -> Planned {
-        let condition = expire_condition(asked.behind(3))?;
-        let key = asked.key();
-        let after_ns = Expiry::read(unit, asked.part(2))?.of_expire(asked.unix_ms, asked.name)?;
-        let command = match (condition, after_ns) {
-            // The same moment of Unix time comes out a little earlier or later each time, because it is measured by the
-            // clock of this replica and then by that of the leader. So the condition has to hold by more than that.
-            (Some(condition), Some(after_ns))
-                if compares(condition) && unit.doubt_ns().is_some() =>
-            {
-                Command::ExpireIfBeyond {
-                    key,
-                    after_ns,
-                    condition,
-                    margin_ns: unit.doubt_ns().unwrap_or(0),
-                }
-            }
-            (Some(condition), after_ns) => Command::ExpireIf {
-                key,
-                after_ns: after_ns.unwrap_or(0),
-                condition,
-            },
-            (None, Some(after_ns)) => Command::Expire { key, after_ns },
-            (None, None) => Command::Delete { key },
-        };
-        self.one(Shape::Changed, command)
-    }
-}
-
-/// Whether the condition compares the new moment with the present one.
-fn compares(condition: ExpireCondition) -> bool {
-    !matches!(
-        condition,
-        ExpireCondition::Absent | ExpireCondition::Present
-    )
-}
-
-/// The words behind the key of a GETEX. The same one may come again, and the last one counts.
-enum GetexWords<'w> {
-    None,
-    Persist,
-    Expiry(Unit, &'w [u8]),
-}
-
-impl<'w> GetexWords<'w> {
-    fn read(words: &[&'w [u8]]) -> Result<Self, Refusal> {
-        let mut asked = Self::None;
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            asked = match (asked, word.eq_ignore_ascii_case(b"persist")) {
-                (Self::None | Self::Persist, true) => Self::Persist,
-                (Self::Persist, false) | (Self::Expiry(..), true) => return Err(SYNTAX.to_owned()),
-                (earlier, false) => {
-                    let unit = Unit::of_word(word).ok_or(SYNTAX)?;
-                    let amount = words.next().ok_or(SYNTAX)?;
-                    match earlier {
-                        Self::Expiry(before, _) if before != unit => {
-                            return Err(SYNTAX.to_owned());
-                        }
-                        _ => Self::Expiry(unit, amount),
-                    }
-                }
-            };
-        }
-        Ok(asked)
-    }
-}
-
-/// The words behind the value of a SET.
-#[derive(Default)]
-struct SetWords {
-    condition: SetCondition,
-    get: bool,
-    keep: bool,
-    expiry: Option<Expiry>,
-}
-
-impl SetWords {
-    fn read(words: &[&[u8]]) -> Result<Self, Refusal> {
-        let mut asked = Self::default();
-        let mut unit_asked = None;
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
-            if is(b"nx") && asked.condition != SetCondition::Present {
-                asked.condition = SetCondition::Absent;
-            } else if is(b"xx") && asked.condition != SetCondition::Absent {
-                asked.condition = SetCondition::Present;
-            } else if is(b"get") {
-                asked.get = true;
-            } else if is(b"keepttl") && unit_asked.is_none() {
-                asked.keep = true;
-            } else {
-                let unit = Unit::of_word(word).ok_or(SYNTAX)?;
-                let amount = words.next().ok_or(SYNTAX)?;
-                if asked.keep || unit_asked.is_some_and(|(earlier, _)| earlier != unit) {
-                    return Err(SYNTAX.to_owned());
-                }
-                unit_asked = Some((unit, amount));
-            }
-        }
-        if let Some((unit, amount)) = unit_asked {
-            asked.expiry = Some(Expiry::read(unit, amount)?);
-        }
-        Ok(asked)
+    /// The last command does this, too; its reply does not show it.
+    pub(crate) fn also(&mut self, command: Command<'a>) {
+        let item = self.items.last_mut().expect("a command was planned");
+        item.operations += 1;
+        self.operations.steps.push(Step::Command(command));
     }
 }

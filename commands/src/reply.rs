@@ -33,12 +33,12 @@ impl<'a> Writer<'a> {
     }
 
     /// Bytes that the output has so far, with those before these replies.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.out.len()
     }
 
     /// Takes back what was written since the output had so many bytes. Errors among it stay counted.
-    pub fn truncate(&mut self, len: usize) {
+    pub(crate) fn truncate(&mut self, len: usize) {
         self.out.truncate(len);
     }
 

@@ -1,7 +1,11 @@
 //! Every known command: its name, its number of parts, its keys, its documentation, and who does it.
 
-mod local;
-mod store;
+mod connection;
+mod keys;
+mod pubsub;
+mod server;
+mod strings;
+mod transactions;
 
 use std::sync::LazyLock;
 
@@ -264,6 +268,16 @@ impl Spec {
     }
 }
 
+/// The rows of each family. A type of values is a family of its own.
+const FAMILIES: [&[Spec]; 6] = [
+    strings::ROWS,
+    keys::ROWS,
+    transactions::ROWS,
+    pubsub::ROWS,
+    connection::ROWS,
+    server::ROWS,
+];
+
 /// The command of that name, in whatever case it is written.
 pub fn find(name: &[u8]) -> Option<&'static Spec> {
     let number = number_of(name)?;
@@ -275,7 +289,7 @@ pub fn find(name: &[u8]) -> Option<&'static Spec> {
 
 /// All commands in the order of their names' numbers. Each request is looked up here: numbers are compared faster than texts.
 static INDEX: LazyLock<Vec<(u128, &'static Spec)>> = LazyLock::new(|| {
-    let rows = store::ROWS.iter().chain(local::ROWS);
+    let rows = FAMILIES.into_iter().flatten();
     let number = |spec: &Spec| number_of(spec.name.as_bytes()).expect("no name is longer");
     let mut index: Vec<(u128, &Spec)> = rows.map(|spec| (number(spec), spec)).collect();
     index.sort_unstable_by_key(|(number, _)| *number);
@@ -292,7 +306,7 @@ fn number_of(name: &[u8]) -> Option<u128> {
 
 /// All commands, by name.
 pub fn all() -> Vec<&'static Spec> {
-    let mut all: Vec<&Spec> = store::ROWS.iter().chain(local::ROWS).collect();
+    let mut all: Vec<&Spec> = FAMILIES.into_iter().flatten().collect();
     all.sort_unstable_by_key(|spec| spec.name);
     all
 }
@@ -301,58 +315,4 @@ pub fn all() -> Vec<&'static Spec> {
 const NAME_BYTES_MAX: usize = 16;
 
 #[cfg(test)]
-mod planning;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commands_are_found_in_any_case_and_their_names_are_in_order() {
-        for rows in [store::ROWS, local::ROWS] {
-            assert!(rows.windows(2).all(|pair| pair[0].name < pair[1].name));
-        }
-        let all = all();
-        assert!(all.windows(2).all(|pair| pair[0].name < pair[1].name));
-        assert!(all.iter().all(|spec| spec.name.len() <= NAME_BYTES_MAX));
-        for spec in all {
-            let found = find(spec.name.to_uppercase().as_bytes()).expect("it is there");
-            assert_eq!(found.name, spec.name);
-        }
-        assert!(find(b"get\0").is_none());
-        assert!(find(b"").is_none() && find(b"nosuchcommandatallanywhere").is_none());
-    }
-
-    #[test]
-    fn rows_for_the_store_are_those_of_its_file() {
-        assert!(store::ROWS.iter().all(|spec| spec.planner().is_some()));
-        assert!(local::ROWS.iter().all(|spec| spec.verb().is_some()));
-    }
-
-    #[test]
-    fn the_keys_of_a_request_stand_where_the_row_says() {
-        let keys = |line: &'static str| {
-            let parts: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-            let spec = find(parts[0]).expect("known");
-            let keys: Vec<&[u8]> = spec.keys_of(&parts).collect();
-            String::from_utf8_lossy(&keys.join(&b' ')).into_owned()
-        };
-        for (line, expected) in [
-            ("get a", "a"),
-            ("mget a b c", "a b c"),
-            ("exists a", "a"),
-            ("mset a 1 b 2", "a b"),
-            ("dbsize", ""),
-            ("set a 1 ex 5", "a"),
-        ] {
-            assert_eq!(keys(line), expected, "{line}");
-        }
-    }
-
-    #[test]
-    fn a_request_has_as_many_parts_as_its_command_takes() {
-        let takes = |name: &[u8], parts| find(name).expect("known").takes(parts);
-        assert!(takes(b"get", 2) && !takes(b"get", 1) && !takes(b"get", 3));
-        assert!(takes(b"del", 2) && takes(b"del", 9) && !takes(b"del", 1));
-    }
-}
+mod tests;

@@ -373,7 +373,7 @@ impl Connection {
         let mut plan = Plan::default();
         self.tracker.begin_reads();
         let commands_max = self.run.commands_max(environment.limits.pipeline_commands);
-        while plan.len() < commands_max
+        while plan.command_count() < commands_max
             && plan.operation_count() < RUN_OPERATIONS_MAX
             && self.input.sent() < RUN_BYTES_MAX
         {
@@ -381,9 +381,9 @@ impl Connection {
             let progress = self.input.parse(input, environment.limits, known);
             let length = match progress {
                 Ok(Progress::Complete { length }) => length,
-                Ok(Progress::Incomplete) if plan.len() == 0 => return Next::Nothing,
+                Ok(Progress::Incomplete) if plan.command_count() == 0 => return Next::Nothing,
                 Ok(Progress::Incomplete) => break,
-                Err(error) if plan.len() == 0 => return Next::Broken(error),
+                Err(error) if plan.command_count() == 0 => return Next::Broken(error),
                 // The parser finds it again when the commands before it are answered.
                 Err(_) => {
                     self.input.begin_again();
@@ -392,7 +392,7 @@ impl Connection {
             };
             let parts = self.input.parts(input);
             // No command has more operations than parts. One that has too many together with those before it waits.
-            if plan.len() > 0 && plan.operation_count() + parts.len() > OPERATIONS_MAX {
+            if plan.command_count() > 0 && plan.operation_count() + parts.len() > OPERATIONS_MAX {
                 self.input.begin_again();
                 break;
             }
@@ -403,12 +403,12 @@ impl Connection {
             if planned || self.input.is_empty_request() {
                 self.input.pass(length);
                 self.input.begin_again();
-                if plan.len() == 0 {
+                if plan.command_count() == 0 {
                     self.input.on_answered();
                 }
                 continue;
             }
-            if plan.len() > 0 {
+            if plan.command_count() > 0 {
                 self.input.begin_again();
                 break;
             }
@@ -450,8 +450,8 @@ impl Connection {
     }
 
     fn submit_plan(&mut self, plan: Plan<'_>, submit: &mut dyn Submit) {
-        self.counts.commands += plan.len() as u64;
-        self.run.on_commands(plan.len());
+        self.counts.commands += plan.command_count() as u64;
+        self.run.on_commands(plan.command_count());
         let (count, values) = (plan.operation_count(), plan.value_count());
         let (operations, items) = plan.split();
         if count == 0 {

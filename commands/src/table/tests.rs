@@ -1,4 +1,4 @@
-//! Requests and the operations that they become.
+//! The table, and the operations that requests become.
 
 use trine_kvstore::{Command, ExpireCondition, SetCondition, SetExpiry, SetOptions};
 
@@ -36,7 +36,11 @@ fn refused(words: &[&str], text: &str) {
     let parts: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
     let mut plan = Plan::default();
     assert_eq!(add(&mut plan, &parts), Err(text.to_owned()), "{words:?}");
-    assert_eq!((plan.len(), plan.operation_count()), (0, 0), "{words:?}");
+    assert_eq!(
+        (plan.command_count(), plan.operation_count()),
+        (0, 0),
+        "{words:?}"
+    );
 }
 
 fn set(condition: SetCondition, expiry: SetExpiry, return_previous: bool) -> Command<'static> {
@@ -237,4 +241,47 @@ fn several_keys_are_several_operations_and_reads_are_known_as_reads() {
         &["mset", "a", "1", "b"],
         "ERR wrong number of arguments for 'mset' command",
     );
+}
+
+#[test]
+fn commands_are_found_in_any_case_and_their_names_are_in_order() {
+    for rows in FAMILIES {
+        assert!(rows.windows(2).all(|pair| pair[0].name < pair[1].name));
+    }
+    let all = all();
+    assert!(all.windows(2).all(|pair| pair[0].name < pair[1].name));
+    assert!(all.iter().all(|spec| spec.name.len() <= NAME_BYTES_MAX));
+    for spec in all {
+        let found = find(spec.name.to_uppercase().as_bytes()).expect("it is there");
+        assert_eq!(found.name, spec.name);
+    }
+    assert!(find(b"get\0").is_none());
+    assert!(find(b"").is_none() && find(b"nosuchcommandatallanywhere").is_none());
+}
+
+#[test]
+fn the_keys_of_a_request_stand_where_the_row_says() {
+    let keys = |line: &'static str| {
+        let parts: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        let spec = find(parts[0]).expect("known");
+        let keys: Vec<&[u8]> = spec.keys_of(&parts).collect();
+        String::from_utf8_lossy(&keys.join(&b' ')).into_owned()
+    };
+    for (line, expected) in [
+        ("get a", "a"),
+        ("mget a b c", "a b c"),
+        ("exists a", "a"),
+        ("mset a 1 b 2", "a b"),
+        ("dbsize", ""),
+        ("set a 1 ex 5", "a"),
+    ] {
+        assert_eq!(keys(line), expected, "{line}");
+    }
+}
+
+#[test]
+fn a_request_has_as_many_parts_as_its_command_takes() {
+    let takes = |name: &[u8], parts| find(name).expect("known").takes(parts);
+    assert!(takes(b"get", 2) && !takes(b"get", 1) && !takes(b"get", 3));
+    assert!(takes(b"del", 2) && takes(b"del", 9) && !takes(b"del", 1));
 }

@@ -17,7 +17,7 @@ pub(crate) enum Unit {
 
 impl Unit {
     /// By how much the same moment of Unix time can differ when it is named twice. Nothing for a distance.
-    pub(super) fn doubt_ns(self) -> Option<u64> {
+    pub(crate) fn doubt_ns(self) -> Option<u64> {
         match self {
             Self::AtSeconds => Some(500_000_000),
             Self::AtMilliseconds => Some(20_000_000),
@@ -26,7 +26,7 @@ impl Unit {
     }
 
     /// The unit that a word of SET or GETEX names.
-    pub(super) fn of_word(word: &[u8]) -> Option<Self> {
+    pub(crate) fn of_word(word: &[u8]) -> Option<Self> {
         [
             (b"ex".as_slice(), Self::Seconds),
             (b"px", Self::Milliseconds),
@@ -41,19 +41,19 @@ impl Unit {
 
 /// A time as a request gave it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Expiry {
+pub(crate) struct Expiry {
     unit: Unit,
     amount: i64,
 }
 
 impl Expiry {
-    pub(super) fn read(unit: Unit, amount: &[u8]) -> Result<Self, Refusal> {
+    pub(crate) fn read(unit: Unit, amount: &[u8]) -> Result<Self, Refusal> {
         let amount = integer(amount).ok_or(NOT_AN_INTEGER)?;
         Ok(Self { unit, amount })
     }
 
     /// For commands that refuse times of zero and less. None: the moment is over.
-    pub(super) fn of_set(self, unix_ms: i64, command: &str) -> Result<Option<u64>, Refusal> {
+    pub(crate) fn of_set(self, unix_ms: i64, command: &str) -> Result<Option<u64>, Refusal> {
         match self.amount > 0 {
             true => self.of_expire(unix_ms, command),
             false => Err(invalid(command)),
@@ -61,7 +61,7 @@ impl Expiry {
     }
 
     /// For commands that take any time. None: the moment is over.
-    pub(super) fn of_expire(self, unix_ms: i64, command: &str) -> Result<Option<u64>, Refusal> {
+    pub(crate) fn of_expire(self, unix_ms: i64, command: &str) -> Result<Option<u64>, Refusal> {
         let amount_ms = match self.unit {
             Unit::Milliseconds | Unit::AtMilliseconds => Some(self.amount),
             Unit::Seconds | Unit::AtSeconds => self.amount.checked_mul(1_000),
@@ -81,7 +81,7 @@ impl Expiry {
 }
 
 /// The condition that the words behind EXPIRE's time make, if there are any.
-pub(super) fn expire_condition(words: &[&[u8]]) -> Result<Option<ExpireCondition>, Refusal> {
+pub(crate) fn expire_condition(words: &[&[u8]]) -> Result<Option<ExpireCondition>, Refusal> {
     let (mut nx, mut xx, mut gt, mut lt) = (false, false, false, false);
     for word in words {
         match word.to_ascii_lowercase().as_slice() {
