@@ -1,44 +1,45 @@
 //! Clients that are told of keys without asking: who they are, how they are reached, and whether they still may hear it.
 
-use std::collections::BTreeMap;
-
 use trine_kvstore::{Command, Response};
 use trine_resp::{Broker, Call, Clients, Connection, Failure as CallFailure};
+use trine_transport::slab::Key;
 
+use super::client::Client;
+use super::reports::Topic;
+use super::seats::Seats;
 use super::tagged::Begin;
-use super::{CHECKS_USERS, Client, REPORT_PAUSE, Server, Slot, USERS_BYTES};
+use super::{CHECKS_USERS, Server, USERS_BYTES};
 
 /// The connections of a server, by their numbers.
 struct Present<'a> {
-    slots: &'a mut [Slot],
-    ids: &'a BTreeMap<u64, usize>,
-    dirty: &'a mut Vec<usize>,
-    held: &'a mut usize,
+    seats: &'a mut Seats,
     /// A client that is told more beyond this is disconnected.
     held_max: usize,
 }
 
 impl Clients for Present<'_> {
     fn with(&mut self, client: u64, tell: &mut dyn FnMut(&mut Connection)) {
-        let Some(&index) = self.ids.get(&client) else {
+        let Some(key) = self.seats.find(client) else {
             return;
         };
-        let Some(client) = &mut self.slots[index].client else {
+        let Some(client) = self.seats.get_mut(key) else {
             return;
         };
         let before = client.connection.output_capacity();
         tell(&mut client.connection);
         let grown = client.connection.output_capacity();
-        if grown > before {
-            // The rest of its memory is counted in its turn.
-            client.held += grown - before;
-            *self.held += grown - before;
-            if *self.held > self.held_max {
-                client.connection.cut_off();
-            }
+        // The rest of its memory is counted in its turn.
+        if grown > before && self.seats.grow(key, grown - before) > self.held_max {
+            self.cut_off(key);
         }
-        if !std::mem::replace(&mut client.queued, true) {
-            self.dirty.push(index);
+        self.seats.mark(key);
+    }
+}
+
+impl Present<'_> {
+    fn cut_off(&mut self, key: Key) {
+        if let Some(client) = self.seats.get_mut(key) {
+            client.connection.cut_off();
         }
     }
 }
@@ -59,10 +60,7 @@ impl Server {
     /// Lets the broker tell clients something.
     pub(in super::super) fn tell(&mut self, tell: impl FnOnce(&mut Broker, &mut dyn Clients)) {
         let mut present = Present {
-            slots: &mut self.slots,
-            ids: &self.ids,
-            dirty: &mut self.dirty,
-            held: &mut self.held,
+            seats: &mut self.seats,
             held_max: self.options.memory + self.options.memory / 2,
         };
         tell(&mut self.broker.borrow_mut(), &mut present);
@@ -71,10 +69,9 @@ impl Server {
     /// Changes were forgotten before clients were told.
     pub(in super::super) fn note_gap(&mut self) {
         self.stats.gaps += 1;
-        if self.now < self.report_gap_at {
+        if !self.reports.allows(Topic::Gap, self.now) {
             return;
         }
-        self.report_gap_at = self.now + REPORT_PAUSE;
         tracing::warn!(
             times = self.stats.gaps,
             "Redis clients that track keys have to forget all of them, and subscribers miss events: changes came faster \
@@ -91,8 +88,8 @@ impl Server {
 
     /// Users whom the group does not check may have been removed meanwhile: the group is asked.
     pub(super) fn ask_for_users(&mut self, begin: &mut Begin<'_>) {
-        let clients = self.slots.iter().filter_map(|slot| slot.client.as_ref());
-        if self.checks_users || !clients.into_iter().any(is_checked) {
+        let mut clients = self.seats.iter();
+        if self.checks_users || !clients.any(|(_, client)| is_checked(client)) {
             return;
         }
         let call = Call {

@@ -8,7 +8,8 @@ use trine_resp::{Call, Failure as CallFailure, NotKnown, Submit};
 
 use super::super::auth::Claim;
 use super::super::checker::Checker;
-use super::{ASKS_USERS, Client, USERS_BYTES};
+use super::client::Client;
+use super::{ASKS_USERS, USERS_BYTES};
 
 /// Begins a call whose answer comes with the tag.
 pub(crate) type Begin<'a> = dyn FnMut(u64, &Call<'_>) -> Result<(), CallFailure> + 'a;
@@ -29,7 +30,7 @@ pub(super) struct Tagged<'a, 'b> {
 impl Tagged<'_, '_> {
     /// A client whose password was right goes on: the group is asked about the user.
     pub(super) fn go_on(&mut self, client: &mut Client) {
-        if let Some(claim) = client.verified.take()
+        if let Some(claim) = client.claims.verified.take()
             && let Err(why) = self.ask(claim)
         {
             client.connection.on_known(Err(why));

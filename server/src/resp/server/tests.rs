@@ -221,7 +221,7 @@ fn four_handshakes_go_on_in_a_turn_and_the_others_in_the_next() {
     front.takes(11);
     known[0].say("PING\r\n");
     let marks = |server: &Server| {
-        let clients = server.slots.iter().filter_map(|slot| slot.client.as_ref());
+        let clients = server.seats.iter().map(|(_, client)| client);
         clients.filter(|client| client.queued).count()
     };
     front.turn();
