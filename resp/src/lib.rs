@@ -3,8 +3,8 @@
 //! crate below, `trine-commands`.
 //!
 //! - `request` parses a client's bytes, within limits.
-//! - `connection` holds one client's state, each part of it in a value of its own: its input and replies, who it is, its
-//!   transaction, what it is told of, and the call that it waits for.
+//! - `connection` keeps the order of one client's requests. Its `executor` does them, and holds the rest of the client's state,
+//!   each part in a value of its own: its replies, who it is, its transaction, what it is told of, the call that it waits for.
 //! - `connection/broker` knows who tracks which keys and who subscribes to which channels, and tells them of changes.
 
 mod connection;
@@ -12,8 +12,9 @@ mod limits;
 mod request;
 
 pub use connection::{
-    Broker, BrokerCounts, Call, Classes, Clients, Connection, Environment, Failure, Identity,
-    KeyChange, NotKnown, OnBehalf, Submit, Told, is_same_secret,
+    Broker, BrokerCounts, Call, Classes, Clients, Connection, Environment, Identity, KeyChange,
+    NotKnown, OnBehalf, Submit, Told, is_same_secret,
 };
 pub use limits::{Limits, PUSHED_BYTES_MAX};
 pub use request::{Parser, Progress, ProtocolError};
+pub use trine_commands::answer::Failure;

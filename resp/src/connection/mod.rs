@@ -13,18 +13,15 @@
 //!
 //! Bytes of a run stay until it is answered: if the whole is too large for the store, it is read again and sent one
 //! by one.
+//!
+//! Invariant: requests are answered in the order in which they came, and the input knows which are answered. The commands
+//! themselves, and all that they change, belong to the `executor`.
 
-mod answering;
-mod auth;
 mod broker;
-mod client;
-mod config;
-mod exec;
+mod executor;
 mod input;
 mod late;
 mod life;
-mod listening;
-mod local;
 mod profile;
 mod replies;
 mod run;
@@ -35,23 +32,16 @@ mod transaction;
 
 use std::cell::RefCell;
 
-use trine_commands::answer::write_items;
+use trine_commands::answer::Failure;
 use trine_commands::limits::OPERATIONS_MAX;
-use trine_commands::plan::{Plan, in_one};
-use trine_commands::table;
-use trine_kvstore::Command;
+use trine_commands::plan::Plan;
+use trine_kvstore::{Command, Response};
 
 use crate::limits::Limits;
 use crate::request::{Progress, ProtocolError};
+use executor::{Executor, Served};
 use input::Input;
 use life::{Cause, Life};
-use profile::Profile;
-use replies::Replies;
-use run::{Run, Waiting};
-use standing::Standing;
-use subscriptions::Subscriptions;
-use tracking::Tracker;
-use transaction::Transaction;
 
 /// Bytes of requests that are sent to the store together; a larger single request goes alone.
 const RUN_BYTES_MAX: usize = 256 * 1024;
@@ -61,9 +51,7 @@ const RUN_OPERATIONS_MAX: usize = 4 * 1024;
 const RESTING_BYTES_MAX: usize = 64 * 1024;
 
 pub use broker::{Broker, BrokerCounts, Classes, Clients, KeyChange};
-use late::Late;
 pub use standing::{Identity, NotKnown, OnBehalf, is_same_secret};
-pub use trine_commands::answer::Failure;
 
 /// A command for the group.
 #[derive(Debug)]
@@ -110,17 +98,6 @@ pub struct Environment<'a> {
     pub broker: &'a RefCell<Broker>,
 }
 
-impl Environment<'_> {
-    /// Whether this is the secret of the default user.
-    fn is_default_secret(&self, secret: &[u8]) -> bool {
-        match self.password {
-            // The server takes no empty password. It would be what clients show that have none.
-            Some(password) => !password.is_empty() && is_same_secret(password, secret),
-            None => !self.requires_auth,
-        }
-    }
-}
-
 /// Values that only the process around the connections knows.
 pub trait Told {
     /// The text of INFO: of these sections, or the usual ones if none is named. A user with a prefix
@@ -137,27 +114,8 @@ pub trait Told {
 /// One client's connection.
 #[derive(Debug)]
 pub struct Connection {
-    profile: Profile,
-    standing: Standing,
     input: Input,
-    replies: Replies,
-    run: Run,
-    transaction: Transaction,
-    tracker: Tracker,
-    subscriptions: Subscriptions,
-    life: Life,
-    counts: Counts,
-}
-
-/// What a connection counts.
-#[derive(Default, Debug)]
-struct Counts {
-    /// Commands that were taken.
-    commands: u64,
-    /// Reads that found their key, since they were asked for last.
-    hits: u64,
-    /// Reads that did not.
-    misses: u64,
+    executor: Executor,
 }
 
 /// The next item of the input.
@@ -177,16 +135,8 @@ impl Connection {
     #[must_use]
     pub fn new(id: u64, peer: String, requires_auth: bool, unix_ms: i64) -> Self {
         Self {
-            profile: Profile::new(id, peer, unix_ms),
-            standing: Standing::new(requires_auth),
             input: Input::default(),
-            replies: Replies::default(),
-            run: Run::default(),
-            transaction: Transaction::default(),
-            tracker: Tracker::default(),
-            subscriptions: Subscriptions::default(),
-            life: Life::default(),
-            counts: Counts::default(),
+            executor: Executor::new(id, peer, requires_auth, unix_ms),
         }
     }
 
@@ -207,44 +157,42 @@ impl Connection {
             true => limits.ahead_bytes,
             false => limits.query_bytes,
         };
-        self.life.is_open() && !self.input.has_ended() && self.input.ahead() < room
+        self.executor.life().is_open() && !self.input.has_ended() && self.input.ahead() < room
     }
 
     /// Replies that are to be written.
     #[must_use]
     pub fn output(&self) -> &[u8] {
-        self.replies.unread()
+        self.executor.replies().unread()
     }
 
     /// Drops so many bytes of output: they were written.
     pub fn on_written(&mut self, count: usize) {
-        self.replies.on_written(count);
+        self.executor.replies_mut().on_written(count);
     }
 
     /// Bytes of memory that this connection holds.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        let told = self.tracker.held_bytes() + self.subscriptions.held_bytes();
-        let buffers = self.input.held_bytes() + self.replies.capacity();
-        size_of::<Self>() + buffers + self.run.held_bytes() + self.transaction.held_bytes() + told
+        size_of::<Self>() + self.input.held_bytes() + self.executor.held_bytes()
     }
 
     /// Bytes of memory that its replies take.
     #[must_use]
     pub fn output_capacity(&self) -> usize {
-        self.replies.capacity()
+        self.executor.replies().capacity()
     }
 
     /// Gives back the memory of buffers that are empty.
     pub fn release(&mut self) {
         self.input.release();
-        self.replies.release();
+        self.executor.replies_mut().release();
     }
 
     /// Whether all is said and done.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        match self.life {
+        match self.executor.life() {
             Life::Open => false,
             Life::Ending(_) => !self.is_waiting() && self.output().is_empty(),
             Life::CutOff(_) => true,
@@ -254,67 +202,66 @@ impl Connection {
     /// Whether a call is under way.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        self.run.is_busy()
+        self.executor.is_busy()
     }
 
     /// Whether the client broke the protocol.
     #[must_use]
     pub fn is_broken(&self) -> bool {
-        self.life.cause() == Some(Cause::Broken)
+        self.executor.life().cause() == Some(Cause::Broken)
     }
 
     /// Whether a request was one of HTTP. A web page can make a browser send such requests, with commands in them.
     #[must_use]
     pub fn is_attack(&self) -> bool {
-        self.life.cause() == Some(Cause::Attack)
+        self.executor.life().cause() == Some(Cause::Attack)
     }
 
     /// The number of the connection, as CLIENT ID tells it.
     #[must_use]
     pub fn id(&self) -> u64 {
-        self.profile.id()
+        self.executor.profile().id()
     }
 
     /// The client's address.
     #[must_use]
     pub fn peer(&self) -> &str {
-        self.profile.peer()
+        self.executor.profile().peer()
     }
 
     /// The name of the user as whom the client acts.
     #[must_use]
     pub fn user(&self) -> &str {
-        self.standing.name()
+        self.executor.standing().name()
     }
 
     /// The user of the group as whom the client acts, if it does.
     #[must_use]
     pub fn identity(&self) -> Option<&Identity> {
-        self.standing.identity()
+        self.executor.standing().identity()
     }
 
     /// Wrong passwords and keys so far.
     #[must_use]
     pub fn auth_failures(&self) -> u64 {
-        self.standing.failures()
+        self.executor.standing().failures()
     }
 
     /// Commands taken so far.
     #[must_use]
     pub fn commands(&self) -> u64 {
-        self.counts.commands
+        self.executor.commands()
     }
 
     /// Reads since the last call that found their key, and those that did not.
     pub fn take_lookups(&mut self) -> (u64, u64) {
-        let Counts { hits, misses, .. } = &mut self.counts;
-        (std::mem::take(hits), std::mem::take(misses))
+        self.executor.take_lookups()
     }
 
     /// Replies so far that were errors.
     #[must_use]
     pub fn errors(&self) -> u64 {
-        self.replies.errors()
+        self.executor.replies().errors()
     }
 
     /// Handles requests until one waits for the store or no more are whole.
@@ -332,11 +279,13 @@ impl Connection {
 
     /// Handles what comes next; true if there may be more.
     fn step(&mut self, environment: &Environment<'_>, submit: &mut dyn Submit) -> bool {
-        if let Some(walk) = self.run.take_walk() {
-            self.ask_for_page(walk, submit);
+        if self.executor.go_on_walking(submit) {
             return true;
         }
-        if self.run.is_busy() || !self.life.is_open() || self.is_clogged(environment.limits) {
+        if self.is_waiting()
+            || !self.executor.life().is_open()
+            || self.is_clogged(environment.limits)
+        {
             return false;
         }
         // The requests are borrowed while the rest of the connection changes.
@@ -347,7 +296,8 @@ impl Connection {
                 false
             }
             Next::Run(plan) => {
-                self.submit_plan(plan, submit);
+                let served = self.executor.submit_plan(plan, submit);
+                self.on_served(served);
                 true
             }
             Next::Local(parts, length) => {
@@ -360,7 +310,7 @@ impl Connection {
                 true
             }
             Next::Broken(error) => {
-                self.end_broken(&error.to_string());
+                self.executor.end_broken(&error.to_string());
                 false
             }
         };
@@ -371,13 +321,12 @@ impl Connection {
     /// The next commands for the store, as many as fit together, or the next request of another kind.
     fn next<'a>(&mut self, input: &'a [u8], environment: &Environment<'_>) -> Next<'a> {
         let mut plan = Plan::default();
-        self.tracker.begin_reads();
-        let commands_max = self.run.commands_max(environment.limits.pipeline_commands);
+        let commands_max = self.executor.begin_plan(environment.limits);
         while plan.command_count() < commands_max
             && plan.operation_count() < RUN_OPERATIONS_MAX
             && self.input.sent() < RUN_BYTES_MAX
         {
-            let known = self.standing.is_known();
+            let known = self.executor.standing().is_known();
             let progress = self.input.parse(input, environment.limits, known);
             let length = match progress {
                 Ok(Progress::Complete { length }) => length,
@@ -396,10 +345,8 @@ impl Connection {
                 self.input.begin_again();
                 break;
             }
-            let planned = !self.input.is_line() && self.plan(&mut plan, &parts, environment);
-            if planned {
-                self.note_planned(&parts, environment);
-            }
+            let planned =
+                !self.input.is_line() && self.executor.plan(&mut plan, &parts, environment);
             if planned || self.input.is_empty_request() {
                 self.input.pass(length);
                 self.input.begin_again();
@@ -420,75 +367,6 @@ impl Connection {
         Next::Run(plan)
     }
 
-    /// Adds a command to the plan, if it is one for the store and may be added now.
-    fn plan<'a>(
-        &self,
-        plan: &mut Plan<'a>,
-        parts: &[&'a [u8]],
-        environment: &Environment<'_>,
-    ) -> bool {
-        if !self.standing.is_known() || self.transaction.is_open() || self.is_only_subscriber() {
-            return false;
-        }
-        let spec = parts.first().and_then(|name| table::find(name));
-        match spec.and_then(|spec| spec.plan(plan, parts, environment.unix_ms)) {
-            None => return false,
-            Some(Ok(())) => {}
-            Some(Err(text)) => plan.add_reply(self.replies.encode_error(&text)),
-        }
-        true
-    }
-
-    /// A command is part of the next call: its reads are noted if the client tracks them.
-    fn note_planned(&mut self, parts: &[&[u8]], environment: &Environment<'_>) {
-        if self.tracker.is_on()
-            && let Some(spec) = parts.first().and_then(|name| table::find(name))
-        {
-            self.note_reads(spec, parts, environment);
-            self.end_caching();
-        }
-    }
-
-    fn submit_plan(&mut self, plan: Plan<'_>, submit: &mut dyn Submit) {
-        self.counts.commands += plan.command_count() as u64;
-        self.run.on_commands(plan.command_count());
-        let (count, values) = (plan.operation_count(), plan.value_count());
-        let (operations, items) = plan.split();
-        if count == 0 {
-            write_items(&items, &[], &mut self.replies.writer());
-            return self.input.on_answered();
-        }
-        let operations = operations.commands();
-        let bytes = self.run.expected_bytes(count, values);
-        self.call(&in_one(&operations), bytes, Waiting::Run(items), submit);
-    }
-
-    /// Sends a command to the store, whose answer is about so many bytes, and waits for the answer.
-    fn call(
-        &mut self,
-        command: &Command<'_>,
-        response_bytes: usize,
-        waiting: Waiting,
-        submit: &mut dyn Submit,
-    ) {
-        let call = Call {
-            command,
-            read_only: command.is_read_only(),
-            response_bytes,
-            for_user: self.standing.on_behalf(),
-        };
-        let begun = submit.submit(&call);
-        self.wait_for(begun, waiting, call.read_only);
-    }
-
-    /// The answer to a call that has begun is awaited. One that could not begin is answered at once.
-    fn wait_for(&mut self, begun: Result<(), Failure>, waiting: Waiting, read_only: bool) {
-        self.run.begin(waiting, read_only);
-        if let Err(failure) = begun {
-            self.on_answer(Err(failure));
-        }
-    }
-
     /// A request that is handled here, of `length` bytes.
     fn on_local(
         &mut self,
@@ -497,11 +375,7 @@ impl Connection {
         environment: &Environment<'_>,
         submit: &mut dyn Submit,
     ) {
-        self.counts.commands += 1;
-        self.local(parts, environment, submit);
-        if !parts[0].eq_ignore_ascii_case(b"client") {
-            self.end_caching();
-        }
+        self.executor.execute(parts, environment, submit);
         self.input.pass(length);
         self.input.on_answered();
     }
@@ -512,10 +386,10 @@ impl Connection {
         let words = self.input.lend_words();
         let parts: Vec<&[u8]> = words.parts(&[]).collect();
         let mut plan = Plan::default();
-        if self.plan(&mut plan, &parts, environment) {
-            self.note_planned(&parts, environment);
+        if self.executor.plan(&mut plan, &parts, environment) {
             self.input.pass(length);
-            self.submit_plan(plan, submit);
+            let served = self.executor.submit_plan(plan, submit);
+            self.on_served(served);
         } else {
             self.on_local(&parts, length, environment, submit);
         }
@@ -525,28 +399,66 @@ impl Connection {
     /// No complete request is there: more has to come, or the connection is at its end.
     fn on_nothing(&mut self, input_bytes: usize, limits: &Limits) {
         if self.input.has_ended() {
-            self.life.end(Cause::Farewell);
+            self.executor.end();
         } else if input_bytes - self.input.answered() >= limits.query_bytes {
             let limit = limits.query_bytes;
-            self.end_broken(&format!("Protocol error: request beyond {limit} bytes"));
+            self.executor
+                .end_broken(&format!("Protocol error: request beyond {limit} bytes"));
         }
-    }
-
-    fn end_broken(&mut self, text: &str) {
-        self.replies.error(&format!("ERR {text}"));
-        self.life.end(Cause::Broken);
     }
 
     /// Ends the connection, whatever it has not read.
     pub fn cut_off(&mut self) {
-        self.life.cut_off();
-        self.replies.drop_all();
+        self.executor.cut_off();
     }
 
     /// Whether it was ended because its client did not read what it was sent.
     #[must_use]
     pub fn is_cut_off(&self) -> bool {
-        self.life.is_cut_off()
+        self.executor.life().is_cut_off()
+    }
+
+    /// The call that was under way is over.
+    pub fn on_answer(&mut self, result: Result<Response<'_>, Failure>) {
+        let served = self.executor.on_answer(result);
+        self.on_served(served);
+    }
+
+    /// It is known who the client is, or why not.
+    pub fn on_known(&mut self, result: Result<Identity, NotKnown>) {
+        self.executor.on_known(result);
+    }
+
+    /// What has become of the requests that were parsed.
+    fn on_served(&mut self, served: Served) {
+        match served {
+            Served::Answered => self.input.on_answered(),
+            Served::Waiting => {}
+            Served::Split => self.input.reread(),
+        }
+    }
+
+    /// The client hears of nothing any more.
+    pub fn leave(&mut self, broker: &mut Broker) {
+        self.executor.leave(broker);
+    }
+
+    /// Whether the client is told of keys without asking.
+    #[must_use]
+    pub fn is_listening(&self) -> bool {
+        self.executor.is_listening()
+    }
+
+    /// The line of CLIENT LIST.
+    #[must_use]
+    pub fn describe(&self, unix_ms: i64) -> String {
+        let (unanswered, held) = (self.input.unanswered(), self.input.held_bytes());
+        self.executor.describe(unix_ms, unanswered, held)
+    }
+
+    /// Who is told by the broker.
+    fn executor(&mut self) -> &mut Executor {
+        &mut self.executor
     }
 }
 

@@ -16,8 +16,8 @@ use trine_commands::keyspace::Walk;
 use trine_commands::plan::Item;
 use trine_kvstore::config::LIST_RESPONSE_BYTES_MAX;
 
-use super::auth::Then;
-use super::exec::Settings;
+use super::profile::Names;
+use super::standing::ActsAs;
 use super::tracking::Options;
 
 /// About the bytes of an answer without a value.
@@ -78,6 +78,22 @@ pub(super) enum Waiting {
     Walk(Box<Walk>),
     /// The stream of changes.
     Stream(OnStream),
+}
+
+/// What follows once the client is known.
+#[derive(Debug)]
+pub(super) enum Then {
+    /// OK.
+    Ok,
+    /// The reply of HELLO.
+    Welcome { resp3: bool, name: Option<Vec<u8>> },
+}
+
+/// What commands of a transaction that need no store can change at the connection.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) names: Names,
+    pub(super) user: ActsAs,
 }
 
 /// What follows once the stream of changes is there.

@@ -4,6 +4,7 @@
 //! number, and the replica that does the call checks the rights; so nothing here goes stale when a user is removed.
 
 use trine_commands::acl::DEFAULT;
+use trine_commands::answer::failure_text;
 use trine_commands::table::{Spec, Verb};
 
 use super::Failure;
@@ -42,6 +43,19 @@ pub enum NotKnown {
     Busy,
     /// The group could not be asked.
     Unavailable(Failure),
+}
+
+impl NotKnown {
+    /// The error for the client.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Wrong => {
+                "WRONGPASS invalid username-password pair or user is disabled.".to_owned()
+            }
+            Self::Busy => "ERR too many passwords are being checked, try again".to_owned(),
+            Self::Unavailable(why) => failure_text(why, true),
+        }
+    }
 }
 
 /// As whom a client acts, and how often it has tried in vain to be somebody else.

@@ -25,7 +25,8 @@ use trine_commands::Pattern;
 use trine_kvstore::history::Change;
 use trine_kvstore::{Kind, Position};
 
-use super::{Connection, Late};
+use super::Connection;
+use super::late::Late;
 use crate::limits::{PATTERNS_MAX, PREFIXES_MAX, TRACKED_KEYS_MAX};
 pub use classes::Classes;
 use names::names;
@@ -209,7 +210,7 @@ impl Broker {
     fn end_waiting(&mut self, result: &Result<(), String>, clients: &mut dyn Clients) {
         for client in std::mem::take(&mut self.waiting) {
             clients.with(client, &mut |connection| {
-                connection.on_stream(self, result.clone());
+                connection.executor().on_stream(self, result.clone());
             });
         }
     }
@@ -219,7 +220,7 @@ impl Broker {
         for &client in &self.trackers {
             let mut is_meant = false;
             clients.with(client, &mut |connection| {
-                is_meant = connection.note_all_invalid(at, broadcast_only);
+                is_meant = connection.executor().note_all_invalid(at, broadcast_only);
             });
             if is_meant {
                 invalidate(client, None, clients);
@@ -291,7 +292,7 @@ impl Broker {
         }
         let mut late = Late::default();
         clients.with(client, &mut |connection| {
-            late = connection.take_late(position)
+            late = connection.executor().take_late(position)
         });
         let Late {
             read,
@@ -323,14 +324,14 @@ impl Broker {
     /// A connection has ended. If another one was told instead of it, nobody notes any more which keys the client keeps: that
     /// one is told that all of them are invalid.
     pub fn on_end(&mut self, ended: &mut Connection, clients: &mut dyn Clients) {
-        let redirection = ended.redirection();
+        let redirection = ended.executor().redirection();
         ended.leave(self);
         let Some((target, user)) = redirection else {
             return;
         };
         clients.with(target, &mut |connection| {
-            if connection.acts_as(user) {
-                connection.push_invalidation(None, true);
+            if connection.executor().acts_as(user) {
+                connection.executor().push_invalidation(None, true);
             }
         });
     }
@@ -439,7 +440,7 @@ impl Broker {
     fn publish(&self, channel: &[u8], text: &[u8], key: &[u8], clients: &mut dyn Clients) {
         for &client in self.channels.get(channel).into_iter().flatten() {
             clients.with(client, &mut |connection| {
-                connection.push_message(None, channel, text, key);
+                connection.executor().push_message(None, channel, text, key);
             });
         }
         for (pattern, subscribed) in &self.patterns {
@@ -448,7 +449,9 @@ impl Broker {
             }
             for &client in &subscribed.clients {
                 clients.with(client, &mut |connection| {
-                    connection.push_message(Some(pattern), channel, text, key);
+                    connection
+                        .executor()
+                        .push_message(Some(pattern), channel, text, key);
                 });
             }
         }
@@ -470,7 +473,8 @@ pub(crate) fn can_have_messages(beginning: &[u8]) -> bool {
 fn tell(client: u64, keys: &[(&[u8], Position)], clients: &mut dyn Clients) {
     let mut meant = Vec::new();
     clients.with(client, &mut |connection| {
-        let is_meant = |(key, at): &&(&[u8], Position)| connection.is_to_be_told(key, *at);
+        let is_meant =
+            |(key, at): &&(&[u8], Position)| connection.executor().is_to_be_told(key, *at);
         meant = keys.iter().filter(is_meant).map(|(key, _)| *key).collect();
     });
     if !meant.is_empty() {
@@ -482,9 +486,9 @@ fn tell(client: u64, keys: &[(&[u8], Position)], clients: &mut dyn Clients) {
 fn invalidate(client: u64, keys: Option<&[&[u8]]>, clients: &mut dyn Clients) {
     let mut elsewhere = None;
     clients.with(client, &mut |connection| {
-        elsewhere = connection.redirection();
+        elsewhere = connection.executor().redirection();
         if elsewhere.is_none() {
-            connection.push_invalidation(keys, false);
+            connection.executor().push_invalidation(keys, false);
         }
     });
     let Some((target, user)) = elsewhere else {
@@ -492,13 +496,15 @@ fn invalidate(client: u64, keys: Option<&[&[u8]]>, clients: &mut dyn Clients) {
     };
     let mut is_there = false;
     clients.with(target, &mut |connection| {
-        is_there = connection.acts_as(user);
+        is_there = connection.executor().acts_as(user);
         if is_there {
-            connection.push_invalidation(keys, true);
+            connection.executor().push_invalidation(keys, true);
         }
     });
     if !is_there {
-        clients.with(client, &mut Connection::break_redirection);
+        clients.with(client, &mut |connection| {
+            connection.executor().break_redirection();
+        });
     }
 }
 

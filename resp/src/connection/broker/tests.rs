@@ -350,7 +350,7 @@ fn a_read_that_is_denied_tells_nothing_of_its_key() {
         act(world.parties.0.get_mut(&1).expect("it is there"));
     };
     party(&mut world, &mut |party| {
-        party.connection.standing.become_user(alice.clone());
+        party.connection.executor().become_user(alice.clone());
     });
     assert_eq!(world.asks(1, "CLIENT TRACKING ON"), ok());
     world.says(1, "GET b/secret");

@@ -4,32 +4,23 @@
 //! that as for an answer of the store.
 
 use trine_commands::acl::DEFAULT;
-use trine_commands::answer::{NO_ANSWER, failure_text};
+use trine_commands::answer::NO_ANSWER;
 use trine_commands::errors::SYNTAX;
 use trine_commands::hello::{Hello, welcome};
 
-use super::life::Cause;
-use super::run::Waiting;
-use super::standing::{Identity, NotKnown};
-use super::{Connection, Environment, Failure, Submit};
+use super::Executor;
+use crate::connection::life::Cause;
+use crate::connection::run::{Then, Waiting};
+use crate::connection::standing::{Identity, NotKnown, is_same_secret};
+use crate::connection::{Environment, Failure, Submit};
 
 const NOAUTH_HELLO: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
     <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at \
     the same time";
-const WRONGPASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. Are you \
     sure your configuration is correct?";
 
-/// What follows once the client is known.
-#[derive(Debug)]
-pub(super) enum Then {
-    /// OK.
-    Ok,
-    /// The reply of HELLO.
-    Welcome { resp3: bool, name: Option<Vec<u8>> },
-}
-
-impl Connection {
+impl Executor {
     pub(super) fn auth(
         &mut self,
         words: &[&[u8]],
@@ -81,7 +72,7 @@ impl Connection {
                 Err(why) => self.go_on_knowing(then, Err(why)),
             };
         }
-        match environment.is_default_secret(secret) {
+        match is_default_secret(environment, secret) {
             true => {
                 self.standing.become_default();
                 self.greet(then);
@@ -91,7 +82,7 @@ impl Connection {
     }
 
     /// It is known who the client is, or why not.
-    pub fn on_known(&mut self, result: Result<Identity, NotKnown>) {
+    pub(in crate::connection) fn on_known(&mut self, result: Result<Identity, NotKnown>) {
         let is_auth = |waiting: &Waiting| matches!(waiting, Waiting::Auth(_));
         if let Some((Waiting::Auth(then), _)) = self.run.take_if(is_auth) {
             self.go_on_knowing(then, result);
@@ -110,19 +101,11 @@ impl Connection {
                 self.standing.become_user(identity);
                 self.greet(then);
             }
-            Err(NotKnown::Wrong) => {
-                if self.standing.on_wrong_secret() {
+            Err(why) => {
+                if why == NotKnown::Wrong && self.standing.on_wrong_secret() {
                     self.life.end(Cause::Farewell);
                 }
-                self.replies.error(WRONGPASS);
-            }
-            Err(NotKnown::Busy) => {
-                let text = "ERR too many passwords are being checked, try again";
-                self.replies.error(text);
-            }
-            Err(NotKnown::Unavailable(why)) => {
-                let text = failure_text(&why, true);
-                self.replies.error(&text);
+                self.replies.error(&why.text());
             }
         }
     }
@@ -139,5 +122,14 @@ impl Connection {
         self.replies.switch(resp3);
         let (id, protocol) = (self.profile.id(), self.replies.protocol());
         welcome(id, protocol, &mut self.replies.writer());
+    }
+}
+
+/// Whether this is the secret of the default user.
+fn is_default_secret(environment: &Environment<'_>, secret: &[u8]) -> bool {
+    match environment.password {
+        // The server takes no empty password. It would be what clients show that have none.
+        Some(password) => !password.is_empty() && is_same_secret(password, secret),
+        None => !environment.requires_auth,
     }
 }

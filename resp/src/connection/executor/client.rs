@@ -5,9 +5,10 @@ use trine_commands::errors::{Refusal, SYNTAX};
 use trine_commands::limits::REPEATED_BYTES_MAX;
 use trine_kvstore::integer;
 
-use super::{Connection, Environment};
+use super::Executor;
+use crate::connection::{Connection, Environment};
 
-impl Connection {
+impl Executor {
     pub(super) fn client(&mut self, words: &[&[u8]], environment: &Environment<'_>) {
         let subcommand = words[0].to_ascii_lowercase();
         match (subcommand.as_slice(), &words[1..]) {
@@ -21,16 +22,16 @@ impl Connection {
                 self.replies.done(self.profile.set_library(field, value));
             }
             (b"info", []) => {
-                let line = self.describe(environment.unix_ms);
+                let line = self.describe(environment.unix_ms, 0, 0);
                 self.replies.writer().text(&line);
             }
             (b"list", filter) => match Filter::read(filter) {
                 Ok(filter) => {
                     let own = match filter.fits(self) {
-                        true => self.describe(environment.unix_ms),
+                        true => self.describe(environment.unix_ms, 0, 0),
                         false => String::new(),
                     };
-                    let fits = |other: &Connection| filter.fits(other);
+                    let fits = |other: &Connection| filter.fits(&other.executor);
                     let lines = own + &environment.host.others(&fits);
                     self.replies.writer().text(&lines);
                 }
@@ -48,9 +49,13 @@ impl Connection {
         }
     }
 
-    /// The line of CLIENT LIST.
-    #[must_use]
-    pub fn describe(&self, unix_ms: i64) -> String {
+    /// The line of CLIENT LIST. The input has so many bytes that are not answered, and holds so many.
+    pub(in crate::connection) fn describe(
+        &self,
+        unix_ms: i64,
+        unanswered: usize,
+        input_bytes: usize,
+    ) -> String {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         format!(
             "id={} addr={} name={} age={} db=0 sub={} psub={} multi={} watch={} qbuf={} obl={} omem={} tot-mem={} user={} redir={} resp={} lib-name={} lib-ver={} tot-cmds={}\n",
@@ -62,10 +67,10 @@ impl Connection {
             self.subscriptions.counts()[1],
             if self.transaction.is_open() { 0 } else { -1 },
             self.transaction.watched(),
-            self.input.unanswered(),
+            unanswered,
             self.replies.unread().len(),
             self.replies.capacity(),
-            self.held_bytes(),
+            size_of::<Connection>() + input_bytes + self.held_bytes(),
             self.standing.name(),
             self.tracker.redirected_to(),
             self.replies.protocol(),
@@ -141,11 +146,11 @@ impl Filter {
         }
     }
 
-    fn fits(&self, connection: &Connection) -> bool {
+    fn fits(&self, client: &Executor) -> bool {
         match self {
             Self::All => true,
-            Self::Ids(ids) => ids.binary_search(&connection.id()).is_ok(),
-            Self::Type { subscribes } => *subscribes == Some(connection.subscriptions.count() > 0),
+            Self::Ids(ids) => ids.binary_search(&client.profile.id()).is_ok(),
+            Self::Type { subscribes } => *subscribes == Some(client.subscriptions.count() > 0),
         }
     }
 }

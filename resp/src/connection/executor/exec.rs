@@ -7,21 +7,13 @@ use trine_commands::plan::Plan;
 use trine_commands::table::{self, Spec, Verb};
 use trine_kvstore::{Command, ExecuteMode, List};
 
-use super::profile::Names;
-use super::run::Waiting;
-use super::standing::ActsAs;
-use super::{Connection, Environment, Submit};
+use super::Executor;
+use crate::connection::run::{Settings, Waiting};
+use crate::connection::{Environment, Submit};
 
 const PROTOCOL_STAYS: &str = "ERR HELLO cannot change the protocol inside a transaction";
 
-/// What commands of a transaction that need no store can change at the connection.
-#[derive(Debug)]
-pub(super) struct Settings {
-    names: Names,
-    user: ActsAs,
-}
-
-impl Connection {
+impl Executor {
     /// MULTI.
     pub(super) fn begin_transaction(&mut self) {
         match self.transaction.begin() {
@@ -46,7 +38,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn execute(&mut self, environment: &Environment<'_>, submit: &mut dyn Submit) {
+    pub(super) fn exec(&mut self, environment: &Environment<'_>, submit: &mut dyn Submit) {
         let ready = match self.transaction.take() {
             Ok(ready) => ready,
             Err(text) => return self.replies.error(&text),

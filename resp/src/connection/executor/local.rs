@@ -8,24 +8,34 @@ use trine_commands::keyspace::{Begun, Walk, flush};
 use trine_commands::table::{Spec, Verb};
 use trine_kvstore::{Command, integer};
 
+use super::Executor;
 use super::config::config;
 use super::exec::{ends_or_is_outside_of_transaction, is_about_all_keys};
-use super::life::Cause;
 use super::listening::{check_as_subscriber, is_about_messages, pubsub};
-use super::run::Waiting;
-use super::{Call, Connection, Environment, Submit};
+use crate::connection::life::Cause;
+use crate::connection::run::Waiting;
+use crate::connection::{Call, Environment, Submit};
 
 const NOAUTH: &str = "NOAUTH Authentication required.";
 const NOT_AN_INT: &str = "ERR value is out of range, value must between -2147483648 and 2147483647";
 
-impl Connection {
+impl Executor {
     /// A request that is more than a plan for the store.
-    pub(super) fn local(
+    pub(in crate::connection) fn execute(
         &mut self,
         parts: &[&[u8]],
         environment: &Environment<'_>,
         submit: &mut dyn Submit,
     ) {
+        self.counts.commands += 1;
+        self.admit(parts, environment, submit);
+        if !parts[0].eq_ignore_ascii_case(b"client") {
+            self.end_caching();
+        }
+    }
+
+    /// Executes a request, queues it or refuses it.
+    fn admit(&mut self, parts: &[&[u8]], environment: &Environment<'_>, submit: &mut dyn Submit) {
         if is_of_http(parts[0]) {
             // As Redis does: no answer, and nothing behind it is read as a command.
             return self.life.end(Cause::Attack);
@@ -108,7 +118,7 @@ impl Connection {
                 self.walk(verb, parts, environment, submit);
             }
             Verb::Flush => self.flush(&parts[1..], submit),
-            Verb::Exec => self.execute(environment, submit),
+            Verb::Exec => self.exec(environment, submit),
             Verb::Discard => self.discard(),
             Verb::Watch => self.watch(parts, environment, submit),
             Verb::Unwatch => {
@@ -141,7 +151,17 @@ impl Connection {
         }
     }
 
-    pub(super) fn ask_for_page(&mut self, walk: Box<Walk>, submit: &mut dyn Submit) {
+    /// Asks for the next page of a walk, if one is under way.
+    pub(in crate::connection) fn go_on_walking(&mut self, submit: &mut dyn Submit) -> bool {
+        let walk = self.run.take_walk();
+        let is_walking = walk.is_some();
+        if let Some(walk) = walk {
+            self.ask_for_page(walk, submit);
+        }
+        is_walking
+    }
+
+    fn ask_for_page(&mut self, walk: Box<Walk>, submit: &mut dyn Submit) {
         let call = Call {
             command: &walk.command(),
             read_only: true,

@@ -7,11 +7,12 @@ use trine_commands::errors::{Refusal, SYNTAX};
 use trine_commands::table::{Spec, Verb};
 use trine_kvstore::Position;
 
-use super::broker::Broker;
-use super::late::Late;
-use super::run::{LastCall, OnStream, Waiting};
-use super::tracking::Options;
-use super::{Connection, Environment, OnBehalf};
+use super::Executor;
+use crate::connection::broker::Broker;
+use crate::connection::late::Late;
+use crate::connection::run::{LastCall, OnStream, Waiting};
+use crate::connection::tracking::Options;
+use crate::connection::{Environment, OnBehalf};
 
 /// Whether a command changes what the connection is told, at once: a transaction cannot have it.
 pub(super) fn is_about_messages(spec: &Spec, parts: &[&[u8]]) -> bool {
@@ -26,7 +27,7 @@ pub(super) fn is_about_messages(spec: &Spec, parts: &[&[u8]]) -> bool {
     )
 }
 
-impl Connection {
+impl Executor {
     /// Whether the client may only subscribe and unsubscribe: before RESP3 it could not tell messages from replies.
     pub(super) fn is_only_subscriber(&self) -> bool {
         !self.replies.is_resp3() && self.subscriptions.count() > 0
@@ -79,7 +80,11 @@ impl Connection {
     }
 
     /// The stream of changes is there, or why it is not.
-    pub(crate) fn on_stream(&mut self, broker: &mut Broker, result: Result<(), String>) {
+    pub(in crate::connection) fn on_stream(
+        &mut self,
+        broker: &mut Broker,
+        result: Result<(), String>,
+    ) {
         let is_stream = |waiting: &Waiting| matches!(waiting, Waiting::Stream(_));
         let Some((Waiting::Stream(then), _)) = self.run.take_if(is_stream) else {
             return;
@@ -120,7 +125,7 @@ impl Connection {
     }
 
     /// The client hears of nothing any more.
-    pub fn leave(&mut self, broker: &mut Broker) {
+    pub(in crate::connection) fn leave(&mut self, broker: &mut Broker) {
         let id = self.profile.id();
         broker.stop_waiting(id);
         self.tracker.turn_off(id, broker);
@@ -128,8 +133,7 @@ impl Connection {
     }
 
     /// Whether the client is told of keys without asking.
-    #[must_use]
-    pub fn is_listening(&self) -> bool {
+    pub(in crate::connection) fn is_listening(&self) -> bool {
         self.tracker.is_on() || self.subscriptions.count() > 0
     }
 
@@ -156,7 +160,7 @@ impl Connection {
     }
 
     /// The call is over: what its reads have seen, and which invalidations follow its replies.
-    pub(crate) fn take_late(&mut self, position: Position) -> Late {
+    pub(in crate::connection) fn take_late(&mut self, position: Position) -> Late {
         let last = self.run.last();
         // Commands that are sent once more are not answered yet.
         match last == LastCall::Split || self.run.is_busy() {
@@ -166,29 +170,33 @@ impl Connection {
     }
 
     /// Whether the client is told of a change now: it may know the key, and the change is not its own.
-    pub(crate) fn is_to_be_told(&mut self, key: &[u8], at: Position) -> bool {
+    pub(in crate::connection) fn is_to_be_told(&mut self, key: &[u8], at: Position) -> bool {
         key.starts_with(self.standing.key_prefix())
             && self.tracker.is_to_be_told(key, at, self.run.call_reads())
     }
 
     /// All that a client knows is invalid. Says whether it is to be told.
-    pub(crate) fn note_all_invalid(&mut self, at: Position, broadcast_only: bool) -> bool {
+    pub(in crate::connection) fn note_all_invalid(
+        &mut self,
+        at: Position,
+        broadcast_only: bool,
+    ) -> bool {
         let has_call = self.run.call_reads().is_some();
         self.tracker.note_all_invalid(at, broadcast_only, has_call)
     }
 
     /// The connection that is told instead of this one, and as whom that one has to act.
-    pub(crate) fn redirection(&self) -> Option<(u64, Option<OnBehalf>)> {
+    pub(in crate::connection) fn redirection(&self) -> Option<(u64, Option<OnBehalf>)> {
         Some((self.tracker.redirect()?, self.standing.on_behalf()))
     }
 
     /// Whether it acts as this user.
-    pub(crate) fn acts_as(&self, user: Option<OnBehalf>) -> bool {
+    pub(in crate::connection) fn acts_as(&self, user: Option<OnBehalf>) -> bool {
         self.standing.on_behalf() == user
     }
 
     /// The connection that was told instead has gone.
-    pub(crate) fn break_redirection(&mut self) {
+    pub(in crate::connection) fn break_redirection(&mut self) {
         if let Some(redirect) = self.tracker.break_redirection()
             && self.replies.push_broken_redirection(redirect)
         {
@@ -197,7 +205,11 @@ impl Connection {
     }
 
     /// Pushes that these keys have changed, or all. `redirected`: another connection has read them.
-    pub(crate) fn push_invalidation(&mut self, keys: Option<&[&[u8]]>, redirected: bool) {
+    pub(in crate::connection) fn push_invalidation(
+        &mut self,
+        keys: Option<&[&[u8]]>,
+        redirected: bool,
+    ) {
         let as_message = redirected && self.subscriptions.count() > 0;
         if self.replies.push_invalidation(keys, as_message) {
             self.end_if_unread();
@@ -205,7 +217,7 @@ impl Connection {
     }
 
     /// Pushes a message about `key`, because the channel was subscribed to, or the pattern.
-    pub(crate) fn push_message(
+    pub(in crate::connection) fn push_message(
         &mut self,
         pattern: Option<&[u8]>,
         channel: &[u8],

@@ -1,24 +1,24 @@
 //! The end of a call: its answer becomes replies, and changes what the connection waits for.
 
 use trine_commands::answer::{
-    Answered, Failure, Outcome, error_of, may_succeed_singly, write_run, write_transaction,
+    Answered, Outcome, error_of, may_succeed_singly, write_run, write_transaction,
 };
 use trine_commands::plan::Item;
 use trine_kvstore::Response;
 
-use super::Connection;
-use super::run::Waiting;
+use super::{Executor, Served};
+use crate::connection::run::Waiting;
 
-impl Connection {
+impl Executor {
     /// The call that was under way is over.
-    pub fn on_answer(&mut self, result: Result<Response<'_>, Failure>) {
+    pub(in crate::connection) fn on_answer(&mut self, result: Outcome<'_>) -> Served {
         // The stream is no call, and its wait ends otherwise.
         let is_call = |waiting: &Waiting| !matches!(waiting, Waiting::Stream(_));
         let Some((call, read_only)) = self.run.take_if(is_call) else {
-            return;
+            return Served::Waiting;
         };
         match call {
-            Waiting::Run(items) => self.on_run_answer(&items, read_only, result),
+            Waiting::Run(items) => return self.on_run_answer(&items, read_only, result),
             Waiting::Transaction { items, before } => {
                 if !matches!(result, Ok(Response::List(_))) {
                     self.restore(*before);
@@ -45,21 +45,21 @@ impl Connection {
             Waiting::Auth(then) => self.go_on_unknown(then, result.err()),
             Waiting::Stream(_) => unreachable!("it was left where it is"),
         }
+        Served::Answered
     }
 
-    fn on_run_answer(&mut self, items: &[Item], read_only: bool, result: Outcome<'_>) {
+    fn on_run_answer(&mut self, items: &[Item], read_only: bool, result: Outcome<'_>) -> Served {
         if items.len() > 1 && may_succeed_singly(&result) {
             // Nothing was applied: each of the commands is tried for itself.
             self.run.split(items.len());
             self.counts.commands -= items.len() as u64;
-            self.input.reread();
             self.tracker.repeat_caching();
-            return;
+            return Served::Split;
         }
         let writer = &mut self.replies.writer();
         let answered = write_run(items, read_only, result, writer);
         self.note_answered(answered);
-        self.input.on_answered();
+        Served::Answered
     }
 
     fn on_watch_answer(&mut self, keys: Vec<Vec<u8>>, result: Outcome<'_>) {

@@ -7,8 +7,8 @@ use trine_commands::glob::{self, Case};
 use trine_commands::limits::REPEATED_BYTES_MAX;
 use trine_kvstore::integer;
 
-use super::Environment;
-use super::broker::{Broker, Classes};
+use crate::connection::Environment;
+use crate::connection::broker::{Broker, Classes};
 use crate::limits::{PUSHED_BYTES_MAX, SETTING_PATTERNS_MAX};
 
 /// CONFIG.
