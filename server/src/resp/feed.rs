@@ -10,6 +10,11 @@
 //!                       |                            +-- later, cut off from the leader <-------+
 //!                       +------------------------------- compacted: events are missing <--------+
 //! ```
+//! The diagram is `Link` and `Reached` together; `Phase` is what clients were told of it.
+//!
+//! Invariant: it is live only while its replica serves the stream from a known position and follows a leader. Events that
+//! clients have not been told are behind a gap, and the gap is closed only as they forget what they have read.
+//!
 //! Whenever it stops being live, clients forget what they have read. It is not live either while its replica knows no
 //! leader: others may be changing what this replica has not heard of.
 
@@ -53,6 +58,83 @@ enum Question {
     Changes,
 }
 
+/// The way to the replica.
+#[derive(Clone, Copy, Debug)]
+enum Link {
+    /// There is none.
+    Down,
+    Connecting(SessionId),
+    /// Nothing is asked.
+    Idle(SessionId),
+    /// A question was sent.
+    Asking {
+        session: SessionId,
+        tag: u64,
+        question: Question,
+        at: Instant,
+    },
+}
+
+impl Link {
+    fn session(self) -> Option<SessionId> {
+        match self {
+            Self::Down => None,
+            Self::Connecting(session) | Self::Idle(session) | Self::Asking { session, .. } => {
+                Some(session)
+            }
+        }
+    }
+}
+
+/// A position, and how many events of the next one.
+type Place = (Position, u32);
+
+/// Up to where everything is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reached {
+    /// The replica has not said where the group is.
+    Unknown,
+    /// Up to here, but before that events behind what clients know may be missing.
+    BehindGap(Place),
+    /// Up to here, without a gap.
+    Whole(Place),
+}
+
+impl Reached {
+    fn place(self) -> Option<Place> {
+        match self {
+            Self::Unknown => None,
+            Self::BehindGap(place) | Self::Whole(place) => Some(place),
+        }
+    }
+
+    /// Events up to here were told, too.
+    fn advance(&mut self, place: Place) {
+        *self = match self {
+            Self::Unknown | Self::BehindGap(_) => Self::BehindGap(place),
+            Self::Whole(_) => Self::Whole(place),
+        };
+    }
+
+    /// Clients forget what they have read. Says whether there was a gap.
+    fn close_gap(&mut self) -> bool {
+        let place = self.place().expect("a live stream has a position");
+        let before = std::mem::replace(self, Self::Whole(place));
+        before != *self
+    }
+}
+
+/// What clients were told of the stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Nobody needs it.
+    Resting,
+    /// It has not been there since then.
+    Dead { since: Instant },
+    /// It is there.
+    Live,
+}
+
 /// The stream of changes.
 pub(super) struct Feed<R: Route> {
     own: SocketAddr,
@@ -62,25 +144,23 @@ pub(super) struct Feed<R: Route> {
     /// How long clients wait for the stream to begin.
     patience: Duration,
     cluster: ClusterId,
-    session: Option<SessionId>,
-    connected: bool,
-    asked: Option<(u64, Question)>,
-    asked_at: Instant,
+    link: Link,
     next_tag: u64,
     /// Nothing is asked before this.
     ask_at: Instant,
-    /// Everything up to here is told, and so many events of the next position. Nothing before the replica has said where
-    /// the group is.
-    known: Option<(Position, u32)>,
-    /// The next stream begins at a later position: events behind what clients know may be missing.
-    has_gap: bool,
+    reached: Reached,
     /// The replica takes the request for changes.
     is_served: bool,
-    is_live: bool,
-    /// Since when it is not.
-    dead_since: Option<Instant>,
+    verdict: Verdict,
+}
+
+/// Whether the stream is there.
+struct Verdict {
+    phase: Phase,
+    /// When that was judged last.
+    at: Instant,
+    /// Why it was not there last.
     trouble: String,
-    judged_at: Instant,
 }
 
 impl<R: Route> Feed<R> {
@@ -96,19 +176,16 @@ impl<R: Route> Feed<R> {
             number: number.max(1),
             patience,
             cluster: ClusterId::NONE,
-            session: None,
-            connected: false,
-            asked: None,
-            asked_at: Instant::ZERO,
+            link: Link::Down,
             next_tag: 0,
             ask_at: Instant::ZERO,
-            known: None,
-            has_gap: true,
+            reached: Reached::Unknown,
             is_served: false,
-            is_live: false,
-            dead_since: None,
-            trouble: "it has not begun".to_owned(),
-            judged_at: Instant::ZERO,
+            verdict: Verdict {
+                phase: Phase::Resting,
+                at: Instant::ZERO,
+                trouble: "it has not begun".to_owned(),
+            },
         }
     }
 
@@ -138,11 +215,11 @@ impl<R: Route> Feed<R> {
 
     /// No client needs the stream.
     fn rest(&mut self, cx: &mut Cx<'_, R>, server: &mut Server) {
-        if self.session.is_some() || self.dead_since.is_some() {
+        let before = std::mem::replace(&mut self.verdict.phase, Phase::Resting);
+        if self.link.session().is_some() || matches!(before, Phase::Dead { .. }) {
             self.forget(cx);
-            self.dead_since = None;
         }
-        if std::mem::take(&mut self.is_live) {
+        if before == Phase::Live {
             server.tell(|broker, clients| broker.on_lost(clients));
         }
     }
@@ -150,43 +227,49 @@ impl<R: Route> Feed<R> {
     /// The next stream is another one.
     fn forget(&mut self, cx: &mut Cx<'_, R>) {
         self.leave(cx);
-        (self.known, self.has_gap) = (None, true);
+        self.reached = Reached::Unknown;
     }
 
     fn leave(&mut self, cx: &mut Cx<'_, R>) {
-        if let Some(session) = self.session.take() {
+        if let Some(session) = self.link.session() {
             cx.disconnect(session);
         }
-        self.connected = false;
-        (self.asked, self.is_served) = (None, false);
+        (self.link, self.is_served) = (Link::Down, false);
     }
 
     /// Tells clients that the stream is there, or that it is not.
     fn judge(&mut self, now: Instant, server: &mut Server, has_leader: bool) {
-        self.judged_at = now;
-        let is_held = matches!(self.asked, Some((_, Question::Changes)))
-            && now.saturating_since(self.asked_at) >= SERVED_AFTER;
-        self.is_served |= is_held;
-        let is_live = self.is_served && self.known.is_some() && has_leader;
-        match (self.is_live, is_live) {
-            (false, true) => {
-                self.dead_since = None;
-                match std::mem::take(&mut self.has_gap) {
+        self.verdict.at = now;
+        self.is_served |= match self.link {
+            Link::Asking {
+                question: Question::Changes,
+                at,
+                ..
+            } => now.saturating_since(at) >= SERVED_AFTER,
+            _ => false,
+        };
+        let is_live = self.is_served && self.reached.place().is_some() && has_leader;
+        if is_live {
+            if std::mem::replace(&mut self.verdict.phase, Phase::Live) != Phase::Live {
+                match self.reached.close_gap() {
                     true => server.tell(|broker, clients| broker.on_begin(clients)),
                     false => server.tell(|broker, clients| broker.on_resume(clients)),
                 }
             }
-            (true, false) => server.tell(|broker, clients| broker.on_lost(clients)),
-            _ => {}
-        }
-        self.is_live = is_live;
-        if is_live {
             return;
         }
+        let since = match self.verdict.phase {
+            Phase::Dead { since } => since,
+            Phase::Resting => now,
+            Phase::Live => {
+                server.tell(|broker, clients| broker.on_lost(clients));
+                now
+            }
+        };
+        self.verdict.phase = Phase::Dead { since };
         if self.is_served && !has_leader {
-            "its replica knows no leader".clone_into(&mut self.trouble);
+            "its replica knows no leader".clone_into(&mut self.verdict.trouble);
         }
-        let since = *self.dead_since.get_or_insert(now);
         if now.saturating_since(since) >= self.patience {
             self.refuse(server);
         }
@@ -194,19 +277,22 @@ impl<R: Route> Feed<R> {
 
     /// The clients that wait for the stream get an error.
     fn refuse(&self, server: &mut Server) {
-        let why = format!("this server has no stream of changes: {}", self.trouble);
+        let why = format!(
+            "this server has no stream of changes: {}",
+            self.verdict.trouble
+        );
         server.tell(|broker, clients| broker.on_refused(&why, clients));
     }
 
     fn ask(&mut self, cx: &mut Cx<'_, R>) {
-        if self.asked.is_some() || cx.now() < self.ask_at || self.cluster.is_none() {
+        if cx.now() < self.ask_at || self.cluster.is_none() {
             return;
         }
-        match (self.session, self.connected, self.known) {
-            (None, _, _) => self.connect(cx),
-            (Some(_), false, _) => {}
-            (Some(session), true, None) => self.ask_where(cx, session),
-            (Some(session), true, Some(known)) => self.ask_changes(cx, session, known),
+        match (self.link, self.reached.place()) {
+            (Link::Down, _) => self.connect(cx),
+            (Link::Connecting(_) | Link::Asking { .. }, _) => {}
+            (Link::Idle(session), None) => self.ask_where(cx, session),
+            (Link::Idle(session), Some(known)) => self.ask_changes(cx, session, known),
         }
     }
 
@@ -216,24 +302,19 @@ impl<R: Route> Feed<R> {
             ..ConnectParams::default()
         };
         let route = (self.route_of)(self.own);
-        self.session = route.and_then(|route| cx.connect(route, params).ok());
-        if self.session.is_none() {
-            self.fail(cx, "its replica cannot be reached", PAUSE);
+        match route.and_then(|route| cx.connect(route, params).ok()) {
+            Some(session) => self.link = Link::Connecting(session),
+            None => self.fail(cx, "its replica cannot be reached", PAUSE),
         }
     }
 
     fn ask_where(&mut self, cx: &mut Cx<'_, R>, session: SessionId) {
-        self.send(cx, Question::Where, |cx, tag| {
+        self.send(cx, session, Question::Where, |cx, tag| {
             ask_position(cx, session, tag, PATIENCE)
         });
     }
 
-    fn ask_changes(
-        &mut self,
-        cx: &mut Cx<'_, R>,
-        session: SessionId,
-        (whole, part): (Position, u32),
-    ) {
+    fn ask_changes(&mut self, cx: &mut Cx<'_, R>, session: SessionId, (whole, part): Place) {
         let everything = Watched::Range(KeyRange::Prefix(b""));
         let request = WatchRequest {
             cluster: self.cluster,
@@ -248,7 +329,7 @@ impl<R: Route> Feed<R> {
                 watched: everything,
             }],
         };
-        self.send(cx, Question::Changes, |cx, tag| {
+        self.send(cx, session, Question::Changes, |cx, tag| {
             let ask = Ask {
                 kind: kind::WATCH,
                 room: WATCH_REPLY_BYTES,
@@ -263,21 +344,31 @@ impl<R: Route> Feed<R> {
     fn send(
         &mut self,
         cx: &mut Cx<'_, R>,
+        session: SessionId,
         question: Question,
         request: impl FnOnce(&mut Cx<'_, R>, u64) -> bool,
     ) {
         self.next_tag += 1;
         let tag = FEED_BITS | self.next_tag;
-        match request(cx, tag) {
-            true => (self.asked, self.asked_at) = (Some((tag, question)), cx.now()),
-            false => self.ask_at = cx.now() + PAUSE,
+        if !request(cx, tag) {
+            self.ask_at = cx.now() + PAUSE;
+            return;
         }
+        self.link = Link::Asking {
+            session,
+            tag,
+            question,
+            at: cx.now(),
+        };
     }
 
     /// The replica does not serve the stream now.
     fn fail(&mut self, cx: &Cx<'_, R>, why: &str, pause: Duration) {
-        why.clone_into(&mut self.trouble);
-        (self.asked, self.is_served) = (None, false);
+        why.clone_into(&mut self.verdict.trouble);
+        if let Link::Asking { session, .. } = self.link {
+            self.link = Link::Idle(session);
+        }
+        self.is_served = false;
         self.ask_at = cx.now() + pause;
     }
 
@@ -288,9 +379,16 @@ impl<R: Route> Feed<R> {
         tag: u64,
         completion: &Completion,
     ) {
-        let Some((_, question)) = self.asked.take_if(|(asked, _)| *asked == tag) else {
-            return;
+        let (session, question) = match self.link {
+            Link::Asking {
+                session,
+                tag: asked,
+                question,
+                ..
+            } if asked == tag => (session, question),
+            _ => return,
         };
+        self.link = Link::Idle(session);
         let bytes = &completion.response[..];
         if completion.result.is_err() {
             self.leave(cx);
@@ -310,7 +408,8 @@ impl<R: Route> Feed<R> {
     fn on_where(&mut self, cx: &Cx<'_, R>, reply: &ClientReply<'_>) {
         match reply.status {
             ClientStatus::Ok if reply.cluster == self.cluster => {
-                self.known = Some((Position::from_u64(reply.position), 0));
+                self.reached
+                    .advance((Position::from_u64(reply.position), 0));
             }
             ClientStatus::Ok => self.fail(cx, "its replica belongs to another group", PAUSE),
             _ => self.fail(cx, "its replica cannot say where the group is", PAUSE),
@@ -321,7 +420,7 @@ impl<R: Route> Feed<R> {
         match reply {
             WatchReply::Events { seen, part, events } => {
                 self.is_served = true;
-                self.known = Some((Position::from_u64(*seen), *part));
+                self.reached.advance((Position::from_u64(*seen), *part));
                 server.tell(|broker, clients| {
                     for event in events.iter() {
                         broker.on_change(&change_of(&event), clients);
@@ -335,7 +434,7 @@ impl<R: Route> Feed<R> {
                     "changes were forgotten before they were told",
                     Duration::ZERO,
                 );
-                (self.known, self.has_gap) = (None, true);
+                self.reached = Reached::Unknown;
                 server.note_gap();
             }
             WatchReply::Later { pause_ms, why } => {
@@ -354,14 +453,15 @@ impl<R: Route> Feed<R> {
     }
 
     pub(super) fn on_event(&mut self, cx: &Cx<'_, R>, event: &Event<R>) {
+        let own = self.link.session();
         match event {
-            Event::Connected { session, .. } if self.session == Some(*session) => {
-                self.connected = true;
+            Event::Connected { session, .. } if own == Some(*session) => {
+                self.link = Link::Idle(*session);
             }
             Event::ConnectFailed { session, .. } | Event::Down { session, .. }
-                if self.session == Some(*session) =>
+                if own == Some(*session) =>
             {
-                (self.session, self.connected) = (None, false);
+                self.link = Link::Down;
                 self.fail(cx, "its replica cannot be reached", PAUSE);
             }
             _ => {}
@@ -372,14 +472,17 @@ impl<R: Route> Feed<R> {
     pub(super) fn next_timeout(&self, is_needed: bool) -> Option<Instant> {
         if !is_needed {
             // Once more, to leave.
-            return self.session.map(|_| Instant::ZERO);
+            return self.link.session().map(|_| Instant::ZERO);
         }
-        let connects = self.session.is_some() && !self.connected;
-        let asks =
-            (self.asked.is_none() && !connects && !self.cluster.is_none()).then_some(self.ask_at);
-        let judges =
-            (self.asked.is_some() && !self.is_served).then(|| self.asked_at + SERVED_AFTER);
-        let again = Some(self.judged_at + JUDGE_EVERY);
+        let (asks, judges) = match self.link {
+            Link::Down | Link::Idle(_) => {
+                let is_known = !self.cluster.is_none();
+                (is_known.then_some(self.ask_at), None)
+            }
+            Link::Connecting(_) => (None, None),
+            Link::Asking { at, .. } => (None, (!self.is_served).then(|| at + SERVED_AFTER)),
+        };
+        let again = Some(self.verdict.at + JUDGE_EVERY);
         [asks, judges, again].into_iter().flatten().min()
     }
 }
@@ -389,5 +492,24 @@ fn change_of<'a>(event: &WatchEvent<'a>) -> KeyChange<'a> {
         position: event.position,
         command: event.command,
         change: event.change,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_is_closed_once_and_opens_with_an_unknown_position() {
+        let at = |index| (Position::new(index, 0), 0);
+        let mut reached = Reached::Unknown;
+        assert_eq!(reached.place(), None);
+        reached.advance(at(5));
+        reached.advance(at(7));
+        assert_eq!(reached, Reached::BehindGap(at(7)));
+        assert!(reached.close_gap());
+        reached.advance(at(9));
+        assert!(!reached.close_gap(), "it was lost, and has missed nothing");
+        assert_eq!(reached, Reached::Whole(at(9)));
     }
 }
