@@ -1,4 +1,4 @@
-//! Which invalidations have to follow the answer that a client waits for?
+//! Invalidations that have to follow the answer that a client waits for.
 //!
 //! A change may be told before the answer with the value from before it. The client would keep that value. So what is
 //! told meanwhile is remembered, and repeated behind the answer unless the answer has seen it.

@@ -66,6 +66,10 @@ impl Subscriptions {
         let was_there = self.of(patterns).remove(name);
         if was_there {
             self.bytes -= charge(name);
+            assert!(
+                self.count() > 0 || self.bytes == 0,
+                "nothing is charged for nothing"
+            );
         }
         was_there
     }

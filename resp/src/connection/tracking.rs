@@ -189,6 +189,11 @@ impl Tracker {
         let mut prefixes = std::mem::take(&mut tracking.options.prefixes);
         prefixes.append(&mut options.prefixes);
         options.prefixes = prefixes;
+        assert_eq!(
+            options.broadcast,
+            !options.prefixes.is_empty(),
+            "broadcasts are of prefixes"
+        );
         (tracking.options, tracking.is_broken) = (options, false);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Which events of keys are told, as `notify-keyspace-events` says?
+//! The classes of events that subscribers are told, in the letters of `notify-keyspace-events`.
 
 /// The classes of events that are told, and where.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

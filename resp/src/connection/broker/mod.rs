@@ -1,8 +1,10 @@
-//! Who is told of which change? Clients that track keys, and clients that subscribe to channels of keys.
+//! The broker tells clients of changes: those that track keys, and those that subscribe to channels of keys.
 //!
 //! One broker serves all connections of a server. It takes the changes of the store in their order, from the history of
 //! one replica. Values come from the leader, and changes may come later or earlier than they. So a key is noted before its
 //! read is sent. An answer says up to where it has seen the store, and each change behind that is told.
+//!
+//! Invariant: a client is a tracker, has prefixes and is subscribed here exactly as its connection says.
 //!
 //! ```text
 //!               on_begin                          on_gap
@@ -326,6 +328,10 @@ impl Broker {
     pub fn on_end(&mut self, ended: &mut Connection, clients: &mut dyn Clients) {
         let redirection = ended.executor().redirection();
         ended.leave(self);
+        assert!(
+            !self.trackers.contains(&ended.id()),
+            "who has gone is told of nothing"
+        );
         let Some((target, user)) = redirection else {
             return;
         };
@@ -357,8 +363,9 @@ impl Broker {
 
     pub(crate) fn untrack<'a>(&mut self, client: u64, prefixes: impl Iterator<Item = &'a Vec<u8>>) {
         prefixes.for_each(|prefix| self.prefixes.remove(prefix, client));
-        self.trackers.remove(&client);
+        assert!(self.trackers.remove(&client), "the client tracks");
         if self.trackers.is_empty() {
+            assert_eq!(self.prefixes.len(), 0, "prefixes are those of trackers");
             // The remaining entries belong to clients that have gone.
             self.table.clear();
         }
@@ -370,11 +377,11 @@ impl Broker {
     }
 
     pub(crate) fn unsubscribe(&mut self, channel: &[u8], client: u64) {
-        if let Some(clients) = self.channels.get_mut(channel) {
-            clients.remove(&client);
-            if clients.is_empty() {
-                self.channels.remove(channel);
-            }
+        let clients = self.channels.get_mut(channel);
+        let clients = clients.expect("a client has subscribed to it");
+        assert!(clients.remove(&client), "this client has");
+        if clients.is_empty() {
+            self.channels.remove(channel);
         }
     }
 
@@ -393,11 +400,11 @@ impl Broker {
     }
 
     pub(crate) fn unsubscribe_pattern(&mut self, text: &[u8], client: u64) {
-        if let Some(subscribed) = self.patterns.get_mut(text) {
-            subscribed.clients.remove(&client);
-            if subscribed.clients.is_empty() {
-                self.patterns.remove(text);
-            }
+        let subscribed = self.patterns.get_mut(text);
+        let clients = &mut subscribed.expect("a client has subscribed to it").clients;
+        assert!(clients.remove(&client), "this client has");
+        if clients.is_empty() {
+            self.patterns.remove(text);
         }
     }
 

@@ -1,4 +1,4 @@
-//! What does Redis call what has happened to a key?
+//! The names of events of keys, as Redis has them.
 
 use trine_kvstore::Kind;
 use trine_kvstore::history::Change;

@@ -1,4 +1,6 @@
-//! Which clients have which prefixes of a key? For tracking that is broadcast.
+//! The prefixes that clients track by broadcast, and the search for those of a key.
+//!
+//! Invariant: each prefix has a client.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

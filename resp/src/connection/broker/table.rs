@@ -1,4 +1,4 @@
-//! Which clients have read a key, and up to where do they know it? The table of tracking's default mode.
+//! The table of tracking's default mode: the keys that clients have read, and up to where they know them.
 //!
 //! An entry is made before its read goes to the group. So no change behind the read can be missed:
 //!
@@ -11,6 +11,9 @@
 //!      +------------------------------------------------------------------------------------+
 //! ```
 //! A change up to P is in the value that the client has, and tells it nothing new.
+//!
+//! Invariant: each key has a reader. `items` counts the pairs of a key and a reader, and `bytes` what all of them are charged
+//! with.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -184,6 +187,14 @@ impl Table {
         if after == 0 {
             self.keys.remove(key);
             self.bytes -= charge(key);
+        }
+        assert!(self.items >= self.keys.len(), "each key has a reader");
+        if self.keys.is_empty() {
+            assert_eq!(
+                (self.items, self.bytes),
+                (0, 0),
+                "nothing is charged for nothing"
+            );
         }
     }
 

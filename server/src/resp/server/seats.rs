@@ -59,6 +59,15 @@ impl Seats {
         assert!(matches!(seat, Some(None)), "it has left its seat");
         self.ids.remove(&client.connection.id());
         self.held -= client.held;
+        assert_eq!(
+            self.ids.len(),
+            self.clients.len(),
+            "each client has a number"
+        );
+        assert!(
+            !self.ids.is_empty() || self.held == 0,
+            "nobody holds nothing"
+        );
     }
 
     /// A client leaves its seat, if it is there.
