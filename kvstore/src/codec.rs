@@ -34,9 +34,9 @@ impl Sink for Vec<u8> {
 }
 
 /// Counts what an encoding would take.
-pub(crate) struct Counter(pub(crate) usize);
+pub(crate) struct LengthCounter(pub(crate) usize);
 
-impl Sink for Counter {
+impl Sink for LengthCounter {
     fn put(&mut self, bytes: &[u8]) {
         self.0 += bytes.len();
     }

@@ -3,7 +3,7 @@
 
 mod kept;
 
-use crate::arena::{Arena, Item, Location, Stamp, Usage};
+use crate::arena::{Arena, ItemView, Location, Stamp, Usage};
 use crate::expiry::Expiries;
 use crate::flushed::{Flushed, Old};
 use crate::hash::{Hasher, KeyHash};
@@ -11,7 +11,7 @@ use crate::limits::{item_charge, ordered_charge};
 use crate::ordered::{Index, Ordered};
 use crate::position::Position;
 use crate::shadows::Shadows;
-use crate::snapshot::Progress;
+use crate::snapshot::SnapshotProgress;
 use crate::table::{Slot, Table};
 use trine_canary as canary;
 
@@ -29,7 +29,7 @@ pub(crate) struct Items {
     pub(crate) hasher: Hasher,
     pub(crate) expiries: Expiries,
     /// Some exactly while a snapshot is written or what it kept is cleared away.
-    pub(crate) snapshot: Option<Progress>,
+    pub(crate) snapshot: Option<SnapshotProgress>,
     /// What is kept for snapshots and pins.
     pub(crate) shadows: Shadows,
     /// A block of a newer version is needed by no snapshot and no pin. Most of the time every version is newer.
@@ -52,7 +52,7 @@ pub(crate) struct Items {
 
 /// What happens to a block.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
-enum Change {
+enum BlockChange {
     Overwritten,
     Removed,
     /// Removed because its time is over.
@@ -61,7 +61,7 @@ enum Change {
 
 /// Where a key is or would be. Stale after any change.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct KeyLookup {
     pub(crate) hash: KeyHash,
     pub(crate) slot: Option<(Slot, Location)>,
 }
@@ -211,7 +211,7 @@ impl Items {
         }
         // The group keeps its index, built as far as it was.
         self.begin_with_index(old.ordered());
-        self.snapshot = old.snapshot.take().map(Progress::of_flushed);
+        self.snapshot = old.snapshot.take().map(SnapshotProgress::of_flushed);
         self.retain_bytes = old.retain_bytes;
         self.flushed = std::mem::take(&mut old.flushed);
         self.flushed
@@ -221,14 +221,14 @@ impl Items {
     }
 
     #[inline]
-    pub(crate) fn find(&self, key: &[u8]) -> Found {
+    pub(crate) fn find(&self, key: &[u8]) -> KeyLookup {
         self.find_hashed(self.hasher.key(key), key)
     }
 
     /// The same with the key's hash, where that is known.
     #[inline]
-    pub(crate) fn find_hashed(&self, hash: KeyHash, key: &[u8]) -> Found {
-        Found {
+    pub(crate) fn find_hashed(&self, hash: KeyHash, key: &[u8]) -> KeyLookup {
+        KeyLookup {
             hash,
             slot: self
                 .table
@@ -237,12 +237,12 @@ impl Items {
     }
 
     #[inline]
-    pub(crate) fn item(&self, found: Found) -> Option<Item<'_>> {
+    pub(crate) fn item(&self, found: KeyLookup) -> Option<ItemView<'_>> {
         found.slot.map(|(_, location)| self.arena.item(location))
     }
 
     /// Writes an item, over the one that was found or as a new one.
-    pub(crate) fn put(&mut self, found: Found, key: &[u8], value: &[u8], stamp: Stamp) {
+    pub(crate) fn put(&mut self, found: KeyLookup, key: &[u8], value: &[u8], stamp: Stamp) {
         match found.slot {
             None => self.insert(found.hash, key, value, stamp),
             Some((slot, location)) => self.replace(found.hash, slot, location, key, value, stamp),
@@ -252,11 +252,11 @@ impl Items {
     }
 
     /// Removes the item that was found.
-    pub(crate) fn remove(&mut self, found: Found) {
-        self.remove_by(found, Change::Removed);
+    pub(crate) fn remove(&mut self, found: KeyLookup) {
+        self.remove_by(found, BlockChange::Removed);
     }
 
-    fn remove_by(&mut self, found: Found, change: Change) {
+    fn remove_by(&mut self, found: KeyLookup, change: BlockChange) {
         let Some((slot, location)) = found.slot else {
             return;
         };
@@ -290,7 +290,7 @@ impl Items {
             });
             let (_, location) = slot.expect("an item with an expiry was counted in");
             removed(self.arena.item(location).key);
-            self.remove_by(Found { hash, slot }, Change::Swept);
+            self.remove_by(KeyLookup { hash, slot }, BlockChange::Swept);
         }
     }
 
@@ -349,7 +349,7 @@ impl Items {
         stamp: Stamp,
     ) {
         self.count_out(hash, old);
-        if self.keep(hash, old, Change::Overwritten) {
+        if self.keep(hash, old, BlockChange::Overwritten) {
             // The new item takes the shadow's slot, so that lookups do not pass the shadow. The
             // index does not grow for shadows: they are gone when the snapshot or the pin is.
             let new = self.arena.add(key, value, stamp);
@@ -364,7 +364,7 @@ impl Items {
 
     /// Leaves a block in place as a shadow if a snapshot or a pin needs it.
     #[inline(always)]
-    fn keep(&mut self, hash: KeyHash, location: Location, change: Change) -> bool {
+    fn keep(&mut self, hash: KeyHash, location: Location, change: BlockChange) -> bool {
         self.arena.version(location) <= self.keep_through
             && self.keep_if_needed(hash, location, change)
     }
@@ -382,7 +382,7 @@ impl Items {
     }
 
     fn count_out(&mut self, hash: KeyHash, location: Location) {
-        let Item { key, value, stamp } = self.arena.item(location);
+        let ItemView { key, value, stamp } = self.arena.item(location);
         self.count -= 1;
         self.logical_bytes -= self.charge(key.len(), value.len());
         self.index_charge -= ordered_charge(key.len());
@@ -417,7 +417,11 @@ impl Items {
                 break;
             }
         }
-        if self.snapshot.as_ref().is_some_and(Progress::is_clearing) {
+        if self
+            .snapshot
+            .as_ref()
+            .is_some_and(SnapshotProgress::is_clearing)
+        {
             self.clear_a_little();
         }
         if self.shadows.pinned() > 0 {

@@ -17,7 +17,7 @@ use trine_index::KeyTree;
 
 /// A shadow's version and end, and who needs it.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Record {
+pub(crate) struct ShadowRecord {
     pub(crate) version: Position,
     pub(crate) end: Position,
     pub(crate) hash: KeyHash,
@@ -25,7 +25,7 @@ pub(crate) struct Record {
     pub(crate) for_snapshot: bool,
 }
 
-impl Record {
+impl ShadowRecord {
     /// Whether this is the state of its key at a position.
     pub(crate) fn is_of(&self, position: Position) -> bool {
         self.version <= position && position < self.end
@@ -50,7 +50,7 @@ impl ShadowId {
 /// The shadows of a store, and the pins that this replica keeps them for.
 #[derive(Default, Debug)]
 pub(crate) struct Shadows {
-    records: Vec<Option<Record>>,
+    records: Vec<Option<ShadowRecord>>,
     unused: Vec<u32>,
     /// Pins whose state this replica has, oldest first.
     served: Vec<Position>,
@@ -65,10 +65,10 @@ pub(crate) struct Shadows {
 }
 
 /// Bytes that a record counts beside its block.
-const RECORD_BYTES: u64 = (size_of::<Option<Record>>() + size_of::<ShadowId>()) as u64;
+const RECORD_BYTES: u64 = (size_of::<Option<ShadowRecord>>() + size_of::<ShadowId>()) as u64;
 
 impl Shadows {
-    pub(crate) fn add(&mut self, record: Record, block_bytes: u64) -> ShadowId {
+    pub(crate) fn add(&mut self, record: ShadowRecord, block_bytes: u64) -> ShadowId {
         let id = match self.unused.pop() {
             Some(number) => {
                 self.records[number as usize] = Some(record);
@@ -87,7 +87,7 @@ impl Shadows {
         id
     }
 
-    pub(crate) fn get(&self, id: ShadowId) -> &Record {
+    pub(crate) fn get(&self, id: ShadowId) -> &ShadowRecord {
         self.records[id.0 as usize]
             .as_ref()
             .expect("a shadow's block has the number of its record")
@@ -143,7 +143,7 @@ impl Shadows {
 
     /// Bytes that records and ghosts have from the system. The blocks are the arena's.
     pub(crate) fn room_bytes(&self) -> u64 {
-        let records = self.records.capacity() * size_of::<Option<Record>>();
+        let records = self.records.capacity() * size_of::<Option<ShadowRecord>>();
         let numbers = (self.unused.capacity() + self.queue.capacity()) * size_of::<u32>();
         (records + numbers + self.ghosts.memory().bytes) as u64
     }
@@ -154,7 +154,7 @@ impl Shadows {
             return false;
         }
         (self.unused, self.queue) = (Vec::new(), VecDeque::new());
-        let records = FLUSH_SLICE_INDEX_BYTES as usize / size_of::<Option<Record>>();
+        let records = FLUSH_SLICE_INDEX_BYTES as usize / size_of::<Option<ShadowRecord>>();
         let left = self.records.len().saturating_sub(records);
         self.records.truncate(left);
         self.records.shrink_to_fit();
@@ -162,7 +162,7 @@ impl Shadows {
     }
 
     /// A shadow lies in another block now, which may be a granule larger.
-    pub(crate) fn moved(&mut self, record: &Record, from_bytes: u64, to_bytes: u64) {
+    pub(crate) fn moved(&mut self, record: &ShadowRecord, from_bytes: u64, to_bytes: u64) {
         self.block_bytes = self.block_bytes - from_bytes + to_bytes;
         if record.for_pins {
             self.pinned_bytes = self.pinned_bytes - from_bytes + to_bytes;

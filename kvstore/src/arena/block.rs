@@ -31,9 +31,9 @@ const _: () = assert!(crate::config::KEY_BYTES_MAX as u64 <= KEY_MASK);
 const _: () = assert!((crate::config::VALUE_BYTES_MAX as u64) < 1 << (64 - VALUE_SHIFT));
 
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
-pub(super) struct Header(u64);
+pub(super) struct BlockHeader(u64);
 
-impl Header {
+impl BlockHeader {
     const FREE: u64 = 1;
     const BEFORE_FREE: u64 = 2;
     const EXPIRES_OR_UNLISTED: u64 = 4;
@@ -132,7 +132,7 @@ impl Arena {
 
     /// Writes the header and footer of a free block and tells the block behind it.
     pub(super) fn mark_free(&mut self, location: Location, granules: u64, listed: bool) {
-        self.set_header(location, Header::free(granules, listed));
+        self.set_header(location, BlockHeader::free(granules, listed));
         let last = Location(location.0 + granules - 1);
         self.set_word(last, GRANULE_BYTES / 8 - 1, granules);
         self.tell_behind(location, granules, true);

@@ -4,7 +4,7 @@
 //! there. Then a second walk moves its items to other regions, and the region goes back to the
 //! system. Freed blocks of a leaving region join their neighbours but enter no list.
 
-use super::block::Header;
+use super::block::BlockHeader;
 use super::{Arena, Location, REGION_GRANULES};
 
 /// Free blocks taken out of their lists, or blocks skipped, in one step.
@@ -56,7 +56,7 @@ impl Arena {
             match evacuation.phase {
                 Phase::Unlisting if header.is_free() && header.is_listed() => {
                     self.unlist(location);
-                    let unlisted = Header::free(header.granules(), false);
+                    let unlisted = BlockHeader::free(header.granules(), false);
                     self.set_header(location, unlisted.with_before_free(header.before_free()));
                 }
                 Phase::Moving if !header.is_free() => {

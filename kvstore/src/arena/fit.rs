@@ -1,6 +1,6 @@
 //! Allocation: segregated fits with immediate joining of free neighbours.
 
-use super::block::{BLOCK_GRANULES_MIN, Header};
+use super::block::{BLOCK_GRANULES_MIN, BlockHeader};
 use super::{Arena, GRANULE_BYTES, Location, REGION_BYTES, REGION_GRANULES, Space};
 
 /// Each power of two is divided into this many bins; blocks below it have exact bins.
@@ -145,7 +145,7 @@ impl Arena {
             wanted
         };
         // The block before cannot be free: it would have been joined with this one.
-        self.set_header(location, Header::live(granules));
+        self.set_header(location, BlockHeader::live(granules));
         if granules < found {
             let rest = Location(location.0 + granules);
             self.mark_free(rest, left, true);
@@ -182,7 +182,7 @@ impl Arena {
         }
     }
 
-    fn unlist_if_listed(&mut self, location: Location, header: Header) {
+    fn unlist_if_listed(&mut self, location: Location, header: BlockHeader) {
         if header.is_listed() {
             self.unlist(location);
         }

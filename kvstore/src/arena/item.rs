@@ -6,7 +6,7 @@
 //! then      key, value, and only if the header says so the expiry in nanoseconds of group time
 //! ```
 
-use super::block::Header;
+use super::block::BlockHeader;
 use super::fit::granules_for;
 use super::{Arena, Location};
 use crate::machine::prefetch_at;
@@ -30,7 +30,7 @@ pub(crate) struct Stamp {
 
 /// An item in its block.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Item<'a> {
+pub(crate) struct ItemView<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) value: &'a [u8],
     pub(crate) stamp: Stamp,
@@ -85,17 +85,17 @@ impl Arena {
     }
 
     #[inline(always)]
-    pub(crate) fn item(&self, location: Location) -> Item<'_> {
+    pub(crate) fn item(&self, location: Location) -> ItemView<'_> {
         let bytes = self.bytes(location);
-        let header = Header::from_bits(word(bytes, 0));
+        let header = BlockHeader::from_bits(word(bytes, 0));
         view(bytes, header, header.key_len())
     }
 
     /// The item, if it is the current one of this key.
     #[inline(always)]
-    pub(crate) fn current(&self, location: Location, key: &[u8]) -> Option<Item<'_>> {
+    pub(crate) fn current(&self, location: Location, key: &[u8]) -> Option<ItemView<'_>> {
         let bytes = self.bytes(location);
-        let header = Header::from_bits(word(bytes, 0));
+        let header = BlockHeader::from_bits(word(bytes, 0));
         if !header.is_current_with(key.len()) || !same(&bytes[KEY_AT..][..key.len()], key) {
             return None;
         }
@@ -158,12 +158,12 @@ impl Arena {
 
 /// The item whose block begins with `bytes`.
 #[inline(always)]
-fn view(bytes: &[u8], header: Header, key_length: usize) -> Item<'_> {
+fn view(bytes: &[u8], header: BlockHeader, key_length: usize) -> ItemView<'_> {
     let (key, rest) = bytes[KEY_AT..].split_at(key_length);
     let (value, rest) = rest.split_at(header.value_len());
     let expiry_ns = if header.expires() { word(rest, 0) } else { 0 };
     let version = Position::from_u64(word(bytes, 8));
-    Item {
+    ItemView {
         key,
         value,
         stamp: Stamp { version, expiry_ns },

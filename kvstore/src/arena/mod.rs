@@ -10,10 +10,10 @@ mod defragment;
 mod fit;
 mod item;
 
-pub(crate) use item::{Item, Stamp, item_bytes};
+pub(crate) use item::{ItemView, Stamp, item_bytes};
 
 use crate::memory::Region;
-use block::Header;
+use block::BlockHeader;
 use defragment::Evacuation;
 use fit::{BINS, Bitmaps};
 
@@ -159,12 +159,12 @@ impl Arena {
     }
 
     #[inline(always)]
-    fn header(&self, location: Location) -> Header {
-        Header::from_bits(self.word(location, 0))
+    fn header(&self, location: Location) -> BlockHeader {
+        BlockHeader::from_bits(self.word(location, 0))
     }
 
     #[inline(always)]
-    fn set_header(&mut self, location: Location, header: Header) {
+    fn set_header(&mut self, location: Location, header: BlockHeader) {
         self.set_word(location, 0, header.bits());
     }
 }

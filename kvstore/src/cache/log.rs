@@ -33,14 +33,14 @@ impl LogPosition {
 }
 
 #[derive(Debug)]
-pub(super) struct Log {
+pub(super) struct CacheLog {
     memory: Region<u8>,
     capacity: u64,
     /// Granules written, including those skipped at the end.
     head: u64,
 }
 
-impl Log {
+impl CacheLog {
     pub(super) fn new(bytes: usize) -> Self {
         let bytes = bytes.next_multiple_of(HUGE_PAGE_BYTES);
         let mut memory = Region::empty();

@@ -18,7 +18,7 @@ use crate::interleave::{LANES, batch, fetch, prefetch};
 use crate::position::Position;
 use crate::response::Response;
 use index::{Index, Slot};
-use log::{Log, LogPosition};
+use log::{CacheLog, LogPosition};
 use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
@@ -79,7 +79,7 @@ pub struct CacheStats {
 pub struct Cache {
     hasher: Hasher,
     index: Index,
-    log: Log,
+    log: CacheLog,
     stats: CacheStats,
     /// The encoded elements of a list response.
     scratch: Vec<u8>,
@@ -111,7 +111,7 @@ impl Cache {
         Ok(Self {
             hasher: Hasher::new(hash_seed),
             index: Index::new(config.index_bytes),
-            log: Log::new(config.log_bytes),
+            log: CacheLog::new(config.log_bytes),
             stats: CacheStats::default(),
             scratch: Vec::new(),
         })

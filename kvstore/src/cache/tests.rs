@@ -14,18 +14,18 @@ fn cache() -> Cache {
 }
 
 #[derive(Clone, Debug)]
-enum Operation {
+enum CacheOperation {
     Get(u16),
     Put(u16, u8, usize),
     Delete(u16),
 }
 
-fn operation() -> impl Strategy<Value = Operation> {
+fn operation() -> impl Strategy<Value = CacheOperation> {
     let length = prop_oneof![8 => 0_usize..200, 2 => 10_000_usize..600_000];
     prop_oneof![
-        2 => (0_u16..300).prop_map(Operation::Get),
-        4 => (0_u16..300, any::<u8>(), length).prop_map(|(key, fill, length)| Operation::Put(key, fill, length)),
-        1 => (0_u16..300).prop_map(Operation::Delete),
+        2 => (0_u16..300).prop_map(CacheOperation::Get),
+        4 => (0_u16..300, any::<u8>(), length).prop_map(|(key, fill, length)| CacheOperation::Put(key, fill, length)),
+        1 => (0_u16..300).prop_map(CacheOperation::Delete),
     ]
 }
 
@@ -38,18 +38,18 @@ proptest! {
         let mut last: BTreeMap<u16, Vec<u8>> = BTreeMap::new();
         for operation in &operations {
             match *operation {
-                Operation::Get(key) => {
+                CacheOperation::Get(key) => {
                     if let Some(value) = cache.get(&key.to_le_bytes()) {
                         assert_eq!(Some(value), last.get(&key).map(Vec::as_slice));
                     }
                 }
-                Operation::Put(key, fill, length) => {
+                CacheOperation::Put(key, fill, length) => {
                     let value = vec![fill; length];
                     cache.put(&key.to_le_bytes(), &value).expect("it is small enough");
                     assert_eq!(cache.get(&key.to_le_bytes()), Some(value.as_slice()), "the newest is there");
                     last.insert(key, value);
                 }
-                Operation::Delete(key) => {
+                CacheOperation::Delete(key) => {
                     cache.delete(&key.to_le_bytes());
                     last.remove(&key);
                     assert_eq!(cache.get(&key.to_le_bytes()), None);

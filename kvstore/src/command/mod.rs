@@ -10,7 +10,7 @@ mod range;
 mod row;
 mod table;
 
-use crate::codec::{BufferTooSmall, Counter, DecodeError, Field, List, Reader, Sink, fill};
+use crate::codec::{BufferTooSmall, DecodeError, Field, LengthCounter, List, Reader, Sink, fill};
 use fields::Keys;
 
 pub use fields::{
@@ -18,7 +18,7 @@ pub use fields::{
     WalkContent,
 };
 pub use range::{KeyRange, ScanOptions, after_prefix};
-pub use row::{Access, Place, Row};
+pub use row::{Access, Placement, Row};
 pub use table::{
     Command, Kind, ORDERED_VERSION, STATE_VERSION, STATE_VERSION_FIRST, STATE_VERSION_SECOND,
     SWEEP_VERSION,
@@ -78,7 +78,7 @@ impl Command<'_> {
     /// Whether the command can be an operation of EXEC.
     #[must_use]
     pub fn can_be_operation(&self) -> bool {
-        self.row().place == Place::Anywhere
+        self.row().place == Placement::Anywhere
     }
 
     /// Calls `visit` for every key that the command touches, with what it does to the key: those of lists, of conditions
@@ -101,7 +101,7 @@ impl Command<'_> {
     /// How long the encoding is.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
-        let mut counter = Counter(0);
+        let mut counter = LengthCounter(0);
         self.write_field(&mut counter);
         counter.0
     }
@@ -142,7 +142,7 @@ impl<'a> Command<'a> {
         }
         let byte = reader.u8()?;
         let kind = Kind::of_byte(byte).ok_or(DecodeError::UnknownKind { kind: byte })?;
-        if is_operation && kind.row().place == Place::Alone {
+        if is_operation && kind.row().place == Placement::Alone {
             return Err(DecodeError::Nested);
         }
         let command = Self::read_fields(kind, reader)?;

@@ -10,7 +10,7 @@ pub struct Row {
     /// Whether it reads or writes.
     pub access: Access,
     /// Where it can stand.
-    pub place: Place,
+    pub place: Placement,
 }
 
 /// Whether a command reads or writes.
@@ -26,7 +26,7 @@ pub enum Access {
 
 /// Where a command can stand.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
-pub enum Place {
+pub enum Placement {
     /// Alone, or among the operations of an EXEC.
     Anywhere,
     /// Alone only.
@@ -95,7 +95,7 @@ macro_rules! commands {
                         name: stringify!($name),
                         version: $version,
                         access: Access::$access,
-                        place: Place::$place,
+                        place: Placement::$place,
                     }, )*
                 }
             }

@@ -8,7 +8,7 @@ use super::fields::{
     Condition, ExecuteMode, ExpireCondition, Keys, Pair, Prefix, SetOptions, WalkContent,
 };
 use super::range::{KeyRange, ScanOptions};
-use super::row::{Access, Place, Row, commands};
+use super::row::{Access, Placement, Row, commands};
 use crate::codec::{DecodeError, Field, List, Reader, Sink};
 use crate::cursor::Cursor;
 use crate::limits::Limits;

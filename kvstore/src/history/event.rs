@@ -74,7 +74,7 @@ const RECORD_BYTES: usize = 30;
 
 /// An event as it lies in the ring.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Record<'a> {
+pub(super) struct EventRecord<'a> {
     kind: u8,
     command: u8,
     position: u64,
@@ -84,7 +84,7 @@ pub(super) struct Record<'a> {
     value: &'a [u8],
 }
 
-impl<'a> Record<'a> {
+impl<'a> EventRecord<'a> {
     pub(super) fn size_of(change: &Change<'_>) -> usize {
         RECORD_BYTES
             + match change {

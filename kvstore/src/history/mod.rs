@@ -18,7 +18,7 @@ pub use event::{Change, Event};
 use crate::command::Kind;
 use crate::config::{HISTORY_SEGMENT_BYTES, HISTORY_VALUE_BYTES_MAX};
 use crate::position::Position;
-use event::Record;
+use event::EventRecord;
 use segment::Segment;
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher};
@@ -184,7 +184,7 @@ impl History {
 
     /// Bytes that the event of a swept key takes.
     pub(crate) fn expired_bytes(key: &[u8]) -> u64 {
-        Record::size_of(&Change::Expired { key }) as u64
+        EventRecord::size_of(&Change::Expired { key }) as u64
     }
 
     /// The sweep has removed a key.
@@ -229,7 +229,7 @@ impl History {
     /// Adds an event and says where it is.
     #[inline]
     fn push(&mut self, change: &Change<'_>) -> Place {
-        let needed = Record::size_of(change);
+        let needed = EventRecord::size_of(change);
         if self
             .segments
             .back()

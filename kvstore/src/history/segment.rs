@@ -1,6 +1,6 @@
 //! A piece of the ring: whole events, one behind the other. It is dropped as a whole.
 
-use super::event::{Change, Record, VOID};
+use super::event::{Change, EventRecord, VOID};
 use crate::command::Kind;
 use crate::position::Position;
 
@@ -44,12 +44,12 @@ impl Segment {
     #[inline]
     pub(super) fn push(&mut self, at: Position, command: Kind, change: &Change<'_>) {
         self.last = at;
-        Record::write(&mut self.bytes, at, command, change);
+        EventRecord::write(&mut self.bytes, at, command, change);
     }
 
     /// The record at an offset, and the offset of the one behind it. Nothing at the end.
-    pub(super) fn record(&self, offset: usize) -> Option<(Record<'_>, usize)> {
-        let (record, rest) = Record::read(self.bytes.get(offset..)?)?;
+    pub(super) fn record(&self, offset: usize) -> Option<(EventRecord<'_>, usize)> {
+        let (record, rest) = EventRecord::read(self.bytes.get(offset..)?)?;
         Some((record, self.bytes.len() - rest))
     }
 

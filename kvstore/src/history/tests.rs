@@ -323,7 +323,7 @@ fn a_place_finds_what_came_after_it() {
 
 /// A command with everything in it owned.
 #[derive(Clone, Debug)]
-enum Step {
+enum HistoryCommand {
     One(One),
     All(Vec<One>, bool),
     Many(Vec<(u8, u8)>),
@@ -385,14 +385,14 @@ fn ones() -> impl Strategy<Value = One> {
     ]
 }
 
-fn steps() -> impl Strategy<Value = Step> {
+fn steps() -> impl Strategy<Value = HistoryCommand> {
     prop_oneof![
-        6 => ones().prop_map(Step::One),
-        3 => (vec(ones(), 0..6), any::<bool>()).prop_map(|(ones, all)| Step::All(ones, all)),
-        1 => vec((any::<u8>(), any::<u8>()), 0..6).prop_map(Step::Many),
-        1 => (0..6_u8, 1..4_u32).prop_map(|(start, count)| Step::Range(start, count)),
-        1 => Just(Step::Flush),
-        2 => (1..20_u64).prop_map(Step::Advance),
+        6 => ones().prop_map(HistoryCommand::One),
+        3 => (vec(ones(), 0..6), any::<bool>()).prop_map(|(ones, all)| HistoryCommand::All(ones, all)),
+        1 => vec((any::<u8>(), any::<u8>()), 0..6).prop_map(HistoryCommand::Many),
+        1 => (0..6_u8, 1..4_u32).prop_map(|(start, count)| HistoryCommand::Range(start, count)),
+        1 => Just(HistoryCommand::Flush),
+        2 => (1..20_u64).prop_map(HistoryCommand::Advance),
     ]
 }
 
@@ -424,10 +424,10 @@ fn follow(mirror: &mut Mirror, event: &Event<'_>, now_ns: u64) {
     }
 }
 
-fn run(store: &mut Store, at: Position, step: &Step) {
+fn run(store: &mut Store, at: Position, step: &HistoryCommand) {
     match step {
-        Step::One(one) => drop(store.apply(at, &one.command())),
-        Step::All(ones, all) => {
+        HistoryCommand::One(one) => drop(store.apply(at, &one.command())),
+        HistoryCommand::All(ones, all) => {
             let operations: Vec<_> = ones.iter().map(One::command).collect();
             let mode = match all {
                 true => ExecuteMode::AllOrNothing,
@@ -440,7 +440,7 @@ fn run(store: &mut Store, at: Position, step: &Step) {
             };
             drop(store.apply(at, &execute));
         }
-        Step::Many(pairs) => {
+        HistoryCommand::Many(pairs) => {
             let pairs: Vec<_> = pairs
                 .iter()
                 .map(|&(k, v)| Pair {
@@ -451,7 +451,7 @@ fn run(store: &mut Store, at: Position, step: &Step) {
             let pairs = List::from(&pairs[..]);
             drop(store.apply(at, &Command::MultiPut { pairs }));
         }
-        Step::Range(start, count) => {
+        HistoryCommand::Range(start, count) => {
             let range = KeyRange::Between {
                 start: std::slice::from_ref(start),
                 end: None,
@@ -459,8 +459,8 @@ fn run(store: &mut Store, at: Position, step: &Step) {
             let count = *count;
             drop(store.apply(at, &Command::DeleteRange { range, count }));
         }
-        Step::Flush => drop(store.apply(at, &Command::Flush)),
-        Step::Advance(_) => {}
+        HistoryCommand::Flush => drop(store.apply(at, &Command::Flush)),
+        HistoryCommand::Advance(_) => {}
     }
 }
 
@@ -486,7 +486,7 @@ proptest! {
                 true => Position::new(position.index(), position.place() + 1),
                 false => at(position.index() + 1),
             };
-            if let (Step::Advance(by), false) = (step, same_entry) {
+            if let (HistoryCommand::Advance(by), false) = (step, same_entry) {
                 now_ns += by;
             }
             if !same_entry {

@@ -1,13 +1,13 @@
 //! Which blocks stay for snapshots and pins, until when, and which one is the state of a key at a position?
 
-use super::{Change, Items};
-use crate::arena::{Item, Location, Stamp};
+use super::{BlockChange, Items};
+use crate::arena::{ItemView, Location, Stamp};
 use crate::config::{PIN_KEPT_BYTES_MIN, PIN_KEPT_EXCESS, PIN_SHADOWS_FREED};
 use crate::flushed::Old;
 use crate::hash::KeyHash;
 use crate::position::Position;
-use crate::shadows::{Record, ShadowId};
-use crate::snapshot::Progress;
+use crate::shadows::{ShadowId, ShadowRecord};
+use crate::snapshot::SnapshotProgress;
 use trine_canary as canary;
 
 /// Shadows that one change frees at the limit. The next changes go on.
@@ -15,7 +15,7 @@ const FREED_AT_THE_LIMIT_MAX: u32 = 64;
 
 impl Items {
     /// The state of a key at a position that is served.
-    pub(crate) fn lookup_at(&self, key: &[u8], position: Position) -> Option<Item<'_>> {
+    pub(crate) fn lookup_at(&self, key: &[u8], position: Position) -> Option<ItemView<'_>> {
         self.table.lookup(self.hasher.key(key), |location| {
             let is_of_key = self.arena.item(location).key == key;
             is_of_key
@@ -25,7 +25,7 @@ impl Items {
     }
 
     /// The item in a block, if it is the state of its key at a position that is served.
-    pub(crate) fn item_at(&self, location: Location, position: Position) -> Option<Item<'_>> {
+    pub(crate) fn item_at(&self, location: Location, position: Position) -> Option<ItemView<'_>> {
         let item = self.arena.item(location);
         if !self.arena.is_shadowed(location) {
             return (item.stamp.version <= position).then_some(item);
@@ -36,11 +36,11 @@ impl Items {
             version,
             ..item.stamp
         };
-        record.is_of(position).then_some(Item { stamp, ..item })
+        record.is_of(position).then_some(ItemView { stamp, ..item })
     }
 
     /// The record of a block that is a shadow.
-    pub(super) fn shadow_of(&self, location: Location) -> Option<(ShadowId, &Record)> {
+    pub(super) fn shadow_of(&self, location: Location) -> Option<(ShadowId, &ShadowRecord)> {
         if !self.arena.is_shadowed(location) {
             return None;
         }
@@ -66,7 +66,7 @@ impl Items {
             .snapshot
             .as_ref()
             .filter(|progress| !progress.is_clearing());
-        let snapshot = snapshot.map_or(Position::ZERO, Progress::position);
+        let snapshot = snapshot.map_or(Position::ZERO, SnapshotProgress::position);
         let newest = self.shadows.newest().unwrap_or(Position::ZERO);
         self.keep_through = snapshot.max(newest);
     }
@@ -77,11 +77,11 @@ impl Items {
         &mut self,
         hash: KeyHash,
         location: Location,
-        change: Change,
+        change: BlockChange,
     ) -> bool {
         let item = self.arena.item(location);
         let version = item.stamp.version;
-        let is_missed = change == Change::Swept && canary::planted("pin ignored by the sweep");
+        let is_missed = change == BlockChange::Swept && canary::planted("pin ignored by the sweep");
         let for_pins = self.shadows.newest() >= Some(version) && !is_missed;
         let for_snapshot = self
             .snapshot
@@ -90,11 +90,11 @@ impl Items {
         if !for_pins && !for_snapshot {
             return false;
         }
-        if for_pins && change != Change::Overwritten {
+        if for_pins && change != BlockChange::Overwritten {
             self.shadows.add_ghost(item.key);
         }
         let bytes = self.arena.block_bytes(location);
-        let record = Record {
+        let record = ShadowRecord {
             version,
             end: self.changes_at,
             hash,
@@ -135,7 +135,7 @@ impl Items {
     }
 
     /// A shadow lies in another block now.
-    pub(super) fn shadow_moved(&mut self, record: &Record, from_bytes: u64, to_bytes: u64) {
+    pub(super) fn shadow_moved(&mut self, record: &ShadowRecord, from_bytes: u64, to_bytes: u64) {
         self.shadows.moved(record, from_bytes, to_bytes);
         if record.for_snapshot
             && let Some(progress) = &mut self.snapshot
@@ -145,7 +145,11 @@ impl Items {
     }
 
     /// Ends a shadow that the snapshot does not need any more, unless a pin does.
-    pub(crate) fn drop_for_snapshot(&mut self, progress: &mut Progress, location: Location) {
+    pub(crate) fn drop_for_snapshot(
+        &mut self,
+        progress: &mut SnapshotProgress,
+        location: Location,
+    ) {
         let Some((id, &record)) = self.shadow_of(location) else {
             return;
         };
@@ -244,7 +248,7 @@ impl Items {
     }
 
     fn free_pinned(&mut self, id: ShadowId) {
-        let Record {
+        let ShadowRecord {
             hash, for_snapshot, ..
         } = *self.shadows.get(id);
         let found = self.table.find(hash, |location| {

@@ -2,7 +2,7 @@
 
 use super::{AbortCause, Page, RangeItem, Response, Versioned};
 use crate::codec::{
-    BufferTooSmall, Counter, DecodeError, Field, List, Reader, Sink, fill, put_optional,
+    BufferTooSmall, DecodeError, Field, LengthCounter, List, Reader, Sink, fill, put_optional,
     read_optional,
 };
 use crate::error::{OtherError, ReadError};
@@ -46,7 +46,7 @@ impl<'a> Response<'a> {
     /// How long the encoding is.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
-        let mut counter = Counter(0);
+        let mut counter = LengthCounter(0);
         self.write(&mut counter);
         counter.0
     }

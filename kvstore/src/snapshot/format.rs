@@ -35,7 +35,7 @@ const CRC_AT: usize = 28;
 
 /// The contents of a chunk.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
-pub(super) enum Kind {
+pub(super) enum ChunkKind {
     Head,
     Items,
     End,
@@ -43,7 +43,7 @@ pub(super) enum Kind {
     Pins,
 }
 
-impl Kind {
+impl ChunkKind {
     /// The state-machine version that brought users.
     pub(super) const USERS_VERSION: u8 = 5;
 
@@ -126,7 +126,7 @@ impl SnapshotSummary {
 /// The header of a chunk, after its checksum was found right.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct ChunkHeader {
-    pub(super) kind: Kind,
+    pub(super) kind: ChunkKind,
     pub(super) position: Position,
     pub(super) sequence: u32,
     pub(super) items: u32,
@@ -171,7 +171,7 @@ impl ChunkHeader {
         if crc != checksum(chunk) {
             return Err(RestoreError::ChecksumDiffers { sequence });
         }
-        let kind = Kind::from_u8(kind)
+        let kind = ChunkKind::from_u8(kind)
             .filter(|_| zero == 0)
             .ok_or(RestoreError::Malformed { sequence })?;
         Ok((

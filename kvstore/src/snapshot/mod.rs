@@ -15,7 +15,7 @@ pub use format::{RestoreError, SnapshotSummary};
 pub use reader::SnapshotReader;
 pub use writer::{SnapshotError, SnapshotStep};
 
-pub(crate) use progress::Progress;
+pub(crate) use progress::SnapshotProgress;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! How far a snapshot is, and what it still needs.
 
-use super::format::{Kind, SnapshotSummary};
+use super::format::{ChunkKind, SnapshotSummary};
 use crate::config::SNAPSHOT_KEPT_BYTES_MIN;
 use crate::hash::KeyHash;
 use crate::position::Position;
@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 /// The purpose of the walk.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
-enum Purpose {
+enum WalkPurpose {
     /// Writing items and clearing the shadows that were written.
     Writing,
     /// The snapshot was given up; only clearing.
@@ -17,8 +17,8 @@ enum Purpose {
 
 /// The state of the one snapshot that a store may be writing.
 #[derive(Debug)]
-pub(crate) struct Progress {
-    purpose: Purpose,
+pub(crate) struct SnapshotProgress {
+    purpose: WalkPurpose,
     /// Every item before this place is written. The key decides among equal hashes.
     cursor_order: u64,
     cursor_key: Vec<u8>,
@@ -32,16 +32,19 @@ pub(crate) struct Progress {
     pub(super) sequence: u32,
     pub(super) items_written: u64,
     /// The chunks of users and pins that are still to be written: the tables as they were when the snapshot began.
-    pub(super) tables: VecDeque<(Kind, Vec<u8>, u32)>,
+    pub(super) tables: VecDeque<(ChunkKind, Vec<u8>, u32)>,
     /// The items of the chunk that is being filled.
     pub(super) open_body: Vec<u8>,
     pub(super) open_items: u32,
 }
 
-impl Progress {
-    pub(super) fn new(summary: SnapshotSummary, tables: VecDeque<(Kind, Vec<u8>, u32)>) -> Self {
+impl SnapshotProgress {
+    pub(super) fn new(
+        summary: SnapshotSummary,
+        tables: VecDeque<(ChunkKind, Vec<u8>, u32)>,
+    ) -> Self {
         Self {
-            purpose: Purpose::Writing,
+            purpose: WalkPurpose::Writing,
             cursor_order: 0,
             cursor_key: Vec::new(),
             at_end: false,
@@ -57,7 +60,7 @@ impl Progress {
     }
 
     pub(crate) fn is_clearing(&self) -> bool {
-        self.purpose == Purpose::Clearing
+        self.purpose == WalkPurpose::Clearing
     }
 
     pub(super) fn at_end(&self) -> bool {
@@ -80,7 +83,7 @@ impl Progress {
 
     /// Whether the snapshot still has to write this item.
     pub(crate) fn needs(&self, hash: KeyHash, key: &[u8], version: Position) -> bool {
-        self.purpose == Purpose::Writing
+        self.purpose == WalkPurpose::Writing
             && version <= self.summary.position
             && self.is_ahead(hash.order(), key)
     }
@@ -90,7 +93,7 @@ impl Progress {
         self.kept_bytes += bytes;
         if self.kept_bytes > SNAPSHOT_KEPT_BYTES_MIN.max(live_bytes / 2) {
             self.over_limit = true;
-            self.purpose = Purpose::Clearing;
+            self.purpose = WalkPurpose::Clearing;
         }
     }
 
@@ -114,12 +117,12 @@ impl Progress {
     }
 
     pub(super) fn give_up(&mut self) {
-        self.purpose = Purpose::Clearing;
+        self.purpose = WalkPurpose::Clearing;
     }
 
     /// Every item was flushed, the shadows too: nothing is left to be written or cleared away.
     pub(crate) fn of_flushed(mut self) -> Self {
-        self.purpose = Purpose::Clearing;
+        self.purpose = WalkPurpose::Clearing;
         self.kept_bytes = 0;
         self.open_body = Vec::new();
         self

@@ -1,6 +1,6 @@
 //! A store out of chunks.
 
-use super::format::{ChunkHeader, ITEM_HEADER_BYTES, Kind, RestoreError, SnapshotSummary};
+use super::format::{ChunkHeader, ChunkKind, ITEM_HEADER_BYTES, RestoreError, SnapshotSummary};
 use crate::arena::Stamp;
 use crate::codec::{DecodeError, Reader};
 use crate::command::STATE_VERSION;
@@ -69,11 +69,11 @@ impl SnapshotReader {
         let (header, body) = ChunkHeader::open(chunk)?;
         self.check_place(&header)?;
         match (header.kind, &mut self.restoring) {
-            (Kind::Head, None) => self.restoring = Some(Restoring::new(header, body)?),
-            (Kind::Users, Some(restoring)) => restoring.add_users(header, body)?,
-            (Kind::Pins, Some(restoring)) => restoring.add_pins(header, body)?,
-            (Kind::Items, Some(restoring)) => restoring.add_items(header, body)?,
-            (Kind::End, Some(restoring)) => {
+            (ChunkKind::Head, None) => self.restoring = Some(Restoring::new(header, body)?),
+            (ChunkKind::Users, Some(restoring)) => restoring.add_users(header, body)?,
+            (ChunkKind::Pins, Some(restoring)) => restoring.add_pins(header, body)?,
+            (ChunkKind::Items, Some(restoring)) => restoring.add_items(header, body)?,
+            (ChunkKind::End, Some(restoring)) => {
                 restoring.check_end(header, body)?;
                 self.ended = true;
             }
@@ -145,7 +145,7 @@ impl Restoring {
         let malformed = RestoreError::Malformed {
             sequence: header.sequence,
         };
-        if self.last.is_some() || self.summary.state_version < Kind::USERS_VERSION {
+        if self.last.is_some() || self.summary.state_version < ChunkKind::USERS_VERSION {
             return Err(malformed);
         }
         let added = self.store.users.add_body(body, header.items);

@@ -1,7 +1,7 @@
 //! Writing a snapshot chunk by chunk, between commands.
 
-use super::format::{ChunkHeader, HEADER_BYTES, ITEM_HEADER_BYTES, Kind};
-use super::progress::Progress;
+use super::format::{ChunkHeader, ChunkKind, HEADER_BYTES, ITEM_HEADER_BYTES};
+use super::progress::SnapshotProgress;
 use crate::arena::Location;
 use crate::codec::{Sink, length_u32};
 use crate::config::CHUNK_BODY_BYTES;
@@ -67,7 +67,7 @@ impl Store {
             return Err(SnapshotError::Busy);
         }
         let summary = self.summary();
-        self.items.snapshot = Some(Progress::new(summary, self.tables()));
+        self.items.snapshot = Some(SnapshotProgress::new(summary, self.tables()));
         self.items.set_keep_through();
         Ok(summary)
     }
@@ -89,15 +89,15 @@ impl Store {
         chunk.resize(HEADER_BYTES, 0);
         let kind = if progress.sequence == 0 {
             progress.summary.write(chunk);
-            Kind::Head
+            ChunkKind::Head
         } else if let Some((kind, body, count)) = progress.tables.pop_front() {
             (progress.open_body, progress.open_items) = (body, count);
             kind
         } else if progress.at_end() {
             chunk.put_u64(progress.items_written);
-            Kind::End
+            ChunkKind::End
         } else if self.items.fill_chunk() {
-            Kind::Items
+            ChunkKind::Items
         } else {
             chunk.clear();
             return Ok(SnapshotStep::Pending);
@@ -113,10 +113,10 @@ impl Store {
         };
         header.seal(chunk);
         progress.sequence += 1;
-        if kind == Kind::Items {
+        if kind == ChunkKind::Items {
             progress.items_written += u64::from(items);
         }
-        if kind != Kind::End {
+        if kind != ChunkKind::End {
             return Ok(SnapshotStep::Chunk);
         }
         assert!(progress.is_clear(), "the walk has passed every shadow");
@@ -130,15 +130,15 @@ impl Store {
     }
 
     /// The chunks of what the state has beside items: users, then pins.
-    fn tables(&self) -> VecDeque<(Kind, Vec<u8>, u32)> {
+    fn tables(&self) -> VecDeque<(ChunkKind, Vec<u8>, u32)> {
         let users = self.users.to_bodies().into_iter();
         let mut tables: VecDeque<_> = users
-            .map(|(body, count)| (Kind::Users, body, count))
+            .map(|(body, count)| (ChunkKind::Users, body, count))
             .collect();
         if !self.pins.is_empty() {
             let mut body = Vec::new();
             self.pins.write(&mut body);
-            tables.push_back((Kind::Pins, body, length_u32(self.pins.len())));
+            tables.push_back((ChunkKind::Pins, body, length_u32(self.pins.len())));
         }
         tables
     }
@@ -165,7 +165,7 @@ impl Store {
             .items
             .snapshot
             .as_ref()
-            .is_some_and(Progress::is_clearing)
+            .is_some_and(SnapshotProgress::is_clearing)
         {
             self.items.clear_shadows(WALK_BUCKETS_MAX);
         }
@@ -223,7 +223,7 @@ impl Items {
     }
 
     /// The items that the snapshot needs of the cursor's bucket, in order, and how many hash bits that bucket covers.
-    fn collect_range(&self, progress: &Progress, range: &mut Vec<(u64, Location)>) -> u32 {
+    fn collect_range(&self, progress: &SnapshotProgress, range: &mut Vec<(u64, Location)>) -> u32 {
         range.clear();
         let hash = KeyHash::from_order(progress.cursor_order());
         self.table
@@ -247,7 +247,7 @@ impl Items {
     }
 
     /// Moves a range into the open chunk and clears its shadows away; false if not all of it fits.
-    fn write_range(&mut self, progress: &mut Progress, range: &[(u64, Location)]) -> bool {
+    fn write_range(&mut self, progress: &mut SnapshotProgress, range: &[(u64, Location)]) -> bool {
         for &(order, location) in range {
             let item = self.arena.item(location);
             let bytes = ITEM_HEADER_BYTES + item.key.len() + item.value.len();

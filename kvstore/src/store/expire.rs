@@ -5,7 +5,7 @@
 //! command that lacks room. The memory limit must see the same items on every replica.
 
 use super::Store;
-use crate::arena::{Item, Stamp};
+use crate::arena::{ItemView, Stamp};
 use crate::command::{ExpireCondition, Kind, SWEEP_VERSION};
 use crate::config::{
     COUNT_EXPIRED_MAX, ROOM_ENTRY_ITEMS_MAX, ROOM_ITEMS_MAX, SWEEP_ITEMS_MAX, SWEEP_ITEMS_MIN,
@@ -13,7 +13,7 @@ use crate::config::{
 use crate::error::StoreError;
 use crate::expiry::is_over;
 use crate::history::History;
-use crate::items::Found;
+use crate::items::KeyLookup;
 use crate::position::Position;
 use crate::response::Response;
 use trine_canary as canary;
@@ -208,18 +208,24 @@ impl Store {
         let now_ns = now_ns.max(self.group_time_ns);
         match self.live(self.items.find(key)) {
             None => Response::NotFound,
-            Some(Item {
+            Some(ItemView {
                 stamp: Stamp { expiry_ns: 0, .. },
                 ..
             }) => Response::TimeToLive { remaining_ns: None },
-            Some(Item { stamp, .. }) => Response::TimeToLive {
+            Some(ItemView { stamp, .. }) => Response::TimeToLive {
                 remaining_ns: Some(stamp.expiry_ns.saturating_sub(now_ns).max(1)),
             },
         }
     }
 
     /// Gives an item another expiry and, because that is a change, another version.
-    fn restamp(&mut self, at: Position, found: Found, key: &[u8], expiry_ns: u64) -> Response<'_> {
+    fn restamp(
+        &mut self,
+        at: Position,
+        found: KeyLookup,
+        key: &[u8],
+        expiry_ns: u64,
+    ) -> Response<'_> {
         match self.try_restamp(
             found,
             key,
@@ -233,7 +239,12 @@ impl Store {
         }
     }
 
-    fn try_restamp(&mut self, found: Found, key: &[u8], stamp: Stamp) -> Result<(), StoreError> {
+    fn try_restamp(
+        &mut self,
+        found: KeyLookup,
+        key: &[u8],
+        stamp: Stamp,
+    ) -> Result<(), StoreError> {
         let mut value = std::mem::take(&mut self.scratch);
         value.clear();
         value.extend_from_slice(self.items.item(found).map_or(&[], |item| item.value));

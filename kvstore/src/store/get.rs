@@ -1,7 +1,7 @@
 //! GET, one by one and interleaved.
 
 use super::Store;
-use crate::arena::Item;
+use crate::arena::ItemView;
 use crate::interleave::{LANES, batch, fetch};
 use crate::response::Versioned;
 use std::future::Future;
@@ -43,7 +43,7 @@ impl Store {
 }
 
 #[inline(always)]
-fn versioned(item: Item<'_>) -> Versioned<'_> {
+fn versioned(item: ItemView<'_>) -> Versioned<'_> {
     Versioned {
         value: item.value,
         version: item.stamp.version,
@@ -53,7 +53,7 @@ fn versioned(item: Item<'_>) -> Versioned<'_> {
 impl crate::items::Items {
     /// The item of a key.
     #[inline]
-    pub(crate) fn lookup(&self, key: &[u8]) -> Option<Item<'_>> {
+    pub(crate) fn lookup(&self, key: &[u8]) -> Option<ItemView<'_>> {
         self.table.lookup(self.hasher.key(key), |location| {
             self.arena.current(location, key)
         })
@@ -61,7 +61,7 @@ impl crate::items::Items {
 
     /// Finds the item of a key, fetching bucket and block before it reads them.
     #[inline(always)]
-    pub(crate) fn lookup_later(&self, key: &[u8]) -> impl Future<Output = Option<Item<'_>>> {
+    pub(crate) fn lookup_later(&self, key: &[u8]) -> impl Future<Output = Option<ItemView<'_>>> {
         let hash = self.hasher.key(key);
         let (table, arena) = (&self.table, &self.arena);
         let mut bucket = table.home_bucket(hash);

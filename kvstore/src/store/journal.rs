@@ -1,12 +1,12 @@
 //! What a command that may be undone has overwritten. It puts that back, and it says what has changed in the end.
 
 use super::Store;
-use crate::arena::{Item, Stamp};
+use crate::arena::{ItemView, Stamp};
 use crate::command::Kind;
 use crate::config::UNDO_BYTES_MAX;
 use crate::error::StoreError;
 use crate::hash::KeyHash;
-use crate::items::Found;
+use crate::items::KeyLookup;
 use std::ops::Range;
 
 /// Memory of entries, and of bytes, that a journal keeps between commands.
@@ -19,7 +19,7 @@ pub(super) struct Journal {
     is_open: bool,
     /// A write was refused for want of room since the journal was opened.
     pub(super) lacked_room: bool,
-    entries: Vec<Entry>,
+    entries: Vec<JournalEntry>,
     bytes: Vec<u8>,
     /// Bytes that count against the limit: those of restored items, too.
     counted: usize,
@@ -29,7 +29,7 @@ pub(super) struct Journal {
 
 /// A key that was about to change.
 #[derive(Copy, Clone, Debug)]
-struct Entry {
+struct JournalEntry {
     hash: KeyHash,
     /// Where its key begins in the journal's bytes; the earlier value stands behind the key.
     start: usize,
@@ -42,7 +42,7 @@ struct Entry {
     is_repeated: bool,
 }
 
-impl Entry {
+impl JournalEntry {
     fn key_range(&self) -> Range<usize> {
         self.start..self.start + self.key_bytes as usize
     }
@@ -87,15 +87,17 @@ impl Journal {
         self.bytes.clear();
         self.by_hash.clear();
         self.bytes.shrink_to(RESTING_BYTES);
-        self.entries.shrink_to(RESTING_BYTES / size_of::<Entry>());
-        self.by_hash.shrink_to(RESTING_BYTES / size_of::<Entry>());
+        self.entries
+            .shrink_to(RESTING_BYTES / size_of::<JournalEntry>());
+        self.by_hash
+            .shrink_to(RESTING_BYTES / size_of::<JournalEntry>());
     }
 
     fn add(
         &mut self,
         hash: KeyHash,
         key: &[u8],
-        previous: Option<Item<'_>>,
+        previous: Option<ItemView<'_>>,
         by: Kind,
     ) -> Result<(), StoreError> {
         let value = previous.as_ref().map_or(&[][..], |item| item.value);
@@ -106,7 +108,7 @@ impl Journal {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
-        self.entries.push(Entry {
+        self.entries.push(JournalEntry {
             hash,
             start,
             key_bytes: key.len() as u32,
@@ -210,7 +212,7 @@ impl Store {
     }
 
     /// Keeps what is about to be overwritten, if the command that runs may have to be undone.
-    pub(super) fn note_for_undo(&mut self, found: Found, key: &[u8]) -> Result<(), StoreError> {
+    pub(super) fn note_for_undo(&mut self, found: KeyLookup, key: &[u8]) -> Result<(), StoreError> {
         if !self.journal.is_open() {
             return Ok(());
         }

@@ -19,13 +19,13 @@ mod remove;
 mod walk;
 mod write;
 
-use crate::arena::Item;
+use crate::arena::ItemView;
 use crate::codec::Sink;
 use crate::command::{Command, STATE_VERSION, STATE_VERSION_FIRST};
 
 use crate::error::StoreError;
 use crate::history::History;
-use crate::items::{Found, Items};
+use crate::items::{Items, KeyLookup};
 use crate::limits::Limits;
 use crate::ordered::Ordered;
 use crate::pins::{PinOwner, Pins};
@@ -36,7 +36,7 @@ use crate::users::{User, Users};
 use expire::RoomMade;
 use journal::Journal;
 use ordered::Deletions;
-use walk::Told;
+use walk::WalkSelection;
 
 pub use expire::Swept;
 pub use number::integer;
@@ -265,7 +265,11 @@ impl Store {
                 count,
                 content,
                 prefix,
-            } => self.walk(*from, *count, &Told::new(*content, prefix.0, now_ns)),
+            } => self.walk(
+                *from,
+                *count,
+                &WalkSelection::new(*content, prefix.0, now_ns),
+            ),
             Command::WalkAt {
                 position,
                 from,
@@ -384,7 +388,7 @@ impl Store {
 
     /// The item that was found, unless it has expired.
     #[inline]
-    fn live(&self, found: Found) -> Option<Item<'_>> {
+    fn live(&self, found: KeyLookup) -> Option<ItemView<'_>> {
         self.items
             .item(found)
             .filter(|item| !self.has_expired(item.stamp.expiry_ns))

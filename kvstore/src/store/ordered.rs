@@ -41,7 +41,7 @@ impl Span<'_> {
 
 /// A page that is being filled.
 #[derive(Default)]
-struct Page {
+struct PageBuilder {
     items: Vec<u8>,
     count: u32,
     /// The last key that was looked at, in the page or expired.
@@ -125,7 +125,7 @@ impl Store {
         &self,
         range: &KeyRange<'_>,
         options: ScanOptions,
-    ) -> Result<(Page, Option<Vec<u8>>), StoreError> {
+    ) -> Result<(PageBuilder, Option<Vec<u8>>), StoreError> {
         let tree = self.whole_index()?;
         let span = self.span(range)?;
         if !(1..=SCAN_KEYS_MAX).contains(&options.limit) {
@@ -136,7 +136,7 @@ impl Store {
             true => tree.range_backwards(span.bounds()),
             false => tree.range(span.bounds()),
         };
-        let mut page = Page::default();
+        let mut page = PageBuilder::default();
         let next = match self.fill(&mut page, &mut keys, options) {
             // Going on in reverse, the last key that was looked at is the end, which does not belong to the range.
             Some(_) if options.reverse => Some(page.last.clone()),
@@ -146,7 +146,12 @@ impl Store {
     }
 
     /// Fills a page until it is full or the keys end. Returns the first key that was not looked at.
-    fn fill(&self, page: &mut Page, keys: &mut Keys<'_>, options: ScanOptions) -> Option<Vec<u8>> {
+    fn fill(
+        &self,
+        page: &mut PageBuilder,
+        keys: &mut Keys<'_>,
+        options: ScanOptions,
+    ) -> Option<Vec<u8>> {
         // Without expired keys, a page of keys needs no item.
         let needs_items = !options.keys_only || self.has_expired_items();
         let mut lanes: [Vec<u8>; LANES] = Default::default();
@@ -311,7 +316,7 @@ impl Store {
 
 const OFF: StoreError = StoreError::NotOrdered { building: false };
 
-impl Page {
+impl PageBuilder {
     /// Takes a key, unless the page is full.
     fn add(&mut self, key: &[u8], item: Option<Versioned<'_>>, limit: u32) -> Result<(), Full> {
         let bytes = key.len() + item.map_or(0, |item| item.value.len());

@@ -2,7 +2,7 @@
 
 use super::Store;
 use crate::error::StoreError;
-use crate::items::Found;
+use crate::items::KeyLookup;
 use crate::response::Response;
 
 impl Store {
@@ -31,7 +31,7 @@ impl Store {
     }
 
     /// Removes what was found, expired or not.
-    pub(super) fn remove(&mut self, found: Found, key: &[u8]) -> Result<(), StoreError> {
+    pub(super) fn remove(&mut self, found: KeyLookup, key: &[u8]) -> Result<(), StoreError> {
         if found.slot.is_some() {
             self.note_for_undo(found, key)?;
             let stamp = self.items.item(found).map(|item| item.stamp);

@@ -6,7 +6,7 @@
 //! before a place whose upper 52 bits are the cursor.
 
 use super::Store;
-use crate::arena::{Item, Location};
+use crate::arena::{ItemView, Location};
 use crate::codec::{Field, List};
 use crate::command::WalkContent;
 use crate::config::{LIST_RESPONSE_BYTES_MAX, WALK_BUCKETS_MAX, WALK_BYTES_MAX, WALK_ITEMS_MAX};
@@ -21,8 +21,8 @@ use crate::response::{Entry, Found, Page, Response};
 use std::borrow::Cow;
 use trine_canary as canary;
 
-/// What a walk tells, and of which items.
-pub(super) struct Told<'p> {
+/// Which items a walk returns, and what of each.
+pub(super) struct WalkSelection<'p> {
     content: WalkContent,
     prefix: &'p [u8],
     now_ns: u64,
@@ -30,7 +30,7 @@ pub(super) struct Told<'p> {
     pin: Option<&'p Pin>,
 }
 
-impl<'p> Told<'p> {
+impl<'p> WalkSelection<'p> {
     pub(super) fn new(content: WalkContent, prefix: &'p [u8], now_ns: u64) -> Self {
         Self {
             content,
@@ -49,9 +49,9 @@ impl<'p> Told<'p> {
         }
     }
 
-    /// Appends what is told of an item.
-    fn write(&self, item: Item<'_>, bytes: &mut Vec<u8>) {
-        let Item { key, value, stamp } = item;
+    /// Appends what the walk returns of an item.
+    fn write(&self, item: ItemView<'_>, bytes: &mut Vec<u8>) {
+        let ItemView { key, value, stamp } = item;
         if self.content == WalkContent::Keys {
             return key.write_field(bytes);
         }
@@ -101,13 +101,18 @@ impl Store {
         (content, prefix): (WalkContent, &[u8]),
     ) -> Response<'static> {
         match self.served_pin(position) {
-            Ok(pin) => self.walk(from, count, &Told::at(content, prefix, pin)),
+            Ok(pin) => self.walk(from, count, &WalkSelection::at(content, prefix, pin)),
             Err(error) => Response::Error(error),
         }
     }
 
-    pub(super) fn walk(&self, from: Cursor, count: u32, told: &Told<'_>) -> Response<'static> {
-        let position = told.pin.map_or(self.applied, Pin::position);
+    pub(super) fn walk(
+        &self,
+        from: Cursor,
+        count: u32,
+        selection: &WalkSelection<'_>,
+    ) -> Response<'static> {
+        let position = selection.pin.map_or(self.applied, Pin::position);
         let count = match count {
             0 => WALK_ITEMS_MAX,
             count => count.min(WALK_ITEMS_MAX),
@@ -119,14 +124,14 @@ impl Store {
             if step.is_multiple_of(LANES as u32) {
                 self.items.warm_ranges(order);
             }
-            let bits = self.items.bucket_from(order, told.pin, &mut bucket);
-            let stop = self.add_bucket(&mut page, count, told, &bucket);
+            let bits = self.items.bucket_from(order, selection.pin, &mut bucket);
+            let stop = self.add_bucket(&mut page, count, selection, &bucket);
             if stop.is_some() && canary::planted("a walk forgets the rest of a bucket") {
                 order = KeyHash::behind_range(order, bits).unwrap_or(0);
                 break;
             }
             match stop.or_else(|| KeyHash::behind_range(order, bits)) {
-                None => return page.response(position, told.content, Cursor::START),
+                None => return page.response(position, selection.content, Cursor::START),
                 Some(next) => order = next,
             }
             if stop.is_some() {
@@ -134,12 +139,12 @@ impl Store {
             }
         }
         let next = permutation.cursor(order >> DROPPED_BITS);
-        page.response(position, told.content, next)
+        page.response(position, selection.content, next)
     }
 
-    /// The item in a block, if it is one to be told of.
-    fn walked(&self, told: &Told<'_>, location: Location) -> Option<Item<'_>> {
-        let (item, has_expired) = match told.pin {
+    /// The item in a block, if the walk returns it.
+    fn walked(&self, selection: &WalkSelection<'_>, location: Location) -> Option<ItemView<'_>> {
+        let (item, has_expired) = match selection.pin {
             None => {
                 let item = self.items.arena.item(location);
                 (item, self.has_expired(item.stamp.expiry_ns))
@@ -149,7 +154,7 @@ impl Store {
                 (item, pin.has_expired(item.stamp.expiry_ns))
             }
         };
-        (!has_expired && item.key.starts_with(told.prefix)).then_some(item)
+        (!has_expired && item.key.starts_with(selection.prefix)).then_some(item)
     }
 
     /// Adds a bucket's items to the page; the place of the first one that found no room.
@@ -157,7 +162,7 @@ impl Store {
         &self,
         page: &mut Open,
         count: u32,
-        told: &Told<'_>,
+        selection: &WalkSelection<'_>,
         bucket: &[(u64, Location)],
     ) -> Option<u64> {
         // Items that a cursor cannot tell apart stay together.
@@ -169,8 +174,8 @@ impl Store {
             }
             let before = (page.bytes.len(), page.count);
             for &(_, location) in group {
-                if let Some(item) = self.walked(told, location) {
-                    told.write(item, &mut page.bytes);
+                if let Some(item) = self.walked(selection, location) {
+                    selection.write(item, &mut page.bytes);
                     page.count += 1;
                 }
             }

@@ -5,7 +5,7 @@ use crate::arena::Stamp;
 use crate::codec::length_u32;
 use crate::command::{SetCondition, SetExpiry, SetOptions};
 use crate::error::StoreError;
-use crate::items::Found;
+use crate::items::KeyLookup;
 use crate::position::Position;
 use crate::response::{Response, Versioned};
 
@@ -142,7 +142,7 @@ impl Store {
     /// Checks a write against the limits and does it.
     pub(super) fn write(
         &mut self,
-        found: Found,
+        found: KeyLookup,
         key: &[u8],
         value: &[u8],
         stamp: Stamp,
@@ -174,7 +174,7 @@ impl Store {
         Ok(())
     }
 
-    fn has_room(&self, found: Found, key: &[u8], value: &[u8]) -> bool {
+    fn has_room(&self, found: KeyLookup, key: &[u8], value: &[u8]) -> bool {
         let before = self.items.item(found).map_or(0, |item| {
             self.items.charge(item.key.len(), item.value.len())
         });
@@ -191,7 +191,7 @@ impl Store {
     }
 
     /// Keeps a live item's value for the response, because the command is about to end it.
-    pub(super) fn depart(&mut self, found: Found) -> Option<Position> {
+    pub(super) fn depart(&mut self, found: KeyLookup) -> Option<Position> {
         let mut departing = std::mem::take(&mut self.departing);
         departing.clear();
         let version = self.live(found).map(|item| {

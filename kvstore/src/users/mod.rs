@@ -46,7 +46,7 @@ pub struct Rights<'a> {
 
 /// A user in the table.
 #[derive(Clone, Eq, PartialEq, Debug)]
-struct Entry {
+struct UserEntry {
     number: u32,
     generation: u32,
     role: Role,
@@ -63,7 +63,7 @@ pub struct Users {
     changed_at: Position,
     /// The cluster key file whose keys count, while there is a user.
     issuer: Option<Issuer>,
-    by_name: BTreeMap<UserName, Entry>,
+    by_name: BTreeMap<UserName, UserEntry>,
     names: BTreeMap<u32, UserName>,
 }
 
@@ -156,7 +156,7 @@ impl Users {
         }
         let issued = self.issue(at)?;
         self.issuer = Some(issuer);
-        let entry = Entry {
+        let entry = UserEntry {
             number: issued,
             generation: issued,
             role: rights.role,
@@ -213,14 +213,14 @@ impl Users {
         Ok(self.issued)
     }
 
-    fn insert(&mut self, name: UserName, entry: Entry) -> User<'_> {
+    fn insert(&mut self, name: UserName, entry: UserEntry) -> User<'_> {
         self.names.insert(entry.number, name);
         // The caller has checked that the name is free.
         self.by_name.entry(name).or_insert(entry).user(name)
     }
 }
 
-impl Entry {
+impl UserEntry {
     fn user(&self, name: UserName) -> User<'_> {
         User {
             number: self.number,

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use trine_keys::{Issuer, UserName};
 
-use super::{Entry, Rights, User, Users};
+use super::{Rights, User, UserEntry, Users};
 use crate::codec::{DecodeError, Field, Reader, Sink};
 use crate::config::{CHUNK_BODY_BYTES, USERS_MAX};
 use crate::hash::Hasher;
@@ -94,7 +94,7 @@ impl Users {
         if !fits || rights.check().is_err() {
             return Err(BAD);
         }
-        let entry = Entry {
+        let entry = UserEntry {
             number: user.number,
             generation: user.generation,
             role: user.role,

@@ -3,8 +3,8 @@
 //! The keys of that position are among those of now and the ghosts, which were removed since. Each key is looked up with
 //! its shadows. What was written later, and what had expired by then, is passed by.
 
-use super::{Full, Page, Span};
-use crate::arena::Item;
+use super::{Full, PageBuilder, Span};
+use crate::arena::ItemView;
 use crate::command::{KeyRange, ScanOptions};
 use crate::config::{COUNT_AT_KEYS_MAX, SCAN_KEYS_MAX};
 use crate::error::StoreError;
@@ -108,7 +108,7 @@ impl Store {
         position: Position,
         range: &KeyRange<'_>,
         options: ScanOptions,
-    ) -> Result<(Page, Option<Vec<u8>>), StoreError> {
+    ) -> Result<(PageBuilder, Option<Vec<u8>>), StoreError> {
         let pin = self.served_pin(position)?;
         let tree = self.whole_index()?;
         let span = self.span(range)?;
@@ -118,7 +118,7 @@ impl Store {
         }
         let reverse = options.reverse;
         let mut keys = Merged::of(&self.items, tree, &span, reverse);
-        let mut page = Page::default();
+        let mut page = PageBuilder::default();
         let next = match self.fill_at(pin, &mut page, &mut keys, options) {
             Some(_) if reverse => Some(page.last.clone()),
             next => next,
@@ -187,7 +187,7 @@ impl Store {
     fn fill_at(
         &self,
         pin: &Pin,
-        page: &mut Page,
+        page: &mut PageBuilder,
         keys: &mut Merged<'_>,
         options: ScanOptions,
     ) -> Option<Vec<u8>> {
@@ -230,13 +230,13 @@ impl Store {
         &'s self,
         pin: &Pin,
         key: &[u8],
-        current: Option<Item<'s>>,
+        current: Option<ItemView<'s>>,
     ) -> Option<Versioned<'s>> {
         if canary::planted("torn scan") {
             return self.get(key);
         }
-        let was_there = |item: &Item<'_>| item.stamp.version <= pin.position();
-        let Item { value, stamp, .. } = match current.filter(was_there) {
+        let was_there = |item: &ItemView<'_>| item.stamp.version <= pin.position();
+        let ItemView { value, stamp, .. } = match current.filter(was_there) {
             Some(item) => item,
             None => self.items.lookup_at(key, pin.position())?,
         };
@@ -247,7 +247,7 @@ impl Store {
     }
 }
 
-impl Page {
+impl PageBuilder {
     fn response(self, next: Option<Vec<u8>>) -> Response<'static> {
         Response::Items {
             items: crate::codec::List::from_encoded(self.count, Cow::Owned(self.items)),

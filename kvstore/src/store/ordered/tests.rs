@@ -10,12 +10,12 @@ use std::collections::BTreeSet;
 const ALL: KeyRange<'static> = KeyRange::Prefix(b"");
 
 /// A store that gets its commands one log entry each.
-struct Log {
+struct LoggedStore {
     store: Store,
     index: u64,
 }
 
-impl Log {
+impl LoggedStore {
     fn new(store: Store) -> Self {
         let index = store.applied().index();
         Self { store, index }
@@ -107,7 +107,7 @@ fn number(number: u32) -> [u8; 4] {
 
 #[test]
 fn pages_go_on_where_they_ended_in_both_directions() {
-    let mut log = Log::ordered();
+    let mut log = LoggedStore::ordered();
     let keys: BTreeSet<Vec<u8>> = (0..100_u32)
         .map(|n| n.wrapping_mul(0x9e37_79b9).to_be_bytes().to_vec())
         .collect();
@@ -122,7 +122,7 @@ fn pages_go_on_where_they_ended_in_both_directions() {
 
 #[test]
 fn a_page_ends_at_its_bytes_and_has_at_least_one_item() {
-    let mut log = Log::ordered();
+    let mut log = LoggedStore::ordered();
     let (key, value) = (vec![7; 64 * 1024], vec![1; 1024 * 1024]);
     log.put(b"a", &value);
     log.put(&key, &value);
@@ -144,7 +144,7 @@ fn a_page_ends_at_its_bytes_and_has_at_least_one_item() {
 
 #[test]
 fn bad_ranges_are_told_apart() {
-    let mut log = Log::ordered();
+    let mut log = LoggedStore::ordered();
     log.put(b"k", b"v");
     let options = ScanOptions::default();
     let reversed = KeyRange::Between {
@@ -190,7 +190,7 @@ fn bad_ranges_are_told_apart() {
 
 #[test]
 fn without_the_whole_index_commands_say_how_to_get_it() {
-    let mut log = Log::new(Store::new(Limits::default(), [1, 2]));
+    let mut log = LoggedStore::new(Store::new(Limits::default(), [1, 2]));
     (0..1_000).for_each(|n| log.put(&number(n), b"v"));
     let count = Command::CountRange { range: ALL };
     log.refused(&count, StoreError::NotOrdered { building: false });
@@ -222,7 +222,7 @@ fn an_index_that_would_pass_the_limit_is_refused() {
         memory_bytes: 10 * (32 + 5) + 10 * (32 + 4 + 2) - 1,
         ..Limits::default()
     };
-    let mut log = Log::new(Store::new(limits, [1, 2]));
+    let mut log = LoggedStore::new(Store::new(limits, [1, 2]));
     (0..10).for_each(|n| log.put(&number(n), b"v"));
     let on = Command::SetOrdered { on: true };
     log.refused(&on, StoreError::NoRoomForIndex { needed: 750 });
@@ -251,7 +251,7 @@ fn the_charge_covers_what_the_index_takes() {
         (1_000, 5_000),
         (64 * 1024, 100),
     ] {
-        let mut log = Log::ordered();
+        let mut log = LoggedStore::ordered();
         for n in 0..count {
             // In no order, and without a prefix that nodes would have once: this is the dear case.
             let mut key = n.wrapping_mul(0x9e37_79b9).to_be_bytes().to_vec();
@@ -271,7 +271,7 @@ fn the_charge_covers_what_the_index_takes() {
 /// While it is built, keys come and go on both sides of the walk, a snapshot keeps shadows, and the table grows.
 #[test]
 fn an_index_that_is_built_beside_changes_is_whole() {
-    let mut log = Log::new(Store::new(Limits::default(), [1, 2]));
+    let mut log = LoggedStore::new(Store::new(Limits::default(), [1, 2]));
     (0..20_000).for_each(|n| log.put(&number(n), b"v"));
     log.store.begin_snapshot().expect("none is running");
     log.apply(&Command::SetOrdered { on: true });
@@ -287,7 +287,7 @@ fn an_index_that_is_built_beside_changes_is_whole() {
         if n == 10 {
             log.store.abandon_snapshot();
             while !log.store.clear_snapshot() {}
-            restored = Some(Log::new(copy(&mut log.store)));
+            restored = Some(LoggedStore::new(copy(&mut log.store)));
         }
         if log.store.ordered() == Ordered::On {
             break;
@@ -311,10 +311,10 @@ fn an_index_that_is_built_beside_changes_is_whole() {
 /// Two replicas with unlike tables and one log have it whole at the same entry.
 #[test]
 fn building_ends_at_the_same_position_everywhere() {
-    let mut grown = Log::new(Store::new(Limits::default(), [1, 2]));
+    let mut grown = LoggedStore::new(Store::new(Limits::default(), [1, 2]));
     (0..5_000).for_each(|n| grown.put(&number(n), b"v"));
     (0..4_000).for_each(|n| drop(grown.apply(&Command::Delete { key: &number(n) })));
-    let mut small = Log::new(copy(&mut grown.store));
+    let mut small = LoggedStore::new(copy(&mut grown.store));
     small.index = grown.index;
     for log in [&mut grown, &mut small] {
         log.apply(&Command::SetOrdered { on: true });
@@ -332,7 +332,7 @@ fn building_ends_at_the_same_position_everywhere() {
 
 #[test]
 fn an_undone_execute_leaves_the_index_as_it_was() {
-    let mut log = Log::ordered();
+    let mut log = LoggedStore::ordered();
     log.put(b"a", b"v");
     log.put(b"b", b"v");
     for kept in [false, true] {
@@ -367,7 +367,7 @@ fn an_undone_execute_leaves_the_index_as_it_was() {
 
 #[test]
 fn expired_keys_are_in_no_page_and_count_for_nothing() {
-    let mut log = Log::ordered();
+    let mut log = LoggedStore::ordered();
     (0..1_000).for_each(|n| log.put(&number(n), b"v"));
     (0..900).for_each(|n| log.expire(&number(n), 5));
     log.store.set_group_time(10);
@@ -395,7 +395,7 @@ fn expired_keys_are_in_no_page_and_count_for_nothing() {
 /// Counting them would take longer than a group can stand still.
 #[test]
 fn a_range_is_not_counted_while_too_many_expired_keys_are_left() {
-    let mut log = Log::ordered();
+    let mut log = LoggedStore::ordered();
     (0..5_000).for_each(|n| log.put(&number(n), b""));
     (0..4_500).for_each(|n| log.expire(&number(n), 5));
     log.store.set_group_time(10);
@@ -416,7 +416,7 @@ fn a_range_is_not_counted_while_too_many_expired_keys_are_left() {
 
 #[test]
 fn a_range_is_deleted_in_steps() {
-    let mut log = Log::ordered();
+    let mut log = LoggedStore::ordered();
     (0..3_000).for_each(|n| log.put(&number(n), b"v"));
     log.put(b"\x01behind", b"v");
     let (mut start, mut steps) = (Vec::new(), Vec::new());
@@ -460,7 +460,7 @@ pub(super) fn copy(store: &mut Store) -> Store {
 /// late says where to go on.
 #[test]
 fn the_deletions_of_one_entry_are_bounded_together() {
-    let mut log = Log::ordered();
+    let mut log = LoggedStore::ordered();
     (0..6_000).for_each(|n| log.put(&number(n), b"v"));
     let delete = Command::DeleteRange {
         range: ALL,
@@ -494,7 +494,7 @@ fn the_deletions_of_one_entry_are_bounded_together() {
 /// Long keys make a step smaller.
 #[test]
 fn a_step_of_a_deletion_has_bounded_bytes() {
-    let mut log = Log::ordered();
+    let mut log = LoggedStore::ordered();
     let key = |n: u8| [&[n][..], &vec![b'k'; 64 * 1024 - 1]].concat();
     (0..10).for_each(|n| log.put(&key(n), b"v"));
     let delete = Command::DeleteRange {
@@ -509,7 +509,7 @@ fn a_step_of_a_deletion_has_bounded_bytes() {
 /// `ordered off` takes as long for many keys as for few. The memory comes back slice by slice.
 #[test]
 fn a_dropped_index_is_freed_in_slices() {
-    let mut log = Log::ordered();
+    let mut log = LoggedStore::ordered();
     let long = |n: u32| [&[0xff; 200][..], &number(n)].concat();
     (0..200_000_u32).for_each(|n| log.put(&number(n.wrapping_mul(0x9e37_79b9)), b"v"));
     (0..5_000).for_each(|n| log.put(&long(n), b"v"));

@@ -16,12 +16,12 @@ const ALL: KeyRange<'static> = KeyRange::Prefix(b"");
 type State = BTreeMap<Vec<u8>, (Vec<u8>, Position)>;
 
 /// A store that gets its commands one log entry each.
-struct Log {
+struct LoggedStore {
     store: Store,
     index: u64,
 }
 
-impl Log {
+impl LoggedStore {
     fn new() -> Self {
         Self {
             store: Store::new(Limits::default(), [1, 2]).with_ordered(),
@@ -119,7 +119,7 @@ fn scan(pin: Option<Position>, range: KeyRange<'_>, limit: u32, reverse: bool) -
 
 #[test]
 fn a_page_at_a_pin_sees_nothing_that_came_later() {
-    let mut log = Log::new();
+    let mut log = LoggedStore::new();
     for number in 0..20_u8 {
         log.put(&[number], b"before");
     }
@@ -181,7 +181,7 @@ fn a_page_at_a_pin_sees_nothing_that_came_later() {
 /// What had expired at the pin is not there, though it is only swept later.
 #[test]
 fn expiry_is_judged_by_the_time_of_the_pin() {
-    let mut log = Log::new();
+    let mut log = LoggedStore::new();
     for number in 0..100_u8 {
         log.put(&[number], b"v");
         log.apply(&Command::Expire {
@@ -201,7 +201,7 @@ fn expiry_is_judged_by_the_time_of_the_pin() {
 
 #[test]
 fn an_undone_command_leaves_the_state_of_a_pin_as_it_was() {
-    let mut log = Log::new();
+    let mut log = LoggedStore::new();
     for number in 0..4_u8 {
         log.put(&[number], b"before");
     }
@@ -244,7 +244,7 @@ fn an_undone_command_leaves_the_state_of_a_pin_as_it_was() {
 
 #[test]
 fn too_much_kept_ends_the_oldest_pin_first_and_never_grows() {
-    let mut log = Log::new();
+    let mut log = LoggedStore::new();
     let value = [7; 1_000];
     (0..200_u8).for_each(|number| log.put(&[number], &value));
     log.store.set_retain_bytes(Some(100_000));
@@ -267,7 +267,7 @@ fn too_much_kept_ends_the_oldest_pin_first_and_never_grows() {
 /// Many small blocks are due once the first pin is given up. The next changes free them; the second pin needs none of them.
 #[test]
 fn what_is_still_due_ends_no_newer_pin() {
-    let mut log = Log::new();
+    let mut log = LoggedStore::new();
     (0..2_000_u16).for_each(|number| log.put(&number.to_be_bytes(), b"small"));
     log.put(b"large", &[7; 52_000]);
     log.store.set_retain_bytes(Some(100_000));
@@ -291,7 +291,7 @@ fn what_is_still_due_ends_no_newer_pin() {
 /// Where large blocks come faster than small ones go, all pins are given up, and nothing grows any further.
 #[test]
 fn the_limit_holds_where_changes_add_more_than_they_free() {
-    let mut log = Log::new();
+    let mut log = LoggedStore::new();
     (0..3_000_u16).for_each(|number| log.put(&number.to_be_bytes(), b"small"));
     let large = vec![7; 20_000];
     (0..20_u8).for_each(|number| log.put(&[number, 0, 0], &large));
@@ -315,7 +315,7 @@ fn the_limit_holds_where_changes_add_more_than_they_free() {
 /// A limit of half of the live bytes must not grow with what it limits.
 #[test]
 fn shadows_are_no_live_bytes() {
-    let mut log = Log::new();
+    let mut log = LoggedStore::new();
     (0..100_u8).for_each(|number| log.put(&[number], &[7; 1_000]));
     let live = log.store.items.item_bytes();
     let pin = log.pin();
@@ -336,7 +336,7 @@ fn shadows_are_no_live_bytes() {
 /// A deleted key stays in a tree of its own while a pin needs it. That is memory as well.
 #[test]
 fn deleted_keys_count_among_what_pins_keep() {
-    let mut log = Log::new();
+    let mut log = LoggedStore::new();
     let key = |number: u8| [&[number][..], &[b'k'; 300]].concat();
     (0..100).for_each(|number| log.put(&key(number), b""));
     log.store.set_retain_bytes(Some(60_000));
@@ -361,8 +361,8 @@ fn deleted_keys_count_among_what_pins_keep() {
 }
 
 /// A store with a pin, behind which very many keys were deleted.
-fn with_many_ghosts() -> (Log, Position) {
-    let mut log = Log::new();
+fn with_many_ghosts() -> (LoggedStore, Position) {
+    let mut log = LoggedStore::new();
     let key = |number: u32| [&number.to_be_bytes()[..], &[b'k'; 60]].concat();
     (0..60_000).for_each(|number| log.put(&key(number), b""));
     let pin = log.pin();
@@ -396,7 +396,7 @@ fn the_room_of_many_shadows_goes_back_in_slices() {
     check_slices(&mut log, before + 4 * 1024 * 1024);
 }
 
-fn check_slices(log: &mut Log, at_least: u64) {
+fn check_slices(log: &mut LoggedStore, at_least: u64) {
     let mut left = log.store.stats().ordered_bytes;
     assert!(left >= at_least, "{left} of {at_least} bytes");
     for slice in 0.. {
@@ -413,7 +413,7 @@ fn check_slices(log: &mut Log, at_least: u64) {
 
 #[test]
 fn a_flush_the_end_of_the_index_and_time_end_pins_everywhere() {
-    let mut log = Log::new();
+    let mut log = LoggedStore::new();
     log.put(b"k", b"v");
     let pin = log.pin();
     log.apply(&Command::Flush);
@@ -437,7 +437,7 @@ fn a_flush_the_end_of_the_index_and_time_end_pins_everywhere() {
 /// Walks at a pin need no index. A scan at it does, and finds what was removed before there was one.
 #[test]
 fn a_pin_from_before_the_index_is_scanned_once_the_index_is_whole() {
-    let mut log = Log::new();
+    let mut log = LoggedStore::new();
     log.apply(&Command::SetOrdered { on: false });
     (0..9_u8).for_each(|number| log.put(&[number], b"v"));
     let pin = log.pin();
@@ -459,7 +459,7 @@ fn a_pin_from_before_the_index_is_scanned_once_the_index_is_whole() {
 /// The tree knows how many keys there are now; at a pin they are counted one by one, a part of the range at a time.
 #[test]
 fn a_count_at_a_pin_has_parts() {
-    let mut log = Log::new();
+    let mut log = LoggedStore::new();
     let key = |number: u16| number.to_be_bytes();
     (0..9_000).for_each(|number| log.put(&key(number), b"v"));
     let expire = Command::Expire {
@@ -507,7 +507,7 @@ fn a_count_at_a_pin_has_parts() {
 
 #[test]
 fn a_pin_belongs_to_its_client_and_a_page_at_it_is_no_write() {
-    let mut log = Log::new();
+    let mut log = LoggedStore::new();
     let of = |client| PinOwner { client, user: 0 };
     let position = Position::new(1, 0);
     let pinned = Response::Pinned { position };
@@ -532,11 +532,11 @@ fn a_pin_belongs_to_its_client_and_a_page_at_it_is_no_write() {
 /// The pins are part of the state, what they need is not.
 #[test]
 fn a_store_out_of_a_snapshot_knows_the_pins_and_does_not_serve_them() {
-    let mut log = Log::new();
+    let mut log = LoggedStore::new();
     log.put(b"k", b"v");
     let pin = log.pin();
     log.put(b"k", b"w");
-    let mut copy = Log {
+    let mut copy = LoggedStore {
         store: copy(&mut log.store),
         index: log.index,
     };
@@ -554,7 +554,7 @@ fn a_store_out_of_a_snapshot_knows_the_pins_and_does_not_serve_them() {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum StoreOperation {
     Put(u8, u8),
     PutFor(u8, u8),
     Delete(u8),
@@ -570,31 +570,31 @@ enum Step {
     FreeShadows,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = StoreOperation> {
     let key = || 0_u8..24;
     prop_oneof![
-        6 => (key(), any::<u8>()).prop_map(|(key, length)| Step::Put(key, length)),
-        2 => (key(), 1_u8..40).prop_map(|(key, after)| Step::PutFor(key, after)),
-        4 => key().prop_map(Step::Delete),
-        1 => key().prop_map(Step::DeleteRange),
-        3 => vec((key(), any::<bool>()), 1..6).prop_map(Step::Undone),
-        2 => (0_u64..30).prop_map(Step::Advance),
-        3 => Just(Step::Pin),
-        2 => (0_usize..8).prop_map(Step::Unpin),
-        1 => Just(Step::BeginSnapshot),
-        2 => Just(Step::Chunk),
-        1 => Just(Step::Abandon),
-        1 => Just(Step::FreeShadows),
+        6 => (key(), any::<u8>()).prop_map(|(key, length)| StoreOperation::Put(key, length)),
+        2 => (key(), 1_u8..40).prop_map(|(key, after)| StoreOperation::PutFor(key, after)),
+        4 => key().prop_map(StoreOperation::Delete),
+        1 => key().prop_map(StoreOperation::DeleteRange),
+        3 => vec((key(), any::<bool>()), 1..6).prop_map(StoreOperation::Undone),
+        2 => (0_u64..30).prop_map(StoreOperation::Advance),
+        3 => Just(StoreOperation::Pin),
+        2 => (0_usize..8).prop_map(StoreOperation::Unpin),
+        1 => Just(StoreOperation::BeginSnapshot),
+        2 => Just(StoreOperation::Chunk),
+        1 => Just(StoreOperation::Abandon),
+        1 => Just(StoreOperation::FreeShadows),
     ]
 }
 
 /// A snapshot that is being written, and what has come of it.
 type Written = (u128, SnapshotReader);
 
-fn run(log: &mut Log, written: &mut Option<Written>, step: &Step) {
+fn run(log: &mut LoggedStore, written: &mut Option<Written>, step: &StoreOperation) {
     match step {
-        Step::Put(key, length) => log.put(&[*key], &vec![*length; usize::from(*length)]),
-        Step::PutFor(key, after) => {
+        StoreOperation::Put(key, length) => log.put(&[*key], &vec![*length; usize::from(*length)]),
+        StoreOperation::PutFor(key, after) => {
             let options = SetOptions {
                 expiry: SetExpiry::After(u64::from(*after)),
                 ..SetOptions::default()
@@ -605,32 +605,32 @@ fn run(log: &mut Log, written: &mut Option<Written>, step: &Step) {
                 options,
             });
         }
-        Step::Delete(key) => drop(log.apply(&Command::Delete { key: &[*key] })),
-        Step::DeleteRange(start) => {
+        StoreOperation::Delete(key) => drop(log.apply(&Command::Delete { key: &[*key] })),
+        StoreOperation::DeleteRange(start) => {
             let range = KeyRange::Between {
                 start: &[*start],
                 end: None,
             };
             log.apply(&Command::DeleteRange { range, count: 5 });
         }
-        Step::Undone(keys) => undone(log, keys),
-        Step::Advance(by) => log.store.set_group_time(log.store.group_time() + by),
-        Step::Pin | Step::Unpin(_) => {}
-        Step::BeginSnapshot => {
+        StoreOperation::Undone(keys) => undone(log, keys),
+        StoreOperation::Advance(by) => log.store.set_group_time(log.store.group_time() + by),
+        StoreOperation::Pin | StoreOperation::Unpin(_) => {}
+        StoreOperation::BeginSnapshot => {
             if log.store.begin_snapshot().is_ok() {
                 *written = Some((log.store.state_hash(), SnapshotReader::new()));
             }
         }
-        Step::Chunk => chunk(log, written),
-        Step::Abandon => {
+        StoreOperation::Chunk => chunk(log, written),
+        StoreOperation::Abandon => {
             log.store.abandon_snapshot();
             *written = None;
         }
-        Step::FreeShadows => drop(log.store.free_shadows()),
+        StoreOperation::FreeShadows => drop(log.store.free_shadows()),
     }
 }
 
-fn undone(log: &mut Log, keys: &[(u8, bool)]) {
+fn undone(log: &mut LoggedStore, keys: &[(u8, bool)]) {
     let bytes: Vec<[u8; 1]> = keys.iter().map(|(key, _)| [*key]).collect();
     let mut operations: Vec<Command<'_>> = keys
         .iter()
@@ -655,7 +655,7 @@ fn undone(log: &mut Log, keys: &[(u8, bool)]) {
     assert!(matches!(response, Response::Aborted { .. }), "{response:?}");
 }
 
-fn chunk(log: &mut Log, written: &mut Option<Written>) {
+fn chunk(log: &mut LoggedStore, written: &mut Option<Written>) {
     let Some((hash, mut reader)) = written.take() else {
         return;
     };
@@ -678,15 +678,15 @@ proptest! {
     /// Every pin reads what a scan read right before it, until it ends. Afterwards nothing is left of it.
     #[test]
     fn every_pin_reads_its_own_state(steps in vec(step(), 1..120)) {
-        let mut log = Log::new();
+        let mut log = LoggedStore::new();
         let (mut pins, mut written) = (Vec::<(Position, State)>::new(), None);
         for step in &steps {
             match step {
-                Step::Pin if pins.len() < 8 => {
+                StoreOperation::Pin if pins.len() < 8 => {
                     let state = log.now();
                     pins.push((log.pin(), state));
                 }
-                Step::Unpin(number) if !pins.is_empty() => {
+                StoreOperation::Unpin(number) if !pins.is_empty() => {
                     let (pin, _) = pins.remove(number % pins.len());
                     log.unpin(pin);
                 }
