@@ -128,7 +128,7 @@ enum Question {
 
 /// How the admin command ended.
 #[derive(Debug)]
-enum End {
+enum AdminOutcome {
     Done(AdminDone),
     Refused(String),
     /// No replica is left that belongs to the cluster.
@@ -160,7 +160,7 @@ pub struct AdminClient<R: Route> {
     begun: bool,
     progress: Option<String>,
     obstacle: Option<Obstacle>,
-    end: Option<End>,
+    end: Option<AdminOutcome>,
 }
 
 impl<R: Route> AdminClient<R> {
@@ -216,13 +216,13 @@ impl<R: Route> AdminClient<R> {
         let begun = self.begun || self.asking == Some(Question::AdminCommand);
         let obstacle = self.obstacle.unwrap_or_else(|| self.peers.obstacle());
         match self.end.take() {
-            Some(End::Done(done)) => Ok(done),
-            Some(End::Refused(why)) => Err(AdminError::Refused { why, begun }),
-            Some(End::Foreign(obstacle)) if !begun => {
+            Some(AdminOutcome::Done(done)) => Ok(done),
+            Some(AdminOutcome::Refused(why)) => Err(AdminError::Refused { why, begun }),
+            Some(AdminOutcome::Foreign(obstacle)) if !begun => {
                 Err(AdminError::NotReachable { obstacle, waited })
             }
             None if !begun => Err(AdminError::NotReachable { obstacle, waited }),
-            Some(End::Foreign(_)) | None => {
+            Some(AdminOutcome::Foreign(_)) | None => {
                 let progress = self.progress.take();
                 let progress = progress.unwrap_or_else(|| obstacle.to_string());
                 Err(AdminError::OutcomeUnknown { progress, waited })
@@ -365,7 +365,7 @@ impl<R: Route> AdminClient<R> {
         match holder(&discovery.members.0, self.request) {
             Incarnation::NONE if self.request.command == AdminCommand::Remove => {
                 let why = format!("node {node_id} is not a member of the group");
-                self.end = Some(End::Refused(why));
+                self.end = Some(AdminOutcome::Refused(why));
             }
             holder => self.request.incarnation = holder,
         }
@@ -376,9 +376,9 @@ impl<R: Route> AdminClient<R> {
         match reply.status {
             AdminStatus::Done => {
                 let leader = self.peers.get(index).address;
-                self.end = Some(End::Done(AdminDone { text, leader }));
+                self.end = Some(AdminOutcome::Done(AdminDone { text, leader }));
             }
-            AdminStatus::Refused => self.end = Some(End::Refused(text)),
+            AdminStatus::Refused => self.end = Some(AdminOutcome::Refused(text)),
             AdminStatus::InProgress => {
                 self.begun = true;
                 self.progress = Some(text);
@@ -390,7 +390,7 @@ impl<R: Route> AdminClient<R> {
 
     fn end_if_all_foreign(&mut self) {
         if let Some(obstacle) = self.peers.all_foreign() {
-            self.end.get_or_insert(End::Foreign(obstacle));
+            self.end.get_or_insert(AdminOutcome::Foreign(obstacle));
         }
     }
 }

@@ -8,7 +8,7 @@ use trine_transport::time::Instant;
 
 use super::core::Clients;
 use super::logical::{GroupSession, Registration};
-use super::operation::{Stage, Ticket};
+use super::operation::{OperationStage, Ticket};
 
 impl<R: Route> Clients<R> {
     /// Gives sequences to the writes that wait, as far as the session and its window allow; opens the session first.
@@ -99,7 +99,7 @@ impl<R: Route> Clients<R> {
         if self
             .operations
             .get(key)
-            .is_some_and(|pending| matches!(pending.stage, Stage::Sent { .. }))
+            .is_some_and(|pending| matches!(pending.stage, OperationStage::Sent { .. }))
         {
             return;
         }

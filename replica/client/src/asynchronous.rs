@@ -30,42 +30,42 @@ use super::outcome::{Answer, Error};
 use super::submit::{EncodedCommand, SubmitError};
 
 /// The state of a call that is waited for.
-enum Slot {
+enum CallState {
     Waiting(Option<Waker>),
     Done(Result<Answer, CallError>),
     Taken,
 }
 
 /// Shared by one future and the loop.
-struct Cell(Mutex<Slot>);
+struct Cell(Mutex<CallState>);
 
 impl Cell {
     fn complete(&self, result: Result<Answer, CallError>) {
-        let before = std::mem::replace(&mut *lock(&self.0), Slot::Done(result));
-        if let Slot::Waiting(Some(waker)) = before {
+        let before = std::mem::replace(&mut *lock(&self.0), CallState::Done(result));
+        if let CallState::Waiting(Some(waker)) = before {
             waker.wake();
         }
     }
 }
 
 /// A command on its way into the loop.
-struct Call {
+struct PendingCall {
     client: u64,
     command: EncodedCommand,
     cell: Arc<Cell>,
 }
 
 /// A call whose time runs, and that has not begun yet.
-struct Held {
-    call: Call,
+struct QueuedCall {
+    call: PendingCall,
     since: Instant,
     deadline: Instant,
 }
 
-/// State that callers' threads and the loop's thread share.
-struct Shared {
+/// The calls that callers' threads hand to the loop's thread.
+struct CallQueue {
     /// Bounded by `pending`.
-    inbox: Inbox<Call>,
+    inbox: Inbox<PendingCall>,
     /// Calls that were begun and are not over.
     pending: AtomicUsize,
     /// Handles that are gone, every clone of them. All of their calls were put into the inbox before.
@@ -78,9 +78,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The application of the loop's thread: the clients, fed from the inbox.
-struct Hosted<R: Route> {
+struct ClientsApplication<R: Route> {
     clients: Clients<R>,
-    shared: Arc<Shared>,
+    shared: Arc<CallQueue>,
     /// The logical clients of the handles, by the handle's number.
     names: BTreeMap<u64, ClientId>,
     /// Handles that are gone, and whose calls may still be held back.
@@ -89,16 +89,16 @@ struct Hosted<R: Route> {
     calls: Slab<Arc<Cell>>,
     /// Calls of clients that have as many operations in flight as they may, in the order in which they came: the first is
     /// the first to be overdue.
-    held: VecDeque<Held>,
+    held: VecDeque<QueuedCall>,
     /// Whether calls have ended since the queue was last checked.
     made_room: bool,
     /// Empty between turns; changes memory with the inbox's queue.
-    taken: VecDeque<Call>,
+    taken: VecDeque<PendingCall>,
 }
 
-impl<R: Route> Hosted<R> {
+impl<R: Route> ClientsApplication<R> {
     fn new(clients: Clients<R>, waker: backend::Waker) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(CallQueue {
             inbox: Inbox::new(0, waker),
             pending: AtomicUsize::new(0),
             dropped: Mutex::default(),
@@ -122,7 +122,7 @@ impl<R: Route> Hosted<R> {
         self.shared.inbox.take(&mut self.taken);
         // The time of a call runs from here on, however long its queue is.
         let deadline = now + self.clients.config.operation_timeout;
-        let held = |call| Held {
+        let held = |call| QueuedCall {
             call,
             since: now,
             deadline,
@@ -157,7 +157,7 @@ impl<R: Route> Hosted<R> {
         });
     }
 
-    fn begin(&mut self, now: Instant, held: Held) {
+    fn begin(&mut self, now: Instant, held: QueuedCall) {
         if held.deadline <= now {
             return self.end_overdue(now, &held);
         }
@@ -169,7 +169,7 @@ impl<R: Route> Hosted<R> {
             return self.held.push_back(held);
         }
         let deadline = Some(held.deadline);
-        let Call { command, cell, .. } = held.call;
+        let PendingCall { command, cell, .. } = held.call;
         let Ok(key) = self.calls.insert(Arc::clone(&cell)) else {
             return self.end(&cell, Err(SubmitError::TooMany.into()));
         };
@@ -183,7 +183,7 @@ impl<R: Route> Hosted<R> {
     }
 
     /// The time of a call is over before it began: nothing of it was ever sent.
-    fn end_overdue(&self, now: Instant, held: &Held) {
+    fn end_overdue(&self, now: Instant, held: &QueuedCall) {
         let error = Error::NotReachable {
             obstacle: self.clients.peers.obstacle(),
             waited: now.saturating_since(held.since),
@@ -241,7 +241,7 @@ impl<R: Route> Hosted<R> {
     }
 }
 
-impl<R: Route> App<R> for Hosted<R> {
+impl<R: Route> App<R> for ClientsApplication<R> {
     fn on_request(&mut self, cx: &mut Cx<'_, R>, request: Request<'_>) -> Reply {
         self.clients.on_request(cx, request)
     }
@@ -280,7 +280,7 @@ impl<R: Route> App<R> for Hosted<R> {
 /// Clients belong to the process that started them, which has the thread. In a child of `fork` each new call is *not applied*,
 /// and calls that were under way are *outcome unknown*: see [`BlockingClient`](super::BlockingClient).
 pub struct AsyncClients {
-    shared: Arc<Shared>,
+    shared: Arc<CallQueue>,
     pool: Pool,
     next_name: Arc<std::sync::atomic::AtomicU64>,
     thread: Option<JoinHandle<Option<BackendError>>>,
@@ -306,7 +306,7 @@ impl AsyncClients {
         let identity = client_identity(&config, seed);
         let pool = backend.pool().clone();
         let clients = Clients::new(config, route_of, pool.clone(), seed)?;
-        let hosted = Hosted::new(clients, backend.waker());
+        let hosted = ClientsApplication::new(clients, backend.waker());
         let shared = Arc::clone(&hosted.shared);
         let event_loop = EventLoop::new(backend, clock, hosted, transport, identity, seed)
             .map_err(OpenError::Transport)?;
@@ -340,7 +340,7 @@ impl AsyncClients {
 
 /// Shared by the clones of a client; the last of them forgets the logical client.
 struct Handle {
-    shared: Arc<Shared>,
+    shared: Arc<CallQueue>,
     name: u64,
 }
 
@@ -368,7 +368,7 @@ impl Drop for AsyncClients {
 }
 
 fn drive<B: Backend, C: Clock>(
-    mut event_loop: EventLoop<B, C, Hosted<B::Route>>,
+    mut event_loop: EventLoop<B, C, ClientsApplication<B::Route>>,
 ) -> Option<BackendError> {
     let run = || event_loop.run_until(None, |hosted| hosted.shared.inbox.is_stopping());
     // After a panic the loop is only asked for the calls that nobody else can end.
@@ -399,7 +399,7 @@ pub struct AsyncClient {
 impl AsyncClient {
     /// Begins a command immediately; the future waits for its end. Dropping the future does not take the command back.
     pub fn execute(&self, mode: Mode, command: &Command<'_>) -> AsyncCall {
-        let cell = Arc::new(Cell(Mutex::new(Slot::Waiting(None))));
+        let cell = Arc::new(Cell(Mutex::new(CallState::Waiting(None))));
         let origin = Origin::here();
         if let Err(error) = self.begin(mode, command, &cell) {
             cell.complete(Err(error));
@@ -432,7 +432,7 @@ impl AsyncClient {
             shared.pending.fetch_sub(1, Ordering::SeqCst);
             return Err(CallError::NotBegun(SubmitError::TooMany));
         }
-        let call = Call {
+        let call = PendingCall {
             client: self.handle.name,
             command,
             cell: Arc::clone(cell),
@@ -461,13 +461,13 @@ impl Future for AsyncCall {
             return Poll::Ready(Err(CallError::Backend(BackendError::OtherProcess)));
         }
         let mut slot = lock(&self.cell.0);
-        match std::mem::replace(&mut *slot, Slot::Taken) {
-            Slot::Done(result) => Poll::Ready(result),
-            Slot::Waiting(_) => {
-                *slot = Slot::Waiting(Some(context.waker().clone()));
+        match std::mem::replace(&mut *slot, CallState::Taken) {
+            CallState::Done(result) => Poll::Ready(result),
+            CallState::Waiting(_) => {
+                *slot = CallState::Waiting(Some(context.waker().clone()));
                 Poll::Pending
             }
-            Slot::Taken => panic!("polled again after its end"),
+            CallState::Taken => panic!("polled again after its end"),
         }
     }
 }
@@ -482,13 +482,13 @@ mod tests {
     use super::*;
 
     /// Clients that know one replica, which no packet reaches, and a handle.
-    fn hosted() -> (Hosted<RingRoute>, AsyncClient) {
+    fn hosted() -> (ClientsApplication<RingRoute>, AsyncClient) {
         let backend = RingBackend::mesh(1, RingConfig::default()).remove(0);
         let config = ClientConfig::new(vec![std::net::SocketAddr::from(([127, 0, 0, 1], 1))]);
         let pool = backend.pool().clone();
         let route_of: RouteOf<RingRoute> = Box::new(|_| None);
         let clients = Clients::new(config, route_of, pool.clone(), 1).unwrap();
-        let hosted = Hosted::new(clients, backend.waker());
+        let hosted = ClientsApplication::new(clients, backend.waker());
         let shared = Arc::clone(&hosted.shared);
         let handle = Arc::new(Handle { shared, name: 0 });
         (hosted, AsyncClient { handle, pool })

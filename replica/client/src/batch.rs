@@ -15,7 +15,7 @@ use trine_transport::time::Instant;
 
 use super::config::WRITE_RESPONSE_BYTES;
 use super::core::Clients;
-use super::operation::Stage;
+use super::operation::OperationStage;
 use super::outcome::Obstacle;
 use super::reply::Incoming;
 use super::sent_batch::{BATCH_BIT, SentBatch};
@@ -119,7 +119,7 @@ impl<R: Route> Clients<R> {
         self.peers.get_mut(peer).outstanding -= 1;
         for &key in &keys {
             if let Some(pending) = self.operations.get_mut(key) {
-                pending.stage = Stage::Ready;
+                pending.stage = OperationStage::Ready;
                 self.large.give_back(pending);
             }
         }

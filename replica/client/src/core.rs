@@ -20,7 +20,7 @@ use super::belief::{Leader, QUESTION_BIT};
 use super::config::{ClientConfig, ClientConfigError, LOGICAL_CLIENTS_MAX, OPERATIONS_MAX};
 use super::large::LargeResponses;
 use super::logical::{GroupSession, Logical, Registration};
-use super::operation::{Pending, Queue, Stage};
+use super::operation::{OperationQueue, OperationStage, Pending};
 use super::outcome::{Answer, Error, Obstacle};
 use super::peers::Peers;
 use super::sent_batch::{BATCH_BIT, SentBatch};
@@ -80,8 +80,8 @@ pub struct Clients<R: Route> {
     pub(super) awaits_pin: bool,
     pub(super) logical: Slab<Logical>,
     pub(super) operations: Slab<Pending>,
-    /// Operations that can be sent, by [`Queue`]. May name operations that are over.
-    pub(super) ready: [VecDeque<Key>; Queue::COUNT],
+    /// Operations that can be sent, by [`OperationQueue`]. May name operations that are over.
+    pub(super) ready: [VecDeque<Key>; OperationQueue::COUNT],
     /// Operations that wait for room for their large responses. May name operations that are over.
     pub(super) large: LargeResponses,
     /// Batches under way.
@@ -294,8 +294,8 @@ impl<R: Route> Clients<R> {
             owner,
             tag,
             operation,
-            queue: Queue::Write,
-            stage: Stage::Waiting,
+            queue: OperationQueue::Write,
+            stage: OperationStage::Waiting,
             request: Some(request),
             response_bytes: self.config.response_bytes,
             reserved: 0,
@@ -317,7 +317,7 @@ impl<R: Route> Clients<R> {
         let Some(pending) = self.operations.get_mut(key) else {
             return;
         };
-        pending.stage = Stage::Ready;
+        pending.stage = OperationStage::Ready;
         match self.large.is_waiting(pending) {
             true => self.large.wait(key),
             false => self.ready[pending.queue as usize].push_back(key),
@@ -346,7 +346,7 @@ impl<R: Route> Clients<R> {
         };
         self.large.give_back(&mut pending);
         debug_assert!(
-            !matches!(pending.stage, Stage::Sent { .. }),
+            !matches!(pending.stage, OperationStage::Sent { .. }),
             "the transport still owns its buffers"
         );
         match result.is_ok() {
@@ -485,7 +485,7 @@ impl<R: Route> Clients<R> {
         let Some(obstacle) = self.peers.all_foreign() else {
             return;
         };
-        let idle = |pending: &Pending| !matches!(pending.stage, Stage::Sent { .. });
+        let idle = |pending: &Pending| !matches!(pending.stage, OperationStage::Sent { .. });
         let keys: Vec<Key> = self
             .operations
             .iter()

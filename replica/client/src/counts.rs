@@ -7,7 +7,7 @@ use std::time::Duration;
 use trine_kvstore::{Command, KeyRange, Position, Response};
 
 use super::operation::Mode;
-use super::pin::{Hold, PinnedError, Stage, Taken};
+use super::pin::{Hold, PinStage, PinnedError, Taken};
 use super::ranges::Rest;
 
 /// A count of the keys of some ranges, all as of one position. It says which command follows, and how it is to be done. It
@@ -27,9 +27,9 @@ impl PinnedCount {
     #[must_use]
     pub fn of(ranges: &[KeyRange<'_>], mode: Mode) -> Self {
         let stage = match ranges.len() {
-            0 => Stage::Over,
-            1 => Stage::First,
-            _ => Stage::Pinning,
+            0 => PinStage::Over,
+            1 => PinStage::First,
+            _ => PinStage::Pinning,
         };
         Self {
             rests: ranges.iter().map(|range| Rest::of(*range)).collect(),

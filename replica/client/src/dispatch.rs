@@ -11,7 +11,7 @@ use trine_transport::time::Instant;
 
 use super::config::{BATCH_RESPONSE_BYTES_MAX, IN_FLIGHT_MAX};
 use super::core::Clients;
-use super::operation::{Queue, Stage};
+use super::operation::{OperationQueue, OperationStage};
 use super::outcome::Obstacle;
 
 impl<R: Route> Clients<R> {
@@ -23,21 +23,21 @@ impl<R: Route> Clients<R> {
             return;
         }
         if let Some((index, session)) = self.target() {
-            self.send_queue(cx, Queue::Write, index, session);
-            self.send_queue(cx, Queue::Read, index, session);
+            self.send_queue(cx, OperationQueue::Write, index, session);
+            self.send_queue(cx, OperationQueue::Read, index, session);
         }
     }
 
     /// Whether anything waits for a leader.
     pub(super) fn has_ready_for_leader(&self) -> bool {
-        !self.ready[Queue::Write as usize].is_empty()
-            || !self.ready[Queue::Read as usize].is_empty()
+        !self.ready[OperationQueue::Write as usize].is_empty()
+            || !self.ready[OperationQueue::Read as usize].is_empty()
     }
 
     pub(super) fn send_queue(
         &mut self,
         cx: &mut Cx<'_, R>,
-        queue: Queue,
+        queue: OperationQueue,
         index: usize,
         session: SessionId,
     ) {
@@ -60,7 +60,7 @@ impl<R: Route> Clients<R> {
     }
 
     /// Takes the operations for the next message out of `queue`; returns whether there are any.
-    fn pick(&mut self, now: Instant, queue: Queue) -> bool {
+    fn pick(&mut self, now: Instant, queue: OperationQueue) -> bool {
         let mut bytes = BATCH_HEADER_SIZE;
         let mut response_bytes = 0;
         while let Some(key) = self.ready[queue as usize].pop_front() {
@@ -162,7 +162,7 @@ impl<R: Route> Clients<R> {
             return;
         };
         pending.sent_at = now;
-        pending.stage = Stage::Sent {
+        pending.stage = OperationStage::Sent {
             peer,
             request,
             at: now,
@@ -179,7 +179,7 @@ impl<R: Route> Clients<R> {
         let Some(pending) = self.operations.get_mut(key) else {
             return false;
         };
-        if pending.stage != Stage::Ready {
+        if pending.stage != OperationStage::Ready {
             return false;
         }
         let (Some(ticket), Some(logical)) = (pending.ticket, self.logical.get(pending.owner))

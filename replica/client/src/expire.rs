@@ -7,7 +7,7 @@ use trine_transport::time::Instant;
 
 use super::core::Clients;
 use super::logical::Registration;
-use super::operation::{Pending, Stage};
+use super::operation::{OperationStage, Pending};
 use super::outcome::Obstacle;
 
 /// The action that is due for an operation now.
@@ -52,9 +52,9 @@ impl<R: Route> Clients<R> {
     fn judge(&self, pending: &Pending, now: Instant) -> Result<Instant, Overdue> {
         let attempt_ends = match pending.stage {
             // The cancelled attempt's completion is on its way, and nothing else can happen.
-            Stage::Sent { .. } if pending.given_up => return Ok(Instant::FAR_FUTURE),
-            Stage::Sent { at, .. } => Some(at + self.config.attempt_timeout),
-            Stage::Waiting | Stage::Ready => None,
+            OperationStage::Sent { .. } if pending.given_up => return Ok(Instant::FAR_FUTURE),
+            OperationStage::Sent { at, .. } => Some(at + self.config.attempt_timeout),
+            OperationStage::Waiting | OperationStage::Ready => None,
         };
         match attempt_ends {
             None if pending.deadline <= now => Err(Overdue::Ended),
@@ -84,7 +84,7 @@ impl<R: Route> Clients<R> {
             return self.finish(now, key, Err(error));
         }
         pending.given_up = matches!(what, Overdue::GivenUp);
-        if let Stage::Sent { request, .. } = pending.stage {
+        if let OperationStage::Sent { request, .. } = pending.stage {
             cx.cancel(request);
         }
     }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use trine_transport::slab::Key;
 
 use super::config::ClientConfig;
-use super::operation::{Pending, Stage};
+use super::operation::{OperationStage, Pending};
 
 /// A pipeline of small commands must not wait behind large reads, so responses count from this size.
 const COUNTED_BYTES: usize = 64 << 10;
@@ -39,7 +39,7 @@ impl LargeResponses {
     /// Whether an operation could be sent if there were room for its response.
     pub(super) fn is_waiting(&self, pending: &Pending) -> bool {
         let is_large = pending.response_bytes > self.usual;
-        is_large && pending.reserved == 0 && pending.stage == Stage::Ready
+        is_large && pending.reserved == 0 && pending.stage == OperationStage::Ready
     }
 
     /// An operation has to wait for room.

@@ -12,9 +12,9 @@ use trine_transport::time::{Duration, Instant};
 use super::belief::QUESTION_BIT;
 use super::config::SUSPICIONS_MAX;
 use super::core::Clients;
-use super::operation::Stage;
+use super::operation::OperationStage;
 use super::outcome::Obstacle;
-use super::peers::Link;
+use super::peers::PeerSession;
 
 /// Room for a [`Discovery`] with the most members.
 const DISCOVERY_BYTES: usize = 4096;
@@ -29,9 +29,9 @@ impl<R: Route> Clients<R> {
         if let Some(index) = self.leader.target {
             let peer = self.peers.get(index);
             match peer.link {
-                Link::Up(session) if !peer.is_foreign() => return Some((index, session)),
+                PeerSession::Up(session) if !peer.is_foreign() => return Some((index, session)),
                 // A fresh hint deserves the wait, a replica that failed before does not.
-                Link::Connecting(_) if peer.failures == 0 => return None,
+                PeerSession::Connecting(_) if peer.failures == 0 => return None,
                 _ => {}
             }
         }
@@ -47,8 +47,8 @@ impl<R: Route> Clients<R> {
         if let Some(index) = self.leader.target {
             let peer = self.peers.get(index);
             match peer.link {
-                Link::Up(_) if !peer.is_foreign() => return true,
-                Link::Connecting(_) if peer.failures == 0 => return false,
+                PeerSession::Up(_) if !peer.is_foreign() => return true,
+                PeerSession::Connecting(_) if peer.failures == 0 => return false,
                 _ => {}
             }
         }
@@ -119,8 +119,8 @@ impl<R: Route> Clients<R> {
     pub(super) fn silence_ends_at(&self) -> Option<Instant> {
         let peer = self.peers.get(self.leader.target?);
         let is_awaited = match peer.link {
-            Link::Connecting(_) => self.has_ready_for_leader(),
-            Link::Up(_) | Link::Down { .. } => peer.outstanding > 0,
+            PeerSession::Connecting(_) => self.has_ready_for_leader(),
+            PeerSession::Up(_) | PeerSession::Down { .. } => peer.outstanding > 0,
         };
         let others = self
             .peers
@@ -234,7 +234,7 @@ impl<R: Route> Clients<R> {
     fn take_back(&mut self, cx: &mut Cx<'_, R>, peer: usize) {
         for (_, pending) in self.operations.iter() {
             match pending.stage {
-                Stage::Sent {
+                OperationStage::Sent {
                     peer: at, request, ..
                 } if at == peer => {
                     cx.cancel(request);

@@ -45,7 +45,7 @@ impl Mode {
 
 /// Operations that can share a batch: they end at about the same time and go to the same replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Queue {
+pub(super) enum OperationQueue {
     /// Through the log.
     Write,
     /// Linearizable reads.
@@ -58,7 +58,7 @@ pub(super) enum Queue {
     Anywhere,
 }
 
-impl Queue {
+impl OperationQueue {
     pub(super) const COUNT: usize = 5;
 
     pub(super) const fn of(mode: Mode) -> Self {
@@ -74,7 +74,7 @@ impl Queue {
 
 /// The progress of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Stage {
+pub(super) enum OperationStage {
     /// A write that has no sequence yet: its client is not registered, or its window is full.
     Waiting,
     /// Can be sent; its key is in one of the ready queues.
@@ -102,8 +102,8 @@ pub(super) struct Pending {
     pub(super) tag: u64,
     pub(super) operation: Operation,
     /// The queue for it when it is ready.
-    pub(super) queue: Queue,
-    pub(super) stage: Stage,
+    pub(super) queue: OperationQueue,
+    pub(super) stage: OperationStage,
     /// None exactly while an attempt is under way that is no part of a batch: the transport has it then.
     pub(super) request: Option<MsgBuf>,
     pub(super) response_bytes: usize,

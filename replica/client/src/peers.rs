@@ -15,7 +15,7 @@ use super::outcome::Obstacle;
 
 /// The state of the session with one replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Link {
+pub(super) enum PeerSession {
     /// None; the next attempt is due at this moment.
     Down { retry_at: Instant },
     /// Under way.
@@ -27,7 +27,7 @@ pub(super) enum Link {
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) address: SocketAddr,
-    pub(super) link: Link,
+    pub(super) link: PeerSession,
     /// Why the last attempt to reach it failed.
     pub(super) obstacle: Option<Obstacle>,
     /// Connection attempts that failed since the last success.
@@ -61,8 +61,8 @@ impl Peer {
 
     pub(super) const fn session(&self) -> Option<SessionId> {
         match self.link {
-            Link::Up(session) => Some(session),
-            Link::Down { .. } | Link::Connecting(_) => None,
+            PeerSession::Up(session) => Some(session),
+            PeerSession::Down { .. } | PeerSession::Connecting(_) => None,
         }
     }
 
@@ -144,7 +144,7 @@ impl<R: Route> Peers<R> {
         }
         let peer = Peer {
             address,
-            link: Link::Down {
+            link: PeerSession::Down {
                 retry_at: Instant::ZERO,
             },
             obstacle: None,
@@ -167,7 +167,7 @@ impl<R: Route> Peers<R> {
     /// Whose place another one may have: nobody was there the last times, and nothing is under way.
     fn most_in_vain(&self) -> Option<usize> {
         let in_vain = |(_, peer): &(usize, &Peer)| {
-            let is_down = matches!(peer.link, Link::Down { .. });
+            let is_down = matches!(peer.link, PeerSession::Down { .. });
             is_down && peer.failures > 0 && peer.outstanding == 0 && !peer.asked
         };
         let most = self
@@ -180,7 +180,7 @@ impl<R: Route> Peers<R> {
     fn of_session(&self, session: SessionId) -> Option<usize> {
         self.list
             .iter()
-            .position(|peer| matches!(peer.link, Link::Connecting(s) | Link::Up(s) if s == session))
+            .position(|peer| matches!(peer.link, PeerSession::Connecting(s) | PeerSession::Up(s) if s == session))
     }
 
     /// The next peer behind `after` with a session, foreign ones left out.
@@ -200,7 +200,7 @@ impl<R: Route> Peers<R> {
     pub(super) fn connect(&mut self, cx: &mut Cx<'_, R>, rng: &mut Prng) {
         let now = cx.now();
         for index in 0..self.list.len() {
-            let Link::Down { retry_at } = self.list[index].link else {
+            let PeerSession::Down { retry_at } = self.list[index].link else {
                 continue;
             };
             if retry_at > now {
@@ -215,7 +215,7 @@ impl<R: Route> Peers<R> {
             match cx.connect(route, self.params) {
                 Ok(session) => {
                     let peer = &mut self.list[index];
-                    (peer.link, peer.heard_at) = (Link::Connecting(session), now);
+                    (peer.link, peer.heard_at) = (PeerSession::Connecting(session), now);
                 }
                 Err(_) => self.on_failed(index, now, Obstacle::NoConnection, rng),
             }
@@ -250,7 +250,7 @@ impl<R: Route> Peers<R> {
 
     fn on_connected(&mut self, index: usize, session: SessionId, now: Instant) {
         let peer = &mut self.list[index];
-        peer.link = Link::Up(session);
+        peer.link = PeerSession::Up(session);
         peer.failures = 0;
         peer.obstacle = None;
         peer.heard_at = now;
@@ -268,7 +268,7 @@ impl<R: Route> Peers<R> {
         let peer = &mut self.list[index];
         peer.failures = failures.saturating_add(1);
         peer.obstacle = Some(obstacle);
-        peer.link = Link::Down {
+        peer.link = PeerSession::Down {
             retry_at: now + Duration::from_nanos(jittered),
         };
     }
@@ -276,15 +276,15 @@ impl<R: Route> Peers<R> {
     /// The established session is over: the first attempt to make another one follows immediately.
     fn on_down(&mut self, index: usize, now: Instant) {
         let peer = &mut self.list[index];
-        peer.link = Link::Down { retry_at: now };
+        peer.link = PeerSession::Down { retry_at: now };
         peer.obstacle = Some(Obstacle::NoConnection);
     }
 
     /// When the next connection attempt is due.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         let due = |peer: &Peer| match peer.link {
-            Link::Down { retry_at } => Some(retry_at),
-            Link::Connecting(_) | Link::Up(_) => None,
+            PeerSession::Down { retry_at } => Some(retry_at),
+            PeerSession::Connecting(_) | PeerSession::Up(_) => None,
         };
         self.list.iter().filter_map(due).min()
     }

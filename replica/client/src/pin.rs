@@ -18,7 +18,7 @@ pub(super) const MISSES_MAX: u32 = 16;
 #[derive(Clone, Debug)]
 pub(super) struct Hold {
     mode: Mode,
-    stage: Stage,
+    stage: PinStage,
     /// The pin's position, or that of the only answer.
     position: Option<Position>,
     /// When the pin was taken or renewed, by the caller's clock.
@@ -27,7 +27,7 @@ pub(super) struct Hold {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Stage {
+pub(super) enum PinStage {
     /// A read without a pin. If it is all there is, none is needed.
     First,
     Pinning,
@@ -65,7 +65,7 @@ pub enum PinnedError {
 }
 
 impl Hold {
-    pub(super) const fn new(mode: Mode, stage: Stage) -> Self {
+    pub(super) const fn new(mode: Mode, stage: PinStage) -> Self {
         Self {
             mode,
             stage,
@@ -81,7 +81,7 @@ impl Hold {
 
     /// Whether all was read.
     pub(super) const fn is_read(&self) -> bool {
-        matches!(self.stage, Stage::Unpinning | Stage::Over)
+        matches!(self.stage, PinStage::Unpinning | PinStage::Over)
     }
 
     /// The next command: `first` without a pin, `at` a pin.
@@ -92,19 +92,19 @@ impl Hold {
         at: impl FnOnce(Position) -> Option<Command<'c>>,
     ) -> Option<(Mode, Command<'c>)> {
         match (self.stage, self.position) {
-            (Stage::First, _) => Some((self.mode, first()?)),
-            (Stage::Pinning, _) => Some((Mode::Write, Command::Pin)),
-            (Stage::Reading, Some(position)) if self.is_renewal_due(now) => {
+            (PinStage::First, _) => Some((self.mode, first()?)),
+            (PinStage::Pinning, _) => Some((Mode::Write, Command::Pin)),
+            (PinStage::Reading, Some(position)) if self.is_renewal_due(now) => {
                 Some((Mode::Write, Command::RenewPin { position }))
             }
-            (Stage::Reading, Some(position)) => {
+            (PinStage::Reading, Some(position)) => {
                 let mode = match self.misses {
                     0 => self.mode,
                     _ => Mode::ReadAnywhere,
                 };
                 Some((mode, at(position)?))
             }
-            (Stage::Unpinning, Some(position)) => {
+            (PinStage::Unpinning, Some(position)) => {
                 Some((Mode::WriteAndClose, Command::Unpin { position }))
             }
             _ => None,
@@ -126,14 +126,14 @@ impl Hold {
     ) -> Result<Taken, PinnedError> {
         match (self.stage, response) {
             // The pin ends by itself.
-            (Stage::Unpinning, _) => self.stage = Stage::Over,
+            (PinStage::Unpinning, _) => self.stage = PinStage::Over,
             (_, Response::Error(error)) => self.refused(*error)?,
-            (Stage::Pinning | Stage::Reading, Response::Pinned { position }) => {
-                (self.stage, self.position) = (Stage::Reading, Some(*position));
+            (PinStage::Pinning | PinStage::Reading, Response::Pinned { position }) => {
+                (self.stage, self.position) = (PinStage::Reading, Some(*position));
                 self.renewed_at = now;
             }
-            (Stage::First, _) => return Ok(Taken::First),
-            (Stage::Reading, _) => return Ok(Taken::AtPin),
+            (PinStage::First, _) => return Ok(Taken::First),
+            (PinStage::Reading, _) => return Ok(Taken::AtPin),
             _ => return Err(PinnedError::Unexpected),
         }
         Ok(Taken::OfPin)
@@ -141,31 +141,31 @@ impl Hold {
 
     /// More is to be read than one answer has.
     pub(super) fn pin(&mut self) {
-        self.stage = Stage::Pinning;
+        self.stage = PinStage::Pinning;
     }
 
     /// The read without a pin was all.
     pub(super) fn end_at(&mut self, at: Position) {
-        (self.stage, self.position) = (Stage::Over, Some(at));
+        (self.stage, self.position) = (PinStage::Over, Some(at));
     }
 
     /// An answer at the pin was taken.
     pub(super) fn was_read(&mut self, is_last: bool) {
         self.misses = 0;
         if is_last {
-            self.stage = Stage::Unpinning;
+            self.stage = PinStage::Unpinning;
         }
     }
 
     fn refused(&mut self, error: StoreError) -> Result<(), PinnedError> {
         let position = self.position.unwrap_or_default();
         match (self.stage, error) {
-            (Stage::Reading, StoreError::PinNotHere) if self.misses < MISSES_MAX => {
+            (PinStage::Reading, StoreError::PinNotHere) if self.misses < MISSES_MAX => {
                 self.misses += 1;
                 Ok(())
             }
-            (Stage::Reading, StoreError::PinNotHere) => Err(PinnedError::Gone(position)),
-            (Stage::Reading, StoreError::PinEnded) => Err(PinnedError::Ended(position)),
+            (PinStage::Reading, StoreError::PinNotHere) => Err(PinnedError::Gone(position)),
+            (PinStage::Reading, StoreError::PinEnded) => Err(PinnedError::Ended(position)),
             (_, error) => Err(error.into()),
         }
     }

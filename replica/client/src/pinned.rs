@@ -8,7 +8,7 @@ use std::time::Duration;
 use trine_kvstore::{Command, Position, RangeItem, Response};
 
 use super::operation::Mode;
-use super::pin::{Hold, PinnedError, Stage, Taken};
+use super::pin::{Hold, PinStage, PinnedError, Taken};
 use super::ranges::RangeWalk;
 
 /// A walk over the keys of a range, all of them as of one position. It says which command follows, and how it is to be
@@ -57,7 +57,7 @@ impl PinnedWalk {
     pub const fn over(walk: RangeWalk, mode: Mode) -> Self {
         Self {
             walk,
-            hold: Hold::new(mode, Stage::First),
+            hold: Hold::new(mode, PinStage::First),
         }
     }
 

@@ -15,7 +15,7 @@ use trine_transport::time::Instant;
 use super::config::RESPONSE_BYTES_MAX;
 use super::core::Clients;
 use super::logical::{GroupSession, Registration};
-use super::operation::{Pending, Stage};
+use super::operation::{OperationStage, Pending};
 use super::outcome::{Answer, Obstacle, WriteTiming};
 
 /// A reply without its borrowed parts.
@@ -83,12 +83,12 @@ impl<R: Route> Clients<R> {
             debug_assert!(false, "an operation lives until its attempt has ended");
             return;
         };
-        let Stage::Sent { peer, .. } = pending.stage else {
+        let OperationStage::Sent { peer, .. } = pending.stage else {
             debug_assert!(false, "only what was sent completes");
             return;
         };
         pending.request = Some(request);
-        pending.stage = Stage::Ready;
+        pending.stage = OperationStage::Ready;
         self.large.give_back(pending);
         self.peers.get_mut(peer).outstanding -= 1;
         match result {
@@ -359,7 +359,7 @@ impl<R: Route> Clients<R> {
             return;
         };
         pending.ticket = None;
-        pending.stage = Stage::Waiting;
+        pending.stage = OperationStage::Waiting;
         self.large.give_back(pending);
         logical.waiting.push_front(key);
         self.admit(now, owner);

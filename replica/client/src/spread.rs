@@ -8,10 +8,14 @@ use trine_transport::time::Instant;
 
 use super::config::SUSPICIONS_MAX;
 use super::core::Clients;
-use super::operation::Queue;
+use super::operation::OperationQueue;
 
 /// Queues of reads that more than one replica can do.
-const SPREAD: [Queue; 3] = [Queue::Stale, Queue::Follower, Queue::Anywhere];
+const SPREAD: [OperationQueue; 3] = [
+    OperationQueue::Stale,
+    OperationQueue::Follower,
+    OperationQueue::Anywhere,
+];
 
 impl<R: Route> Clients<R> {
     /// Sends the operations that are ready for followers, or for any replica.
@@ -20,7 +24,7 @@ impl<R: Route> Clients<R> {
             if self.ready[queue as usize].is_empty() {
                 continue;
             }
-            if queue == Queue::Follower && self.awaits_leader(cx) {
+            if queue == OperationQueue::Follower && self.awaits_leader(cx) {
                 continue;
             }
             if let Some((index, session)) = self.next_spread(queue, cx.now()) {
@@ -47,7 +51,7 @@ impl<R: Route> Clients<R> {
 
     /// Until when reads for followers wait for news of the leader; nothing if it is known or no such read waits.
     fn leader_awaited_until(&self) -> Option<Instant> {
-        let &first = self.ready[Queue::Follower as usize].front()?;
+        let &first = self.ready[OperationQueue::Follower as usize].front()?;
         let pending = self.operations.get(first)?;
         match self.leader.target {
             Some(_) => None,
@@ -61,9 +65,9 @@ impl<R: Route> Clients<R> {
     /// The next replica for a read of `queue`, by rotation; those that have refused one lately come last. Stale reads
     /// stay with one replica as long as it answers, because otherwise their state would go back and forth. That replica
     /// is the leader, or else the one that would be asked first.
-    fn next_spread(&mut self, queue: Queue, now: Instant) -> Option<(usize, SessionId)> {
+    fn next_spread(&mut self, queue: OperationQueue, now: Instant) -> Option<(usize, SessionId)> {
         let count = self.peers.len();
-        let stays = queue == Queue::Stale;
+        let stays = queue == OperationQueue::Stale;
         let last = match stays {
             true => self.leader.last_guess,
             false => self.last_spread,
@@ -72,9 +76,9 @@ impl<R: Route> Clients<R> {
         let fitness = |&index: &usize| {
             let leads = Some(index) == self.leader.target;
             let is_second_choice = match queue {
-                Queue::Follower => leads,
-                Queue::Stale => !leads,
-                Queue::Write | Queue::Read | Queue::Anywhere => false,
+                OperationQueue::Follower => leads,
+                OperationQueue::Stale => !leads,
+                OperationQueue::Write | OperationQueue::Read | OperationQueue::Anywhere => false,
             };
             (self.peers.get(index).avoid_until > now, is_second_choice)
         };
@@ -98,7 +102,7 @@ impl<R: Route> Clients<R> {
 
     /// When the reads that wait for a replica are due again.
     pub(super) fn spread_resumes_at(&self) -> Option<Instant> {
-        let waits = |queue: &Queue| !self.ready[*queue as usize].is_empty();
+        let waits = |queue: &OperationQueue| !self.ready[*queue as usize].is_empty();
         if !SPREAD.iter().any(waits) {
             return None;
         }
@@ -110,7 +114,7 @@ impl<R: Route> Clients<R> {
         let paused = up.map(|(_, peer)| peer.avoid_until).min()?;
         let awaited = self.leader_awaited_until();
         // Only reads for followers wait for news of the leader.
-        let others_wait = waits(&Queue::Stale) || waits(&Queue::Anywhere);
+        let others_wait = waits(&OperationQueue::Stale) || waits(&OperationQueue::Anywhere);
         Some(match awaited {
             Some(until) if !others_wait => until.max(paused),
             _ => paused,

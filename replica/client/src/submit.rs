@@ -11,7 +11,7 @@ use trine_transport::time::Instant;
 
 use super::config::{IN_FLIGHT_MAX, OPERATIONS_MAX, RESPONSE_BYTES_MAX};
 use super::core::{ClientId, Clients};
-use super::operation::{Mode, Queue};
+use super::operation::{Mode, OperationQueue};
 
 /// A caller's request.
 #[derive(Clone, Copy, Debug)]
@@ -193,7 +193,7 @@ impl<R: Route> Clients<R> {
         } = command;
         let deadline = deadline.unwrap_or(now + self.config.operation_timeout);
         let mut pending = self.pending(client.0, mode.operation(), request, now, deadline, tag);
-        pending.queue = Queue::of(mode);
+        pending.queue = OperationQueue::of(mode);
         pending.timed = mode.is_write() && self.next_is_timed();
         pending.expected_bytes = expected_bytes;
         pending.response_bytes = pending

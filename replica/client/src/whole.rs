@@ -7,7 +7,7 @@ use std::time::Duration;
 use trine_kvstore::{Command, Cursor, Page, Position, Prefix, Response, WalkContent};
 
 use super::operation::Mode;
-use super::pin::{Hold, PinnedError, Stage, Taken};
+use super::pin::{Hold, PinStage, PinnedError, Taken};
 
 /// A walk over all items whose keys begin with a prefix, as of one position. It says which command follows, and how it is
 /// to be done. It is told the answer.
@@ -25,7 +25,7 @@ impl WholeWalk {
         Self {
             prefix: prefix.to_vec(),
             from: Cursor::START,
-            hold: Hold::new(mode, Stage::First),
+            hold: Hold::new(mode, PinStage::First),
         }
     }
 

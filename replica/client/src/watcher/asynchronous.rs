@@ -25,16 +25,16 @@ use super::event::WatchBatch;
 use super::identity_of;
 use super::stream::WatchStream;
 
-/// What the thread and the reader share.
-struct Shared {
-    place: Mutex<Place>,
+/// Hands batches from the thread to the reader.
+struct BatchHandoff {
+    place: Mutex<PendingBatch>,
     /// The reader says that it has taken a batch.
     taken: Inbox<()>,
 }
 
-/// The next result, and what there is to say about the stream.
+/// The next batch, and the state of the stream.
 #[derive(Default)]
-struct Place {
+struct PendingBatch {
     batch: Option<WatchBatch>,
     /// The stream cannot go on behind that batch.
     ended: Option<WatchError>,
@@ -44,7 +44,7 @@ struct Place {
     trouble: Option<String>,
 }
 
-impl Place {
+impl PendingBatch {
     fn wake(&mut self) {
         if let Some(reader) = self.reader.take() {
             reader.wake();
@@ -52,9 +52,9 @@ impl Place {
     }
 }
 
-impl Shared {
+impl BatchHandoff {
     /// A panic in another thread leaves the place whole: it is changed in single steps.
-    fn place(&self) -> MutexGuard<'_, Place> {
+    fn place(&self) -> MutexGuard<'_, PendingBatch> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -66,14 +66,14 @@ impl Shared {
 }
 
 /// The application of the thread: the stream, and the place for its batches.
-struct Hosted<R: Route> {
+struct WatchApplication<R: Route> {
     stream: WatchStream<R>,
-    shared: Arc<Shared>,
+    shared: Arc<BatchHandoff>,
     /// Empty between turns; changes memory with the inbox's queue.
     taken: VecDeque<()>,
 }
 
-impl<R: Route> Hosted<R> {
+impl<R: Route> WatchApplication<R> {
     /// Hands the reader what it waits for.
     fn hand_over(&mut self, now: Instant) {
         let mut place = self.shared.place();
@@ -95,7 +95,7 @@ impl<R: Route> Hosted<R> {
     }
 }
 
-impl<R: Route> App<R> for Hosted<R> {
+impl<R: Route> App<R> for WatchApplication<R> {
     fn on_request(&mut self, cx: &mut Cx<'_, R>, request: Request<'_>) -> Reply {
         self.stream.on_request(cx, request)
     }
@@ -150,7 +150,7 @@ impl<R: Route> App<R> for Hosted<R> {
 /// }
 /// ```
 pub struct AsyncWatcher {
-    shared: Arc<Shared>,
+    shared: Arc<BatchHandoff>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -171,11 +171,11 @@ impl AsyncWatcher {
         B: Backend + Send + 'static,
         C: Clock + Send + 'static,
     {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(BatchHandoff {
             place: Mutex::default(),
             taken: Inbox::new(1, backend.waker()),
         });
-        let hosted = Hosted {
+        let hosted = WatchApplication {
             stream: WatchStream::new(config, route_of, seed),
             shared: Arc::clone(&shared),
             taken: VecDeque::new(),
@@ -238,7 +238,7 @@ impl AsyncWatcher {
     }
 
     /// What the thread has said. Nothing in a forked child, where it may have been saying something else.
-    fn told<T>(&self, read: impl Fn(&Place) -> Option<T>) -> Option<T> {
+    fn told<T>(&self, read: impl Fn(&PendingBatch) -> Option<T>) -> Option<T> {
         let is_here = self.shared.taken.is_here();
         is_here.then(|| read(&self.shared.place())).flatten()
     }
@@ -257,7 +257,7 @@ impl Drop for AsyncWatcher {
     }
 }
 
-fn drive<B: Backend, C: Clock>(mut event_loop: EventLoop<B, C, Hosted<B::Route>>) {
+fn drive<B: Backend, C: Clock>(mut event_loop: EventLoop<B, C, WatchApplication<B::Route>>) {
     let shared = Arc::clone(&event_loop.app().shared);
     let run = || {
         event_loop.run_until(None, |hosted| hosted.shared.taken.is_stopping())?;
