@@ -33,11 +33,11 @@ pub(crate) struct TimingWheel {
     /// A bit per non-empty slot.
     occupied: [u64; LEVELS],
     first: Box<[u32; LISTS]>,
-    nodes: Vec<Node>,
+    nodes: Vec<TimerNode>,
 }
 
 #[derive(Copy, Clone)]
-struct Node {
+struct TimerNode {
     at: Instant,
     next: u32,
     previous: u32,
@@ -45,7 +45,7 @@ struct Node {
     list: u16,
 }
 
-const ABSENT: Node = Node {
+const ABSENT: TimerNode = TimerNode {
     at: Instant::FAR_FUTURE,
     next: NONE,
     previous: NONE,

@@ -30,13 +30,13 @@ pub struct Child {
 pub enum Side {
     /// The process that was there before.
     Parent(Child),
-    /// Its copy, which ends by [`Report::end`].
-    Child(Report),
+    /// Its copy, which ends by [`ResultPipe::end`].
+    Child(ResultPipe),
 }
 
-/// The way of a child to tell its parent how it went.
+/// The pipe by which a child tells its parent its result.
 #[derive(Debug)]
-pub struct Report(PipeWriter);
+pub struct ResultPipe(PipeWriter);
 
 /// Ends a text: the pipe may stay open longer, in children that other threads have made meanwhile.
 const END: u8 = 0;
@@ -84,13 +84,13 @@ pub fn split() -> Side {
     // SAFETY: no pointers. The child has one thread. What it does beyond calls that are safe after a fork is use the heap,
     // which the C library keeps usable there. Everything else that may hang there ends with the parent's patience.
     match unsafe { libc::fork() } {
-        0 => Side::Child(Report(report)),
+        0 => Side::Child(ResultPipe(report)),
         pid if pid > 0 => Side::Parent(Child { pid, result }),
         _ => panic!("no process: {}", std::io::Error::last_os_error()),
     }
 }
 
-impl Report {
+impl ResultPipe {
     /// Ends this process and tells its parent.
     pub fn end(mut self, result: Result<(), String>) -> ! {
         let text = result.err().unwrap_or_else(|| DONE.to_owned());

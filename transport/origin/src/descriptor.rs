@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 /// The number of a descriptor, and what it stood for when this was made. It does not own the descriptor.
 #[derive(Debug)]
-pub struct Shared {
+pub struct DescriptorRef {
     number: RawFd,
     file: File,
 }
@@ -19,7 +19,7 @@ struct File {
     inode: libc::ino_t,
 }
 
-impl Shared {
+impl DescriptorRef {
     /// Remembers a descriptor.
     ///
     /// # Errors
@@ -89,7 +89,7 @@ mod tests {
     fn the_number_stays_and_the_socket_goes() {
         let child = fork(|| {
             let (ours, theirs) = UnixDatagram::pair().expect("sockets");
-            let shared = Shared::of(&ours).expect("open");
+            let shared = DescriptorRef::of(&ours).expect("open");
             shared.give_up();
             assert_eq!(target(&ours), "/dev/null");
             assert!(theirs.send(b"hello").is_err(), "nobody is at the other end");
@@ -106,7 +106,7 @@ mod tests {
     fn a_number_that_was_used_again_is_left_alone() {
         let (ours, _theirs) = UnixDatagram::pair().expect("sockets");
         let (other, _its_peer) = UnixDatagram::pair().expect("sockets");
-        let mut shared = Shared::of(&ours).expect("open");
+        let mut shared = DescriptorRef::of(&ours).expect("open");
         shared.number = other.as_raw_fd();
         let before = target(&other);
         shared.give_up();

@@ -11,10 +11,10 @@
 //! `vfork` and `posix_spawn` share the parent's memory until the child executes a program, and are not noticed. They
 //! need not be: such a child may do nothing else.
 
+mod descriptor;
 mod page;
-mod shared;
 
-pub use shared::Shared;
+pub use descriptor::DescriptorRef;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

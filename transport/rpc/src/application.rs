@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::calls::{Outcome, Ticket, UnderWay};
+use super::calls::{CallOutcome, Ticket, UnderWay};
 use super::error::NotSent;
+use super::loop_handle::{LoopHandle, LoopRequest, Submission};
 use super::serve::{Caller, Handler};
-use super::shared::{Command, Shared, Submission};
 use super::status::{self, Status};
 use super::tasks::Tasks;
 use trine_transport::app::{App, Cx};
@@ -20,20 +20,20 @@ use trine_transport::{Completion, RefusedReason, Reply, Request, RpcError};
 /// turn in which it began, and packets are never shut out.
 const ROUNDS_PER_TURN_MAX: usize = 4;
 
-pub(super) struct Hosted<R: Route> {
-    shared: Arc<Shared<R>>,
+pub(super) struct LoopApplication<R: Route> {
+    shared: Arc<LoopHandle<R>>,
     handlers: Box<[Option<Handler<R>>]>,
     tasks: Tasks<R>,
     /// Empty between turns; changes memory with the inbox's queue.
-    taken: VecDeque<Command<R>>,
+    taken: VecDeque<LoopRequest<R>>,
     connecting: BTreeMap<SessionId, Ticket>,
     /// Established sessions of both modes.
     sessions: BTreeSet<SessionId>,
 }
 
-impl<R: Route> Hosted<R> {
+impl<R: Route> LoopApplication<R> {
     pub(super) fn new(
-        shared: Arc<Shared<R>>,
+        shared: Arc<LoopHandle<R>>,
         handlers: Box<[Option<Handler<R>>]>,
         tasks: usize,
     ) -> Self {
@@ -54,26 +54,29 @@ impl<R: Route> Hosted<R> {
         }
     }
 
-    fn run(&mut self, cx: &mut Cx<'_, R>, command: Command<R>) {
+    fn run(&mut self, cx: &mut Cx<'_, R>, command: LoopRequest<R>) {
         match command {
-            Command::Call(submission) => self.call(cx, submission),
-            Command::Connect(ticket, route, params) => self.connect(cx, ticket, route, params),
+            LoopRequest::Call(submission) => self.call(cx, submission),
+            LoopRequest::Connect(ticket, route, params) => self.connect(cx, ticket, route, params),
             // The completion, or the event, frees the cell.
-            Command::TakeBack(UnderWay::Request(request)) => drop(cx.cancel(request)),
-            Command::TakeBack(UnderWay::Session(session)) | Command::Disconnect(session) => {
+            LoopRequest::TakeBack(UnderWay::Request(request)) => drop(cx.cancel(request)),
+            LoopRequest::TakeBack(UnderWay::Session(session))
+            | LoopRequest::Disconnect(session) => {
                 cx.disconnect(session);
             }
-            Command::Respond(handle, Some(response)) => {
+            LoopRequest::Respond(handle, Some(response)) => {
                 // The core counts a response that no caller waits for.
                 drop(cx.enqueue_response(handle, response));
             }
-            Command::Respond(handle, None) => {
+            LoopRequest::Respond(handle, None) => {
                 cx.give_no_response(handle);
             }
-            Command::Poll(task) => self.tasks.poll(task),
-            Command::Stats(ticket) => {
+            LoopRequest::Poll(task) => self.tasks.poll(task),
+            LoopRequest::Stats(ticket) => {
                 let stats = Box::new(cx.stats());
-                self.shared.calls.complete(ticket, Outcome::Stats(stats));
+                self.shared
+                    .calls
+                    .complete(ticket, CallOutcome::Stats(stats));
             }
         }
     }
@@ -89,7 +92,7 @@ impl<R: Route> Hosted<R> {
         } = submission;
         let calls = &self.shared.calls;
         if !calls.is_wanted(ticket) {
-            calls.complete(ticket, Outcome::Failed(RpcError::NotSent));
+            calls.complete(ticket, CallOutcome::Failed(RpcError::NotSent));
             return;
         }
         match cx.enqueue_request(session, kind, request, response, ticket.to_u64(), deadline) {
@@ -115,7 +118,7 @@ impl<R: Route> Hosted<R> {
             Err(reason) => {
                 self.shared
                     .calls
-                    .complete(ticket, Outcome::ConnectRefused(reason));
+                    .complete(ticket, CallOutcome::ConnectRefused(reason));
             }
         }
     }
@@ -137,16 +140,16 @@ fn answer<R: Route>(cx: &mut Cx<'_, R>, session: SessionId, response: Option<Msg
     }
 }
 
-fn why_refused(reason: RefusedReason) -> Outcome {
+fn why_refused(reason: RefusedReason) -> CallOutcome {
     match reason {
-        RefusedReason::NoSession => Outcome::NotSent(NotSent::SessionOver),
-        RefusedReason::QueueFull => Outcome::NotSent(NotSent::TooManyCalls),
-        RefusedReason::RequestTooLarge => Outcome::NotSent(NotSent::RequestTooLarge),
-        RefusedReason::DeadlineExceeded => Outcome::Failed(RpcError::DeadlineExceeded),
+        RefusedReason::NoSession => CallOutcome::NotSent(NotSent::SessionOver),
+        RefusedReason::QueueFull => CallOutcome::NotSent(NotSent::TooManyCalls),
+        RefusedReason::RequestTooLarge => CallOutcome::NotSent(NotSent::RequestTooLarge),
+        RefusedReason::DeadlineExceeded => CallOutcome::Failed(RpcError::DeadlineExceeded),
     }
 }
 
-impl<R: Route> App<R> for Hosted<R> {
+impl<R: Route> App<R> for LoopApplication<R> {
     fn on_request(&mut self, cx: &mut Cx<'_, R>, request: Request<'_>) -> Reply {
         let caller = Caller {
             session: request.session,
@@ -183,8 +186,8 @@ impl<R: Route> App<R> for Hosted<R> {
             return;
         }
         let outcome = match completion.result {
-            Ok(()) => Outcome::Response(completion.response),
-            Err(error) => Outcome::Failed(error),
+            Ok(()) => CallOutcome::Response(completion.response),
+            Err(error) => CallOutcome::Failed(error),
         };
         self.shared.calls.complete(Ticket::from_u64(tag), outcome);
     }
@@ -194,7 +197,7 @@ impl<R: Route> App<R> for Hosted<R> {
             Event::Connected { session, .. } => {
                 self.sessions.insert(session);
                 let ticket = self.connecting.remove(&session);
-                let outcome = Outcome::Session(session);
+                let outcome = CallOutcome::Session(session);
                 let calls = &self.shared.calls;
                 if !ticket.is_some_and(|ticket| calls.complete(ticket, outcome)) {
                     cx.disconnect(session);
@@ -205,7 +208,7 @@ impl<R: Route> App<R> for Hosted<R> {
             } => {
                 if let Some(ticket) = self.connecting.remove(&session) {
                     let calls = &self.shared.calls;
-                    calls.complete(ticket, Outcome::ConnectFailed(reason));
+                    calls.complete(ticket, CallOutcome::ConnectFailed(reason));
                 }
             }
             Event::Accepted { session, .. } => drop(self.sessions.insert(session)),

@@ -25,18 +25,18 @@ pub(super) struct Calls {
 struct Cell {
     /// Tells this use of the cell from earlier ones.
     generation: u32,
-    state: State,
+    state: CallState,
     /// The waiting task; only while `Queued` or `UnderWay`.
     waker: Option<Waker>,
 }
 
-enum State {
+enum CallState {
     Free,
     /// In the inbox.
     Queued,
     /// The loop has begun it.
     UnderWay(UnderWay),
-    Done(Outcome),
+    Done(CallOutcome),
     /// No caller waits for the outcome.
     Abandoned,
 }
@@ -48,8 +48,8 @@ pub(super) enum UnderWay {
     Session(SessionId),
 }
 
-/// How it ended.
-pub(super) enum Outcome {
+/// How a call ended.
+pub(super) enum CallOutcome {
     Response(MsgBuf),
     Failed(RpcError),
     NotSent(NotSent),
@@ -71,7 +71,7 @@ impl Calls {
         let cell = |_| {
             Mutex::new(Cell {
                 generation: 0,
-                state: State::Free,
+                state: CallState::Free,
                 waker: None,
             })
         };
@@ -85,7 +85,7 @@ impl Calls {
     pub(super) fn take(&self) -> Option<Ticket> {
         let index = lock(&self.free).pop()?;
         let mut cell = lock(&self.cells[index as usize]);
-        cell.state = State::Queued;
+        cell.state = CallState::Queued;
         Some(Ticket {
             index,
             generation: cell.generation,
@@ -93,11 +93,11 @@ impl Calls {
     }
 
     /// The outcome, once it is there; the cell is free then.
-    pub(super) fn poll(&self, ticket: Ticket, context: &mut Context<'_>) -> Poll<Outcome> {
+    pub(super) fn poll(&self, ticket: Ticket, context: &mut Context<'_>) -> Poll<CallOutcome> {
         let mut cell = self.cell(ticket);
         debug_assert!(cell.generation == ticket.generation, "polled after its end");
-        if matches!(cell.state, State::Done(_)) {
-            let State::Done(outcome) = self.release(ticket, &mut cell) else {
+        if matches!(cell.state, CallState::Done(_)) {
+            let CallState::Done(outcome) = self.release(ticket, &mut cell) else {
                 unreachable!("looked at above")
             };
             return Poll::Ready(outcome);
@@ -116,20 +116,20 @@ impl Calls {
         let mut to_take_back = None;
         // The outcome and the waker are foreign code's: dropped after the lock.
         let (before, waker) = match &cell.state {
-            State::Done(outcome) => {
-                if let Outcome::Session(session) = outcome {
+            CallState::Done(outcome) => {
+                if let CallOutcome::Session(session) = outcome {
                     to_take_back = Some(UnderWay::Session(*session));
                 }
                 (self.release(ticket, &mut cell), None)
             }
-            State::Queued | State::UnderWay(_) => {
-                if let State::UnderWay(under_way) = &cell.state {
+            CallState::Queued | CallState::UnderWay(_) => {
+                if let CallState::UnderWay(under_way) = &cell.state {
                     to_take_back = Some(*under_way);
                 }
-                let before = std::mem::replace(&mut cell.state, State::Abandoned);
+                let before = std::mem::replace(&mut cell.state, CallState::Abandoned);
                 (before, cell.waker.take())
             }
-            State::Free | State::Abandoned => unreachable!("a future is dropped once"),
+            CallState::Free | CallState::Abandoned => unreachable!("a future is dropped once"),
         };
         drop(cell);
         drop((before, waker));
@@ -140,29 +140,29 @@ impl Calls {
     #[must_use]
     pub(super) fn begin(&self, ticket: Ticket, under_way: UnderWay) -> bool {
         let mut cell = self.cell(ticket);
-        let is_wanted = matches!(cell.state, State::Queued);
+        let is_wanted = matches!(cell.state, CallState::Queued);
         if is_wanted {
-            cell.state = State::UnderWay(under_way);
+            cell.state = CallState::UnderWay(under_way);
         }
         is_wanted
     }
 
     /// Whether a future waits for it.
     pub(super) fn is_wanted(&self, ticket: Ticket) -> bool {
-        !matches!(self.cell(ticket).state, State::Abandoned)
+        !matches!(self.cell(ticket).state, CallState::Abandoned)
     }
 
     /// The end, told by the loop exactly once. False if no caller waits: the outcome is dropped.
-    pub(super) fn complete(&self, ticket: Ticket, outcome: Outcome) -> bool {
+    pub(super) fn complete(&self, ticket: Ticket, outcome: CallOutcome) -> bool {
         let mut cell = self.cell(ticket);
         debug_assert!(cell.generation == ticket.generation, "it ended twice");
-        if matches!(cell.state, State::Abandoned) {
+        if matches!(cell.state, CallState::Abandoned) {
             self.release(ticket, &mut cell);
             drop(cell);
             drop(outcome);
             return false;
         }
-        cell.state = State::Done(outcome);
+        cell.state = CallState::Done(outcome);
         let waker = cell.waker.take();
         drop(cell);
         if let Some(waker) = waker {
@@ -173,9 +173,9 @@ impl Calls {
 
     /// The loop is over and will not see this cell.
     pub(super) fn end_queued(&self, ticket: Ticket) {
-        let is_queued = matches!(self.cell(ticket).state, State::Queued);
+        let is_queued = matches!(self.cell(ticket).state, CallState::Queued);
         if is_queued {
-            self.complete(ticket, Outcome::NotSent(NotSent::Stopped));
+            self.complete(ticket, CallOutcome::NotSent(NotSent::Stopped));
         }
     }
 
@@ -185,12 +185,16 @@ impl Calls {
             let (generation, outcome) = {
                 let cell = lock(cell);
                 let outcome = match &cell.state {
-                    State::Free | State::Done(_) => continue,
-                    State::Queued | State::Abandoned => Outcome::NotSent(NotSent::Stopped),
-                    State::UnderWay(UnderWay::Request(_)) => {
-                        Outcome::Failed(RpcError::OutcomeUnknown)
+                    CallState::Free | CallState::Done(_) => continue,
+                    CallState::Queued | CallState::Abandoned => {
+                        CallOutcome::NotSent(NotSent::Stopped)
                     }
-                    State::UnderWay(UnderWay::Session(_)) => Outcome::NotSent(NotSent::Stopped),
+                    CallState::UnderWay(UnderWay::Request(_)) => {
+                        CallOutcome::Failed(RpcError::OutcomeUnknown)
+                    }
+                    CallState::UnderWay(UnderWay::Session(_)) => {
+                        CallOutcome::NotSent(NotSent::Stopped)
+                    }
                 };
                 (cell.generation, outcome)
             };
@@ -210,11 +214,11 @@ impl Calls {
         lock(&self.cells[ticket.index as usize])
     }
 
-    fn release(&self, ticket: Ticket, cell: &mut Cell) -> State {
+    fn release(&self, ticket: Ticket, cell: &mut Cell) -> CallState {
         cell.generation = cell.generation.wrapping_add(1);
         cell.waker = None;
         lock(&self.free).push(ticket.index);
-        std::mem::replace(&mut cell.state, State::Free)
+        std::mem::replace(&mut cell.state, CallState::Free)
     }
 }
 
@@ -259,7 +263,7 @@ mod tests {
         })
     }
 
-    fn poll(calls: &Calls, ticket: Ticket) -> Poll<Outcome> {
+    fn poll(calls: &Calls, ticket: Ticket) -> Poll<CallOutcome> {
         calls.poll(ticket, &mut Context::from_waker(Waker::noop()))
     }
 
@@ -271,10 +275,10 @@ mod tests {
         assert!(calls.take().is_none());
         assert!(poll(&calls, first).is_pending());
         assert!(calls.begin(first, UnderWay::Session(session)));
-        assert!(calls.complete(first, Outcome::Session(session)));
+        assert!(calls.complete(first, CallOutcome::Session(session)));
         assert!(matches!(
             poll(&calls, first),
-            Poll::Ready(Outcome::Session(opened)) if opened == session
+            Poll::Ready(CallOutcome::Session(opened)) if opened == session
         ));
         let second = calls.take().expect("it is free again");
         assert_ne!(first, second);
@@ -290,22 +294,22 @@ mod tests {
         assert_eq!(calls.abandon(ticket), None);
         assert!(!calls.is_wanted(ticket));
         assert!(!calls.begin(ticket, UnderWay::Session(session)));
-        assert!(!calls.complete(ticket, Outcome::Session(session)));
+        assert!(!calls.complete(ticket, CallOutcome::Session(session)));
         assert_eq!(calls.used(), 0);
         // Under way: the loop is told what to take back.
         let ticket = calls.take().expect("free");
         assert!(calls.begin(ticket, UnderWay::Session(session)));
         assert_eq!(calls.abandon(ticket), Some(UnderWay::Session(session)));
         assert_eq!(calls.used(), 1, "the loop still has it");
-        calls.complete(ticket, Outcome::Failed(RpcError::Cancelled));
+        calls.complete(ticket, CallOutcome::Failed(RpcError::Cancelled));
         assert_eq!(calls.used(), 0);
         // A session that no caller has taken is closed.
         let ticket = calls.take().expect("free");
-        calls.complete(ticket, Outcome::Session(session));
+        calls.complete(ticket, CallOutcome::Session(session));
         assert_eq!(calls.abandon(ticket), Some(UnderWay::Session(session)));
         // Over: there is nothing left to do.
         let ticket = calls.take().expect("free");
-        calls.complete(ticket, Outcome::Failed(RpcError::NotSent));
+        calls.complete(ticket, CallOutcome::Failed(RpcError::NotSent));
         assert_eq!(calls.abandon(ticket), None);
         assert_eq!(calls.used(), 0);
     }
@@ -321,11 +325,11 @@ mod tests {
         calls.end_all();
         assert!(matches!(
             poll(&calls, queued),
-            Poll::Ready(Outcome::NotSent(NotSent::Stopped))
+            Poll::Ready(CallOutcome::NotSent(NotSent::Stopped))
         ));
         assert!(matches!(
             poll(&calls, sent),
-            Poll::Ready(Outcome::Failed(RpcError::OutcomeUnknown))
+            Poll::Ready(CallOutcome::Failed(RpcError::OutcomeUnknown))
         ));
         assert_eq!(calls.used(), 0);
     }

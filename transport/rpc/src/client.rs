@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::Rpc;
-use super::calls::{Outcome, Ticket};
+use super::calls::{CallOutcome, Ticket};
 use super::error::{CallError, NotSent, SessionError};
+use super::loop_handle::{LoopHandle, LoopRequest, Submission};
 use super::message::Message;
-use super::shared::{Command, Shared, Submission};
 use super::status::{self, STATUS_BYTES};
 use trine_transport::RpcError;
 use trine_transport::backend::{MonotonicClock, Route};
@@ -35,7 +35,7 @@ use trine_transport::time::{Clock, Duration, Instant};
 /// # }).unwrap();
 /// ```
 pub struct Client<R: Route = SocketAddr> {
-    pub(super) shared: Arc<Shared<R>>,
+    pub(super) shared: Arc<LoopHandle<R>>,
 }
 
 impl<R: Route> Clone for Client<R> {
@@ -78,7 +78,7 @@ impl<R: Route> Client<R> {
     /// # }).unwrap();
     /// ```
     pub fn connect_with(&self, route: R, params: ConnectParams) -> Connect<R> {
-        Connect(self.begin(|ticket| Command::Connect(ticket, route, params)))
+        Connect(self.begin(|ticket| LoopRequest::Connect(ticket, route, params)))
     }
 
     /// The counters of the node's endpoint.
@@ -87,14 +87,14 @@ impl<R: Route> Client<R> {
     ///
     /// [`SessionError::TooManyCalls`] and [`SessionError::Stopped`].
     pub async fn stats(&self) -> Result<EndpointStats, SessionError> {
-        match self.begin(Command::Stats).await {
-            Ok(Outcome::Stats(stats)) => Ok(*stats),
+        match self.begin(LoopRequest::Stats).await {
+            Ok(CallOutcome::Stats(stats)) => Ok(*stats),
             Ok(outcome) => Err(session_error(outcome)),
-            Err(reason) => Err(session_error(Outcome::NotSent(reason))),
+            Err(reason) => Err(session_error(CallOutcome::NotSent(reason))),
         }
     }
 
-    fn begin(&self, command: impl FnOnce(Ticket) -> Command<R>) -> Pending<R> {
+    fn begin(&self, command: impl FnOnce(Ticket) -> LoopRequest<R>) -> Pending<R> {
         if !self.shared.inbox.is_here() {
             return Pending::failed(NotSent::OtherProcess);
         }
@@ -121,21 +121,21 @@ impl<R: Route> Future for Connect<R> {
         Pin::new(&mut self.0)
             .poll(context)
             .map(|end| match (end, shared) {
-                (Ok(Outcome::Session(id)), Some(shared)) => {
+                (Ok(CallOutcome::Session(id)), Some(shared)) => {
                     Ok(Session(Arc::new(Open { shared, id })))
                 }
                 (Ok(outcome), _) => Err(session_error(outcome)),
-                (Err(reason), _) => Err(session_error(Outcome::NotSent(reason))),
+                (Err(reason), _) => Err(session_error(CallOutcome::NotSent(reason))),
             })
     }
 }
 
-fn session_error(outcome: Outcome) -> SessionError {
+fn session_error(outcome: CallOutcome) -> SessionError {
     match outcome {
-        Outcome::ConnectRefused(reason) => SessionError::Refused(reason),
-        Outcome::ConnectFailed(reason) => SessionError::Failed(reason),
-        Outcome::NotSent(NotSent::TooManyCalls) => SessionError::TooManyCalls,
-        Outcome::OtherProcess | Outcome::NotSent(NotSent::OtherProcess) => {
+        CallOutcome::ConnectRefused(reason) => SessionError::Refused(reason),
+        CallOutcome::ConnectFailed(reason) => SessionError::Failed(reason),
+        CallOutcome::NotSent(NotSent::TooManyCalls) => SessionError::TooManyCalls,
+        CallOutcome::OtherProcess | CallOutcome::NotSent(NotSent::OtherProcess) => {
             SessionError::OtherProcess
         }
         _ => SessionError::Stopped,
@@ -170,14 +170,14 @@ impl<R: Route> Clone for Session<R> {
 }
 
 struct Open<R: Route> {
-    shared: Arc<Shared<R>>,
+    shared: Arc<LoopHandle<R>>,
     id: SessionId,
 }
 
 impl<R: Route> Drop for Open<R> {
     fn drop(&mut self) {
         // A loop that is over has closed it already.
-        let _ = self.shared.inbox.push(Command::Disconnect(self.id));
+        let _ = self.shared.inbox.push(LoopRequest::Disconnect(self.id));
     }
 }
 
@@ -222,7 +222,7 @@ impl<R: Route> Session<R> {
         let pending = match self.submission::<P>(request, deadline) {
             Ok(submission) => {
                 let ticket = submission.ticket;
-                Pending::submit(&self.0.shared, ticket, Command::Call(submission))
+                Pending::submit(&self.0.shared, ticket, LoopRequest::Call(submission))
             }
             Err(reason) => Pending::failed(reason),
         };
@@ -282,10 +282,10 @@ impl<P: Rpc, R: Route> Future for Call<P, R> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.0).poll(context).map(|end| match end {
-            Ok(Outcome::Response(response)) => status::read(&response),
-            Ok(Outcome::Failed(error)) => Err(call_error(error)),
-            Ok(Outcome::NotSent(reason)) | Err(reason) => Err(CallError::NotSent(reason)),
-            Ok(Outcome::OtherProcess) => Err(CallError::OutcomeUnknown),
+            Ok(CallOutcome::Response(response)) => status::read(&response),
+            Ok(CallOutcome::Failed(error)) => Err(call_error(error)),
+            Ok(CallOutcome::NotSent(reason)) | Err(reason) => Err(CallError::NotSent(reason)),
+            Ok(CallOutcome::OtherProcess) => Err(CallError::OutcomeUnknown),
             Ok(_) => unreachable!("a call ends as a call"),
         })
     }
@@ -304,12 +304,12 @@ fn call_error(error: RpcError) -> CallError {
 /// Waits for a cell.
 struct Pending<R: Route> {
     /// `Some` until the end, if it has begun at all.
-    waiting: Option<(Arc<Shared<R>>, Ticket)>,
+    waiting: Option<(Arc<LoopHandle<R>>, Ticket)>,
     failed: Option<NotSent>,
 }
 
 impl<R: Route> Pending<R> {
-    fn submit(shared: &Arc<Shared<R>>, ticket: Ticket, command: Command<R>) -> Self {
+    fn submit(shared: &Arc<LoopHandle<R>>, ticket: Ticket, command: LoopRequest<R>) -> Self {
         if shared.inbox.push(command).is_err() {
             // The loop is over, and its end may have come before this cell was in use.
             shared.calls.end_queued(ticket);
@@ -329,7 +329,7 @@ impl<R: Route> Pending<R> {
 }
 
 impl<R: Route> Future for Pending<R> {
-    type Output = Result<Outcome, NotSent>;
+    type Output = Result<CallOutcome, NotSent>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if let Some(reason) = self.failed.take() {
@@ -340,7 +340,7 @@ impl<R: Route> Future for Pending<R> {
         };
         if !shared.inbox.is_here() {
             self.waiting = None;
-            return Poll::Ready(Ok(Outcome::OtherProcess));
+            return Poll::Ready(Ok(CallOutcome::OtherProcess));
         }
         shared.calls.poll(*ticket, context).map(|outcome| {
             self.waiting = None;

@@ -53,17 +53,17 @@
 //!
 //! `cargo run --release -p trine-rpc --example NAME`.
 
+mod application;
 mod calls;
 mod client;
 #[doc(hidden)]
 pub mod doc;
 mod error;
-mod hosted;
+mod loop_handle;
 mod message;
 mod node;
 mod patience;
 mod serve;
-mod shared;
 mod status;
 mod tasks;
 pub mod worker;

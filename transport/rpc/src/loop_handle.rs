@@ -13,14 +13,14 @@ use trine_transport::time::Instant;
 
 /// What threads and event loop share. The inbox is bounded by its sources: a cell has at most two commands under
 /// way, a session's handle one, a received request one, a task one.
-pub(super) struct Shared<R: Route> {
-    pub(super) inbox: Inbox<Command<R>>,
+pub(super) struct LoopHandle<R: Route> {
+    pub(super) inbox: Inbox<LoopRequest<R>>,
     pub(super) calls: Calls,
     pub(super) pool: Pool,
 }
 
 /// The requests to the loop.
-pub(super) enum Command<R> {
+pub(super) enum LoopRequest<R> {
     Call(Submission),
     Connect(Ticket, R, ConnectParams),
     TakeBack(UnderWay),
@@ -42,7 +42,7 @@ pub(super) struct Submission {
     pub(super) deadline: Option<Instant>,
 }
 
-impl<R: Route> Shared<R> {
+impl<R: Route> LoopHandle<R> {
     pub(super) fn new(calls: usize, pool: Pool, waker: Waker) -> Arc<Self> {
         Arc::new(Self {
             inbox: Inbox::new(2 * calls, waker),
@@ -70,7 +70,7 @@ impl<R: Route> Shared<R> {
         }
         if let Some(under_way) = self.calls.abandon(ticket) {
             // A loop that is over has ended it already.
-            let _ = self.inbox.push(Command::TakeBack(under_way));
+            let _ = self.inbox.push(LoopRequest::TakeBack(under_way));
         }
     }
 }

@@ -4,11 +4,11 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use super::application::LoopApplication;
 use super::client::Client;
 use super::error::{NodeError, StartError};
-use super::hosted::Hosted;
-use super::serve::{self, Caller, Handler, Responder, Work};
-use super::shared::Shared;
+use super::loop_handle::LoopHandle;
+use super::serve::{self, Caller, Handler, Responder, WorkerHandler};
 use super::{CALLS_DEFAULT, Rpc, TASKS_DEFAULT};
 use crate::worker::WithWorkers;
 use trine_transport::app::App;
@@ -34,7 +34,7 @@ use trine_transport::session::Identity;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Node<R: Route = std::net::SocketAddr> {
-    pub(super) shared: Arc<Shared<R>>,
+    pub(super) shared: Arc<LoopHandle<R>>,
     /// `None` once it has been waited for.
     thread: Option<JoinHandle<Result<(), BackendError>>>,
 }
@@ -135,13 +135,13 @@ pub struct Builder<B: Backend> {
     config: Config,
     identity: Option<Identity>,
     handlers: Box<[Option<Handler<B::Route>>]>,
-    work: Box<[Option<Work>]>,
+    work: Box<[Option<WorkerHandler>]>,
     kind_twice: Option<u8>,
     workers: usize,
     calls: usize,
     tasks: usize,
     /// Made when it is first needed.
-    shared: Option<Arc<Shared<B::Route>>>,
+    shared: Option<Arc<LoopHandle<B::Route>>>,
 }
 
 impl<B: Backend> Builder<B> {
@@ -274,7 +274,7 @@ impl<B: Backend> Builder<B> {
         }
         let shared = self.shared();
         let handlers = std::mem::take(&mut self.handlers);
-        let hosted = Hosted::new(Arc::clone(&shared), handlers, self.tasks);
+        let hosted = LoopApplication::new(Arc::clone(&shared), handlers, self.tasks);
         let kinds: Vec<u8> = (0..=u8::MAX)
             .filter(|kind| self.work[usize::from(*kind)].is_some())
             .collect();
@@ -301,8 +301,8 @@ impl<B: Backend> Builder<B> {
     fn spawn<A>(
         self,
         app: A,
-        shared: &Arc<Shared<B::Route>>,
-        hosted: fn(&mut A) -> &mut Hosted<B::Route>,
+        shared: &Arc<LoopHandle<B::Route>>,
+        hosted: fn(&mut A) -> &mut LoopApplication<B::Route>,
     ) -> Result<JoinHandle<Result<(), BackendError>>, StartError>
     where
         A: App<B::Route> + Send + 'static,
@@ -341,17 +341,17 @@ impl<B: Backend> Builder<B> {
         }
     }
 
-    fn shared(&mut self) -> Arc<Shared<B::Route>> {
+    fn shared(&mut self) -> Arc<LoopHandle<B::Route>> {
         let (backend, calls) = (&self.backend, self.calls);
-        let make = || Shared::new(calls, backend.pool().clone(), backend.waker());
+        let make = || LoopHandle::new(calls, backend.pool().clone(), backend.waker());
         Arc::clone(self.shared.get_or_insert_with(make))
     }
 }
 
 /// Tells everybody who waits when the loop ends, also by a panic.
-struct End<'a, R: Route>(&'a Shared<R>);
+struct EndNotifier<'a, R: Route>(&'a LoopHandle<R>);
 
-impl<R: Route> Drop for End<'_, R> {
+impl<R: Route> Drop for EndNotifier<'_, R> {
     fn drop(&mut self) {
         self.0.end();
     }
@@ -360,10 +360,10 @@ impl<R: Route> Drop for End<'_, R> {
 /// The node's thread.
 fn drive<B: Backend, A: App<B::Route>>(
     mut event_loop: EventLoop<B, MonotonicClock, A>,
-    shared: &Shared<B::Route>,
-    hosted: fn(&mut A) -> &mut Hosted<B::Route>,
+    shared: &LoopHandle<B::Route>,
+    hosted: fn(&mut A) -> &mut LoopApplication<B::Route>,
 ) -> Result<(), BackendError> {
-    let _end = End(shared);
+    let _end = EndNotifier(shared);
     event_loop.run_until(None, |_| shared.inbox.is_stopping())?;
     event_loop.with(|app, cx| hosted(app).close(cx));
     Ok(())

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::Rpc;
+use super::loop_handle::{LoopHandle, LoopRequest};
 use super::message::Message;
-use super::shared::{Command, Shared};
 use super::status::{self, Status};
 use super::tasks::TaskFuture;
 use trine_transport::ResponseHandle;
@@ -70,14 +70,14 @@ impl Caller {
 /// ```
 #[must_use = "a responder that is dropped answers that there is no answer"]
 pub struct Responder<P: Rpc, R: Route = SocketAddr> {
-    shared: Arc<Shared<R>>,
+    shared: Arc<LoopHandle<R>>,
     /// `None` once it is answered.
     handle: Option<ResponseHandle>,
     _response: PhantomData<fn(P::Response)>,
 }
 
 impl<P: Rpc, R: Route> Responder<P, R> {
-    fn new(shared: &Arc<Shared<R>>, handle: ResponseHandle) -> Self {
+    fn new(shared: &Arc<LoopHandle<R>>, handle: ResponseHandle) -> Self {
         Self {
             shared: Arc::clone(shared),
             handle: Some(handle),
@@ -97,7 +97,10 @@ impl<P: Rpc, R: Route> Responder<P, R> {
     fn send(&mut self, response: Option<MsgBuf>) {
         if let Some(handle) = self.handle.take() {
             // If the loop is over, the sessions are, too.
-            let _ = self.shared.inbox.push(Command::Respond(handle, response));
+            let _ = self
+                .shared
+                .inbox
+                .push(LoopRequest::Respond(handle, response));
         }
     }
 }
@@ -116,13 +119,14 @@ impl<P: Rpc, R: Route> Drop for Responder<P, R> {
 type Now = Box<dyn FnMut(&[u8], &Caller, &Pool) -> Option<MsgBuf> + Send>;
 /// Runs in the event loop; the answer comes through the inbox unless a status comes back.
 type Later<R> =
-    Box<dyn FnMut(&[u8], &Caller, &Arc<Shared<R>>, ResponseHandle) -> Option<Status> + Send>;
+    Box<dyn FnMut(&[u8], &Caller, &Arc<LoopHandle<R>>, ResponseHandle) -> Option<Status> + Send>;
 /// Makes a future that the event loop polls, or a status.
 type Async<R> = Box<
-    dyn FnMut(&[u8], &Caller, &Arc<Shared<R>>, ResponseHandle) -> Result<TaskFuture, Status> + Send,
+    dyn FnMut(&[u8], &Caller, &Arc<LoopHandle<R>>, ResponseHandle) -> Result<TaskFuture, Status>
+        + Send,
 >;
 /// Runs in a worker thread.
-pub(super) type Work = Box<dyn Fn(&[u8], &Pool) -> Option<MsgBuf> + Send + Sync>;
+pub(super) type WorkerHandler = Box<dyn Fn(&[u8], &Pool) -> Option<MsgBuf> + Send + Sync>;
 
 /// How a request type is served.
 pub(super) enum Handler<R: Route> {
@@ -183,7 +187,7 @@ pub(super) fn without_memory<R: Route>() -> Handler<R> {
     Handler::Later(Box::new(|_, _, _, _| Some(Status::Overloaded)))
 }
 
-pub(super) fn work<P, F>(handler: F) -> Work
+pub(super) fn work<P, F>(handler: F) -> WorkerHandler
 where
     P: Rpc,
     F: Fn(P::Request) -> P::Response + Send + Sync + 'static,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 
-use super::shared::{Command, Shared};
+use super::loop_handle::{LoopHandle, LoopRequest};
 use trine_transport::backend::Route;
 use trine_transport::slab::{Key, Slab};
 
@@ -23,7 +23,7 @@ struct Task<R: Route> {
 struct TaskWake<R: Route> {
     id: Key,
     is_queued: AtomicBool,
-    shared: Arc<Shared<R>>,
+    shared: Arc<LoopHandle<R>>,
 }
 
 impl<R: Route> Wake for TaskWake<R> {
@@ -34,7 +34,7 @@ impl<R: Route> Wake for TaskWake<R> {
     fn wake_by_ref(self: &Arc<Self>) {
         if !self.is_queued.swap(true, Ordering::SeqCst) {
             // A loop that is over polls nothing.
-            let _ = self.shared.inbox.push(Command::Poll(self.id));
+            let _ = self.shared.inbox.push(LoopRequest::Poll(self.id));
         }
     }
 }
@@ -49,7 +49,7 @@ impl<R: Route> Tasks<R> {
     }
 
     /// Takes a task in and polls it. The caller has seen that there is room.
-    pub(super) fn spawn(&mut self, shared: &Arc<Shared<R>>, future: TaskFuture) {
+    pub(super) fn spawn(&mut self, shared: &Arc<LoopHandle<R>>, future: TaskFuture) {
         let make = |id| Task {
             future,
             wake: Arc::new(TaskWake {

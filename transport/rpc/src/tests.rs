@@ -34,9 +34,9 @@ impl Rpc for Echo {
 }
 
 /// Answered when the test says so.
-struct Held;
+struct Deferred;
 
-impl Rpc for Held {
+impl Rpc for Deferred {
     const KIND: u8 = 3;
     type Request = u64;
     type Response = u64;
@@ -51,15 +51,15 @@ impl Rpc for Confused {
     type Response = u64;
 }
 
-struct Pair {
+struct NodePair {
     session: Session<RingRoute>,
     client: Node<RingRoute>,
     server: Node<RingRoute>,
-    held: mpsc::Receiver<Responder<Held, RingRoute>>,
+    held: mpsc::Receiver<Responder<Deferred, RingRoute>>,
     route: RingRoute,
 }
 
-fn pair() -> Pair {
+fn pair() -> NodePair {
     pair_with(|builder| builder, |builder| builder)
 }
 
@@ -68,18 +68,18 @@ type RingBuilder = Builder<RingBackend>;
 fn pair_with(
     server: impl FnOnce(RingBuilder) -> RingBuilder,
     client: impl FnOnce(RingBuilder) -> RingBuilder,
-) -> Pair {
+) -> NodePair {
     let (ours, theirs) = RingBackend::pair(RingConfig::default());
     let route = theirs.route();
     let (keep, held) = mpsc::channel();
     let builder = Node::builder(theirs)
         .handle::<Increment, _>(|number, _| number + 1)
         .handle::<Echo, _>(|bytes, _| bytes)
-        .handle_later::<Held, _>(move |_, _, responder| drop(keep.send(responder)));
+        .handle_later::<Deferred, _>(move |_, _, responder| drop(keep.send(responder)));
     let server = server(builder).start().expect("a server");
     let client = client(Node::builder(ours)).start().expect("a client");
     let session = block_on(client.client().connect(route)).expect("a session");
-    Pair {
+    NodePair {
         session,
         client,
         server,
@@ -170,7 +170,10 @@ fn an_answer_of_another_type_or_without_room_is_told_apart() {
 #[test]
 fn a_responder_answers_from_any_thread_and_says_when_it_does_not() {
     let pair = pair();
-    let (first, second) = (pair.session.call::<Held>(&1), pair.session.call::<Held>(&2));
+    let (first, second) = (
+        pair.session.call::<Deferred>(&1),
+        pair.session.call::<Deferred>(&2),
+    );
     let responder = pair.held.recv().expect("the first request");
     std::thread::spawn(move || responder.reply(&11))
         .join()
@@ -185,7 +188,7 @@ fn a_deadline_ends_a_call_and_the_late_answer_is_dropped() {
     let pair = pair();
     let late = pair
         .session
-        .call_within::<Held>(&1, Duration::from_millis(5));
+        .call_within::<Deferred>(&1, Duration::from_millis(5));
     assert_eq!(block_on(late), Err(CallError::DeadlineExceeded));
     // On a machine that stood still for so long it did not even run.
     pair.held
@@ -200,7 +203,7 @@ fn a_dropped_call_gives_its_slot_to_the_next_one() {
     let slots = Config::default().slots;
     for round in 0..3 {
         let calls: Vec<_> = (0..u64::from(slots))
-            .map(|number| pair.session.call::<Held>(&number))
+            .map(|number| pair.session.call::<Deferred>(&number))
             .collect();
         let responders: Vec<_> = pair.held.iter().take(usize::from(slots)).collect();
         // Every slot is taken, and yet the next call comes through.
@@ -219,7 +222,10 @@ fn a_dropped_call_gives_its_slot_to_the_next_one() {
 #[test]
 fn calls_beyond_the_limit_are_refused_and_later_ones_are_not() {
     let pair = pair_with(|server| server, |client| client.calls(2));
-    let calls = [pair.session.call::<Held>(&1), pair.session.call::<Held>(&2)];
+    let calls = [
+        pair.session.call::<Deferred>(&1),
+        pair.session.call::<Deferred>(&2),
+    ];
     let third = block_on(pair.session.call::<Increment>(&1));
     assert_eq!(third, Err(CallError::NotSent(NotSent::TooManyCalls)));
     drop(calls);
@@ -260,7 +266,7 @@ fn a_request_without_memory_is_not_sent() {
 fn the_last_handle_closes_the_session() {
     let pair = pair();
     let other = pair.session.clone();
-    let waiting = pair.session.call::<Held>(&1);
+    let waiting = pair.session.call::<Deferred>(&1);
     pair.held.recv().expect("it runs").reply(&5);
     assert_eq!(block_on(waiting), Ok(5));
     drop(pair.session);
@@ -273,7 +279,7 @@ fn the_last_handle_closes_the_session() {
 #[test]
 fn a_server_that_goes_ends_the_calls_and_names_what_is_known() {
     let pair = pair();
-    let running = pair.session.call::<Held>(&1);
+    let running = pair.session.call::<Deferred>(&1);
     let _responder = pair.held.recv().expect("it runs");
     pair.server.stop().expect("nothing went wrong");
     assert_eq!(block_on(running), Err(CallError::OutcomeUnknown));
@@ -284,7 +290,7 @@ fn a_server_that_goes_ends_the_calls_and_names_what_is_known() {
 #[test]
 fn a_client_that_stops_ends_its_calls() {
     let pair = pair();
-    let running = pair.session.call::<Held>(&1);
+    let running = pair.session.call::<Deferred>(&1);
     let _responder = pair.held.recv().expect("it runs");
     let handle = pair.client.client();
     pair.client.stop().expect("nothing went wrong");

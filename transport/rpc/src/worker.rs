@@ -57,11 +57,11 @@ pub struct WorkerStats {
 /// The threads and their two queues. Waiting jobs are bounded by the slots of the established
 /// sessions: a slot's next request replaces one that its client has given up.
 struct Workers {
-    shared: Arc<Shared>,
+    shared: Arc<JobQueues>,
     threads: Vec<JoinHandle<()>>,
 }
 
-struct Shared {
+struct JobQueues {
     queues: Mutex<Queues>,
     /// Signalled for each job while a thread sleeps, and when the end has come.
     job_came: Condvar,
@@ -87,7 +87,7 @@ struct Queues {
 }
 
 /// Tells the event loop when a thread unwinds.
-struct Watch<'a>(&'a Shared);
+struct UnwindGuard<'a>(&'a JobQueues);
 
 struct Job {
     handle: ResponseHandle,
@@ -240,7 +240,7 @@ impl Workers {
             is_over: false,
             has_panicked: false,
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(JobQueues {
             queues: Mutex::new(queues),
             job_came: Condvar::new(),
             waker,
@@ -318,10 +318,10 @@ impl Workers {
     }
 }
 
-impl Shared {
+impl JobQueues {
     /// The main loop of a thread.
     fn work(&self, pool: &Pool, handler: &impl Fn(u8, &[u8], &Pool) -> Option<MsgBuf>) {
-        let _watch = Watch(self);
+        let _watch = UnwindGuard(self);
         let mut patience = Patience::default();
         while let Some(job) = self.next_job(&mut patience) {
             let response = handler(job.kind, &job.request, pool);
@@ -395,7 +395,7 @@ impl Shared {
     }
 }
 
-impl Drop for Watch<'_> {
+impl Drop for UnwindGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.lock().has_panicked = true;

@@ -113,16 +113,16 @@ fn answer_queries<R: Announce>(socket: &UdpSocket, route: &R, stop: &AtomicBool)
 
 /// Finds the routes behind management addresses. Clones share what they know.
 pub struct Resolver<R> {
-    shared: Arc<Shared<R>>,
+    shared: Arc<RouteTable<R>>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared<R> {
-    known: Mutex<HashMap<SocketAddr, Entry<R>>>,
+struct RouteTable<R> {
+    known: Mutex<HashMap<SocketAddr, RouteEntry<R>>>,
     stop: AtomicBool,
 }
 
-struct Entry<R> {
+struct RouteEntry<R> {
     route: Option<(R, Instant)>,
     asked_at: Option<Instant>,
     wanted: bool,
@@ -141,7 +141,7 @@ impl<R: Announce> Resolver<R> {
         socket
             .set_read_timeout(Some(REPEAT_INTERVAL / 4))
             .map_err(io_error)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(RouteTable {
             known: Mutex::default(),
             stop: AtomicBool::new(false),
         });
@@ -169,7 +169,7 @@ impl<R: Announce> Resolver<R> {
         if !known.contains_key(&address) && known.len() >= ADDRESSES_MAX {
             known.clear();
         }
-        let entry = known.entry(address).or_insert(Entry {
+        let entry = known.entry(address).or_insert(RouteEntry {
             route: None,
             asked_at: None,
             wanted: true,
@@ -202,7 +202,7 @@ impl<R> Drop for Resolver<R> {
     }
 }
 
-fn ask<R: Announce>(socket: &UdpSocket, shared: &Shared<R>) {
+fn ask<R: Announce>(socket: &UdpSocket, shared: &RouteTable<R>) {
     let mut datagram = [0; DATAGRAM_BYTES + 1];
     // An answer counts only with the nonce of its query: routes cannot be planted from outside.
     let mut nonce = 0;
@@ -228,7 +228,7 @@ fn ask<R: Announce>(socket: &UdpSocket, shared: &Shared<R>) {
             outstanding.remove(&from);
             let mut known = shared.known.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(entry) = known.get_mut(&from) {
-                *entry = Entry {
+                *entry = RouteEntry {
                     route: Some((route, Instant::now())),
                     asked_at: None,
                     wanted: false,
@@ -238,9 +238,9 @@ fn ask<R: Announce>(socket: &UdpSocket, shared: &Shared<R>) {
     }
 }
 
-fn take_due<R: Copy>(shared: &Shared<R>, now: Instant) -> Vec<SocketAddr> {
+fn take_due<R: Copy>(shared: &RouteTable<R>, now: Instant) -> Vec<SocketAddr> {
     let mut known = shared.known.lock().unwrap_or_else(PoisonError::into_inner);
-    let due = |entry: &Entry<R>| {
+    let due = |entry: &RouteEntry<R>| {
         entry.wanted
             && entry
                 .asked_at

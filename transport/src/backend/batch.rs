@@ -15,12 +15,12 @@ use crate::buf::{BodyRef, MsgBuf};
 /// after the other; the core splits them.
 #[derive(Clone, Debug)]
 pub struct RxBatch<'a, R> {
-    source: Source<'a, R>,
+    source: PacketStorage<'a, R>,
     next: usize,
 }
 
 #[derive(Clone, Debug)]
-enum Source<'a, R> {
+enum PacketStorage<'a, R> {
     Packets(&'a [RxPacket<'a, R>]),
     Slots {
         memory: &'a [u8],
@@ -57,7 +57,7 @@ impl<'a, R: Route> RxBatch<'a, R> {
     #[must_use]
     pub const fn from_packets(packets: &'a [RxPacket<'a, R>]) -> Self {
         Self {
-            source: Source::Packets(packets),
+            source: PacketStorage::Packets(packets),
             next: 0,
         }
     }
@@ -66,7 +66,7 @@ impl<'a, R: Route> RxBatch<'a, R> {
     #[must_use]
     pub const fn from_slots(memory: &'a [u8], slots: &'a [RxSlot<R>]) -> Self {
         Self {
-            source: Source::Slots { memory, slots },
+            source: PacketStorage::Slots { memory, slots },
             next: 0,
         }
     }
@@ -75,7 +75,7 @@ impl<'a, R: Route> RxBatch<'a, R> {
     #[must_use]
     pub const fn empty() -> Self {
         Self {
-            source: Source::Packets(&[]),
+            source: PacketStorage::Packets(&[]),
             next: 0,
         }
     }
@@ -93,8 +93,8 @@ impl<'a, R: Route> Iterator for RxBatch<'a, R> {
     #[inline]
     fn next(&mut self) -> Option<RxPacket<'a, R>> {
         let packet = match &self.source {
-            Source::Packets(packets) => *packets.get(self.next)?,
-            Source::Slots { memory, slots } => {
+            PacketStorage::Packets(packets) => *packets.get(self.next)?,
+            PacketStorage::Slots { memory, slots } => {
                 let slot = slots.get(self.next)?;
                 let start = slot.start as usize;
                 let bytes = &memory[start..start + slot.len as usize];
@@ -113,23 +113,25 @@ impl<'a, R: Route> Iterator for RxBatch<'a, R> {
     #[inline]
     fn fold<B, F: FnMut(B, Self::Item) -> B>(self, init: B, mut f: F) -> B {
         match self.source {
-            Source::Packets(packets) => packets[self.next..].iter().copied().fold(init, f),
-            Source::Slots { memory, slots } => slots[self.next..].iter().fold(init, |all, slot| {
-                let start = slot.start as usize;
-                let packet = RxPacket {
-                    bytes: &memory[start..start + slot.len as usize],
-                    route: slot.route,
-                    ecn: slot.ecn,
-                };
-                f(all, packet)
-            }),
+            PacketStorage::Packets(packets) => packets[self.next..].iter().copied().fold(init, f),
+            PacketStorage::Slots { memory, slots } => {
+                slots[self.next..].iter().fold(init, |all, slot| {
+                    let start = slot.start as usize;
+                    let packet = RxPacket {
+                        bytes: &memory[start..start + slot.len as usize],
+                        route: slot.route,
+                        ecn: slot.ecn,
+                    };
+                    f(all, packet)
+                })
+            }
         }
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         let total = match &self.source {
-            Source::Packets(packets) => packets.len(),
-            Source::Slots { slots, .. } => slots.len(),
+            PacketStorage::Packets(packets) => packets.len(),
+            PacketStorage::Slots { slots, .. } => slots.len(),
         };
         (total - self.next, Some(total - self.next))
     }
@@ -154,7 +156,7 @@ pub enum Body<'a> {
 /// empty it may hold [`BodyRef`]s, so message buffers in it must not be written.
 #[derive(Debug)]
 pub struct TxBatch<R> {
-    items: Vec<Item<R>>,
+    items: Vec<BatchItem<R>>,
     /// Header and copied body of all items, in order, without gaps: `used` bytes.
     copied: Vec<u8>,
     used: usize,
@@ -167,7 +169,7 @@ pub struct TxBatch<R> {
 
 /// No reference count and no `Drop`: the batch is emptied without reading its items.
 #[derive(Debug)]
-struct Item<R> {
+struct BatchItem<R> {
     route: R,
     start: u32,
     copied_len: u32,
@@ -314,7 +316,7 @@ impl<R: Route> TxBatch<R> {
             self.bodies.push(body);
             self.bodies.len() as u32 - 1
         });
-        self.items.push(Item {
+        self.items.push(BatchItem {
             route,
             start: self.used as u32,
             copied_len: copied_len as u32,
@@ -403,7 +405,7 @@ impl<R: Route> TxBatch<R> {
     pub(crate) fn copied_run(&self, first: usize) -> Option<CopiedRun<'_, R>> {
         let items = self.items.get(first..)?;
         let route = items.first()?.route;
-        let is_copied = |item: &&Item<R>| item.body == COPIED && item.route == route;
+        let is_copied = |item: &&BatchItem<R>| item.body == COPIED && item.route == route;
         let count = items.iter().take_while(is_copied).count();
         let items = &items[..count];
         let (start, last) = (items.first()?.start, items.last()?);
@@ -416,7 +418,7 @@ impl<R: Route> TxBatch<R> {
     }
 
     #[inline]
-    fn view<'a>(&'a self, item: &'a Item<R>) -> TxItem<'a, R> {
+    fn view<'a>(&'a self, item: &'a BatchItem<R>) -> TxItem<'a, R> {
         let start = item.start as usize;
         let head = &self.copied[start..start + item.copied_len as usize];
         TxItem {
@@ -432,7 +434,7 @@ impl<R: Route> TxBatch<R> {
 pub(crate) struct CopiedRun<'a, R> {
     pub(crate) bytes: &'a [u8],
     start: u32,
-    items: &'a [Item<R>],
+    items: &'a [BatchItem<R>],
 }
 
 impl<R> CopiedRun<'_, R> {

@@ -37,21 +37,21 @@ pub struct RingBackend {
     config: RingConfig,
     pool: Pool,
     /// The packets taken out of the inbox; handed out from `next` on.
-    taken: Queue,
+    taken: RingQueue,
     next: usize,
     stats: BackendStats,
 }
 
 #[derive(Debug)]
 struct Inbox {
-    queue: Mutex<Queue>,
+    queue: Mutex<RingQueue>,
     /// Whether the queue holds packets; written under its lock, read without.
     ready: AtomicBool,
     arrived: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct RingQueue {
     memory: Vec<u8>,
     slots: Vec<RxSlot<RingRoute>>,
     /// A waker was used since the last wait.
@@ -74,10 +74,10 @@ impl RingBackend {
     /// `count` endpoints, each of which reaches all, itself included; the first has route 0.
     #[must_use]
     pub fn mesh(count: u16, config: RingConfig) -> Vec<Self> {
-        let queue = || Queue {
+        let queue = || RingQueue {
             memory: Vec::with_capacity(config.queue_packets * config.mtu),
             slots: Vec::with_capacity(config.queue_packets),
-            ..Queue::default()
+            ..RingQueue::default()
         };
         let inbox = |_| {
             Arc::new(Inbox {
@@ -133,7 +133,7 @@ impl RingBackend {
         };
         let mut queue = inbox.lock();
         // The queue's parts are read once, not once a packet.
-        let Queue { memory, slots, .. } = &mut *queue;
+        let RingQueue { memory, slots, .. } = &mut *queue;
         let (mut end, bytes_before, slots_before) = (first, memory.len(), slots.len());
         for item in run {
             end += 1;
@@ -169,7 +169,7 @@ impl RingBackend {
     ) -> Option<usize> {
         let inbox = self.inboxes.get(usize::from(route.0))?;
         let mut queue = inbox.lock();
-        let Queue { memory, slots, .. } = &mut *queue;
+        let RingQueue { memory, slots, .. } = &mut *queue;
         let has_room = slots.len() + run.len() <= self.config.queue_packets;
         if !has_room || PACKET_ROOM > self.config.mtu {
             return None;
@@ -256,7 +256,7 @@ impl Backend for RingBackend {
         let inbox = Arc::clone(self.inbox());
         let mut queue = inbox.lock();
         queue.sleeping = true;
-        let idle = |queue: &mut Queue| queue.slots.is_empty() && !queue.woken;
+        let idle = |queue: &mut RingQueue| queue.slots.is_empty() && !queue.woken;
         queue = match timeout {
             None => inbox
                 .arrived
@@ -285,12 +285,12 @@ impl Backend for RingBackend {
 
 impl Inbox {
     /// A queue is never left half changed, so a panic elsewhere does not spoil it.
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, RingQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Packets have come into the queue.
-    fn announce(&self, queue: &mut Queue) {
+    fn announce(&self, queue: &mut RingQueue) {
         self.ready.store(true, Ordering::Release);
         // Only for packets that end the sleep: a sleeper that is woken in vain does not ask again.
         if std::mem::take(&mut queue.sleeping) {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Wake;
 use crate::time::Duration;
-use trine_origin::Shared;
+use trine_origin::DescriptorRef;
 
 /// Sleeps until one of the descriptors is readable or `timeout` has passed. Says whether the
 /// second one is.
@@ -49,8 +49,8 @@ pub fn wait_readable(
 pub struct WakeEvent {
     event: File,
     /// What a child gives up together with the event.
-    beside: Option<Shared>,
-    shared: Shared,
+    beside: Option<DescriptorRef>,
+    shared: DescriptorRef,
     pending: AtomicBool,
 }
 
@@ -65,7 +65,7 @@ impl WakeEvent {
         // SAFETY: the descriptor was just made and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self {
-            shared: Shared::of(&fd)?,
+            shared: DescriptorRef::of(&fd)?,
             beside: None,
             event: File::from(fd),
             pending: AtomicBool::new(false),
@@ -74,7 +74,7 @@ impl WakeEvent {
 
     /// The same; a child gives up `socket` together with it.
     pub fn beside(socket: &impl AsFd) -> io::Result<Self> {
-        let beside = Some(Shared::of(socket)?);
+        let beside = Some(DescriptorRef::of(socket)?);
         Self::new().map(|event| Self { beside, ..event })
     }
 
@@ -109,6 +109,6 @@ impl Wake for WakeEvent {
 
     fn abandon(&self) {
         self.shared.give_up();
-        self.beside.iter().for_each(Shared::give_up);
+        self.beside.iter().for_each(DescriptorRef::give_up);
     }
 }

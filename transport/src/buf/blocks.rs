@@ -75,11 +75,11 @@ pub(super) struct Block {
     pub(super) refs: AtomicU32,
     /// The block's own id while it is in use, the id of the next free block (or NIL) otherwise.
     link: AtomicU32,
-    pool: NonNull<Shared>,
+    pool: NonNull<PoolState>,
 }
 
 /// Pool state that outlives the handles until the last block has come back.
-pub(super) struct Shared {
+pub(super) struct PoolState {
     heads: [AtomicU64; CLASSES.len()],
     /// Free blocks of large classes whose physical memory was given back; used when the other list is empty.
     cold: [AtomicU64; CLASSES.len()],
@@ -90,7 +90,7 @@ pub(super) struct Shared {
     regions: Box<[OnceLock<RegionEntry>]>,
     growth: Mutex<Growth>,
     exhausted: AtomicU64,
-    /// Blocks still out, counted only after the handles are gone; see `Shared::close`.
+    /// Blocks still out, counted only after the handles are gone; see `PoolState::close`.
     outstanding: AtomicI64,
     allocator: Box<dyn RegionAllocator>,
     /// Most bytes of region memory.
@@ -117,7 +117,7 @@ unsafe impl Send for RegionEntry {}
 // SAFETY: as for `Send`; nothing in a `RegionEntry` changes after it was published.
 unsafe impl Sync for RegionEntry {}
 
-impl Shared {
+impl PoolState {
     pub(super) fn new(bytes_max: usize, allocator: impl RegionAllocator) -> Self {
         Self {
             heads: std::array::from_fn(|_| AtomicU64::new(u64::from(NIL))),
@@ -147,7 +147,7 @@ impl Shared {
         self.pop_from(&self.heads[class])
     }
 
-    /// As [`Shared::pop`], from the blocks whose physical memory was given back.
+    /// As [`PoolState::pop`], from the blocks whose physical memory was given back.
     fn pop_cold(&self, class: usize) -> Option<NonNull<Block>> {
         let block = self.pop_from(&self.cold[class])?;
         self.cold_bytes
@@ -451,20 +451,20 @@ pub(super) unsafe fn release(block: NonNull<Block>) {
     let owned = unsafe { block.as_ref() };
     let id = owned.link.load(Ordering::Relaxed);
     let pool = owned.pool;
-    // SAFETY: `Shared` lives at least until every block has been counted home, and this one has
+    // SAFETY: `PoolState` lives at least until every block has been counted home, and this one has
     // not been.
     let shared = unsafe { pool.as_ref() };
     let class = shared.regions[(id >> INDEX_BITS) as usize]
         .get()
         .expect("a live block's region")
         .class;
-    if Shared::push(&shared.heads[class], id, &owned.link) {
+    if PoolState::push(&shared.heads[class], id, &owned.link) {
         // From here on another thread may free the pool: nothing may be touched.
         return;
     }
     if shared.outstanding.fetch_sub(1, Ordering::AcqRel) == 1 {
         // SAFETY: the lists are closed, so no handle is left, and this was the last block.
-        unsafe { Shared::free(pool) }
+        unsafe { PoolState::free(pool) }
     }
 }
 

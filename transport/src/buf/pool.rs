@@ -4,7 +4,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::blocks::{CLASSES, Shared, class_of, stride_of};
+use super::blocks::{CLASSES, PoolState, class_of, stride_of};
 use super::{HeapRegions, MsgBuf, RegionAllocator};
 
 /// The limits of a pool.
@@ -49,13 +49,13 @@ pub struct ClassStats {
 }
 
 struct Handle {
-    shared: NonNull<Shared>,
+    shared: NonNull<PoolState>,
 }
 
-// SAFETY: `Shared` is made of atomics, a mutex and once-cells, and its allocator is `Send + Sync`;
+// SAFETY: `PoolState` is made of atomics, a mutex and once-cells, and its allocator is `Send + Sync`;
 // `RegionEntry`'s pointers are only turned into blocks under the rules of the free lists.
 unsafe impl Send for Handle {}
-// SAFETY: as for `Send`; every method of `Shared` takes `&self` and synchronizes itself.
+// SAFETY: as for `Send`; every method of `PoolState` takes `&self` and synchronizes itself.
 unsafe impl Sync for Handle {}
 
 impl Default for PoolConfig {
@@ -74,7 +74,7 @@ impl Pool {
     /// A pool whose memory comes from `allocator`, as a device that registers memory needs it.
     #[must_use]
     pub fn with_region_allocator(config: PoolConfig, allocator: impl RegionAllocator) -> Self {
-        let shared = Box::new(Shared::new(config.bytes_max, allocator));
+        let shared = Box::new(PoolState::new(config.bytes_max, allocator));
         Self {
             handle: Arc::new(Handle {
                 shared: NonNull::from(Box::leak(shared)),
@@ -168,7 +168,7 @@ impl Pool {
         })
     }
 
-    fn shared(&self) -> &Shared {
+    fn shared(&self) -> &PoolState {
         // SAFETY: the pointer came from a leaked box, which is freed only after `close`, which runs
         // when the last handle is dropped; `self` holds one.
         unsafe { self.handle.shared.as_ref() }
@@ -183,11 +183,11 @@ impl fmt::Debug for Pool {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: this is the last handle and `close` has not run before, so `Shared` is alive.
+        // SAFETY: this is the last handle and `close` has not run before, so `PoolState` is alive.
         let shared = unsafe { self.shared.as_ref() };
         if shared.close() {
             // SAFETY: `close` said that no block is out and no handle exists any more.
-            unsafe { Shared::free(self.shared) }
+            unsafe { PoolState::free(self.shared) }
         }
     }
 }

@@ -384,7 +384,7 @@ fn buffers_that_come_home_while_the_pool_closes_are_not_lost() {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum PoolOperation {
     Alloc(usize),
     Free(usize),
     Share(usize),
@@ -392,13 +392,13 @@ enum Step {
     Append(usize, Vec<u8>),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = PoolOperation> {
     prop_oneof![
-        3 => (0usize..5000).prop_map(Step::Alloc),
-        2 => any::<usize>().prop_map(Step::Free),
-        1 => any::<usize>().prop_map(Step::Share),
-        1 => any::<usize>().prop_map(Step::Unshare),
-        2 => (any::<usize>(), prop::collection::vec(any::<u8>(), 0..200)).prop_map(|(at, bytes)| Step::Append(at, bytes)),
+        3 => (0usize..5000).prop_map(PoolOperation::Alloc),
+        2 => any::<usize>().prop_map(PoolOperation::Free),
+        1 => any::<usize>().prop_map(PoolOperation::Share),
+        1 => any::<usize>().prop_map(PoolOperation::Unshare),
+        2 => (any::<usize>(), prop::collection::vec(any::<u8>(), 0..200)).prop_map(|(at, bytes)| PoolOperation::Append(at, bytes)),
     ]
 }
 
@@ -411,22 +411,22 @@ proptest! {
         for step in steps {
             let count = buffers.len();
             match step {
-                Step::Alloc(len) => {
+                PoolOperation::Alloc(len) => {
                     let mut buffer = pool.alloc(len).unwrap();
                     buffer.fill(len as u8);
                     buffers.push((buffer, vec![len as u8; len]));
                 }
-                Step::Free(at) if count > 0 => drop(buffers.swap_remove(at % count)),
-                Step::Share(at) if count > 0 => {
+                PoolOperation::Free(at) if count > 0 => drop(buffers.swap_remove(at % count)),
+                PoolOperation::Share(at) if count > 0 => {
                     let (buffer, model) = &buffers[at % count];
                     let range = buffer.len() / 3..buffer.len();
                     shared.push((buffer.share(range.clone()), model[range].to_vec()));
                 }
-                Step::Unshare(at) if !shared.is_empty() => {
+                PoolOperation::Unshare(at) if !shared.is_empty() => {
                     let place = at % shared.len();
                     shared.swap_remove(place);
                 }
-                Step::Append(at, bytes) if count > 0 => {
+                PoolOperation::Append(at, bytes) if count > 0 => {
                     let (buffer, model) = &mut buffers[at % count];
                     if !buffer.is_shared() && buffer.extend_from_slice(&bytes).is_ok() {
                         model.extend_from_slice(&bytes);

@@ -8,21 +8,21 @@ const NONE: u16 = u16::MAX;
 
 /// The packets of a batch, linked by session. Reused from batch to batch.
 pub(super) struct Chains {
-    links: Vec<Link>,
+    links: Vec<ChainLink>,
     /// The latest packet of a mark; by the mark's low bits.
     latest: [(u32, u16); PLACES],
 }
 
 #[derive(Copy, Clone)]
-struct Link {
+struct ChainLink {
     /// The session's mark; absent if the packet is sent as it is.
     mark: Option<u32>,
     is_first: bool,
     next: u16,
 }
 
-/// The way that a packet goes.
-pub(super) enum Part {
+/// How a packet is sent.
+pub(super) enum SendPath {
     /// It is sent as it is.
     Unsealed,
     /// It begins a chain of the session with this mark.
@@ -48,7 +48,7 @@ impl Chains {
         let is_one = marks.len() == 1;
         for (index, mark) in marks.enumerate() {
             let is_later = !is_one && mark.is_some_and(|mark| self.follow(mark, index));
-            self.links.push(Link {
+            self.links.push(ChainLink {
                 mark,
                 is_first: !is_later,
                 next: NONE,
@@ -69,15 +69,15 @@ impl Chains {
         true
     }
 
-    pub(super) fn part(&self, index: usize) -> Part {
+    pub(super) fn part(&self, index: usize) -> SendPath {
         match self.links[index] {
-            Link { mark: None, .. } => Part::Unsealed,
-            Link {
+            ChainLink { mark: None, .. } => SendPath::Unsealed,
+            ChainLink {
                 mark: Some(mark),
                 is_first: true,
                 ..
-            } => Part::First(mark),
-            Link { .. } => Part::Later,
+            } => SendPath::First(mark),
+            ChainLink { .. } => SendPath::Later,
         }
     }
 
@@ -101,7 +101,8 @@ mod tests {
         let mut chains = Chains::new();
         chains.link([Some(3), Some(3)].into_iter());
         chains.link(marks.iter().copied());
-        let firsts = (0..marks.len()).filter(|index| matches!(chains.part(*index), Part::First(_)));
+        let firsts =
+            (0..marks.len()).filter(|index| matches!(chains.part(*index), SendPath::First(_)));
         firsts.map(|index| chains.from(index).collect()).collect()
     }
 

@@ -7,8 +7,8 @@ use crate::backend::{Route, RxBatch, RxPacket};
 use crate::config::PREFETCH_PACKETS_MAX;
 use crate::exchange::Request;
 use crate::keys::KeyId;
-use crate::rpc::{Place, Then, Whole};
-use crate::session::{Output, Received};
+use crate::rpc::{SlotId, Then, Whole};
+use crate::session::{ControlOutput, Received};
 use crate::time::Instant;
 use crate::wire::{Packet, PacketType, Seed, SinglePacket, WireError, peek, split_first};
 use trine_canary as canary;
@@ -113,7 +113,7 @@ impl<R: Route> Endpoint<R> {
         app: &mut impl App<R>,
     ) {
         let route = datagram.route;
-        let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
+        let out = &mut ControlOutput::new(&mut self.control, &mut self.counters.stats);
         let ended = match packet.header.packet_type {
             // Those come unsealed. What is in them is authenticated otherwise, or not at all.
             PacketType::Notice
@@ -192,7 +192,7 @@ impl<R: Route> Endpoint<R> {
 
     /// A packet of a handshake, a keepalive or a teardown.
     fn on_handshake_packet(&mut self, rx: &Received<'_>) {
-        let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
+        let out = &mut ControlOutput::new(&mut self.control, &mut self.counters.stats);
         let ended = match rx.packet.header.packet_type {
             PacketType::Cookie => return self.sessions.on_cookie(rx, out),
             PacketType::Pong => return self.sessions.on_pong(rx, out),
@@ -240,7 +240,7 @@ impl<R: Route> Endpoint<R> {
 
     /// Takes a packet for the server end of a session. Some, and nothing has happened, if its request has room only
     /// when this place has given its memory up.
-    fn take_server_packet(&mut self, rx: &Received<'_>, app: &mut impl App<R>) -> Option<Place> {
+    fn take_server_packet(&mut self, rx: &Received<'_>, app: &mut impl App<R>) -> Option<SlotId> {
         let index = rx.session.index;
         let stats = &mut self.counters.stats;
         let session = self.sessions.entry(index);

@@ -6,7 +6,7 @@ use crate::backend::Route;
 use crate::buf::MsgBuf;
 use crate::config::MESSAGE_BYTES_MAX;
 use crate::exchange::{Reply, Request, ResponseHandle, Stale};
-use crate::rpc::{Place, Responded};
+use crate::rpc::{Responded, SlotId};
 use crate::session::SessionId;
 use crate::time::Instant;
 use crate::wire::RequestNumber;
@@ -95,7 +95,7 @@ impl<R: Route> Endpoint<R> {
     }
 
     /// A server end's slot gives up the memory that it holds, for another holder.
-    pub(super) fn give_way(&mut self, place: Place) {
+    pub(super) fn give_way(&mut self, place: SlotId) {
         if let Some(server) = self.sessions.entry(place.session).server() {
             server.give_way(place.slot, &mut self.memory, &mut self.counters.stats);
         }

@@ -2,7 +2,7 @@
 
 use super::chains::Chains;
 use crate::backend::{Route, TxBatch};
-use crate::wire::{Opened, RunSealer};
+use crate::wire::{OpenedPackets, RunSealer};
 
 /// Memory of the two steps, reused from packet to packet.
 pub(super) struct SealMemory<R> {
@@ -10,7 +10,7 @@ pub(super) struct SealMemory<R> {
     pub(super) unsealed: TxBatch<R>,
     pub(super) chains: Chains,
     pub(super) sealer: RunSealer,
-    pub(super) opened: Opened,
+    pub(super) opened: OpenedPackets,
 }
 
 impl<R: Route> SealMemory<R> {
@@ -19,7 +19,7 @@ impl<R: Route> SealMemory<R> {
             unsealed: TxBatch::with_capacity(0),
             chains: Chains::new(),
             sealer: RunSealer::new(tag_per_run),
-            opened: Opened::default(),
+            opened: OpenedPackets::default(),
         }
     }
 }

@@ -1,15 +1,15 @@
 //! Sealed sessions: packets are sealed as the last step before they are handed out, and opened as the first.
 
 use super::Endpoint;
-use super::chains::{Chains, Part};
+use super::chains::{Chains, SendPath};
 use super::seal_memory::SealMemory;
 use crate::app::App;
 use crate::backend::{Route, RxPacket, TxBatch, TxItem};
 use crate::keys::{KeyId, Keys, Stage};
-use crate::session::{Output, SessionId, Sessions};
+use crate::session::{ControlOutput, SessionId, Sessions};
 use crate::time::{Clock, Instant};
 use crate::wire::{
-    Opened, RunSealer, SealedRun, SinglePacket, names_session, seal_mark, split_first,
+    OpenedPackets, RunSealer, SealedRun, SinglePacket, names_session, seal_mark, split_first,
 };
 use trine_seal::{FAILURES_MAX, NotOpened, Sealer};
 
@@ -149,10 +149,10 @@ impl<R: Route> Endpoint<R> {
         now: Instant,
         run: &SealedRun<'_>,
         datagram: &RxPacket<'_, R>,
-        opened: &mut Opened,
+        opened: &mut OpenedPackets,
     ) -> Option<SessionId> {
         let (index, route) = (run.session(), datagram.route);
-        let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
+        let out = &mut ControlOutput::new(&mut self.control, &mut self.counters.stats);
         let known = self.sessions.at(index).filter(|session| {
             session.is_sealed()
                 && run
@@ -189,7 +189,7 @@ impl<R: Route> Endpoint<R> {
         if is_proven {
             return Some(id);
         }
-        let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
+        let out = &mut ControlOutput::new(&mut self.control, &mut self.counters.stats);
         let (gave_way, stands) = self.sessions.on_proven(now, index, out);
         self.discard(gave_way);
         stands.then_some(id)
@@ -228,9 +228,9 @@ fn seal_all<R: Route>(
     chains.link(unsealed.iter().map(|item| seal_mark(item.head)));
     for (index, item) in unsealed.iter().enumerate() {
         match chains.part(index) {
-            Part::Unsealed => tx.push_item(&item),
-            Part::Later => {}
-            Part::First(mark) => {
+            SendPath::Unsealed => tx.push_item(&item),
+            SendPath::Later => {}
+            SendPath::First(mark) => {
                 // A session may end between the writing of a packet and its sealing.
                 if let Some(session) = sessions.marked(mark) {
                     let bytes_max = session.mtu();

@@ -5,7 +5,7 @@ use crate::app::App;
 use crate::backend::Route;
 use crate::rpc::SlotScan;
 use crate::session::{
-    Closed, ConnectParams, ConnectRefused, DownReason, Ended, Output, Role, SessionId, Timer,
+    Closed, ConnectParams, ConnectRefused, ControlOutput, DownReason, Ended, Role, SessionId, Timer,
 };
 use crate::time::Instant;
 
@@ -18,7 +18,7 @@ impl<R: Route> Endpoint<R> {
         route: R,
         params: ConnectParams,
     ) -> Result<SessionId, ConnectRefused> {
-        let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
+        let out = &mut ControlOutput::new(&mut self.control, &mut self.counters.stats);
         self.sessions.connect(now, route, params, out)
     }
 
@@ -31,7 +31,7 @@ impl<R: Route> Endpoint<R> {
 
     /// As `disconnect`, for this reason.
     fn close(&mut self, now: Instant, id: SessionId, reason: DownReason) {
-        let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
+        let out = &mut ControlOutput::new(&mut self.control, &mut self.counters.stats);
         match self.sessions.close(now, id, reason, out) {
             Closed::Not => {}
             Closed::Ended(ended) => self.discard(Some(ended)),
@@ -52,14 +52,14 @@ impl<R: Route> Endpoint<R> {
         if reason != DownReason::GaveWay {
             return self.end_for_violation(index);
         }
-        let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
+        let out = &mut ControlOutput::new(&mut self.control, &mut self.counters.stats);
         let ended = self.sessions.give_way(index, out);
         self.discard(ended);
     }
 
     /// The peer broke the protocol.
     pub(super) fn end_for_violation(&mut self, index: u16) {
-        let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
+        let out = &mut ControlOutput::new(&mut self.control, &mut self.counters.stats);
         let ended = self.sessions.on_violation(index, out);
         self.discard(ended);
     }
@@ -111,7 +111,7 @@ impl<R: Route> Endpoint<R> {
             return;
         };
         let id = session.id(index);
-        let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
+        let out = &mut ControlOutput::new(&mut self.control, &mut self.counters.stats);
         match self.sessions.on_timer(now, index, out) {
             Timer::Done => {}
             Timer::Established => self.scan_session(now, id, app),
@@ -167,7 +167,7 @@ impl<R: Route> Endpoint<R> {
                     self.control.push(probe, &mut self.counters.stats.drops);
                 }
                 SlotScan::TimedOut { sent_at, rto } => {
-                    let out = &mut Output::new(&mut self.control, &mut self.counters.stats);
+                    let out = &mut ControlOutput::new(&mut self.control, &mut self.counters.stats);
                     self.sessions
                         .ping_after_timeout(now, id.index, sent_at, rto, out);
                 }

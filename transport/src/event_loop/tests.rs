@@ -228,9 +228,9 @@ fn a_loop_on_a_shared_core_yields_after_every_empty_turn() {
 }
 
 /// Counts how often it is read.
-struct Watched<'a>(&'a Cell<u32>);
+struct CountedClock<'a>(&'a Cell<u32>);
 
-impl Clock for Watched<'_> {
+impl Clock for CountedClock<'_> {
     fn now(&self) -> Instant {
         self.0.set(self.0.get() + 1);
         MonotonicClock.now()
@@ -248,7 +248,7 @@ fn looks_for_eight_packets(batched_timestamps: bool) -> u32 {
         incarnation: 1,
     };
     let (client_config, app) = (config.clone(), Counter::default());
-    let clock = Watched(&looks);
+    let clock = CountedClock(&looks);
     let mut client = EventLoop::new(ours, clock, app, client_config, identity, 1).unwrap();
     let app = Counter::default();
     let mut server = EventLoop::new(theirs, MonotonicClock, app, config, identity, 2).unwrap();

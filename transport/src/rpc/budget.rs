@@ -16,9 +16,9 @@ use crate::time::{Duration, Instant};
 /// Accounts without a message that are kept, at most.
 const EMPTY_ACCOUNTS_KEPT: usize = 64;
 
-/// Where memory is held: a slot of a session's server end.
+/// A slot of a session's server end, which is where memory is held.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) struct Place {
+pub(crate) struct SlotId {
     pub(crate) session: u16,
     pub(crate) slot: u8,
 }
@@ -32,9 +32,9 @@ pub(crate) struct Account {
 
 /// A message that is or shall be held.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Piece {
+pub(crate) struct HeldMessage {
     pub(crate) holder: Holder,
-    pub(crate) place: Place,
+    pub(crate) place: SlotId,
     /// Since when its slot has been at it.
     pub(crate) since: Instant,
     pub(crate) bytes: usize,
@@ -46,7 +46,7 @@ pub(crate) enum Admission {
     /// It is counted from now on.
     Granted,
     /// There is room as soon as this one has given its memory up.
-    After(Place),
+    After(SlotId),
     /// Not now: its holder has its share already.
     OverShare,
     /// Not now: others have all, and none of them has too much.
@@ -59,17 +59,17 @@ pub(crate) struct Budget {
     limit: usize,
     /// The largest message.
     message_bytes: usize,
-    held: BTreeMap<Holder, Held>,
+    held: BTreeMap<Holder, HolderUsage>,
     privileged: Half,
     common: Half,
 }
 
 /// What one holder has.
 #[derive(Default)]
-struct Held {
+struct HolderUsage {
     bytes: usize,
     /// Oldest first.
-    pieces: SortedVec<(Instant, Place)>,
+    pieces: SortedVec<(Instant, SlotId)>,
 }
 
 /// The half of a class of holders.
@@ -79,9 +79,9 @@ struct Half {
     /// Its holders by what they have.
     by_bytes: SortedVec<(usize, Holder)>,
     /// The message that uses the reserve.
-    reserve: Option<(Place, usize)>,
+    reserve: Option<(SlotId, usize)>,
     /// The message that has waited longest for room, and when it last asked.
-    waiting: Option<(Place, Instant)>,
+    waiting: Option<(SlotId, Instant)>,
     /// A holder within its share found no room lately: until then all must make progress.
     short_until: Instant,
 }
@@ -135,8 +135,8 @@ impl Budget {
     }
 
     /// Counts a message that can wait, if there is room for it.
-    pub(crate) fn ask(&mut self, now: Instant, piece: &Piece) -> Admission {
-        let Piece {
+    pub(crate) fn ask(&mut self, now: Instant, piece: &HeldMessage) -> Admission {
+        let HeldMessage {
             holder,
             place,
             bytes,
@@ -170,8 +170,8 @@ impl Budget {
     }
 
     /// Counts a message that is there already.
-    pub(crate) fn add(&mut self, piece: &Piece) {
-        let Piece {
+    pub(crate) fn add(&mut self, piece: &HeldMessage) {
+        let HeldMessage {
             holder,
             place,
             since,
@@ -189,8 +189,8 @@ impl Budget {
     }
 
     /// A message that was counted is held no longer.
-    pub(crate) fn remove(&mut self, piece: &Piece) {
-        let Piece {
+    pub(crate) fn remove(&mut self, piece: &HeldMessage) {
+        let HeldMessage {
             holder,
             place,
             since,
@@ -220,7 +220,7 @@ impl Budget {
 
     /// The message that gives way to one of `holder`: the oldest of the holder that would still have more than `holder`
     /// then has. Callers that nothing tells apart take nothing from others and lose nothing to them.
-    fn gives_way_to(&self, holder: Holder, bytes: usize) -> Option<Place> {
+    fn gives_way_to(&self, holder: Holder, bytes: usize) -> Option<SlotId> {
         if matches!(holder, Holder::Privileged | Holder::Shared) {
             return None;
         }
@@ -231,7 +231,7 @@ impl Budget {
 
     /// The message that must go since `holder` had another one: its own oldest if it has more than its share, or else the
     /// oldest of the holder with most. `None` if all can stay.
-    pub(crate) fn must_go(&self, holder: Holder) -> Option<Place> {
+    pub(crate) fn must_go(&self, holder: Holder) -> Option<SlotId> {
         if self.is_too_much(holder, 0) {
             return self.oldest_of(holder);
         }
@@ -244,7 +244,7 @@ impl Budget {
         self.oldest_of(*greediest)
     }
 
-    fn oldest_of(&self, holder: Holder) -> Option<Place> {
+    fn oldest_of(&self, holder: Holder) -> Option<SlotId> {
         let oldest = self.held.get(&holder)?.pieces.as_slice().first();
         oldest.map(|(_, place)| *place)
     }
@@ -302,10 +302,10 @@ mod tests {
     /// 16 messages in each half.
     const BYTES: usize = 32 * MESSAGE;
 
-    fn piece(holder: Holder, session: u16, bytes: usize) -> Piece {
-        Piece {
+    fn piece(holder: Holder, session: u16, bytes: usize) -> HeldMessage {
+        HeldMessage {
             holder,
-            place: Place { session, slot: 0 },
+            place: SlotId { session, slot: 0 },
             since: Instant::from_nanos(u64::from(session)),
             bytes,
         }
@@ -342,7 +342,7 @@ mod tests {
                 200 + oldest,
                 MESSAGE,
             );
-            let gives_way = Place {
+            let gives_way = SlotId {
                 session: oldest,
                 slot: 0,
             };

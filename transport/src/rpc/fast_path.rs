@@ -7,7 +7,7 @@
 //! the message's buffer, because short packets are copied.
 
 use crate::backend::{Route, TxBatch};
-use crate::session::Peer;
+use crate::session::SessionPeer;
 use crate::wire::{EXTENSION_BYTES, Header};
 
 /// Packets that wait at most; those beyond go through the queues.
@@ -63,7 +63,7 @@ impl<R: Route> FastPath<R> {
     #[inline(always)]
     pub(crate) fn write(
         &mut self,
-        to: &Peer<R>,
+        to: &SessionPeer<R>,
         header: &Header,
         extension: Option<[u8; EXTENSION_BYTES]>,
         message: &[u8],

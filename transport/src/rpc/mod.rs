@@ -14,7 +14,7 @@ mod packet;
 mod server;
 mod sorted;
 
-pub(crate) use budget::Place;
+pub(crate) use budget::SlotId;
 #[cfg(test)]
 pub(crate) use client::ClientSlot;
 pub(crate) use client::{Buffers, ClientEnd, Ended, Finished, NewRequest, Requests, SlotScan};

@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use crate::backend::{Body, Route, TxBatch};
 use crate::buf::MsgBuf;
-use crate::session::Peer;
+use crate::session::SessionPeer;
 use crate::wire::{EXTENSION_BYTES, Header};
 
 /// Adds a packet with a part of a message: written into the batch if it is short, else referred to.
 #[inline(always)]
 pub(super) fn push_data<R: Route>(
     tx: &mut TxBatch<R>,
-    to: &Peer<R>,
+    to: &SessionPeer<R>,
     header: &Header,
     extension: Option<[u8; EXTENSION_BYTES]>,
     message: &MsgBuf,

@@ -1,13 +1,13 @@
 //! The server's side of the handshake: nothing is remembered before the cookie has come back.
 
 use super::half_open::Wanted;
-use super::names::Name;
+use super::names::ServerEndName;
 use super::refuse::refuse;
 use super::seal::Seal;
 use super::secret::cookie_period;
 use super::{
-    DownReason, Ended, Event, Handshake, Holder, Identity, Input, Output, Role, Session, SessionId,
-    Sessions, State, Terms,
+    ControlOutput, DownReason, Ended, Event, Handshake, Holder, Identity, Input, Role, Session,
+    SessionId, SessionState, Sessions, Terms,
 };
 use crate::backend::Route;
 use crate::config::{MTU_MIN, SLOTS_MAX};
@@ -28,7 +28,7 @@ impl<R: Route> Sessions<R> {
         route: R,
         holder_of: impl FnOnce(&R) -> Holder,
         admits: impl FnOnce(&KeyId) -> bool,
-        out: &mut Output<'_, R>,
+        out: &mut ControlOutput<'_, R>,
     ) -> Option<Ended> {
         let (connect, after) = self.wanted_session(now, packet, route, out)?;
         match self.consider_keys(now, route, &connect, after, admits, out) {
@@ -43,7 +43,7 @@ impl<R: Route> Sessions<R> {
         now: Instant,
         packet: &Packet<'a>,
         route: R,
-        out: &mut Output<'_, R>,
+        out: &mut ControlOutput<'_, R>,
     ) -> Option<(Connect, &'a [u8])> {
         if !packet.verify(Seed::NONE) {
             out.stats.drops.checksum += 1;
@@ -96,14 +96,20 @@ impl<R: Route> Sessions<R> {
     }
 
     /// The name that a session has which a CONNECT asks for.
-    fn name_of(&self, connect: &Connect) -> Name {
-        Name {
+    fn name_of(&self, connect: &Connect) -> ServerEndName {
+        ServerEndName {
             nonce: connect.nonce,
             is_sealed: self.has_keys() && connect.features.has(Features::SEALED),
         }
     }
 
-    fn send_cookie(&mut self, now: Instant, route: R, connect: &Connect, out: &mut Output<'_, R>) {
+    fn send_cookie(
+        &mut self,
+        now: Instant,
+        route: R,
+        connect: &Connect,
+        out: &mut ControlOutput<'_, R>,
+    ) {
         out.stats.drops.cookie += u64::from(connect.cookie != 0);
         let cookie = Cookie {
             cookie: self.secret.cookie(now, &route, connect),
@@ -119,7 +125,7 @@ impl<R: Route> Sessions<R> {
         route: R,
         connect: &Connect,
         holder: Holder,
-        out: &mut Output<'_, R>,
+        out: &mut ControlOutput<'_, R>,
     ) -> Option<Ended> {
         let terms = self.terms_for(now, &route, connect);
         let (ended, has_room) = self.make_room(now, &terms, holder, out);
@@ -149,7 +155,7 @@ impl<R: Route> Sessions<R> {
     ) -> Option<SessionId> {
         self.table.insert(|generation| Session {
             generation,
-            state: State::Free,
+            state: SessionState::Free,
             is_counted: true,
             route,
             nonce: connect.nonce,
@@ -170,7 +176,7 @@ impl<R: Route> Sessions<R> {
     }
 
     /// A server end is established: it counts, and the program hears of it.
-    pub(super) fn enter(&mut self, index: u16, holder: Holder, out: &mut Output<'_, R>) {
+    pub(super) fn enter(&mut self, index: u16, holder: Holder, out: &mut ControlOutput<'_, R>) {
         let holder = self.counted_as(holder);
         self.shares.add(index, holder);
         if let Role::Server(server) = self.table[index].role_mut() {
@@ -201,7 +207,7 @@ impl<R: Route> Sessions<R> {
         now: Instant,
         terms: &Terms,
         holder: Holder,
-        out: &mut Output<'_, R>,
+        out: &mut ControlOutput<'_, R>,
     ) -> (Option<Ended>, bool) {
         let holder = self.counted_as(holder);
         let events_have_room = self.events.len() < 2 * self.settings.sessions;
@@ -232,7 +238,7 @@ impl<R: Route> Sessions<R> {
         &mut self,
         now: Instant,
         holder: Holder,
-        out: &mut Output<'_, R>,
+        out: &mut ControlOutput<'_, R>,
     ) -> Option<Ended> {
         let index = self.shares.gives_way_to(holder)?;
         if !self.shares.may_push_out(now, holder) {
@@ -243,7 +249,7 @@ impl<R: Route> Sessions<R> {
 
     /// Ends a session whose holder has too much. Its peer is told once, and finds out by itself if it does not hear
     /// that: a caller that does not answer must not keep its place.
-    pub(crate) fn give_way(&mut self, index: u16, out: &mut Output<'_, R>) -> Option<Ended> {
+    pub(crate) fn give_way(&mut self, index: u16, out: &mut ControlOutput<'_, R>) -> Option<Ended> {
         let token = RequestNumber::token(self.secret.draw());
         let session = &mut self.table[index];
         let body = Probe {
@@ -278,19 +284,25 @@ impl<R: Route> Sessions<R> {
     }
 
     /// A CONNECT whose ACCEPT was lost or is under way.
-    fn accept_again(&mut self, index: u16, route: R, connect: &Connect, out: &mut Output<'_, R>) {
+    fn accept_again(
+        &mut self,
+        index: u16,
+        route: R,
+        connect: &Connect,
+        out: &mut ControlOutput<'_, R>,
+    ) {
         let session = &self.table[index];
         let is_same = session.route == route && session.remote == connect.client_session;
         match session.state {
             // The client of a sealed session has its ACCEPT: it has sent a sealed packet.
-            State::Open if is_same && !session.is_sealed() => {
+            SessionState::Open if is_same && !session.is_sealed() => {
                 self.send_accept(session.id(index), out);
             }
             _ => out.stats.drops.handshake += 1,
         }
     }
 
-    fn send_accept(&mut self, id: SessionId, out: &mut Output<'_, R>) {
+    fn send_accept(&mut self, id: SessionId, out: &mut ControlOutput<'_, R>) {
         let session = &self.table[id.index];
         let header = Header::new(PacketType::Accept, session.remote);
         let accept = self.accept_of(id);

@@ -1,6 +1,6 @@
 //! Which sessions are left over when the keys change?
 
-use super::{SessionId, Sessions, State};
+use super::{SessionId, SessionState, Sessions};
 use crate::backend::Route;
 use crate::keys::KeyId;
 
@@ -45,7 +45,7 @@ impl<R: Route> Sessions<R> {
     pub(crate) fn end_halves_of(&mut self, is_over: impl Fn(&KeyId) -> bool) {
         let over: Vec<u16> = self
             .table
-            .in_state(|state| state == State::HalfOpen)
+            .in_state(|state| state == SessionState::HalfOpen)
             .filter(|(_, session)| session.key().is_some_and(|key| is_over(&key)))
             .map(|(index, _)| index)
             .collect();

@@ -2,8 +2,8 @@
 
 use super::seal::{Attempt, Seal, Sealed};
 use super::{
-    ConnectError, ConnectParams, ConnectRefused, Ended, Event, Handshake, Identity, Input,
-    KeyObstacle, Output, Received, Role, Session, SessionId, Sessions, State, Terms,
+    ConnectError, ConnectParams, ConnectRefused, ControlOutput, Ended, Event, Handshake, Identity,
+    Input, KeyObstacle, Received, Role, Session, SessionId, SessionState, Sessions, Terms,
 };
 use crate::backend::Route;
 use crate::config::{CREDITS_MAX, MTU_MIN, SLOTS_MAX, TIMER_MAX};
@@ -22,7 +22,7 @@ impl<R: Route> Sessions<R> {
         now: Instant,
         route: R,
         params: ConnectParams,
-        out: &mut Output<'_, R>,
+        out: &mut ControlOutput<'_, R>,
     ) -> Result<SessionId, ConnectRefused> {
         let own = self.settings.terms;
         let terms = Terms {
@@ -47,7 +47,7 @@ impl<R: Route> Sessions<R> {
         let (rto_limits, congestion) = (self.settings.rto_limits, self.settings.congestion.clone());
         let id = self.table.insert(|generation| Session {
             generation,
-            state: State::Free,
+            state: SessionState::Free,
             is_counted: true,
             route,
             nonce,
@@ -78,13 +78,20 @@ impl<R: Route> Sessions<R> {
     }
 
     /// Sends CONNECT, with the cookie if there is one, and sets the timer for the next.
-    pub(super) fn send_connect(&mut self, now: Instant, index: u16, out: &mut Output<'_, R>) {
+    pub(super) fn send_connect(
+        &mut self,
+        now: Instant,
+        index: u16,
+        out: &mut ControlOutput<'_, R>,
+    ) {
         let session = &mut self.table[index];
         session.handshake.sent_at = now;
         let due = session.handshake.on_sent(now, &self.settings.rto_limits);
         let cookie = session.handshake.cookie;
         let body = match &session.seal {
-            Seal::Asked(attempt) if session.state == State::Returning => attempt.body(cookie),
+            Seal::Asked(attempt) if session.state == SessionState::Returning => {
+                attempt.body(cookie)
+            }
             Seal::Asked(attempt) => attempt.question(),
             _ => connect_of(index, session, self.identity).write().to_vec(),
         };
@@ -106,13 +113,13 @@ impl<R: Route> Sessions<R> {
     }
 
     /// The server wants a proof that we receive its packets at our address.
-    pub(crate) fn on_cookie(&mut self, rx: &Received<'_>, out: &mut Output<'_, R>) {
+    pub(crate) fn on_cookie(&mut self, rx: &Received<'_>, out: &mut ControlOutput<'_, R>) {
         let Some(cookie) = Cookie::read(rx.packet.payload) else {
             out.stats.drops.handshake += 1;
             return;
         };
         let session = &mut self.table[rx.session.index];
-        let is_first = session.state == State::Asking;
+        let is_first = session.state == SessionState::Asking;
         let is_news = session.handshake.cookie != cookie.cookie;
         if !is_news || !session.go(Input::Cookie) {
             out.stats.drops.wrong_state += 1;
@@ -127,7 +134,7 @@ impl<R: Route> Sessions<R> {
     }
 
     /// The session is established. False if the packet does not belong here.
-    pub(crate) fn on_accept(&mut self, rx: &Received<'_>, out: &mut Output<'_, R>) -> bool {
+    pub(crate) fn on_accept(&mut self, rx: &Received<'_>, out: &mut ControlOutput<'_, R>) -> bool {
         let accept = Accept::read(rx.packet.payload);
         let fitting = accept.filter(|(accept, _)| accept_fits(accept, &rx.terms));
         let Some((accept, message)) = fitting else {
@@ -213,7 +220,7 @@ impl<R: Route> Sessions<R> {
     pub(crate) fn on_refuse(
         &mut self,
         rx: &Received<'_>,
-        out: &mut Output<'_, R>,
+        out: &mut ControlOutput<'_, R>,
     ) -> Option<Ended> {
         let Some(refuse) = Refuse::read(rx.packet.payload) else {
             out.stats.drops.handshake += 1;
@@ -255,7 +262,7 @@ impl<R: Route> Sessions<R> {
         &mut self,
         index: u16,
         reason: ConnectError,
-        out: &mut Output<'_, R>,
+        out: &mut ControlOutput<'_, R>,
     ) -> Ended {
         let session = &self.table[index];
         self.events.push_back(Event::ConnectFailed {

@@ -4,9 +4,10 @@
 use super::halves::{HalfOpen, Halves};
 use super::refuse::refuse;
 use super::seal::{
-    FIRST_PAYLOAD_BYTES, LATER_PAYLOAD_BYTES, SECOND_PAYLOAD_BYTES, Seal, Sealed, Wish, prologue,
+    FIRST_PAYLOAD_BYTES, LATER_PAYLOAD_BYTES, SECOND_PAYLOAD_BYTES, Seal, SealRequest, Sealed,
+    prologue,
 };
-use super::{Ended, Holder, Input, Output, Role, Sessions, State};
+use super::{ControlOutput, Ended, Holder, Input, Role, SessionState, Sessions};
 use crate::backend::Route;
 use crate::config::{
     HANDSHAKE_COST, HANDSHAKE_RESERVE, HANDSHAKE_SHARE, HANDSHAKE_SPAN, PROOF_INTERVAL,
@@ -45,7 +46,7 @@ impl Trust {
     fn read(
         &mut self,
         connect: &Connect,
-        wish: &Wish<'_>,
+        wish: &SealRequest<'_>,
         psk: &Psk,
         own: u64,
     ) -> Option<Responder> {
@@ -158,7 +159,7 @@ impl<R: Route> Sessions<R> {
         connect: &Connect,
         after: &[u8],
         admits: impl FnOnce(&KeyId) -> bool,
-        out: &mut Output<'_, R>,
+        out: &mut ControlOutput<'_, R>,
     ) -> Wanted {
         let Some(trust) = &mut self.trust else {
             return Wanted::Unsealed;
@@ -170,7 +171,7 @@ impl<R: Route> Sessions<R> {
             }
             return Wanted::Unsealed;
         }
-        let Some(wish) = Wish::read(after) else {
+        let Some(wish) = SealRequest::read(after) else {
             out.stats.drops.handshake += 1;
             return Wanted::Done;
         };
@@ -208,7 +209,7 @@ impl<R: Route> Sessions<R> {
         responder: Responder,
         psk: &Psk,
         key: KeyId,
-        out: &mut Output<'_, R>,
+        out: &mut ControlOutput<'_, R>,
     ) {
         let goes_first = self.goes_first(&key);
         self.forget_oldest_half(goes_first);
@@ -253,7 +254,7 @@ impl<R: Route> Sessions<R> {
         &mut self,
         route: R,
         connect: &Connect,
-        out: &mut Output<'_, R>,
+        out: &mut ControlOutput<'_, R>,
     ) -> bool {
         let mut halves = self
             .trust
@@ -261,7 +262,7 @@ impl<R: Route> Sessions<R> {
             .flat_map(|trust| trust.halves.with_nonce(connect.nonce));
         let asked_for = halves.find(|half| {
             self.table.get(half.id).is_some_and(|session| {
-                session.state == State::HalfOpen
+                session.state == SessionState::HalfOpen
                     && session.route == route
                     && session.remote == connect.client_session
             })
@@ -289,7 +290,7 @@ impl<R: Route> Sessions<R> {
         let is_half = |id| {
             table
                 .get(id)
-                .is_some_and(|session| session.state == State::HalfOpen)
+                .is_some_and(|session| session.state == SessionState::HalfOpen)
         };
         if let Some(oldest) = trust.halves.make_room(goes_first, is_half) {
             self.end_half(oldest.index);
@@ -311,7 +312,7 @@ impl<R: Route> Sessions<R> {
         &mut self,
         now: Instant,
         index: u16,
-        out: &mut Output<'_, R>,
+        out: &mut ControlOutput<'_, R>,
     ) -> (Option<Ended>, bool) {
         let is_known = self.table[index].key().is_some_and(|key| {
             self.trust
@@ -379,7 +380,7 @@ impl<R: Route> Sessions<R> {
         route: R,
         body: &[u8],
         token: RequestNumber,
-        out: &mut Output<'_, R>,
+        out: &mut ControlOutput<'_, R>,
     ) {
         let key = Probe::read(body).and_then(|(probe, key)| Some((probe, KeyId::new(key)?)));
         let (Some(trust), Some((probe, key))) = (&mut self.trust, key) else {
@@ -405,7 +406,7 @@ pub(super) fn send_reset<R: Route>(
     probe: &Probe,
     token: RequestNumber,
     key: &ResetKey,
-    out: &mut Output<'_, R>,
+    out: &mut ControlOutput<'_, R>,
 ) {
     let header = Header {
         request: token,

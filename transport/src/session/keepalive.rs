@@ -6,7 +6,10 @@
 //! as often, so that they wake nobody up.
 
 use super::half_open::send_reset;
-use super::{DownReason, Ended, Input, Output, Probing, Received, Role, Session, Sessions, State};
+use super::{
+    ControlOutput, DownReason, Ended, Input, Probing, Received, Role, Session, SessionState,
+    Sessions,
+};
 use crate::backend::Route;
 use crate::config::KEEPALIVES_PER_SECOND;
 use crate::stats::EndpointStats;
@@ -19,7 +22,7 @@ const PATIENCE_WITH_SIBLINGS: u64 = 4;
 
 impl<R: Route> Sessions<R> {
     /// Sends a PING, the first of a silence or a repetition.
-    pub(super) fn ping(&mut self, now: Instant, index: u16, out: &mut Output<'_, R>) {
+    pub(super) fn ping(&mut self, now: Instant, index: u16, out: &mut ControlOutput<'_, R>) {
         let fresh = RequestNumber::token(self.secret.draw());
         let session = &mut self.table[index];
         if session.probe.is_none()
@@ -54,7 +57,7 @@ impl<R: Route> Sessions<R> {
         index: u16,
         sent_at: Instant,
         rto: Duration,
-        out: &mut Output<'_, R>,
+        out: &mut ControlOutput<'_, R>,
     ) {
         let session = &self.table[index];
         let is_silent = session.heard_at <= sent_at;
@@ -90,7 +93,7 @@ impl<R: Route> Sessions<R> {
         &mut self,
         now: Instant,
         index: u16,
-        out: &mut Output<'_, R>,
+        out: &mut ControlOutput<'_, R>,
     ) -> Option<Ended> {
         let session = &self.table[index];
         match session.probe {
@@ -145,7 +148,12 @@ impl<R: Route> Sessions<R> {
     }
 
     /// Answers PONG for a session that is established, RESET otherwise.
-    pub(crate) fn on_ping(&mut self, packet: &Packet<'_>, route: R, out: &mut Output<'_, R>) {
+    pub(crate) fn on_ping(
+        &mut self,
+        packet: &Packet<'_>,
+        route: R,
+        out: &mut ControlOutput<'_, R>,
+    ) {
         let Some(probe) = read_probe(packet, out.stats) else {
             return;
         };
@@ -158,7 +166,7 @@ impl<R: Route> Sessions<R> {
             out.stats.drops.forged += 1;
             return;
         }
-        if session.state == State::Closing {
+        if session.state == SessionState::Closing {
             return match session.sealed() {
                 Some(sealed) => send_reset(route, &probe, header.request, &sealed.reset, out),
                 None => reset(route, probe.sender_session, header.request, out),
@@ -172,7 +180,7 @@ impl<R: Route> Sessions<R> {
     }
 
     /// A sign of life, if it answers the PING that is out: one from before may be a replay.
-    pub(crate) fn on_pong(&mut self, rx: &Received<'_>, out: &mut Output<'_, R>) {
+    pub(crate) fn on_pong(&mut self, rx: &Received<'_>, out: &mut ControlOutput<'_, R>) {
         let session = &mut self.table[rx.session.index];
         let token = rx.packet.header.request;
         if session.probe.is_some_and(|probe| probe.token == token) {
@@ -188,7 +196,7 @@ impl<R: Route> Sessions<R> {
         now: Instant,
         packet: &Packet<'_>,
         route: R,
-        out: &mut Output<'_, R>,
+        out: &mut ControlOutput<'_, R>,
     ) -> Option<Ended> {
         if !packet.verify(Seed::NONE) {
             out.stats.drops.checksum += 1;
@@ -211,8 +219,8 @@ impl<R: Route> Sessions<R> {
             return None;
         }
         let expected = match session.state {
-            State::Open => session.probe.map(|probe| probe.token),
-            State::Closing => Some(session.handshake.token),
+            SessionState::Open => session.probe.map(|probe| probe.token),
+            SessionState::Closing => Some(session.handshake.token),
             _ => None,
         };
         if expected != Some(token) {
@@ -252,7 +260,7 @@ pub(super) fn reset<R: Route>(
     route: R,
     their_session: u16,
     token: RequestNumber,
-    out: &mut Output<'_, R>,
+    out: &mut ControlOutput<'_, R>,
 ) {
     let header = Header {
         request: token,

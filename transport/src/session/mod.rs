@@ -29,7 +29,7 @@ pub use api::{
     BadTerm, ConnectError, ConnectParams, ConnectRefused, DownReason, Event, Identity, KeyObstacle,
     PeerInfo, SessionId,
 };
-pub(crate) use peer::{Peer, Received};
+pub(crate) use peer::{Received, SessionPeer};
 pub(crate) use rtt::{RtoLimits, Rtt};
 pub use shares::Holder;
 pub(crate) use table::{Ended, Role, Session};
@@ -43,7 +43,7 @@ use self::black_holes::BlackHoles;
 use self::half_open::Trust;
 use self::secret::Secret;
 use self::shares::Shares;
-use self::state::{Input, State};
+use self::state::{Input, SessionState};
 use self::table::{Handshake, Probing, SessionTable};
 use crate::backend::{PACKET_EVERYWHERE, PacketSizes, Route};
 use crate::config::HALF_OPEN_MAX;
@@ -93,7 +93,7 @@ pub(crate) struct SessionSettings {
 }
 
 /// Destinations of control packets and of counts.
-pub(crate) struct Output<'a, R> {
+pub(crate) struct ControlOutput<'a, R> {
     control: &'a mut ControlQueue<R>,
     stats: &'a mut EndpointStats,
 }
@@ -101,7 +101,7 @@ pub(crate) struct Output<'a, R> {
 /// Events for which there is room from the start.
 const EVENTS_AT_FIRST: usize = 256;
 
-impl<'a, R: Route> Output<'a, R> {
+impl<'a, R: Route> ControlOutput<'a, R> {
     pub(crate) fn new(control: &'a mut ControlQueue<R>, stats: &'a mut EndpointStats) -> Self {
         Self { control, stats }
     }

@@ -10,7 +10,7 @@ use crate::config::ENDED_NONCES_MAX;
 /// What tells a server end from others. An attacker that sees a nonce on the way can ask for a session with it, but not
 /// for a sealed one. So sealed sessions have names of their own.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Name {
+pub(super) struct ServerEndName {
     pub(super) nonce: u64,
     pub(super) is_sealed: bool,
 }
@@ -21,8 +21,8 @@ pub(super) struct Name {
 pub(super) struct EndedNames {
     period: u64,
     /// Those of this period, and of the one before it.
-    present: BTreeSet<Name>,
-    before: BTreeSet<Name>,
+    present: BTreeSet<ServerEndName>,
+    before: BTreeSet<ServerEndName>,
 }
 
 impl EndedNames {
@@ -39,13 +39,13 @@ impl EndedNames {
         }
     }
 
-    pub(super) fn contains(&self, name: &Name) -> bool {
+    pub(super) fn contains(&self, name: &ServerEndName) -> bool {
         self.present.contains(name) || self.before.contains(name)
     }
 
     /// Remembers a server end that is over. True if others were forgotten too early, for want of room.
     #[must_use]
-    pub(super) fn insert(&mut self, name: Name) -> bool {
+    pub(super) fn insert(&mut self, name: ServerEndName) -> bool {
         let is_full = self.present.len() >= ENDED_NONCES_MAX;
         if is_full {
             self.present.clear();
@@ -59,8 +59,8 @@ impl EndedNames {
 mod tests {
     use super::*;
 
-    fn name(nonce: u64) -> Name {
-        Name {
+    fn name(nonce: u64) -> ServerEndName {
+        ServerEndName {
             nonce,
             is_sealed: false,
         }

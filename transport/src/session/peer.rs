@@ -6,7 +6,7 @@ use crate::wire::{Packet, Seed};
 
 /// Where the packets of a session go, and what is agreed about them.
 #[derive(Copy, Clone)]
-pub(crate) struct Peer<R> {
+pub(crate) struct SessionPeer<R> {
     pub(crate) route: R,
     pub(crate) seed: Seed,
     /// The session's index at the peer.

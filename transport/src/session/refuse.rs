@@ -1,6 +1,6 @@
 //! REFUSE: why a server makes no session.
 
-use super::Output;
+use super::ControlOutput;
 use crate::backend::Route;
 use crate::wire::{Connect, Header, PacketType, Refuse, RefuseReason, Seed};
 
@@ -10,7 +10,7 @@ pub(super) fn refuse<R: Route>(
     connect: &Connect,
     reason: RefuseReason,
     detail: u64,
-    out: &mut Output<'_, R>,
+    out: &mut ControlOutput<'_, R>,
 ) {
     let header = Header::new(PacketType::Refuse, connect.client_session);
     let body = Refuse { reason, detail }.write();

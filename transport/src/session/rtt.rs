@@ -18,8 +18,8 @@ pub(crate) struct Rtt {
     backoff: u8,
     /// When it was last doubled.
     backed_off_at: Instant,
-    window: Window,
-    window_before: Window,
+    window: RttWindow,
+    window_before: RttWindow,
     /// When this window ends.
     window_end: Instant,
     /// What the timeout covers for the sake of waits; 0 where losses forbid it.
@@ -29,7 +29,7 @@ pub(crate) struct Rtt {
 
 /// What a second has shown of timeouts that are made of the samples alone.
 #[derive(Copy, Clone, Default, Debug)]
-struct Window {
+struct RttWindow {
     /// The longest wait for a response, server time included; no more than counts.
     waited_ns: u32,
     /// Responses that came later than such a timeout. The packet was not lost.
@@ -70,8 +70,8 @@ impl Rtt {
             samples: 0,
             backoff: 0,
             backed_off_at: Instant::ZERO,
-            window: Window::default(),
-            window_before: Window::default(),
+            window: RttWindow::default(),
+            window_before: RttWindow::default(),
             window_end: Instant::ZERO,
             covered_ns: 0,
             limits,
@@ -165,7 +165,7 @@ impl Rtt {
     fn turn_window(&mut self, now: Instant) {
         let is_next = now < self.window_end.saturating_add(WAIT_WINDOW);
         let ended = std::mem::take(&mut self.window);
-        self.window_before = if is_next { ended } else { Window::default() };
+        self.window_before = if is_next { ended } else { RttWindow::default() };
         self.window_end = now.saturating_add(WAIT_WINDOW);
         self.weigh();
     }

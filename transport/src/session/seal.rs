@@ -101,8 +101,8 @@ impl Attempt {
     }
 }
 
-/// A wish for a sealed session, as CONNECT carries it.
-pub(super) struct Wish<'a> {
+/// A request for a sealed session, as CONNECT carries it.
+pub(super) struct SealRequest<'a> {
     pub(super) key: KeyId,
     pub(super) message: &'a [u8],
     /// What follows CONNECT's own fields, up to the proof.
@@ -110,7 +110,7 @@ pub(super) struct Wish<'a> {
     proof: &'a [u8],
 }
 
-impl<'a> Wish<'a> {
+impl<'a> SealRequest<'a> {
     /// Reads what follows CONNECT's own fields.
     pub(super) fn read(after: &'a [u8]) -> Option<Self> {
         let (proven, proof) = after.split_last_chunk::<COOKIE_PROOF_BYTES>()?;

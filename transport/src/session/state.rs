@@ -12,7 +12,7 @@
 
 /// Where a session is in its life.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
-pub(crate) enum State {
+pub(crate) enum SessionState {
     /// No session at this index.
     Free,
     /// A client has sent CONNECT without a cookie.
@@ -60,11 +60,11 @@ pub(crate) enum Input {
     GiveWay,
 }
 
-impl State {
+impl SessionState {
     /// The state after `input`; `None` if it does not belong here and changes nothing.
     pub(crate) const fn after(self, input: Input) -> Option<Self> {
         use Input as I;
-        use State as S;
+        use SessionState as S;
         Some(match (self, input) {
             (S::Free, I::Connect) => S::Asking,
             (S::Free, I::CookieReturned) => S::Open,
@@ -89,13 +89,13 @@ impl State {
 mod tests {
     use super::*;
 
-    const STATES: [State; 6] = [
-        State::Free,
-        State::Asking,
-        State::Returning,
-        State::HalfOpen,
-        State::Open,
-        State::Closing,
+    const STATES: [SessionState; 6] = [
+        SessionState::Free,
+        SessionState::Asking,
+        SessionState::Returning,
+        SessionState::HalfOpen,
+        SessionState::Open,
+        SessionState::Closing,
     ];
     const INPUTS: [Input; 14] = [
         Input::Connect,

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::names::{EndedNames, Name};
+use super::names::{EndedNames, ServerEndName};
 use super::seal::Seal;
-use super::state::{Input, State};
-use super::{Identity, Peer, PeerInfo, RtoLimits, SessionId, Terms};
+use super::state::{Input, SessionState};
+use super::{Identity, PeerInfo, RtoLimits, SessionId, SessionPeer, Terms};
 use crate::backend::Route;
 use crate::config::{HALF_OPEN_MAX, SESSIONS_CACHED, SESSIONS_MAX, SIBLINGS_SOUGHT_MAX};
 use crate::prefetch::prefetch;
@@ -25,7 +25,7 @@ pub(crate) struct Session<R> {
     pub(super) seed: Seed,
     /// The session's index at the peer. Means nothing before `Open`.
     pub(super) remote: u16,
-    pub(super) state: State,
+    pub(super) state: SessionState,
     /// False while it is half open.
     pub(super) is_counted: bool,
     pub(super) terms: Terms,
@@ -107,8 +107,8 @@ impl Handshake {
 impl<R: Route> Session<R> {
     /// Data that all its packets share.
     #[inline(always)]
-    pub(crate) fn peer_of(&self, index: u16) -> Peer<R> {
-        Peer {
+    pub(crate) fn peer_of(&self, index: u16) -> SessionPeer<R> {
+        SessionPeer {
             route: self.route,
             seed: self.seed,
             remote: self.remote,
@@ -137,8 +137,8 @@ impl<R: Route> Session<R> {
 
 impl<R> Session<R> {
     /// Its name, as a server end.
-    pub(super) fn name(&self) -> Name {
-        Name {
+    pub(super) fn name(&self) -> ServerEndName {
+        ServerEndName {
             nonce: self.nonce,
             is_sealed: matches!(self.seal, Seal::On(_)),
         }
@@ -147,12 +147,12 @@ impl<R> Session<R> {
     /// Whether requests may flow.
     #[inline(always)]
     pub(crate) fn is_open(&self) -> bool {
-        self.state == State::Open
+        self.state == SessionState::Open
     }
 
     /// Whether this side has ended it.
     pub(crate) fn is_closing(&self) -> bool {
-        self.state == State::Closing
+        self.state == SessionState::Closing
     }
 
     pub(crate) fn terms(&self) -> Terms {
@@ -221,7 +221,7 @@ pub(super) struct SessionTable<R> {
     /// Sessions that are in use and do not count yet.
     half_open: usize,
     /// The established server ends: a CONNECT that comes twice finds its session.
-    by_name: BTreeMap<Name, u16>,
+    by_name: BTreeMap<ServerEndName, u16>,
     /// Server ends that are over and whose cookies may still be good.
     pub(super) ended: EndedNames,
 }
@@ -291,7 +291,7 @@ impl<R: Route> SessionTable<R> {
     pub(super) fn release(&mut self, index: u16) -> Ended {
         let session = &mut self.sessions[usize::from(index)];
         assert!(
-            session.state == State::Free,
+            session.state == SessionState::Free,
             "a session was released in the middle of its life"
         );
         session.generation = session.generation.wrapping_add(1);
@@ -330,7 +330,7 @@ impl<R: Route> SessionTable<R> {
     }
 
     /// The server end with this name.
-    pub(super) fn named(&self, name: Name) -> Option<u16> {
+    pub(super) fn named(&self, name: ServerEndName) -> Option<u16> {
         self.by_name.get(&name).copied()
     }
 
@@ -338,7 +338,7 @@ impl<R: Route> SessionTable<R> {
     pub(super) fn at(&mut self, index: u16) -> Option<&mut Session<R>> {
         self.sessions
             .get_mut(usize::from(index))
-            .filter(|session| session.state != State::Free)
+            .filter(|session| session.state != SessionState::Free)
     }
 
     /// The session at an index, if requests may flow.
@@ -351,9 +351,9 @@ impl<R: Route> SessionTable<R> {
 
     /// The session of this id, if it is not over.
     pub(super) fn get(&self, id: SessionId) -> Option<&Session<R>> {
-        self.sessions
-            .get(usize::from(id.index))
-            .filter(|session| session.state != State::Free && session.generation == id.generation)
+        self.sessions.get(usize::from(id.index)).filter(|session| {
+            session.state != SessionState::Free && session.generation == id.generation
+        })
     }
 
     /// The session of this id, if it is not over.
@@ -389,18 +389,18 @@ impl<R: Route> SessionTable<R> {
 
     /// Established sessions.
     pub(super) fn open(&self) -> impl Iterator<Item = (u16, &Session<R>)> {
-        self.in_state(|state| state == State::Open)
+        self.in_state(|state| state == SessionState::Open)
     }
 
     /// Sessions that this end has asked for, and that do not stand yet.
     pub(super) fn asking(&self) -> impl Iterator<Item = (u16, &Session<R>)> {
-        self.in_state(|state| matches!(state, State::Asking | State::Returning))
+        self.in_state(|state| matches!(state, SessionState::Asking | SessionState::Returning))
     }
 
     /// Sessions in such a state.
     pub(super) fn in_state(
         &self,
-        is_meant: impl Fn(State) -> bool,
+        is_meant: impl Fn(SessionState) -> bool,
     ) -> impl Iterator<Item = (u16, &Session<R>)> {
         // The limit is at most SESSIONS_MAX, so the index has 16 bits.
         let indexed = self.sessions.iter().enumerate();
@@ -440,7 +440,7 @@ impl<R: Route> SessionTable<R> {
     pub(super) fn iter(&self) -> impl Iterator<Item = &Session<R>> {
         self.sessions
             .iter()
-            .filter(|session| session.state != State::Free)
+            .filter(|session| session.state != SessionState::Free)
     }
 }
 

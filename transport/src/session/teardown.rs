@@ -1,10 +1,10 @@
 //! How a session ends: DISCONNECT from either side, silence, reset, violation.
 
 use super::keepalive::{read_probe, reset};
-use super::names::Name;
+use super::names::ServerEndName;
 use super::{
-    ConnectError, DownReason, Ended, Event, Handshake, Input, Output, Received, Role, SessionId,
-    Sessions, State,
+    ConnectError, ControlOutput, DownReason, Ended, Event, Handshake, Input, Received, Role,
+    SessionId, SessionState, Sessions,
 };
 use crate::backend::Route;
 use crate::time::Instant;
@@ -29,7 +29,7 @@ impl<R: Route> Sessions<R> {
         now: Instant,
         id: SessionId,
         reason: DownReason,
-        out: &mut Output<'_, R>,
+        out: &mut ControlOutput<'_, R>,
     ) -> Closed {
         let Some(session) = self.table.get_mut(id) else {
             return Closed::Not;
@@ -37,7 +37,7 @@ impl<R: Route> Sessions<R> {
         if !session.go(Input::Close) {
             return Closed::Not;
         }
-        if session.state == State::Free {
+        if session.state == SessionState::Free {
             return Closed::Ended(self.end_connect(id.index, ConnectError::Cancelled, out));
         }
         let token = RequestNumber::token(self.secret.draw());
@@ -53,7 +53,12 @@ impl<R: Route> Sessions<R> {
     }
 
     /// Sends DISCONNECT and sets the timer for the next.
-    pub(super) fn send_disconnect(&mut self, now: Instant, index: u16, out: &mut Output<'_, R>) {
+    pub(super) fn send_disconnect(
+        &mut self,
+        now: Instant,
+        index: u16,
+        out: &mut ControlOutput<'_, R>,
+    ) {
         let session = &mut self.table[index];
         let due = session.handshake.on_sent(now, &self.settings.rto_limits);
         let body = Probe {
@@ -74,7 +79,7 @@ impl<R: Route> Sessions<R> {
         &mut self,
         packet: &Packet<'_>,
         route: R,
-        out: &mut Output<'_, R>,
+        out: &mut ControlOutput<'_, R>,
     ) -> Option<Ended> {
         let probe = read_probe(packet, out.stats)?;
         let (index, token) = (packet.header.session, packet.header.request);
@@ -109,11 +114,11 @@ impl<R: Route> Sessions<R> {
     pub(crate) fn on_disconnected(
         &mut self,
         rx: &Received<'_>,
-        out: &mut Output<'_, R>,
+        out: &mut ControlOutput<'_, R>,
     ) -> Option<Ended> {
         let (index, token) = (rx.session.index, rx.packet.header.request);
         let session = &self.table[index];
-        let is_ours = session.state == State::Closing && session.handshake.token == token;
+        let is_ours = session.state == SessionState::Closing && session.handshake.token == token;
         if !is_ours {
             out.stats.drops.wrong_state += 1;
             return None;
@@ -122,7 +127,11 @@ impl<R: Route> Sessions<R> {
     }
 
     /// The peer broke the protocol: it loses its session, and no other peer is affected.
-    pub(crate) fn on_violation(&mut self, index: u16, out: &mut Output<'_, R>) -> Option<Ended> {
+    pub(crate) fn on_violation(
+        &mut self,
+        index: u16,
+        out: &mut ControlOutput<'_, R>,
+    ) -> Option<Ended> {
         let ended = self.end(index, Input::Violation, DownReason::Violation, out);
         out.stats.sessions_violated += u64::from(ended.is_some());
         ended
@@ -130,7 +139,7 @@ impl<R: Route> Sessions<R> {
 
     /// No later CONNECT with this nonce makes a session. Nonces that are forgotten while their cookies are good take
     /// all cookies so far with them.
-    fn remember_ended(&mut self, name: Name) {
+    fn remember_ended(&mut self, name: ServerEndName) {
         if self.table.ended.insert(name) {
             self.secret.renew_cookies();
         }
@@ -142,11 +151,11 @@ impl<R: Route> Sessions<R> {
         index: u16,
         input: Input,
         reason: DownReason,
-        out: &mut Output<'_, R>,
+        out: &mut ControlOutput<'_, R>,
     ) -> Option<Ended> {
         let session = &mut self.table[index];
-        let was_closing = session.state == State::Closing;
-        if session.state.after(input) != Some(State::Free) || !session.go(input) {
+        let was_closing = session.state == SessionState::Closing;
+        if session.state.after(input) != Some(SessionState::Free) || !session.go(input) {
             return None;
         }
         let (id, name) = (session.id(index), session.name());

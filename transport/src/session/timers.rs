@@ -5,7 +5,9 @@
 //! computed. So is that of an entry for which a sleep would end. An idle session's entry sits at its
 //! keepalive and costs nothing in between.
 
-use super::{ConnectError, DownReason, Ended, Input, Output, Role, SessionId, Sessions, State};
+use super::{
+    ConnectError, ControlOutput, DownReason, Ended, Input, Role, SessionId, SessionState, Sessions,
+};
 use crate::backend::Route;
 use crate::stats::EndpointStats;
 use crate::time::{Duration, Instant};
@@ -65,26 +67,33 @@ impl<R: Route> Sessions<R> {
     }
 
     /// The session's timer has fired: handshake, teardown and keepalive.
-    pub(crate) fn on_timer(&mut self, now: Instant, index: u16, out: &mut Output<'_, R>) -> Timer {
+    pub(crate) fn on_timer(
+        &mut self,
+        now: Instant,
+        index: u16,
+        out: &mut ControlOutput<'_, R>,
+    ) -> Timer {
         let session = &mut self.table[index];
         let handshake = session.handshake;
         match session.state {
-            State::Asking | State::Returning if handshake.give_up_at <= now => {
+            SessionState::Asking | SessionState::Returning if handshake.give_up_at <= now => {
                 let gone = session.go(Input::Silence);
                 debug_assert!(gone, "silence ends a handshake");
                 let reason = session.obstacle().unwrap_or(ConnectError::TimedOut);
                 return Timer::Ended(self.end_connect(index, reason, out));
             }
-            State::Asking | State::Returning if handshake.resend_at <= now => {
+            SessionState::Asking | SessionState::Returning if handshake.resend_at <= now => {
                 self.send_connect(now, index, out);
             }
-            State::HalfOpen if handshake.give_up_at <= now => self.end_half(index),
-            State::Closing if handshake.give_up_at <= now => {
+            SessionState::HalfOpen if handshake.give_up_at <= now => self.end_half(index),
+            SessionState::Closing if handshake.give_up_at <= now => {
                 let ended = self.end(index, Input::Silence, DownReason::Disconnected, out);
                 return ended.map_or(Timer::Done, Timer::Ended);
             }
-            State::Closing if handshake.resend_at <= now => self.send_disconnect(now, index, out),
-            State::Open => {
+            SessionState::Closing if handshake.resend_at <= now => {
+                self.send_disconnect(now, index, out)
+            }
+            SessionState::Open => {
                 self.table[index].scanned_at = now;
                 let ended = self.check_silence(now, index, out);
                 return ended.map_or(Timer::Established, Timer::Ended);
@@ -117,12 +126,12 @@ impl<R: Route> Sessions<R> {
             Role::Server(server) => server.scan_at(),
         };
         match session.state {
-            State::Open => of_end.min(self.keepalive_due(index, stats)),
-            State::HalfOpen => session.handshake.give_up_at,
-            State::Asking | State::Returning | State::Closing => of_end
+            SessionState::Open => of_end.min(self.keepalive_due(index, stats)),
+            SessionState::HalfOpen => session.handshake.give_up_at,
+            SessionState::Asking | SessionState::Returning | SessionState::Closing => of_end
                 .min(session.handshake.resend_at)
                 .min(session.handshake.give_up_at),
-            State::Free => Instant::FAR_FUTURE,
+            SessionState::Free => Instant::FAR_FUTURE,
         }
     }
 }

@@ -21,7 +21,9 @@ pub use layout::{
     CONTROL_BYTES_MAX, EXTENSION_BYTES, HEADER_BYTES, PACKET_OVERHEAD, TRAILER_BYTES,
 };
 pub use notice::notice;
-pub(crate) use sealed::{Opened, RunSealer, SealedRun, names_session, seal_control, seal_mark};
+pub(crate) use sealed::{
+    OpenedPackets, RunSealer, SealedRun, names_session, seal_control, seal_mark,
+};
 pub use server_time::ServerTime;
 pub(crate) use single::{SinglePacket, peek};
 

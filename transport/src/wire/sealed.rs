@@ -132,7 +132,7 @@ impl<'a> SealedRun<'a> {
 
 /// Opened packets: as if they had come unsealed, one after the other. Reused from run to run.
 #[derive(Default)]
-pub(crate) struct Opened {
+pub(crate) struct OpenedPackets {
     packets: Vec<u8>,
     len: usize,
     scratch: Scratch,
@@ -146,7 +146,7 @@ struct Scratch {
     opened: Vec<u8>,
 }
 
-impl Opened {
+impl OpenedPackets {
     /// The packets that were opened last.
     pub(crate) fn packets(&self) -> &[u8] {
         &self.packets[..self.len]

@@ -22,14 +22,14 @@ pub struct Hosts {
 }
 
 /// Why the network cannot be made: which command failed, and how.
-type Failure = String;
+type SetupFailure = String;
 
 impl Hosts {
     /// Hosts on one bridge; `mtus` has the MTU of each one's link.
     ///
     /// # Errors
     /// Without root, or a kernel that has no such devices.
-    pub fn bridged(mtus: &[u32]) -> Result<Self, Failure> {
+    pub fn bridged(mtus: &[u32]) -> Result<Self, SetupFailure> {
         let mut hosts = Self::new(vec![0; mtus.len()]);
         let hub = hosts.add("hub")?;
         let widest = mtus.iter().max().copied().unwrap_or(USUAL_MTU).to_string();
@@ -52,7 +52,7 @@ impl Hosts {
     ///
     /// # Errors
     /// As [`Hosts::bridged`], and without nft if the routers are to be silent.
-    pub fn routed(middle: u32, tells: bool) -> Result<Self, Failure> {
+    pub fn routed(middle: u32, tells: bool) -> Result<Self, SetupFailure> {
         let at_router = [0, 1, 1, 0];
         let mut hosts = Self::new(vec![0, 1, 2, 3]);
         let routers = [hosts.add("r0")?, hosts.add("r1")?];
@@ -97,7 +97,7 @@ impl Hosts {
     ///
     /// # Errors
     /// If the kernel refuses it.
-    pub fn set_mtu(&self, host: usize, mtu: u32) -> Result<(), Failure> {
+    pub fn set_mtu(&self, host: usize, mtu: u32) -> Result<(), SetupFailure> {
         let mtu = mtu.to_string();
         let hub = self.name("hub");
         self.ip(&hub, &["link", "set", &format!("p{host}"), "mtu", &mtu])?;
@@ -111,7 +111,7 @@ impl Hosts {
     ///
     /// # Errors
     /// If the kernel's counters cannot be read.
-    pub fn fragments(&self) -> Result<u64, Failure> {
+    pub fn fragments(&self) -> Result<u64, SetupFailure> {
         let mut sum = 0;
         for namespace in &self.namespaces {
             let files = ["cat", "/proc/net/snmp", "/proc/net/snmp6"];
@@ -144,7 +144,7 @@ impl Hosts {
         format!("{}-{part}", self.prefix)
     }
 
-    fn add(&mut self, part: &str) -> Result<String, Failure> {
+    fn add(&mut self, part: &str) -> Result<String, SetupFailure> {
         let name = self.name(part);
         run(Command::new("ip").args(["netns", "add", &name]))?;
         self.namespaces.push(name.clone());
@@ -152,12 +152,12 @@ impl Hosts {
         Ok(name)
     }
 
-    fn add_host(&mut self, host: usize) -> Result<String, Failure> {
+    fn add_host(&mut self, host: usize) -> Result<String, SetupFailure> {
         self.add(&format!("h{host}"))
     }
 
     /// A host in a network of its own, behind a router.
-    fn add_routed(&mut self, host: usize, router: &str) -> Result<(), Failure> {
+    fn add_routed(&mut self, host: usize, router: &str) -> Result<(), SetupFailure> {
         let (name, port) = (self.add_host(host)?, format!("p{host}"));
         self.cable(&name, PORT, router, &port, USUAL_MTU)?;
         self.set_addresses(host, USUAL_MTU)?;
@@ -169,7 +169,14 @@ impl Hosts {
     }
 
     /// A cable between two namespaces.
-    fn cable(&self, a: &str, at_a: &str, b: &str, at_b: &str, mtu: u32) -> Result<(), Failure> {
+    fn cable(
+        &self,
+        a: &str,
+        at_a: &str,
+        b: &str,
+        at_b: &str,
+        mtu: u32,
+    ) -> Result<(), SetupFailure> {
         let cable = [
             "link", "add", at_a, "type", "veth", "peer", "name", at_b, "netns", b,
         ];
@@ -179,7 +186,7 @@ impl Hosts {
         self.ip(a, &["link", "set", at_a, "mtu", &mtu, "up"])
     }
 
-    fn set_addresses(&self, host: usize, mtu: u32) -> Result<(), Failure> {
+    fn set_addresses(&self, host: usize, mtu: u32) -> Result<(), SetupFailure> {
         let name = self.name(&format!("h{host}"));
         self.add_address(&name, PORT, &format!("{}/24", self.address(host, false)))?;
         self.add_address_6(
@@ -190,7 +197,7 @@ impl Hosts {
         )
     }
 
-    fn add_address(&self, namespace: &str, port: &str, address: &str) -> Result<(), Failure> {
+    fn add_address(&self, namespace: &str, port: &str, address: &str) -> Result<(), SetupFailure> {
         self.ip(namespace, &["address", "add", address, "dev", port])
     }
 
@@ -200,7 +207,7 @@ impl Hosts {
         port: &str,
         address: &str,
         mtu: u32,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), SetupFailure> {
         if mtu < IPV6_MTU_MIN {
             return Ok(());
         }
@@ -212,7 +219,7 @@ impl Hosts {
     }
 
     /// The router does not say which packets were too large.
-    fn silence(&self, router: &str) -> Result<(), Failure> {
+    fn silence(&self, router: &str) -> Result<(), SetupFailure> {
         for rule in [
             "add table inet f",
             "add chain inet f o { type filter hook output priority 0 ; }",
@@ -224,11 +231,11 @@ impl Hosts {
         Ok(())
     }
 
-    fn ip(&self, namespace: &str, arguments: &[&str]) -> Result<(), Failure> {
+    fn ip(&self, namespace: &str, arguments: &[&str]) -> Result<(), SetupFailure> {
         run(Command::new("ip").args(["-n", namespace]).args(arguments))
     }
 
-    fn run_in(&self, namespace: &str, arguments: &[&str]) -> Result<(), Failure> {
+    fn run_in(&self, namespace: &str, arguments: &[&str]) -> Result<(), SetupFailure> {
         let inside = ["netns", "exec", namespace];
         run(Command::new("ip").args(inside).args(arguments))
     }
@@ -259,11 +266,11 @@ fn fragments_in(text: &str) -> u64 {
         .sum()
 }
 
-fn run(command: &mut Command) -> Result<(), Failure> {
+fn run(command: &mut Command) -> Result<(), SetupFailure> {
     output_of(command).map(drop)
 }
 
-fn output_of(command: &mut Command) -> Result<String, Failure> {
+fn output_of(command: &mut Command) -> Result<String, SetupFailure> {
     let output = command
         .output()
         .map_err(|error| format!("{command:?}: {error}"))?;

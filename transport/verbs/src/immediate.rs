@@ -75,11 +75,11 @@ impl Immediate {
 }
 
 /// The queue pair of a peer, by its place in the network and its number.
-type Name = ([u8; 16], u16, u32);
+type QueuePairAddress = ([u8; 16], u16, u32);
 
 #[derive(Copy, Clone, Default)]
-struct Peer {
-    name: Name,
+struct ImmediatePeer {
+    name: QueuePairAddress,
     understands: bool,
     /// It has said that it understands, and was not told the same since.
     is_owed: bool,
@@ -88,7 +88,7 @@ struct Peer {
 /// What is known of the peers of one endpoint.
 pub(crate) struct Immediates {
     is_on: bool,
-    peers: Box<[Peer; PLACES]>,
+    peers: Box<[ImmediatePeer; PLACES]>,
     /// Peers that are owed an answer: mostly none, so that a packet costs one comparison.
     owed: usize,
 }
@@ -97,7 +97,7 @@ impl Immediates {
     pub(crate) fn new(is_on: bool) -> Self {
         Self {
             is_on,
-            peers: Box::new([Peer::default(); PLACES]),
+            peers: Box::new([ImmediatePeer::default(); PLACES]),
             owed: 0,
         }
     }
@@ -145,7 +145,7 @@ impl Immediates {
             let owes = bytes == QUESTION || peer.name == name && peer.is_owed;
             self.owed += usize::from(owes);
             self.owed -= usize::from(peer.is_owed);
-            *peer = Peer {
+            *peer = ImmediatePeer {
                 name,
                 understands: true,
                 is_owed: owes,
@@ -161,16 +161,16 @@ impl Immediates {
         let peer = &mut self.peers[place_of(&name)];
         if peer.name == name {
             self.owed -= usize::from(peer.is_owed);
-            *peer = Peer::default();
+            *peer = ImmediatePeer::default();
         }
     }
 }
 
-fn name_of(route: &VerbsRoute) -> Name {
+fn name_of(route: &VerbsRoute) -> QueuePairAddress {
     (route.gid, route.lid, route.queue_pair)
 }
 
-fn place_of((gid, lid, queue_pair): &Name) -> usize {
+fn place_of((gid, lid, queue_pair): &QueuePairAddress) -> usize {
     let low = u32::from_le_bytes([gid[12], gid[13], gid[14], gid[15]]) ^ u32::from(*lid);
     let mixed = (low ^ queue_pair.rotate_left(16)).wrapping_mul(0x9e37_79b1);
     (mixed >> (u32::BITS - PLACES.ilog2())) as usize

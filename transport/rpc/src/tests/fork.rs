@@ -21,8 +21,8 @@ fn equal<T: PartialEq + std::fmt::Debug>(found: T, wanted: T) -> Result<(), Stri
 #[test]
 fn a_child_calls_nobody_and_hangs_nowhere() {
     let mut pair = pair();
-    let responder = |pair: &Pair| pair.held.recv_timeout(LIMIT).expect("a request");
-    let under_way = pair.session.call::<Held>(&5);
+    let responder = |pair: &NodePair| pair.held.recv_timeout(LIMIT).expect("a request");
+    let under_way = pair.session.call::<Deferred>(&5);
     let owed = responder(&pair);
     let (stop, busy) = (Arc::new(AtomicUsize::new(0)), pair.session.clone());
     let stopped = Arc::clone(&stop);

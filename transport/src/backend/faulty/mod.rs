@@ -11,7 +11,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 pub use rules::{Direction, FaultCounts, FaultHandle, Faults, ParseFaultsError, REORDER_HOLD};
 
-use self::rules::{Counters, Rules};
+use self::rules::{FaultCounters, Rules};
 use super::{
     Backend, BackendError, BackendStats, Body, Caps, PacketSizes, RxBatch, RxPacket, RxSlot,
     TxBatch, TxItem, Waker,
@@ -33,8 +33,8 @@ pub struct Faulty<B: Backend, C> {
     /// The rules as of `version`.
     rules: Rules<B::Route>,
     version: u64,
-    outbound: Held<B::Route>,
-    inbound: Held<B::Route>,
+    outbound: DelayedPackets<B::Route>,
+    inbound: DelayedPackets<B::Route>,
     tx: TxBatch<B::Route>,
     /// Copies that `tx`, or a device that reads them itself, still refers to.
     in_tx: Vec<MsgBuf>,
@@ -44,7 +44,7 @@ pub struct Faulty<B: Backend, C> {
 }
 
 /// Packets of one direction that wait for their time, or for another one to pass them.
-struct Held<R> {
+struct DelayedPackets<R> {
     /// Delayed packets, earliest first; equal times in the order in which they were held.
     delayed: BinaryHeap<Reverse<HeldPacket<R>>>,
     /// Packets that wait to be overtaken, all for the same span, so the first is due first.
@@ -83,8 +83,8 @@ impl<B: Backend, C: Clock> Faulty<B, C> {
             version: handle.shared().version(),
             handle,
             rules,
-            outbound: Held::new(),
-            inbound: Held::new(),
+            outbound: DelayedPackets::new(),
+            inbound: DelayedPackets::new(),
             tx: TxBatch::new(),
             in_tx: Vec::new(),
             memory: Vec::new(),
@@ -141,7 +141,7 @@ impl<B: Backend, C: Clock> Faulty<B, C> {
                 self.forward(item)?;
             } else if !self.send_changed(now, item, fate)? {
                 let counters = self.handle.shared().counters(Direction::Outbound);
-                Counters::count(&counters.overflowed);
+                FaultCounters::count(&counters.overflowed);
             }
         }
         if !fate.reordered {
@@ -211,7 +211,7 @@ impl<B: Backend, C: Clock> Faulty<B, C> {
     fn receive(&mut self, now: Instant) -> Result<(), BackendError> {
         self.memory.clear();
         self.slots.clear();
-        let mut incoming = Incoming {
+        let mut incoming = ReceiveSide {
             now,
             pool: self.inner.pool().clone(),
             counters: self.handle.shared().counters(Direction::Inbound),
@@ -250,17 +250,17 @@ fn split_packet<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// The receiving side while a batch of the inner backend is borrowed.
-struct Incoming<'a, R> {
+struct ReceiveSide<'a, R> {
     now: Instant,
     pool: Pool,
-    counters: &'a Counters,
+    counters: &'a FaultCounters,
     prng: &'a mut Prng,
-    held: &'a mut Held<R>,
+    held: &'a mut DelayedPackets<R>,
     memory: &'a mut Vec<u8>,
     slots: &'a mut Vec<RxSlot<R>>,
 }
 
-impl<R: super::Route> Incoming<'_, R> {
+impl<R: super::Route> ReceiveSide<'_, R> {
     /// Lets a packet meet its fate.
     fn pass(&mut self, faults: &Faults, packet: RxPacket<'_, R>) {
         let fate = Fate::draw(faults, self.prng, self.counters);
@@ -271,7 +271,7 @@ impl<R: super::Route> Incoming<'_, R> {
             if fate.is_untouched() {
                 self.deliver(packet.route, packet.ecn, packet.bytes);
             } else if !self.pass_changed(fate, packet) {
-                Counters::count(&self.counters.overflowed);
+                FaultCounters::count(&self.counters.overflowed);
             }
         }
         if !fate.reordered {
@@ -312,7 +312,7 @@ impl<R: super::Route> Incoming<'_, R> {
 
 impl Fate {
     /// Draws the same number of random values for any result, and counts the faults that fired.
-    fn draw(faults: &Faults, prng: &mut Prng, counters: &Counters) -> Self {
+    fn draw(faults: &Faults, prng: &mut Prng, counters: &FaultCounters) -> Self {
         let mut fate = Self {
             lost: prng.chance(faults.loss),
             duplicated: prng.chance(faults.duplicate),
@@ -325,9 +325,9 @@ impl Fate {
             let width = (most - least).as_nanos().saturating_add(1);
             fate.delay = Some(least + Duration::from_nanos(drawn % width));
         }
-        Counters::count(&counters.packets);
+        FaultCounters::count(&counters.packets);
         if fate.lost {
-            Counters::count(&counters.lost);
+            FaultCounters::count(&counters.lost);
             return fate;
         }
         for (fired, counter) in [
@@ -337,7 +337,7 @@ impl Fate {
             (fate.delay.is_some(), &counters.delayed),
         ] {
             if fired {
-                Counters::count(counter);
+                FaultCounters::count(counter);
             }
         }
         fate
@@ -363,7 +363,7 @@ impl Fate {
     }
 }
 
-impl<R: super::Route> Held<R> {
+impl<R: super::Route> DelayedPackets<R> {
     fn new() -> Self {
         Self {
             delayed: BinaryHeap::new(),

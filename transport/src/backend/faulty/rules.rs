@@ -64,14 +64,14 @@ pub struct FaultCounts {
 /// Changes the faults of a running [`Faulty`](super::Faulty) from any thread, and reads what fired.
 #[derive(Clone)]
 pub struct FaultHandle<R> {
-    shared: Arc<Shared<R>>,
+    shared: Arc<FaultControl<R>>,
 }
 
-pub(super) struct Shared<R> {
+pub(super) struct FaultControl<R> {
     rules: Mutex<Rules<R>>,
     /// Counts changes of the rules, so that the backend reads them only when they have changed.
     version: AtomicU64,
-    counters: [Counters; 2],
+    counters: [FaultCounters; 2],
 }
 
 /// The rules of one endpoint. A link's own rule takes precedence over the general one.
@@ -82,7 +82,7 @@ pub(super) struct Rules<R> {
 }
 
 #[derive(Default)]
-pub(super) struct Counters {
+pub(super) struct FaultCounters {
     pub(super) packets: AtomicU64,
     pub(super) lost: AtomicU64,
     pub(super) duplicated: AtomicU64,
@@ -229,7 +229,7 @@ impl<R: Route> FaultHandle<R> {
             general: [Faults::NONE; 2],
             links: HashMap::new(),
         };
-        let shared = Shared {
+        let shared = FaultControl {
             rules: Mutex::new(rules),
             version: AtomicU64::new(0),
             counters: Default::default(),
@@ -239,7 +239,7 @@ impl<R: Route> FaultHandle<R> {
         }
     }
 
-    pub(super) fn shared(&self) -> &Shared<R> {
+    pub(super) fn shared(&self) -> &FaultControl<R> {
         &self.shared
     }
 
@@ -301,7 +301,7 @@ impl<R: Route> FaultHandle<R> {
     }
 }
 
-impl<R: Route> Shared<R> {
+impl<R: Route> FaultControl<R> {
     pub(super) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
@@ -310,7 +310,7 @@ impl<R: Route> Shared<R> {
         self.lock().clone()
     }
 
-    pub(super) fn counters(&self, direction: Direction) -> &Counters {
+    pub(super) fn counters(&self, direction: Direction) -> &FaultCounters {
         &self.counters[direction.index()]
     }
 
@@ -339,7 +339,7 @@ impl<R: Route> Rules<R> {
     }
 }
 
-impl Counters {
+impl FaultCounters {
     /// Only the backend's own thread counts, others read.
     pub(super) fn count(counter: &AtomicU64) {
         counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);

@@ -268,13 +268,13 @@ fn a_sleep_ends_when_a_held_packet_is_due() {
 }
 
 /// A device that reads the message memory itself, some time after a burst.
-struct Device {
+struct DmaDevice {
     ring: RingBackend,
     /// Bodies handed in since the last flush.
     unread: usize,
 }
 
-impl Backend for Device {
+impl Backend for DmaDevice {
     type Route = RingRoute;
 
     fn caps(&self) -> Caps {
@@ -323,7 +323,7 @@ impl Backend for Device {
 fn copies_stay_until_a_device_has_read_them() {
     let clock = TestClock::default();
     let (ring, _peer) = RingBackend::pair(RingConfig::default());
-    let mut sender = Faulty::new(Device { ring, unread: 0 }, clock.clone(), 13);
+    let mut sender = Faulty::new(DmaDevice { ring, unread: 0 }, clock.clone(), 13);
     let handle = sender.handle();
     for faults in ["delay=10us", "corrupt=100%", "dup=100%"] {
         handle.set(Direction::Outbound, faults.parse().unwrap());

@@ -12,7 +12,7 @@ use trine_canary as canary;
 
 /// Datagrams and trains made from a batch; reused from burst to burst.
 #[derive(Debug)]
-pub(super) struct Plan<R> {
+pub(super) struct SendPlan<R> {
     datagrams: Vec<Datagram<R>>,
     trains: Vec<Train<R>>,
     /// For each item the next one of the same train, or `END`.
@@ -46,7 +46,7 @@ pub(super) struct Train<R> {
 
 /// The limits on what the plan may combine.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Limits {
+pub(super) struct CoalesceLimits {
     /// Bytes of a datagram, whatever its items allow; longer single packets go alone and are the kernel's to refuse.
     pub(super) datagram_bytes: usize,
     /// Datagrams of a train; one where the kernel does not segment.
@@ -62,7 +62,7 @@ const TRAIN_BYTES_MAX: usize = 65_507;
 /// goes to many routes; beyond it a packet merely travels in a datagram of its own.
 const LOOK_BACK_MAX: usize = 16;
 
-impl<R: Route> Plan<R> {
+impl<R: Route> SendPlan<R> {
     pub(super) fn with_capacity(items: usize) -> Self {
         Self {
             datagrams: Vec::with_capacity(items),
@@ -72,7 +72,7 @@ impl<R: Route> Plan<R> {
     }
 
     /// Plans the whole batch.
-    pub(super) fn make(&mut self, tx: &TxBatch<R>, limits: Limits) {
+    pub(super) fn make(&mut self, tx: &TxBatch<R>, limits: CoalesceLimits) {
         self.datagrams.clear();
         self.trains.clear();
         self.next.clear();
@@ -194,14 +194,14 @@ impl<R: Route> Plan<R> {
 /// The datagrams that the UDP backend makes of a batch, for simulators.
 #[derive(Debug)]
 pub struct Datagrams<R> {
-    plan: Plan<R>,
+    plan: SendPlan<R>,
     bytes: Vec<usize>,
 }
 
 impl<R: Route> Default for Datagrams<R> {
     fn default() -> Self {
         Self {
-            plan: Plan::with_capacity(0),
+            plan: SendPlan::with_capacity(0),
             bytes: Vec::new(),
         }
     }
@@ -210,7 +210,7 @@ impl<R: Route> Default for Datagrams<R> {
 impl<R: Route> Datagrams<R> {
     /// For each packet of the batch, the bytes of the datagram that it travels in, over a device with this limit.
     pub fn bytes_of(&mut self, tx: &TxBatch<R>, device_bytes: usize) -> &[usize] {
-        let limits = Limits {
+        let limits = CoalesceLimits {
             datagram_bytes: device_bytes,
             train_datagrams: 1,
         };
@@ -257,10 +257,10 @@ mod tests {
         most: u32,
     ) -> Vec<(u8, u32, Vec<usize>)> {
         let tx = batch(packets);
-        let mut plan = Plan::with_capacity(tx.len());
+        let mut plan = SendPlan::with_capacity(tx.len());
         plan.make(
             &tx,
-            Limits {
+            CoalesceLimits {
                 datagram_bytes,
                 train_datagrams: most,
             },
@@ -295,8 +295,8 @@ mod tests {
         for (route, datagram_max) in [(1u8, 250), (1, 250), (1, 1_472), (2, 1_472), (2, 100)] {
             tx.push_within(route, &[0; 24], Body::Bytes(&[0; 80]), datagram_max);
         }
-        let mut plan = Plan::with_capacity(tx.len());
-        let limits = Limits {
+        let mut plan = SendPlan::with_capacity(tx.len());
+        let limits = CoalesceLimits {
             datagram_bytes: 1_472,
             train_datagrams: 1,
         };
@@ -313,20 +313,20 @@ mod tests {
     fn trains_that_are_taken_apart_keep_their_datagrams_and_the_order() {
         let packets = [(1, 200), (1, 100), (1, 100), (1, 200), (2, 90), (1, 40)];
         let tx = batch(&packets);
-        let mut plan = Plan::with_capacity(tx.len());
-        let limits = Limits {
+        let mut plan = SendPlan::with_capacity(tx.len());
+        let limits = CoalesceLimits {
             datagram_bytes: 200,
             train_datagrams: 64,
         };
         plan.make(&tx, limits);
-        let of = |plan: &Plan<u8>| -> Vec<(u32, Vec<usize>)> {
+        let of = |plan: &SendPlan<u8>| -> Vec<(u32, Vec<usize>)> {
             let trains = plan.trains().iter();
             trains
                 .map(|train| (train.datagrams, plan.items(train).collect()))
                 .collect()
         };
         assert_eq!(of(&plan), [(4, vec![0, 1, 2, 3, 5]), (1, vec![4])]);
-        let mut apart = Plan::with_capacity(tx.len());
+        let mut apart = SendPlan::with_capacity(tx.len());
         apart.make(&tx, limits);
         apart.take_apart(1, &tx);
         assert_eq!(of(&apart), [(1, vec![4])], "the first was sent already");

@@ -84,8 +84,8 @@ impl Control {
 
     /// The address of this machine that a datagram with `len` bytes of messages was sent to. For a broadcast it is the
     /// interface's own. `None` if the kernel was not asked, or if nobody can answer from that address.
-    pub(super) fn asked(&self, len: usize) -> Option<IpAddr> {
-        let asked = self.messages(len).find_map(|(level, kind, value)| {
+    pub(super) fn local_address(&self, len: usize) -> Option<IpAddr> {
+        let local_address = self.messages(len).find_map(|(level, kind, value)| {
             match (level, kind) {
                 // The second field is the address to answer from, the third that of the packet.
                 (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
@@ -99,7 +99,7 @@ impl Control {
                 _ => None,
             }
         });
-        asked.filter(|ip| !ip.is_multicast() && !ip.is_unspecified())
+        local_address.filter(|ip| !ip.is_multicast() && !ip.is_unspecified())
     }
 
     /// Level, type and value of each message in the first `len` bytes.
@@ -132,10 +132,10 @@ mod tests {
             let mut control = Control::EMPTY;
             let before = control.add_segmentation(0, 1_448);
             assert_eq!(before, 24);
-            assert_eq!(control.asked(before), None);
+            assert_eq!(control.local_address(before), None);
             let used = control.add_source(before, source, v6_socket);
             assert_eq!(used, before + bytes);
-            assert_eq!(control.asked(used), Some(source), "{text}");
+            assert_eq!(control.local_address(used), Some(source), "{text}");
             assert!(!control.congestion_experienced(used));
         }
     }
@@ -155,7 +155,7 @@ mod tests {
         let mut control = Control::EMPTY;
         for group in ["224.0.0.1", "ff02::1", "0.0.0.0"] {
             let used = control.add_source(0, group.parse().unwrap(), true);
-            assert_eq!(control.asked(used), None, "{group}");
+            assert_eq!(control.local_address(used), None, "{group}");
         }
     }
 

@@ -13,8 +13,8 @@
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 
-/// The asked addresses of the latest peers.
-pub(super) struct Asked {
+/// The local addresses that the latest peers have sent to.
+pub(super) struct LocalAddresses {
     sets: Box<[Set]>,
     /// Keeps secret who shares a set: few sources could otherwise push out a chosen peer.
     key: u64,
@@ -29,7 +29,7 @@ const WAYS: usize = 4;
 
 const _: () = assert!(SETS.is_power_of_two());
 
-impl Asked {
+impl LocalAddresses {
     pub(super) fn new() -> Self {
         Self::with_key(RandomState::new().hash_one(()))
     }
@@ -96,36 +96,36 @@ mod tests {
 
     #[test]
     fn the_latest_address_counts() {
-        let mut asked = Asked::new();
-        assert_eq!(asked.by(&peer(1)), None);
-        asked.on_received(peer(1), own(2));
-        asked.on_received(peer(2), own(4));
-        asked.on_received(peer(1), own(3));
-        assert_eq!(asked.by(&peer(1)), Some(own(3)));
-        assert_eq!(asked.by(&peer(2)), Some(own(4)));
-        asked.forget(&peer(1));
-        assert_eq!(asked.by(&peer(1)), None);
-        assert_eq!(asked.by(&peer(2)), Some(own(4)));
+        let mut local_addresses = LocalAddresses::new();
+        assert_eq!(local_addresses.by(&peer(1)), None);
+        local_addresses.on_received(peer(1), own(2));
+        local_addresses.on_received(peer(2), own(4));
+        local_addresses.on_received(peer(1), own(3));
+        assert_eq!(local_addresses.by(&peer(1)), Some(own(3)));
+        assert_eq!(local_addresses.by(&peer(2)), Some(own(4)));
+        local_addresses.forget(&peer(1));
+        assert_eq!(local_addresses.by(&peer(1)), None);
+        assert_eq!(local_addresses.by(&peer(2)), Some(own(4)));
     }
 
     /// A flood of other peers pushes out those that say nothing; a peer that asks again is known again.
     #[test]
     fn many_peers_push_out_the_oldest_of_their_set() {
-        let mut asked = Asked::new();
+        let mut local_addresses = LocalAddresses::new();
         let together: Vec<SocketAddr> = (0..)
             .map(peer)
-            .filter(|other| asked.set_of(other) == asked.set_of(&peer(0)))
+            .filter(|other| local_addresses.set_of(other) == local_addresses.set_of(&peer(0)))
             .take(WAYS + 1)
             .collect();
         for other in &together[..WAYS] {
-            asked.on_received(*other, own(1));
+            local_addresses.on_received(*other, own(1));
         }
-        asked.on_received(together[0], own(2));
-        asked.on_received(together[WAYS], own(1));
-        assert_eq!(asked.by(&together[0]), Some(own(2)));
-        assert_eq!(asked.by(&together[1]), None);
-        asked.on_received(together[1], own(5));
-        assert_eq!(asked.by(&together[1]), Some(own(5)));
+        local_addresses.on_received(together[0], own(2));
+        local_addresses.on_received(together[WAYS], own(1));
+        assert_eq!(local_addresses.by(&together[0]), Some(own(2)));
+        assert_eq!(local_addresses.by(&together[1]), None);
+        local_addresses.on_received(together[1], own(5));
+        assert_eq!(local_addresses.by(&together[1]), Some(own(5)));
     }
 
     /// The clients of one machine differ in their ports alone.
@@ -140,11 +140,14 @@ mod tests {
             .iter()
             .flat_map(|peers| keys.map(|key| (peers, key)))
         {
-            let mut asked = Asked::with_key(key);
+            let mut local_addresses = LocalAddresses::with_key(key);
             peers
                 .iter()
-                .for_each(|peer| asked.on_received(*peer, own(1)));
-            let known = peers.iter().filter(|peer| asked.by(peer).is_some()).count();
+                .for_each(|peer| local_addresses.on_received(*peer, own(1)));
+            let known = peers
+                .iter()
+                .filter(|peer| local_addresses.by(peer).is_some())
+                .count();
             assert!(known > 950, "{known} of 1,000 peers are known, key {key}");
         }
     }

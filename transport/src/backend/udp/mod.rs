@@ -1,9 +1,9 @@
 //! Kernel UDP: batched system calls, several wire packets to one peer in one datagram.
 
 mod address;
-mod asked;
 mod coalesce;
 mod control;
+mod local_addresses;
 mod options;
 mod own_address;
 mod receive;
@@ -16,13 +16,13 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use self::asked::Asked;
 pub use self::coalesce::Datagrams;
-use self::coalesce::{Limits, Plan};
+use self::coalesce::{CoalesceLimits, SendPlan};
+use self::local_addresses::LocalAddresses;
 pub use self::own_address::interface_carries;
 use self::own_address::is_own_address;
 use self::receive::Receiver;
-use self::send::{Sender, Verdict};
+use self::send::{SendRecovery, Sender};
 pub(super) use self::socket::bind_error;
 use self::socket::{
     ask_for_rx_queue, set_busy_poll, set_path_options, takes_rx_offload, tell_asked_addresses,
@@ -98,11 +98,11 @@ pub struct UdpBackend {
     local: SocketAddr,
     caps: Caps,
     shortfall: Option<RxQueueShortfall>,
-    limits: Limits,
+    limits: CoalesceLimits,
     trains: Trains,
     congestion_marks: bool,
     /// `Some` exactly if the socket has several addresses and [`UdpConfig::answers_where_asked`] is set.
-    asked: Option<Asked>,
+    local_addresses: Option<LocalAddresses>,
     /// See [`UdpConfig::mtu`].
     mtu: u16,
     pool: Pool,
@@ -112,7 +112,7 @@ pub struct UdpBackend {
     /// attempt more than there are datagrams costs time that a lone packet should not pay.
     rx_burst: usize,
     sender: Sender,
-    plan: Plan<SocketAddr>,
+    plan: SendPlan<SocketAddr>,
     wake: Arc<WakeEvent>,
     /// Ends `wait`, too.
     watched: Option<OwnedFd>,
@@ -161,9 +161,9 @@ impl UdpBackend {
         set_path_options(&socket, local, config.congestion_marks)?;
         // `::ffff:0.0.0.0` is every address, too.
         let is_every = local.ip().to_canonical().is_unspecified();
-        let asked = if config.answers_where_asked && is_every {
+        let local_addresses = if config.answers_where_asked && is_every {
             tell_asked_addresses(&socket, local)?;
-            Some(Asked::new())
+            Some(LocalAddresses::new())
         } else {
             None
         };
@@ -187,14 +187,14 @@ impl UdpBackend {
                 packet_is_dear: true,
             },
             shortfall,
-            limits: Limits {
+            limits: CoalesceLimits {
                 // With no room every packet has a datagram of its own.
                 datagram_bytes: if config.coalesce { largest } else { 0 },
                 train_datagrams: 1,
             },
             trains: Trains::new(config.offload),
             congestion_marks: config.congestion_marks,
-            asked,
+            local_addresses,
             pool: Pool::new(config.pool),
             receiver: Receiver::new(
                 RX_BURST_MAX,
@@ -205,7 +205,7 @@ impl UdpBackend {
             slots: Vec::with_capacity(RX_BURST_MAX),
             rx_burst: 1,
             sender: Sender::new(local.is_ipv6()),
-            plan: Plan::with_capacity(TxBatch::<SocketAddr>::ITEMS_DEFAULT),
+            plan: SendPlan::with_capacity(TxBatch::<SocketAddr>::ITEMS_DEFAULT),
             wake: Arc::new(wake),
             watched: None,
             stats: BackendStats::default(),
@@ -230,25 +230,26 @@ impl UdpBackend {
         let (mut fatal, mut refused) = (None, None);
         let mut retries = 0;
         let socket = self.socket.as_fd();
-        let asked = self.asked.as_mut();
-        self.sender.send(socket, tx, plan, asked, |index, error| {
-            let train = &plan.trains()[index];
-            let verdict = judge_send_error(&error, retries);
-            match verdict {
-                Verdict::Retry => {
-                    retries += 1;
-                    stats.tx_retries += 1;
+        let local_addresses = self.local_addresses.as_mut();
+        self.sender
+            .send(socket, tx, plan, local_addresses, |index, error| {
+                let train = &plan.trains()[index];
+                let verdict = judge_send_error(&error, retries);
+                match verdict {
+                    SendRecovery::Retry => {
+                        retries += 1;
+                        stats.tx_retries += 1;
+                    }
+                    SendRecovery::Skip if train.datagrams > 1 => {
+                        refused = Some(index);
+                        trains.on_refused(&error);
+                        return SendRecovery::Stop;
+                    }
+                    SendRecovery::Skip => stats.tx_refused += u64::from(train.packets),
+                    SendRecovery::Stop => fatal = Some(BackendError::from_io("sendmmsg", &error)),
                 }
-                Verdict::Skip if train.datagrams > 1 => {
-                    refused = Some(index);
-                    trains.on_refused(&error);
-                    return Verdict::Stop;
-                }
-                Verdict::Skip => stats.tx_refused += u64::from(train.packets),
-                Verdict::Stop => fatal = Some(BackendError::from_io("sendmmsg", &error)),
-            }
-            verdict
-        });
+                verdict
+            });
         fatal.map_or(Ok(refused), Err)
     }
 
@@ -279,13 +280,13 @@ impl Backend for UdpBackend {
     fn rx_burst(&mut self) -> Result<RxBatch<'_, SocketAddr>, BackendError> {
         self.slots.clear();
         let socket = self.socket.as_fd();
-        let reads_control = self.congestion_marks || self.asked.is_some();
+        let reads_control = self.congestion_marks || self.local_addresses.is_some();
         let received = if self.rx_burst == 1 && !reads_control {
             self.receiver.receive_one(socket, &mut self.slots)
         } else {
-            let asked = self.asked.as_mut();
+            let local_addresses = self.local_addresses.as_mut();
             self.receiver
-                .receive(socket, self.rx_burst, &mut self.slots, asked)
+                .receive(socket, self.rx_burst, &mut self.slots, local_addresses)
         };
         match received {
             Ok((arrived, dropped)) => {
@@ -403,13 +404,13 @@ impl std::fmt::Display for RxQueueShortfall {
 
 /// The meaning of a failed send. A full queue is worth another try, and a broken socket ends
 /// everything. The rest (unreachable, too long, filtered, no memory) is a packet lost on its way.
-fn judge_send_error(error: &io::Error, retries: u32) -> Verdict {
+fn judge_send_error(error: &io::Error, retries: u32) -> SendRecovery {
     match error.raw_os_error() {
         Some(libc::EINTR | libc::EAGAIN | libc::ECONNREFUSED) if retries < SEND_RETRIES_MAX => {
-            Verdict::Retry
+            SendRecovery::Retry
         }
-        Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT) => Verdict::Stop,
-        _ => Verdict::Skip,
+        Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT) => SendRecovery::Stop,
+        _ => SendRecovery::Skip,
     }
 }
 

@@ -7,8 +7,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 
 use super::address::{RAW_BYTES, RawAddress};
-use super::asked::Asked;
 use super::control::{CONTROL_BYTES, Control};
+use super::local_addresses::LocalAddresses;
 use super::options::empty_header;
 use crate::backend::RxSlot;
 
@@ -113,7 +113,7 @@ impl Receiver {
         socket: BorrowedFd<'_>,
         count_max: usize,
         slots: &mut Vec<RxSlot<SocketAddr>>,
-        mut asked: Option<&mut Asked>,
+        mut local_addresses: Option<&mut LocalAddresses>,
     ) -> io::Result<(usize, usize)> {
         self.reset();
         let count_max = count_max.min(self.slots()) as u32;
@@ -134,7 +134,7 @@ impl Receiver {
         };
         self.used = count;
         let before = slots.len();
-        slots.extend((0..count).filter_map(|slot| self.slot(slot, asked.as_deref_mut())));
+        slots.extend((0..count).filter_map(|slot| self.slot(slot, local_addresses.as_deref_mut())));
         Ok((count, count - (slots.len() - before)))
     }
 
@@ -173,7 +173,11 @@ impl Receiver {
         Ok((1, dropped))
     }
 
-    fn slot(&self, slot: usize, asked: Option<&mut Asked>) -> Option<RxSlot<SocketAddr>> {
+    fn slot(
+        &self,
+        slot: usize,
+        local_addresses: Option<&mut LocalAddresses>,
+    ) -> Option<RxSlot<SocketAddr>> {
         let header = self.headers.get(slot);
         if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
             return None;
@@ -181,10 +185,10 @@ impl Receiver {
         let route = self.names.get(slot).decode()?;
         let control = self.controls.get(slot);
         let control_len: usize = header.msg_hdr.msg_controllen as _;
-        if let Some(asked) = asked
-            && let Some(address) = control.asked(control_len)
+        if let Some(local_addresses) = local_addresses
+            && let Some(address) = control.local_address(control_len)
         {
-            asked.on_received(route, address);
+            local_addresses.on_received(route, address);
         }
         Some(RxSlot {
             start: (slot * self.stride) as u32,

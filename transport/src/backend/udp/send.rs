@@ -7,9 +7,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
 use super::address::RawAddress;
-use super::asked::Asked;
-use super::coalesce::{Plan, Train};
+use super::coalesce::{SendPlan, Train};
 use super::control::Control;
+use super::local_addresses::LocalAddresses;
 use super::options::empty_header;
 use crate::backend::TxBatch;
 
@@ -43,11 +43,11 @@ impl Sender {
         &mut self,
         socket: BorrowedFd<'_>,
         tx: &TxBatch<SocketAddr>,
-        plan: &Plan<SocketAddr>,
-        mut asked: Option<&mut Asked>,
-        mut refused: impl FnMut(usize, io::Error) -> Verdict,
+        plan: &SendPlan<SocketAddr>,
+        mut local_addresses: Option<&mut LocalAddresses>,
+        mut refused: impl FnMut(usize, io::Error) -> SendRecovery,
     ) {
-        self.describe(tx, plan, asked.as_deref());
+        self.describe(tx, plan, local_addresses.as_deref());
         let mut sent = 0;
         // The train that lost its source because the kernel may have refused it for that.
         let mut without_source: Option<usize> = None;
@@ -55,8 +55,10 @@ impl Sender {
             let error = match self.send_from(socket, sent) {
                 Ok(count) => {
                     // The source was the reason.
-                    if let (Some(index), Some(asked)) = (without_source.take(), &mut asked) {
-                        asked.forget(&plan.trains()[index].route);
+                    if let (Some(index), Some(local_addresses)) =
+                        (without_source.take(), &mut local_addresses)
+                    {
+                        local_addresses.forget(&plan.trains()[index].route);
                     }
                     sent += count;
                     continue;
@@ -68,12 +70,12 @@ impl Sender {
                 continue;
             }
             match refused(sent, error) {
-                Verdict::Retry => {}
-                Verdict::Skip => {
+                SendRecovery::Retry => {}
+                SendRecovery::Skip => {
                     sent += 1;
                     without_source = None;
                 }
-                Verdict::Stop => return,
+                SendRecovery::Stop => return,
             }
         }
     }
@@ -110,8 +112,8 @@ impl Sender {
     fn describe(
         &mut self,
         tx: &TxBatch<SocketAddr>,
-        plan: &Plan<SocketAddr>,
-        asked: Option<&Asked>,
+        plan: &SendPlan<SocketAddr>,
+        local_addresses: Option<&LocalAddresses>,
     ) {
         self.headers.clear();
         self.iovecs.clear();
@@ -127,7 +129,9 @@ impl Sender {
             let control = &mut self.controls[index];
             let mut control_len = add_segmentation(control, train);
             // The source comes last, so that `drop_source` can cut it off.
-            if let Some(source) = asked.and_then(|asked| asked.by(&train.route)) {
+            if let Some(source) =
+                local_addresses.and_then(|local_addresses| local_addresses.by(&train.route))
+            {
                 control_len = control.add_source(control_len, source, self.v6_socket);
             }
             let first_iovec = self.iovecs.len();
@@ -228,7 +232,7 @@ fn send_one(
 }
 
 /// The reaction to a datagram that the kernel refused.
-pub(super) enum Verdict {
+pub(super) enum SendRecovery {
     /// Try the same one again.
     Retry,
     /// Go on with the next one.

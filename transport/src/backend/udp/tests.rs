@@ -316,16 +316,16 @@ fn a_packet_beyond_the_largest_datagram_is_refused_not_fatal() {
 #[test]
 fn errors_of_single_sends_are_judged() {
     let judge = |number, retries| judge_send_error(&io::Error::from_raw_os_error(number), retries);
-    assert!(matches!(judge(libc::EAGAIN, 0), Verdict::Retry));
+    assert!(matches!(judge(libc::EAGAIN, 0), SendRecovery::Retry));
     assert!(matches!(
         judge(libc::EAGAIN, SEND_RETRIES_MAX),
-        Verdict::Skip
+        SendRecovery::Skip
     ));
-    assert!(matches!(judge(libc::ECONNREFUSED, 0), Verdict::Retry));
-    assert!(matches!(judge(libc::ENOBUFS, 0), Verdict::Skip));
-    assert!(matches!(judge(libc::EMSGSIZE, 0), Verdict::Skip));
-    assert!(matches!(judge(libc::EPERM, 0), Verdict::Skip));
-    assert!(matches!(judge(libc::EBADF, 0), Verdict::Stop));
+    assert!(matches!(judge(libc::ECONNREFUSED, 0), SendRecovery::Retry));
+    assert!(matches!(judge(libc::ENOBUFS, 0), SendRecovery::Skip));
+    assert!(matches!(judge(libc::EMSGSIZE, 0), SendRecovery::Skip));
+    assert!(matches!(judge(libc::EPERM, 0), SendRecovery::Skip));
+    assert!(matches!(judge(libc::EBADF, 0), SendRecovery::Stop));
 }
 
 #[test]
@@ -507,7 +507,10 @@ fn a_socket_at_every_address_answers_from_the_one_that_was_asked() {
             client.tx_burst(&mut tx).unwrap();
             let ping = (b"ping".to_vec(), client.local_addr());
             assert_eq!(receive(&mut server, 1), [ping]);
-            let known = server.asked.as_ref().expect("a socket at every address");
+            let known = server
+                .local_addresses
+                .as_ref()
+                .expect("a socket at every address");
             assert_eq!(known.by(&client.local_addr()), Some(ip), "{any}");
             tx.push(client.local_addr(), b"pong", Body::None);
             server.tx_burst(&mut tx).unwrap();
@@ -564,7 +567,10 @@ fn an_address_that_is_gone_is_forgotten() {
         let there: IpAddr = if is_v4 { "127.0.0.2" } else { "::1" }.parse().unwrap();
         let port = server.local_addr().port();
         for is_train in [false, true] {
-            let asked = server.asked.as_mut().expect("a socket at every address");
+            let asked = server
+                .local_addresses
+                .as_mut()
+                .expect("a socket at every address");
             asked.on_received(gone.local_addr(), lost.parse().unwrap());
             asked.on_received(other.local_addr(), there);
             let mut tx = TxBatch::new();
@@ -584,7 +590,10 @@ fn an_address_that_is_gone_is_forgotten() {
                 }
             }
             assert_eq!(server.stats().tx_refused, 0);
-            let asked = server.asked.as_ref().expect("a socket at every address");
+            let asked = server
+                .local_addresses
+                .as_ref()
+                .expect("a socket at every address");
             assert_eq!(asked.by(&gone.local_addr()), None, "{any} {lost}");
             assert_eq!(asked.by(&other.local_addr()), Some(there));
             // No reason to stop trains.
@@ -600,7 +609,10 @@ fn a_refusal_for_another_reason_leaves_the_asked_address() {
     // The kernel refuses a port of zero, and a broadcast without `SO_BROADCAST`.
     let bad: [SocketAddr; 2] = [([127, 0, 0, 1], 0).into(), ([255; 4], 7471).into()];
     let there = IpAddr::from([127, 0, 0, 2]);
-    let asked = server.asked.as_mut().expect("a socket at every address");
+    let asked = server
+        .local_addresses
+        .as_mut()
+        .expect("a socket at every address");
     for peer in [bad[0], bad[1], client.local_addr()] {
         asked.on_received(peer, there);
     }
@@ -612,7 +624,10 @@ fn a_refusal_for_another_reason_leaves_the_asked_address() {
     let from = SocketAddr::new(there, server.local_addr().port());
     assert_eq!(receive(&mut client, 1), [(b"pong".to_vec(), from)]);
     assert_eq!(server.stats().tx_refused, 2);
-    let asked = server.asked.as_ref().expect("a socket at every address");
+    let asked = server
+        .local_addresses
+        .as_ref()
+        .expect("a socket at every address");
     assert_eq!(bad.map(|peer| asked.by(&peer)), [Some(there); 2]);
 }
 
@@ -623,6 +638,11 @@ fn only_a_server_at_every_address_is_told_where_it_was_asked() {
         ..UdpConfig::default()
     };
     let any = "0.0.0.0:0".parse().unwrap();
-    assert!(UdpBackend::bind(any, &client).unwrap().asked.is_none());
-    assert!(open().asked.is_none());
+    assert!(
+        UdpBackend::bind(any, &client)
+            .unwrap()
+            .local_addresses
+            .is_none()
+    );
+    assert!(open().local_addresses.is_none());
 }

@@ -17,14 +17,14 @@ const REST_BURSTS_MAX: u32 = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct Trains {
-    state: State,
+    state: TrainState,
     next_rest: u32,
     /// Bursts since trains came back or the rest was halved.
     well: u32,
 }
 
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-enum State {
+enum TrainState {
     On,
     /// The number of bursts that are left.
     Resting(u32),
@@ -34,7 +34,11 @@ enum State {
 impl Trains {
     pub(super) fn new(is_wanted: bool) -> Self {
         Self {
-            state: if is_wanted { State::On } else { State::Off },
+            state: if is_wanted {
+                TrainState::On
+            } else {
+                TrainState::Off
+            },
             next_rest: REST_BURSTS_MIN,
             well: 0,
         }
@@ -43,11 +47,11 @@ impl Trains {
     /// Datagrams that the next burst may put into one train.
     pub(super) fn datagrams_max(&mut self) -> u32 {
         self.state = match self.state {
-            State::Resting(0) => State::On,
-            State::Resting(left) => State::Resting(left - 1),
+            TrainState::Resting(0) => TrainState::On,
+            TrainState::Resting(left) => TrainState::Resting(left - 1),
             state => state,
         };
-        if self.state == State::On {
+        if self.state == TrainState::On {
             TRAIN_DATAGRAMS_MAX
         } else {
             1
@@ -56,7 +60,7 @@ impl Trains {
 
     /// The kernel took all trains of a burst, of which there was at least one.
     pub(super) fn on_taken(&mut self) {
-        if self.state != State::On || self.next_rest == REST_BURSTS_MIN {
+        if self.state != TrainState::On || self.next_rest == REST_BURSTS_MIN {
             return;
         }
         self.well += 1;
@@ -69,10 +73,10 @@ impl Trains {
     /// The kernel refused a train. The caller sends its datagrams one by one.
     pub(super) fn on_refused(&mut self, error: &io::Error) {
         match error.raw_os_error() {
-            Some(libc::EIO | libc::EOPNOTSUPP) => self.state = State::Off,
+            Some(libc::EIO | libc::EOPNOTSUPP) => self.state = TrainState::Off,
             // Several trains of one burst are one piece of news.
-            Some(libc::EINVAL | libc::EMSGSIZE) if self.state == State::On => {
-                self.state = State::Resting(self.next_rest);
+            Some(libc::EINVAL | libc::EMSGSIZE) if self.state == TrainState::On => {
+                self.state = TrainState::Resting(self.next_rest);
                 self.next_rest = (self.next_rest * 2).min(REST_BURSTS_MAX);
                 self.well = 0;
             }

@@ -2,7 +2,7 @@
 //! for the response in case that gets lost.
 
 use super::send_state::SendState;
-use super::{ClientEnd, Outcome, Requests};
+use super::{ClientEnd, Requests, ResponseEffect};
 use crate::config::{HELD_PROBE_MAX, HELD_PROBE_PART};
 use crate::session::{Received, Rtt};
 use crate::stats::Counters;
@@ -15,16 +15,16 @@ impl ClientEnd {
         probe_interval_max: Duration,
         requests: &mut Requests,
         counters: &mut Counters,
-    ) -> Outcome {
+    ) -> ResponseEffect {
         let (number, stats) = (rx.packet.header.request, &mut counters.stats);
         let Some(index) = self.answered_request(number, &mut stats.drops) else {
-            return Outcome::NOTHING;
+            return ResponseEffect::NOTHING;
         };
         let send = &requests.table[index].send;
         if !send.was_sent_completely() || send.has_response() {
             // It was never sent completely, or is answered already.
             stats.drops.wrong_state += 1;
-            return Outcome::NOTHING;
+            return ResponseEffect::NOTHING;
         }
         stats.busy_received += 1;
         let answered = send.last_request_packet();
@@ -39,7 +39,7 @@ impl ClientEnd {
         let due = rx.now + probe_interval(&self.rtt, &request.send, rx.now, probe_interval_max);
         request.send.on_busy(due);
         requests.table.watch_at(index, due);
-        Outcome {
+        ResponseEffect {
             is_progress,
             ended: None,
         }

@@ -3,7 +3,7 @@
 //! A buffer goes back only when no transmission refers to it. Without a retransmission the answer
 //! proves that; otherwise the completion waits for a flush of the backend, unless that copies.
 
-use super::request::{NO_REQUEST, Stage};
+use super::request::{NO_REQUEST, RequestStage};
 use super::{ClientEnd, Ended, Finished, Requests};
 use crate::exchange::RpcError;
 use crate::rpc::Memory;
@@ -52,7 +52,7 @@ impl ClientEnd {
             }
             Err(_) => stats.requests_failed += 1,
         }
-        if request.stage == Stage::InSlot {
+        if request.stage == RequestStage::InSlot {
             let gave_up = result.is_err() && (was_sent || self.slots.entry(request.slot).gave_up);
             let (slot, credits) = (request.slot, request.send.in_flight());
             self.leave_slot(slot, credits, gave_up);

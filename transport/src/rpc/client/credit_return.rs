@@ -1,6 +1,6 @@
 //! CREDIT RETURN: request packets have arrived; with the GAP flag: one is missing.
 
-use super::{ClientEnd, Outcome, Requests};
+use super::{ClientEnd, Requests, ResponseEffect};
 use crate::session::Received;
 use crate::stats::Counters;
 use crate::wire::Flags;
@@ -12,11 +12,11 @@ impl ClientEnd {
         rx: &Received<'_>,
         requests: &mut Requests,
         counters: &mut Counters,
-    ) -> Outcome {
+    ) -> ResponseEffect {
         let header = &rx.packet.header;
         let Counters { stats, rtts } = counters;
         let Some(index) = self.answered_request(header.request, &mut stats.drops) else {
-            return Outcome::NOTHING;
+            return ResponseEffect::NOTHING;
         };
         let number = u32::from(header.packet_number);
         let is_gap = header.flags.has(Flags::GAP);
@@ -24,7 +24,7 @@ impl ClientEnd {
         let send = &requests.table[index].send;
         if !send.can_be_credited(answered) {
             stats.drops.bad_number += 1;
-            return Outcome::NOTHING;
+            return ResponseEffect::NOTHING;
         }
         let is_progress = answered > send.answered();
         if is_progress {
@@ -41,7 +41,7 @@ impl ClientEnd {
         if is_gap && is_this_round && is_next {
             self.on_gap(rx.now, index, requests, stats);
         }
-        Outcome {
+        ResponseEffect {
             is_progress,
             ended: None,
         }

@@ -10,7 +10,7 @@ use super::{ClientEnd, Ended, Requests};
 use crate::backend::Route;
 use crate::config::{BLACK_HOLE_TIMEOUTS, BLACK_HOLE_TIMEOUTS_UNSURE};
 use crate::exchange::RpcError;
-use crate::session::{Peer, Received, Terms};
+use crate::session::{Received, SessionPeer, Terms};
 use crate::stats::{Counters, Drops, EndpointStats, RttHistogram};
 use crate::time::{Duration, Instant};
 use crate::wire::{Flags, Header, RequestNumber, ServerTime};
@@ -222,7 +222,7 @@ impl ClientEnd {
         &mut self,
         now: Instant,
         slot: u8,
-        to: &Peer<R>,
+        to: &SessionPeer<R>,
         probe_interval_max: Duration,
         requests: &mut Requests,
         counters: &mut Counters,

@@ -26,7 +26,7 @@ pub(crate) use request::{Buffers, NewRequest};
 pub(crate) use slots::ClientSlot;
 
 use self::finished::FinishedQueue;
-use self::queue::Queue;
+use self::queue::RequestQueue;
 use self::ready::ReadyList;
 use self::request_table::RequestTable;
 use self::slots::Slots;
@@ -46,7 +46,7 @@ pub(crate) struct ClientEnd {
     /// Credits left.
     credits: u16,
     /// Requests that wait for a slot.
-    queue: Queue,
+    queue: RequestQueue,
     completed: u64,
     rtt: Rtt,
     congestion: Congestion,
@@ -65,7 +65,7 @@ pub(crate) struct Requests {
 /// The effect of a server's answer.
 #[must_use]
 #[derive(Default)]
-pub(crate) struct Outcome {
+pub(crate) struct ResponseEffect {
     /// A request made progress: the peer is alive.
     pub(crate) is_progress: bool,
     /// This request is over.
@@ -78,7 +78,7 @@ pub(crate) struct Ended {
     pub(crate) result: Result<(), RpcError>,
 }
 
-impl Outcome {
+impl ResponseEffect {
     const NOTHING: Self = Self {
         is_progress: false,
         ended: None,
@@ -95,7 +95,7 @@ impl ClientEnd {
             slots: Slots::new(terms.slots),
             is_ready: false,
             credits: terms.credits,
-            queue: Queue::new(),
+            queue: RequestQueue::new(),
             completed: 0,
             rtt: Rtt::new(rto),
             congestion,

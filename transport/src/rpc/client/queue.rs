@@ -6,7 +6,7 @@ use crate::time::Instant;
 
 /// The queue of one client end.
 #[repr(C)]
-pub(super) struct Queue {
+pub(super) struct RequestQueue {
     first: u32,
     last: u32,
     /// Requests that wait.
@@ -17,7 +17,7 @@ pub(super) struct Queue {
     deadline: Instant,
 }
 
-impl Queue {
+impl RequestQueue {
     pub(super) fn new() -> Self {
         Self {
             first: NO_REQUEST,

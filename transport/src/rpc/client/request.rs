@@ -28,7 +28,7 @@ pub(super) struct ClientRequest {
     /// Means nothing while queued.
     pub(super) slot: u8,
     pub(super) kind: u8,
-    pub(super) stage: Stage,
+    pub(super) stage: RequestStage,
     pub(super) send: SendState,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Buffers {
 
 /// Where a request is.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(super) enum Stage {
+pub(super) enum RequestStage {
     /// The entry holds no request.
     Free,
     Queued,
@@ -86,7 +86,7 @@ impl ClientRequest {
             session: 0,
             slot: 0,
             kind: 0,
-            stage: Stage::Free,
+            stage: RequestStage::Free,
             send: SendState::new(),
         }
     }
@@ -98,7 +98,7 @@ impl ClientRequest {
         self.session = session;
         self.slot = 0;
         self.kind = request.kind;
-        self.stage = Stage::Queued;
+        self.stage = RequestStage::Queued;
         self.tag = request.tag;
         self.deadline = request.deadline;
         self.buffers = Some(request.buffers);
@@ -110,10 +110,10 @@ impl ClientRequest {
     #[inline]
     pub(super) fn due(&self) -> Instant {
         match self.stage {
-            Stage::InSlot => self
+            RequestStage::InSlot => self
                 .deadline
                 .map_or(self.send.due(), |deadline| deadline.min(self.send.due())),
-            Stage::Free | Stage::Queued => Instant::FAR_FUTURE,
+            RequestStage::Free | RequestStage::Queued => Instant::FAR_FUTURE,
         }
     }
 

@@ -3,7 +3,7 @@
 //! They are kept apart from the sessions, in one table that is reused from the last entry freed.
 //! Thus 20,000 idle sessions cost no cache and a few busy requests stay warm.
 
-use super::request::{ClientRequest, NO_REQUEST, NewRequest, Stage};
+use super::request::{ClientRequest, NO_REQUEST, NewRequest, RequestStage};
 use crate::exchange::RequestId;
 use crate::time::Instant;
 
@@ -82,9 +82,9 @@ impl RequestTable {
     #[inline]
     pub(super) fn release(&mut self, index: u32) {
         let entry = &mut self.entries[index as usize];
-        debug_assert!(entry.buffers.is_none() && entry.stage != Stage::Free);
+        debug_assert!(entry.buffers.is_none() && entry.stage != RequestStage::Free);
         entry.generation = entry.generation.wrapping_add(1);
-        entry.stage = Stage::Free;
+        entry.stage = RequestStage::Free;
         entry.next = self.free;
         self.free = index;
         self.used -= 1;

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use super::request::{ClientRequest, NO_REQUEST};
-use super::{ClientEnd, Ended, Finished, Outcome, Requests};
+use super::{ClientEnd, Ended, Finished, Requests, ResponseEffect};
 use crate::backend::Route;
 use crate::exchange::RpcError;
-use crate::session::{Peer, Received, Terms};
+use crate::session::{Received, SessionPeer, Terms};
 use crate::stats::Counters;
 use crate::time::Instant;
 use crate::wire::{Flags, HEADER_BYTES, Packet, SinglePacket};
@@ -18,7 +18,7 @@ impl ClientEnd {
     pub(crate) fn single_answered<R: Route>(
         &self,
         packet: &SinglePacket<'_>,
-        from: &Peer<R>,
+        from: &SessionPeer<R>,
         requests: &Requests,
     ) -> Option<u32> {
         let number = packet.header.request();
@@ -42,7 +42,7 @@ impl ClientEnd {
         packet: &SinglePacket<'_>,
         ecn: bool,
         index: u32,
-        from: &Peer<R>,
+        from: &SessionPeer<R>,
         requests: &mut Requests,
         counters: &mut Counters,
     ) -> Finished {
@@ -97,11 +97,11 @@ impl ClientEnd {
         rx: &Received<'_>,
         requests: &mut Requests,
         counters: &mut Counters,
-    ) -> Outcome {
+    ) -> ResponseEffect {
         let header = &rx.packet.header;
         let Counters { stats, rtts } = counters;
         let Some(index) = self.answered_request(header.request, &mut stats.drops) else {
-            return Outcome::NOTHING;
+            return ResponseEffect::NOTHING;
         };
         let number = u32::from(header.packet_number);
         let bytes = header.message_bytes as usize;
@@ -114,11 +114,11 @@ impl ClientEnd {
             || !request.send.has_sent(position)
         {
             stats.drops.bad_number += 1;
-            return Outcome::NOTHING;
+            return ResponseEffect::NOTHING;
         }
         if position < request.send.answered() {
             stats.drops.past += 1;
-            return Outcome::NOTHING;
+            return ResponseEffect::NOTHING;
         }
         if number > 0 && position > request.send.answered() {
             stats.drops.reordered += 1;
@@ -126,10 +126,10 @@ impl ClientEnd {
             if is_this_round && request.send.has_response() {
                 self.on_gap(rx.now, index, requests, stats);
             }
-            return Outcome::NOTHING;
+            return ResponseEffect::NOTHING;
         }
         if !take_data(request, rx.packet, &rx.terms, range) {
-            return Outcome {
+            return ResponseEffect {
                 is_progress: false,
                 ended: Some(Ended {
                     index,
@@ -146,7 +146,7 @@ impl ClientEnd {
         let send = &requests.table[index].send;
         if send.is_complete() {
             let result = Ok(());
-            return Outcome {
+            return ResponseEffect {
                 is_progress: true,
                 ended: Some(Ended { index, result }),
             };
@@ -154,7 +154,7 @@ impl ClientEnd {
         let due = send.due();
         requests.table.watch_at(index, due);
         self.mark_ready(rx.session.index, requests);
-        Outcome::PROGRESS
+        ResponseEffect::PROGRESS
     }
 }
 

@@ -1,11 +1,11 @@
 //! A request begins in a slot or in the session's queue. Its caller may cancel it.
 
-use super::request::{ClientRequest, NO_REQUEST, NewRequest, Stage};
+use super::request::{ClientRequest, NO_REQUEST, NewRequest, RequestStage};
 use super::{ClientEnd, Requests};
 use crate::backend::Route;
 use crate::exchange::{RequestId, RpcError};
 use crate::rpc::{FastPath, Memory};
-use crate::session::{Peer, Terms};
+use crate::session::{SessionPeer, Terms};
 use crate::stats::EndpointStats;
 use crate::time::Instant;
 
@@ -21,7 +21,7 @@ impl ClientEnd {
     pub(crate) fn start_new<R: Route>(
         &mut self,
         now: Instant,
-        to: &Peer<R>,
+        to: &SessionPeer<R>,
         new: NewRequest,
         requests: &mut Requests,
         fast_path: &mut FastPath<R>,
@@ -58,7 +58,7 @@ impl ClientEnd {
     #[inline(always)]
     fn start(&mut self, index: u32, request: &mut ClientRequest, terms: &Terms) {
         request.slot = self.slots.take(index);
-        request.stage = Stage::InSlot;
+        request.stage = RequestStage::InSlot;
         request.next = NO_REQUEST;
         let buffers = request.buffers.as_ref();
         let bytes = buffers.map_or(0, |buffers| buffers.request.len());
@@ -91,7 +91,7 @@ impl ClientEnd {
         requests: &mut Requests,
         stats: &mut EndpointStats,
     ) {
-        let had_slot = requests.table[index].stage == Stage::InSlot;
+        let had_slot = requests.table[index].stage == RequestStage::InSlot;
         let finished = self.end(index, Err(RpcError::Cancelled), memory, requests, stats);
         if had_slot {
             self.start_queued(session, terms, requests);

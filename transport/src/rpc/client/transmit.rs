@@ -8,7 +8,7 @@ use super::{ClientEnd, Requests};
 use crate::backend::{Route, TxBatch};
 use crate::rpc::FastPath;
 use crate::rpc::packet::push_data;
-use crate::session::Peer;
+use crate::session::SessionPeer;
 use crate::stats::EndpointStats;
 use crate::time::{Clock, Duration, Instant};
 use crate::wire::{
@@ -23,7 +23,7 @@ impl ClientEnd {
     pub(super) fn send_single<R: Route>(
         &mut self,
         now: Instant,
-        to: &Peer<R>,
+        to: &SessionPeer<R>,
         request: &mut ClientRequest,
         fast_path: &mut FastPath<R>,
     ) -> bool {
@@ -62,7 +62,7 @@ impl ClientEnd {
     pub(crate) fn transmit<R: Route>(
         &mut self,
         clock: &impl Clock,
-        to: &Peer<R>,
+        to: &SessionPeer<R>,
         epoch: u64,
         requests: &mut Requests,
         stats: &mut EndpointStats,
@@ -106,7 +106,7 @@ impl ClientEnd {
     fn transmit_slot<R: Route>(
         &mut self,
         now: Instant,
-        to: &Peer<R>,
+        to: &SessionPeer<R>,
         slot: u8,
         epoch: u64,
         requests: &mut Requests,
@@ -166,7 +166,7 @@ impl ClientEnd {
         &mut self,
         now: Instant,
         index: u32,
-        to: &Peer<R>,
+        to: &SessionPeer<R>,
         interval_max: Duration,
         requests: &mut Requests,
     ) -> Header {
@@ -190,7 +190,7 @@ impl ClientEnd {
 /// Returns the packet's size in bytes.
 fn push_request<R: Route>(
     now: Instant,
-    to: &Peer<R>,
+    to: &SessionPeer<R>,
     request: &ClientRequest,
     name: RequestNumber,
     number: u32,
@@ -221,7 +221,7 @@ fn push_request<R: Route>(
 }
 
 fn push_request_for_response<R: Route>(
-    to: &Peer<R>,
+    to: &SessionPeer<R>,
     name: RequestNumber,
     round: u8,
     first: u32,

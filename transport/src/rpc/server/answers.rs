@@ -6,7 +6,7 @@ use crate::session::SessionId;
 
 /// A packet to send in answer to a received one. Resolved against its slot when it is sent.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ReplyPacket {
     pub(crate) session: SessionId,
     pub(super) slot: u8,
     /// The round of the packet that is answered.
@@ -14,12 +14,12 @@ pub(crate) struct Answer {
     /// That packet carried a congestion mark.
     pub(super) ecn: bool,
     pub(super) sequence: u64,
-    pub(super) what: What,
+    pub(super) what: ReplyKind,
 }
 
 /// Kinds of answers.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum What {
+pub(crate) enum ReplyKind {
     /// Request packets up to this number have arrived.
     CreditReturn(u16),
     /// This request packet is missing.
@@ -32,7 +32,7 @@ pub(crate) enum What {
 
 /// A bounded queue whose entries have lasting positions, so that a credit return can still be changed.
 pub(super) struct AnswerQueue {
-    queue: VecDeque<Answer>,
+    queue: VecDeque<ReplyPacket>,
     /// The position of the queue's first entry.
     first_position: u64,
     limit: usize,
@@ -50,7 +50,7 @@ impl AnswerQueue {
     /// False if there is no room: the client will ask again.
     #[must_use]
     #[inline]
-    pub(super) fn push(&mut self, answer: Answer) -> bool {
+    pub(super) fn push(&mut self, answer: ReplyPacket) -> bool {
         let has_room = self.queue.len() < self.limit;
         if has_room {
             self.queue.push_back(answer);
@@ -64,17 +64,17 @@ impl AnswerQueue {
     }
 
     /// The entry at a position, unless it has been sent.
-    pub(super) fn at_position(&mut self, position: u64) -> Option<&mut Answer> {
+    pub(super) fn at_position(&mut self, position: u64) -> Option<&mut ReplyPacket> {
         let index = position.checked_sub(self.first_position)?;
         self.queue.get_mut(usize::try_from(index).ok()?)
     }
 
-    pub(super) fn front(&self) -> Option<Answer> {
+    pub(super) fn front(&self) -> Option<ReplyPacket> {
         self.queue.front().copied()
     }
 
     /// Only this part of the first entry is left.
-    pub(super) fn set_front(&mut self, what: What) {
+    pub(super) fn set_front(&mut self, what: ReplyKind) {
         if let Some(front) = self.queue.front_mut() {
             front.what = what;
         }

@@ -5,7 +5,7 @@ use super::slot::{Counted, ServerSlot, ServerSlotState};
 use super::{Responses, ServerEnd};
 use crate::buf::MsgBuf;
 use crate::rpc::Memory;
-use crate::rpc::budget::{Account, Admission, Piece, Place};
+use crate::rpc::budget::{Account, Admission, HeldMessage, SlotId};
 use crate::stats::EndpointStats;
 use crate::time::Instant;
 
@@ -13,16 +13,16 @@ use crate::time::Instant;
 pub(super) enum Room {
     Here,
     /// When this place has given its memory up.
-    After(Place),
+    After(SlotId),
     None,
 }
 
 impl ServerSlot {
-    fn piece(&self, account: Account, slot: u8, bytes: usize) -> Piece {
+    fn piece(&self, account: Account, slot: u8, bytes: usize) -> HeldMessage {
         let Account { holder, session } = account;
-        Piece {
+        HeldMessage {
             holder,
-            place: Place { session, slot },
+            place: SlotId { session, slot },
             since: self.since,
             bytes,
         }
@@ -114,7 +114,7 @@ impl ServerEnd {
     }
 
     /// The slot whose response must go since this session's holder had another one.
-    pub(crate) fn must_go(&self, memory: &Memory) -> Option<Place> {
+    pub(crate) fn must_go(&self, memory: &Memory) -> Option<SlotId> {
         memory.responses.must_go(self.account.holder)
     }
 }

@@ -12,15 +12,15 @@ mod respond;
 mod slot;
 mod transmit;
 
-pub(crate) use answers::Answer;
+pub(crate) use answers::ReplyPacket;
 pub(crate) use request::Whole;
 pub(crate) use respond::Responded;
 pub(crate) use slot::ServerSlot;
 
-use self::answers::{AnswerQueue, What};
+use self::answers::{AnswerQueue, ReplyKind};
 use crate::config::Config;
 use crate::prefetch::prefetch;
-use crate::rpc::budget::{Account, Place};
+use crate::rpc::budget::{Account, SlotId};
 use crate::session::{DownReason, Holder, Received, Terms};
 use crate::stats::Drops;
 use crate::time::{Duration, Instant};
@@ -48,7 +48,7 @@ pub(crate) struct Responses {
 
 /// The effect of a client's packet.
 #[must_use]
-pub(crate) struct Outcome {
+pub(crate) struct RequestEffect {
     /// A request made progress: the peer is alive.
     pub(crate) is_progress: bool,
     /// Memory is held from now on; it must be scanned then.
@@ -62,12 +62,12 @@ pub(crate) enum Then {
     /// The client broke the protocol, or goes on with what is not here any more.
     EndSession(DownReason),
     /// There is room for the request when this place has given its memory up: take the packet then.
-    MakeRoom(Place),
+    MakeRoom(SlotId),
     /// The request is complete: call its handler.
     Call(Whole),
 }
 
-impl Outcome {
+impl RequestEffect {
     const NOTHING: Self = Self {
         is_progress: false,
         scan_at: None,
@@ -129,12 +129,12 @@ impl Responses {
     }
 
     /// The next answer to send.
-    pub(crate) fn next(&self) -> Option<Answer> {
+    pub(crate) fn next(&self) -> Option<ReplyPacket> {
         self.answers.front()
     }
 
     /// The next answer has been sent, but for this rest.
-    pub(crate) fn on_sent(&mut self, rest: Option<What>) {
+    pub(crate) fn on_sent(&mut self, rest: Option<ReplyKind>) {
         match rest {
             None => self.answers.pop_front(),
             Some(rest) => self.answers.set_front(rest),
@@ -142,9 +142,9 @@ impl Responses {
     }
 
     /// Queues the answer to a packet. Without room the client will ask again.
-    fn answer(&mut self, rx: &Received<'_>, what: What, drops: &mut Drops) {
+    fn answer(&mut self, rx: &Received<'_>, what: ReplyKind, drops: &mut Drops) {
         let header = &rx.packet.header;
-        let answer = Answer {
+        let answer = ReplyPacket {
             session: rx.session,
             slot: header.request.slot(),
             round: header.flags.round(),
@@ -155,7 +155,7 @@ impl Responses {
         self.push(answer, drops);
     }
 
-    fn push(&mut self, answer: Answer, drops: &mut Drops) {
+    fn push(&mut self, answer: ReplyPacket, drops: &mut Drops) {
         if !self.answers.push(answer) {
             drops.answers_full += 1;
         }

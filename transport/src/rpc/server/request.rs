@@ -2,14 +2,14 @@
 
 use std::cmp::Ordering;
 
-use super::answers::What;
+use super::answers::ReplyKind;
 use super::count::Room;
 use super::slot::{Counted, MOVED, NewRequest, ServerSlotState};
-use super::{Outcome, Responses, ServerEnd, Then};
+use super::{RequestEffect, Responses, ServerEnd, Then};
 use crate::backend::Route;
 use crate::buf::MsgBuf;
 use crate::rpc::Memory;
-use crate::session::{Peer, Received, Terms};
+use crate::session::{Received, SessionPeer, Terms};
 use crate::stats::{Drops, EndpointStats};
 use crate::time::{Duration, Instant};
 use crate::wire::{Features, Packet, SinglePacket};
@@ -29,7 +29,7 @@ impl ServerEnd {
     pub(crate) fn takes_single<R: Route>(
         &self,
         packet: &SinglePacket<'_>,
-        from: &Peer<R>,
+        from: &SessionPeer<R>,
         responses: &Responses,
     ) -> bool {
         let (number, bytes) = (packet.header.request(), packet.payload.len());
@@ -74,20 +74,20 @@ impl ServerEnd {
         memory: &mut Memory,
         responses: &mut Responses,
         stats: &mut EndpointStats,
-    ) -> Outcome {
+    ) -> RequestEffect {
         let (header, drops) = (&rx.packet.header, &mut stats.drops);
         let limit = responses.message_bytes;
         let Some(packets) = packets_if_sane(rx.packet, &rx.terms, limit) else {
             let is_too_large = header.message_bytes as usize > limit;
             drops.too_large += u64::from(is_too_large);
             drops.bad_number += u64::from(!is_too_large);
-            return Outcome::VIOLATION;
+            return RequestEffect::VIOLATION;
         };
         let slot = &mut self.slots[usize::from(header.request.slot())];
         match header.request.sequence().cmp(&slot.sequence) {
             Ordering::Less => {
                 drops.past += 1;
-                return Outcome::NOTHING;
+                return RequestEffect::NOTHING;
             }
             Ordering::Greater => {
                 let new = NewRequest {
@@ -112,7 +112,7 @@ impl ServerEnd {
             }
             Ordering::Equal if !slot.agrees_with(header) => {
                 drops.bad_number += 1;
-                return Outcome::VIOLATION;
+                return RequestEffect::VIOLATION;
             }
             Ordering::Equal => {}
         }
@@ -128,14 +128,14 @@ impl ServerEnd {
             }
             ServerSlotState::Executing | ServerSlotState::Answered => {
                 self.on_duplicate(rx, responses, drops);
-                Outcome::NOTHING
+                RequestEffect::NOTHING
             }
             ServerSlotState::Expired => {
                 drops.past += 1;
-                Outcome::NOTHING
+                RequestEffect::NOTHING
             }
-            ServerSlotState::GivenUp => Outcome::VIOLATION,
-            ServerSlotState::GaveWay => Outcome::GAVE_WAY,
+            ServerSlotState::GivenUp => RequestEffect::VIOLATION,
+            ServerSlotState::GaveWay => RequestEffect::GAVE_WAY,
         }
     }
 
@@ -146,7 +146,7 @@ impl ServerEnd {
         memory: &mut Memory,
         responses: &mut Responses,
         drops: &mut Drops,
-    ) -> Outcome {
+    ) -> RequestEffect {
         let header = &rx.packet.header;
         let number = u32::from(header.packet_number);
         let slot = &mut self.slots[usize::from(header.request.slot())];
@@ -154,13 +154,13 @@ impl ServerEnd {
         if number > received {
             drops.reordered += 1;
             // Numbers up to the 16-bit packet number.
-            responses.answer(rx, What::Gap(received as u16), drops);
-            return Outcome::NOTHING;
+            responses.answer(rx, ReplyKind::Gap(received as u16), drops);
+            return RequestEffect::NOTHING;
         }
         if number < received {
             drops.past += 1;
-            responses.answer(rx, What::CreditReturn(received as u16 - 1), drops);
-            return Outcome::NOTHING;
+            responses.answer(rx, ReplyKind::CreditReturn(received as u16 - 1), drops);
+            return RequestEffect::NOTHING;
         }
         if number == 0 {
             slot.deadline = deadline(rx.now, rx.packet.deadline_ns);
@@ -168,25 +168,25 @@ impl ServerEnd {
         match self.store_part(rx, memory, responses) {
             Room::Here => {}
             Room::After(place) => {
-                return Outcome {
+                return RequestEffect {
                     then: Then::MakeRoom(place),
-                    ..Outcome::NOTHING
+                    ..RequestEffect::NOTHING
                 };
             }
             Room::None => {
                 drops.no_memory += 1;
-                return Outcome::NOTHING;
+                return RequestEffect::NOTHING;
             }
         }
         let scan_at = self.hold(rx.now, responses.hold_timeout);
         if received + 1 == packets {
-            return Outcome {
+            return RequestEffect {
                 scan_at,
                 ..self.execute(rx, memory)
             };
         }
         self.return_credit(rx, responses, drops);
-        Outcome {
+        RequestEffect {
             is_progress: true,
             scan_at,
             then: Then::Nothing,
@@ -220,7 +220,7 @@ impl ServerEnd {
     }
 
     /// All of the request is here: the one call of its handler.
-    fn execute(&mut self, rx: &Received<'_>, memory: &mut Memory) -> Outcome {
+    fn execute(&mut self, rx: &Received<'_>, memory: &mut Memory) -> RequestEffect {
         let header = &rx.packet.header;
         let slot = &mut self.slots[usize::from(header.request.slot())];
         slot.execute(rx.now, header.flags.round(), rx.ecn);
@@ -230,7 +230,7 @@ impl ServerEnd {
             // The client finished the request that it began.
             self.strikes = 0;
         }
-        Outcome {
+        RequestEffect {
             is_progress: true,
             scan_at: None,
             then: Then::Call(Whole {
@@ -255,7 +255,7 @@ impl ServerEnd {
         let last = slot.request_packets - 1;
         drops.past += 1;
         if u32::from(header.packet_number) < last {
-            return responses.answer(rx, What::CreditReturn(last as u16 - 1), drops);
+            return responses.answer(rx, ReplyKind::CreditReturn(last as u16 - 1), drops);
         }
         if slot.round != header.flags.round() {
             // The server time counts from the transmission that the answer's round names.
@@ -263,10 +263,10 @@ impl ServerEnd {
             slot.arrived_at = rx.now;
         }
         let what = match slot.state {
-            ServerSlotState::Executing => What::Busy,
+            ServerSlotState::Executing => ReplyKind::Busy,
             _ => {
                 slot.seen_at_scan = MOVED;
-                What::Response { first: 0, count: 1 }
+                ReplyKind::Response { first: 0, count: 1 }
             }
         };
         responses.answer(rx, what, drops);
@@ -276,11 +276,11 @@ impl ServerEnd {
     /// return that still waits to be sent is raised instead.
     fn return_credit(&mut self, rx: &Received<'_>, responses: &mut Responses, drops: &mut Drops) {
         let header = &rx.packet.header;
-        let what = What::CreditReturn(header.packet_number);
+        let what = ReplyKind::CreditReturn(header.packet_number);
         let slot = &mut self.slots[usize::from(header.request.slot())];
         if rx.terms.features.has(Features::CUMULATIVE_CREDITS)
             && let Some(waiting) = responses.answers.at_position(slot.credit_return)
-            && matches!(waiting.what, What::CreditReturn(_))
+            && matches!(waiting.what, ReplyKind::CreditReturn(_))
             && waiting.session == rx.session
             && waiting.slot == header.request.slot()
             && waiting.sequence == header.request.sequence()

@@ -3,9 +3,9 @@
 
 use std::cmp::Ordering;
 
-use super::answers::What;
+use super::answers::ReplyKind;
 use super::slot::{MOVED, ServerSlotState};
-use super::{Outcome, Responses, ServerEnd};
+use super::{RequestEffect, Responses, ServerEnd};
 use crate::session::Received;
 use crate::stats::Drops;
 
@@ -15,16 +15,16 @@ impl ServerEnd {
         rx: &Received<'_>,
         responses: &mut Responses,
         drops: &mut Drops,
-    ) -> Outcome {
+    ) -> RequestEffect {
         let header = &rx.packet.header;
         let Some(slot) = self.slots.get_mut(usize::from(header.request.slot())) else {
             drops.wrong_state += 1;
-            return Outcome::NOTHING;
+            return RequestEffect::NOTHING;
         };
         let received = match header.request.sequence().cmp(&slot.sequence) {
             Ordering::Less => {
                 drops.past += 1;
-                return Outcome::NOTHING;
+                return RequestEffect::NOTHING;
             }
             Ordering::Equal => slot.received,
             Ordering::Greater => 0,
@@ -39,19 +39,21 @@ impl ServerEnd {
                 let is_inside = count >= 1 && u32::from(first).saturating_add(count) <= packets;
                 if !is_inside || count > u32::from(rx.terms.credits) {
                     drops.bad_number += 1;
-                    return Outcome::VIOLATION;
+                    return RequestEffect::VIOLATION;
                 }
                 // At most the credits, which have 16 bits.
                 let count = count as u16;
-                responses.answer(rx, What::Response { first, count }, drops);
+                responses.answer(rx, ReplyKind::Response { first, count }, drops);
             }
-            ServerSlotState::Executing if is_present => responses.answer(rx, What::Busy, drops),
+            ServerSlotState::Executing if is_present => {
+                responses.answer(rx, ReplyKind::Busy, drops)
+            }
             ServerSlotState::Expired if is_present => drops.past += 1,
-            ServerSlotState::GivenUp if is_present => return Outcome::VIOLATION,
-            ServerSlotState::GaveWay if is_present => return Outcome::GAVE_WAY,
+            ServerSlotState::GivenUp if is_present => return RequestEffect::VIOLATION,
+            ServerSlotState::GaveWay if is_present => return RequestEffect::GAVE_WAY,
             // A probe of a request that is not here.
-            _ => responses.answer(rx, What::Gap(received as u16), drops),
+            _ => responses.answer(rx, ReplyKind::Gap(received as u16), drops),
         }
-        Outcome::NOTHING
+        RequestEffect::NOTHING
     }
 }

@@ -1,13 +1,13 @@
 //! The server's program answers: at once, later, or too late.
 
-use super::answers::{Answer, What};
+use super::answers::{ReplyKind, ReplyPacket};
 use super::slot::{ServerSlot, ServerSlotState};
 use super::{Responses, ServerEnd};
 use crate::backend::Route;
 use crate::buf::MsgBuf;
 use crate::exchange::{ResponseHandle, Stale};
 use crate::rpc::{FastPath, Memory};
-use crate::session::Peer;
+use crate::session::SessionPeer;
 use crate::stats::EndpointStats;
 use crate::time::Instant;
 use crate::wire::{Flags, Header, PacketType, RequestNumber, ServerTime};
@@ -44,7 +44,7 @@ impl ServerEnd {
     pub(crate) fn respond<R: Route>(
         &mut self,
         now: Instant,
-        to: &Peer<R>,
+        to: &SessionPeer<R>,
         handle: ResponseHandle,
         response: MsgBuf,
         responses: &mut Responses,
@@ -75,13 +75,13 @@ impl ServerEnd {
         if !is_single {
             slot.count_response(now, account, handle.slot, memory);
         }
-        let answer = Answer {
+        let answer = ReplyPacket {
             session: handle.session,
             slot: handle.slot,
             round: slot.round,
             ecn: slot.ecn,
             sequence: handle.sequence,
-            what: What::Response { first: 0, count: 1 },
+            what: ReplyKind::Response { first: 0, count: 1 },
         };
         responses.push(answer, &mut stats.drops);
         if is_single {

@@ -1,11 +1,11 @@
 //! Packets that a server end sends: the answers that wait, resolved against their slots.
 
 use super::ServerEnd;
-use super::answers::{Answer, What};
+use super::answers::{ReplyKind, ReplyPacket};
 use super::slot::ServerSlotState;
 use crate::backend::{Route, TxBatch};
 use crate::rpc::packet::push_data;
-use crate::session::Peer;
+use crate::session::SessionPeer;
 use crate::stats::EndpointStats;
 use crate::time::Clock;
 use crate::wire::{Flags, Header, PacketType, RequestNumber, ServerTime};
@@ -15,12 +15,12 @@ impl ServerEnd {
     pub(crate) fn transmit<R: Route>(
         &mut self,
         clock: &impl Clock,
-        to: &Peer<R>,
-        answer: &Answer,
+        to: &SessionPeer<R>,
+        answer: &ReplyPacket,
         epoch: u64,
         stats: &mut EndpointStats,
         tx: &mut TxBatch<R>,
-    ) -> Option<What> {
+    ) -> Option<ReplyKind> {
         let flags = Flags::of_round(answer.round).with_if(answer.ecn, Flags::ECN_ECHO);
         let header = |packet_type, number, flags| Header {
             packet_number: number,
@@ -29,13 +29,15 @@ impl ServerEnd {
             ..Header::new(packet_type, to.remote)
         };
         let header = match answer.what {
-            What::CreditReturn(number) => header(PacketType::CreditReturn, number, flags),
-            What::Gap(number) => header(PacketType::CreditReturn, number, flags.with(Flags::GAP)),
-            What::Busy => {
+            ReplyKind::CreditReturn(number) => header(PacketType::CreditReturn, number, flags),
+            ReplyKind::Gap(number) => {
+                header(PacketType::CreditReturn, number, flags.with(Flags::GAP))
+            }
+            ReplyKind::Busy => {
                 stats.busy_sent += 1;
                 header(PacketType::Busy, 0, flags)
             }
-            What::Response { first, count } => {
+            ReplyKind::Response { first, count } => {
                 let header = header(PacketType::Response, first, flags);
                 return self.transmit_response(clock, to, answer, header, count, epoch, stats, tx);
             }
@@ -50,14 +52,14 @@ impl ServerEnd {
     fn transmit_response<R: Route>(
         &mut self,
         clock: &impl Clock,
-        to: &Peer<R>,
-        answer: &Answer,
+        to: &SessionPeer<R>,
+        answer: &ReplyPacket,
         mut header: Header,
         count: u16,
         epoch: u64,
         stats: &mut EndpointStats,
         tx: &mut TxBatch<R>,
-    ) -> Option<What> {
+    ) -> Option<ReplyKind> {
         let slot = self.slots.get_mut(usize::from(answer.slot))?;
         if slot.sequence != answer.sequence || slot.state != ServerSlotState::Answered {
             return None;
@@ -68,7 +70,7 @@ impl ServerEnd {
         while header.packet_number < end {
             if tx.is_full() {
                 let (first, count) = (header.packet_number, end - header.packet_number);
-                return Some(What::Response { first, count });
+                return Some(ReplyKind::Response { first, count });
             }
             let number = u32::from(header.packet_number);
             let range = to.terms.data_range(response.len(), number);

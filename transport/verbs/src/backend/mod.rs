@@ -27,7 +27,7 @@ use self::queue_pair_state::QueuePairState;
 use self::send::Packet;
 use crate::config::CONNECTIONS_MAX;
 use crate::immediate::{Immediate, Immediates};
-use crate::one_sided::{ANSWER_BYTES, Failure, NOTICE_BYTES, OneSided, Sending, Settings};
+use crate::one_sided::{ANSWER_BYTES, NOTICE_BYTES, OneSided, PathFailure, PathSettings, Sending};
 use crate::one_sided_path::OneSidedPath;
 use crate::route::Port;
 use trine_transport::backend::{
@@ -337,7 +337,7 @@ impl VerbsBackend {
         config: &OneSidedConfig,
     ) -> Result<OneSided<Connections>, VerbsError> {
         let connections = Connections::new(device, registry, config)?;
-        let settings = Settings {
+        let settings = PathSettings {
             path: config.path,
             outgoing: config.outgoing.into(),
             incoming: config.incoming.into(),
@@ -562,14 +562,14 @@ impl VerbsBackend {
 
     /// Tells whoever opened this endpoint of a connection that failed, once.
     #[cold]
-    fn tell(&mut self, failure: Failure) {
+    fn tell(&mut self, failure: PathFailure) {
         let Some(on_failure) = self.one_sided_config.on_failure.take() else {
             return;
         };
         let fault = match failure {
-            Failure::NotConnected => ConnectionFault::NotConnected,
-            Failure::OtherLayout => ConnectionFault::OtherLayout,
-            Failure::Broken(number) => {
+            PathFailure::NotConnected => ConnectionFault::NotConnected,
+            PathFailure::OtherLayout => ConnectionFault::OtherLayout,
+            PathFailure::Broken(number) => {
                 let one_sided = self.one_sided.as_ref();
                 let fault = one_sided.and_then(|it| it.device.fault(number));
                 fault.unwrap_or(ConnectionFault::InError)

@@ -37,7 +37,7 @@ const POLLS_MAX: u32 = 10_000_000;
 /// written while the device may still read it.
 pub(super) struct SendQueue {
     /// Linked and pointing to their elements once and for all: see [`SendQueue::link`].
-    list: Box<[Slot; LIST_MAX]>,
+    list: Box<[SendRequest; LIST_MAX]>,
     heads: Registered,
     /// Bytes of the place of a head.
     head_bytes: usize,
@@ -68,9 +68,9 @@ pub(super) struct Packet<'a> {
     pub(super) immediate: Immediate,
 }
 
-/// A place of the list. Its request's constant parts are written by [`SendQueue::link`].
+/// A work request of the list. Its request's constant parts are written by [`SendQueue::link`].
 #[derive(Copy, Clone, Default)]
-struct Slot {
+struct SendRequest {
     request: sys::ibv_send_wr,
     /// Head and body.
     elements: [sys::ibv_sge; 2],
@@ -80,7 +80,7 @@ struct Slot {
 // written and used within one call.
 unsafe impl Send for SendQueue {}
 
-impl Slot {
+impl SendRequest {
     /// Makes the inline request carry an immediate.
     #[inline(never)]
     fn put_immediate(&mut self, immediate: Immediate, stats: &mut VerbsStats) {
@@ -119,7 +119,7 @@ impl SendQueue {
             HEAD_BYTES
         };
         let mut queue = Self {
-            list: Box::new([Slot::default(); LIST_MAX]),
+            list: Box::new([SendRequest::default(); LIST_MAX]),
             heads: Registered::new(device, depth * head_bytes, registry)?,
             head_bytes,
             depth: depth as u64,

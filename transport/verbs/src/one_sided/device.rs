@@ -1,13 +1,13 @@
 //! What this path needs of a device: queue pairs and regions, by the numbers of their connections.
 
 use super::slot::Slots;
-use super::terms::{Grant, Wish};
+use super::terms::{ConnectionOffer, Grant};
 use crate::route::VerbsRoute;
 
 /// Queue pairs and regions, by the numbers of their connections.
-pub(crate) trait Device {
+pub(crate) trait OneSidedDevice {
     /// The client's end of a connection, as a server needs it.
-    fn wish(&self, number: usize) -> Wish;
+    fn wish(&self, number: usize) -> ConnectionOffer;
 
     /// Connects the client's end with what a server has granted. False if the device refuses.
     fn connect(&mut self, number: usize, route: &VerbsRoute, grant: &Grant) -> bool;
@@ -34,7 +34,7 @@ pub(crate) trait Device {
     fn grant(&self, number: usize) -> Grant;
 
     /// Connects the server's end with the client that wishes it. False if the device refuses.
-    fn listen(&mut self, number: usize, route: &VerbsRoute, wish: &Wish) -> bool;
+    fn listen(&mut self, number: usize, route: &VerbsRoute, wish: &ConnectionOffer) -> bool;
 
     /// The requests of a connection.
     fn slots(&self, number: usize) -> impl Slots;

@@ -12,7 +12,7 @@
 //! at most. They complete in their order. One that finds nothing makes those behind it stale: their answers are not looked
 //! at, and are read again.
 
-use super::device::{Device, Fetched, Written};
+use super::device::{Fetched, OneSidedDevice, Written};
 use super::sizes::Sizes;
 use super::slot::{Head, Slots, judge, slot_of};
 use super::terms::Grant;
@@ -41,16 +41,16 @@ pub(crate) struct FetchCounts {
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum State {
+enum FetchState {
     /// No answer is awaited, or answers come as datagrams.
     Resting,
     /// READs are to be posted, or were, from this time on.
     Due(Instant),
 }
 
-/// What became of a look at the device.
+/// The result of a poll of the device.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Found {
+pub(super) enum FetchResult {
     /// Nothing yet.
     Nothing,
     /// The copy holds an answer of so many bytes, those of its slot included.
@@ -62,7 +62,7 @@ pub(super) enum Found {
 }
 
 /// What a fetcher works with.
-pub(super) struct Reader<'a, D> {
+pub(super) struct FetchContext<'a, D> {
     pub(super) now: Instant,
     pub(super) device: &'a mut D,
     pub(super) counts: &'a mut FetchCounts,
@@ -77,7 +77,7 @@ pub(super) struct Reader<'a, D> {
 
 /// The client's place in the answers of a connection.
 pub(super) struct Fetcher {
-    state: State,
+    state: FetchState,
     /// The sequence of the next answer.
     next: u32,
     /// READs that the device has for it and for those behind it.
@@ -109,7 +109,7 @@ impl Fetcher {
     /// `size`: see [`Sizes::new`].
     pub(super) fn new(size: Option<u16>) -> Self {
         Self {
-            state: State::Resting,
+            state: FetchState::Resting,
             next: 1,
             ahead: 0,
             stale: 0,
@@ -149,10 +149,10 @@ impl Fetcher {
         if self.awaited() == 1 {
             self.asked_at = now;
         }
-        if self.is_replied || self.state != State::Resting {
+        if self.is_replied || self.state != FetchState::Resting {
             return false;
         }
-        self.state = State::Due(now);
+        self.state = FetchState::Due(now);
         !std::mem::replace(&mut self.is_polled, true)
     }
 
@@ -183,9 +183,9 @@ impl Fetcher {
     #[inline]
     pub(super) fn rests(&mut self) -> bool {
         if self.ahead == 0 && self.awaited() == 0 {
-            self.state = State::Resting;
+            self.state = FetchState::Resting;
         }
-        self.is_polled = self.stale > 0 || self.state != State::Resting;
+        self.is_polled = self.stale > 0 || self.state != FetchState::Resting;
         !self.is_polled
     }
 
@@ -202,7 +202,7 @@ impl Fetcher {
         self.pause = FETCH_PAUSE_FIRST;
         self.awaited = [None; SLOTS];
         self.forsake_reads();
-        self.state = State::Resting;
+        self.state = FetchState::Resting;
     }
 
     /// The READs that the device has are of no use. Their places in the buffer are the device's until it has completed them.
@@ -212,7 +212,7 @@ impl Fetcher {
     }
 
     /// Looks at the oldest READ that the device has, and posts those that are due. An answer is in `by.copy` then.
-    pub(super) fn poll<D: Device>(&mut self, by: &mut Reader<'_, D>) -> Found {
+    pub(super) fn poll<D: OneSidedDevice>(&mut self, by: &mut FetchContext<'_, D>) -> FetchResult {
         if self.under_way() > 0 {
             match by.device.fetched(by.number) {
                 Fetched::Pending => {}
@@ -238,16 +238,16 @@ impl Fetcher {
 
     /// The queue pair has to be reset, which takes all READs back.
     #[cold]
-    fn broken(&mut self) -> Found {
+    fn broken(&mut self) -> FetchResult {
         (self.ahead, self.stale) = (0, 0);
-        self.state = State::Resting;
-        Found::Broken
+        self.state = FetchState::Resting;
+        FetchResult::Broken
     }
 
     /// Posts READs of the next answers, as many as are awaited and as the window has room for.
-    fn post_due<D: Device>(&mut self, by: &mut Reader<'_, D>) -> Found {
-        if !matches!(self.state, State::Due(at) if at <= by.now) {
-            return Found::Nothing;
+    fn post_due<D: OneSidedDevice>(&mut self, by: &mut FetchContext<'_, D>) -> FetchResult {
+        if !matches!(self.state, FetchState::Due(at) if at <= by.now) {
+            return FetchResult::Nothing;
         }
         let wanted = self.window.min(self.awaited() as u32).max(1);
         while self.ahead < wanted && self.under_way() < SLOTS as u32 {
@@ -259,13 +259,13 @@ impl Fetcher {
                 Written::Broken => return self.broken(),
             }
         }
-        Found::Nothing
+        FetchResult::Nothing
     }
 
     /// Posts a READ of bytes `from` to `to` of the slot of an answer.
-    fn read<D: Device>(
+    fn read<D: OneSidedDevice>(
         &mut self,
-        by: &mut Reader<'_, D>,
+        by: &mut FetchContext<'_, D>,
         sequence: u32,
         from: usize,
         to: usize,
@@ -284,7 +284,7 @@ impl Fetcher {
     }
 
     /// The READ of the next answer has completed.
-    fn on_read<D: Device>(&mut self, by: &mut Reader<'_, D>) -> Found {
+    fn on_read<D: OneSidedDevice>(&mut self, by: &mut FetchContext<'_, D>) -> FetchResult {
         let slot = slot_of(self.next);
         let bytes = self.read_bytes[slot];
         let head = Head::read(
@@ -312,11 +312,16 @@ impl Fetcher {
         self.sizes.on_answer(head.bytes);
         (self.misses, self.pause) = (0, FETCH_PAUSE_FIRST);
         self.window = (self.window * 2).min(SLOTS as u32);
-        Found::Answer(head)
+        FetchResult::Answer(head)
     }
 
     /// The answer is longer than its READ. The rest is read behind those that the device has.
-    fn read_rest<D: Device>(&mut self, by: &mut Reader<'_, D>, from: usize, to: usize) -> Found {
+    fn read_rest<D: OneSidedDevice>(
+        &mut self,
+        by: &mut FetchContext<'_, D>,
+        from: usize,
+        to: usize,
+    ) -> FetchResult {
         self.forsake_reads();
         match self.read(by, self.next, from, to) {
             Written::Done => self.ahead = 1,
@@ -324,7 +329,7 @@ impl Fetcher {
             Written::Full => {}
             Written::Broken => return self.broken(),
         }
-        Found::Nothing
+        FetchResult::Nothing
     }
 
     /// The next answer was written over by the one with this sequence. Those behind it may still be there.
@@ -337,16 +342,16 @@ impl Fetcher {
         }
     }
 
-    fn on_miss<D: Device>(&mut self, by: &mut Reader<'_, D>) -> Found {
+    fn on_miss<D: OneSidedDevice>(&mut self, by: &mut FetchContext<'_, D>) -> FetchResult {
         by.counts.misses += 1;
         self.misses += 1;
         self.forsake_reads();
-        self.state = State::Due(by.now + self.pause);
+        self.state = FetchState::Due(by.now + self.pause);
         self.pause = (self.pause * 2).min(FETCH_PAUSE_MAX);
         if self.misses < FETCH_MISSES_MAX {
-            return Found::Nothing;
+            return FetchResult::Nothing;
         }
         self.misses = 0;
-        Found::Slow
+        FetchResult::Slow
     }
 }

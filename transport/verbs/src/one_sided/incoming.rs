@@ -2,10 +2,10 @@
 
 use super::Arrivals;
 use super::answers::Answers;
-use super::names::Names;
+use super::names::ConnectionIndex;
 use super::slot::{Slots, seed_of};
-use super::terms::{Notice, NoticeKind, Wish};
-use super::window::{SlotCounts, Source, Window};
+use super::terms::{ConnectionOffer, Notice, NoticeKind};
+use super::window::{ConnectionMemory, SlotCounts, Window};
 use crate::config::{IDLE_MAX, WISHES_MAX};
 use crate::route::VerbsRoute;
 use trine_transport::time::Instant;
@@ -15,7 +15,7 @@ use trine_transport::wire::{Accept, Connect};
 ///   Free -- ACCEPT --> Open -- end of session --> Used -- renewed --> Free
 /// ```
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum State {
+enum ConnectionState {
     Free,
     Open,
     /// A client may still write into the region: the queue pair has to be reset, and the region deregistered.
@@ -24,7 +24,7 @@ enum State {
 
 /// A queue pair of the server with its request region, and the session that it serves.
 struct Connection {
-    state: State,
+    state: ConnectionState,
     route: VerbsRoute,
     /// The session's index here: requests name it.
     own: u16,
@@ -33,7 +33,7 @@ struct Connection {
     nonce: u64,
     /// What the checksums of its slots begin with.
     seed: u32,
-    wish: Wish,
+    wish: ConnectionOffer,
     window: Window,
     answers: Answers,
     /// The client knows that this end sleeps.
@@ -43,28 +43,28 @@ struct Connection {
 
 /// The terms in a CONNECT that no ACCEPT has answered yet. Nothing is known of its sender.
 #[derive(Copy, Clone)]
-struct Asked {
+struct PendingConnect {
     route: VerbsRoute,
     peer: u16,
     nonce: u64,
-    wish: Wish,
+    wish: ConnectionOffer,
 }
 
-/// The place of a session's connection.
+/// The connection that a session is assigned.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum Assignment {
     /// It is granted already: the ACCEPT is a repetition.
     Known(usize),
     /// This one was free. The client's queue pair is in the terms.
-    New(usize, Wish),
+    New(usize, ConnectionOffer),
 }
 
 /// All connections of an endpoint as a server.
 pub(crate) struct Incoming {
     connections: Box<[Connection]>,
-    by_own: Names,
-    by_peer: Names,
-    asked: [Option<Asked>; WISHES_MAX],
+    by_own: ConnectionIndex,
+    by_peer: ConnectionIndex,
+    asked: [Option<PendingConnect>; WISHES_MAX],
     asked_next: usize,
     /// Those in state `Open`: only their slots are read.
     open: Vec<u16>,
@@ -76,8 +76,8 @@ impl Incoming {
     pub(super) fn new(count: usize) -> Self {
         Self {
             connections: (0..count).map(|_| Connection::free()).collect(),
-            by_own: Names::with_capacity(count),
-            by_peer: Names::with_capacity(count),
+            by_own: ConnectionIndex::with_capacity(count),
+            by_peer: ConnectionIndex::with_capacity(count),
             asked: [None; WISHES_MAX],
             asked_next: 0,
             open: Vec::with_capacity(count),
@@ -90,11 +90,11 @@ impl Incoming {
     }
 
     /// Terms came with a CONNECT. They are used only if the core accepts the session, and so has seen its cookie.
-    pub(super) fn on_wish(&mut self, route: &VerbsRoute, connect: &Connect, wish: Wish) {
+    pub(super) fn on_wish(&mut self, route: &VerbsRoute, connect: &Connect, wish: ConnectionOffer) {
         if self.connections.is_empty() {
             return;
         }
-        self.asked[self.asked_next] = Some(Asked {
+        self.asked[self.asked_next] = Some(PendingConnect {
             route: *route,
             peer: connect.client_session,
             nonce: connect.nonce,
@@ -104,8 +104,8 @@ impl Incoming {
     }
 
     /// ACCEPT goes to the session `peer` at `route`: its connection, if it has asked for one.
-    pub(super) fn on_accept(&mut self, route: &VerbsRoute, peer: u16) -> Option<Place> {
-        let is_his = |asked: &&Asked| asked.route == *route && asked.peer == peer;
+    pub(super) fn on_accept(&mut self, route: &VerbsRoute, peer: u16) -> Option<Assignment> {
+        let is_his = |asked: &&PendingConnect| asked.route == *route && asked.peer == peer;
         // The newest one counts: a client's index may have had another session before.
         let newest_first =
             (1..=WISHES_MAX).map(|back| (self.asked_next + WISHES_MAX - back) % WISHES_MAX);
@@ -116,26 +116,30 @@ impl Incoming {
         if let Some(number) = self.by_peer.get(route, peer) {
             let known = &self.connections[number];
             if (known.nonce, known.wish) == (asked.nonce, asked.wish) {
-                return Some(Place::Known(number));
+                return Some(Assignment::Known(number));
             }
             self.give_back(number);
         }
         let mut connections = self.connections.iter();
-        let number = connections.position(|connection| connection.state == State::Free)?;
+        let number =
+            connections.position(|connection| connection.state == ConnectionState::Free)?;
         let connection = &mut self.connections[number];
         connection.route = *route;
         connection.peer = peer;
         connection.nonce = asked.nonce;
         connection.seed = seed_of(asked.nonce);
         connection.wish = asked.wish;
-        Some(Place::New(number, asked.wish))
+        Some(Assignment::New(number, asked.wish))
     }
 
     /// The queue pair of a new place was connected.
     pub(super) fn opened(&mut self, now: Instant, number: usize, accept: &Accept) {
         let connection = &mut self.connections[number];
-        debug_assert!(connection.state == State::Free, "it was a new place");
-        connection.state = State::Open;
+        debug_assert!(
+            connection.state == ConnectionState::Free,
+            "it was a new place"
+        );
+        connection.state = ConnectionState::Open;
         connection.own = accept.server_session;
         connection.window = Window::new(now);
         connection.answers = Answers::new();
@@ -152,7 +156,7 @@ impl Incoming {
 
     /// The queue pair of a new place could not be connected.
     pub(super) fn refused(&mut self, number: usize) {
-        self.connections[number].state = State::Used;
+        self.connections[number].state = ConnectionState::Used;
     }
 
     pub(super) fn nonce(&self, number: usize) -> u64 {
@@ -234,7 +238,7 @@ impl Incoming {
             let number = usize::from(self.open[(self.turn + step) % count]);
             let connection = &mut self.connections[number];
             let before = arrivals.len();
-            let source = Source {
+            let source = ConnectionMemory {
                 slots: &slots(number),
                 seed: connection.seed,
                 route: connection.route,
@@ -289,7 +293,7 @@ impl Incoming {
 
     fn give_back(&mut self, number: usize) {
         let connection = &mut self.connections[number];
-        connection.state = State::Used;
+        connection.state = ConnectionState::Used;
         let (route, own, peer) = (connection.route, connection.own, connection.peer);
         self.by_own.remove(&route, own, number);
         self.by_peer.remove(&route, peer, number);
@@ -300,7 +304,7 @@ impl Incoming {
     /// A connection whose queue pair has to be reset, and its region deregistered.
     pub(super) fn used(&self) -> Option<usize> {
         let mut connections = self.connections.iter();
-        connections.position(|connection| connection.state == State::Used)
+        connections.position(|connection| connection.state == ConnectionState::Used)
     }
 
     /// That has happened, and the region is zero.
@@ -312,13 +316,13 @@ impl Incoming {
 impl Connection {
     fn free() -> Self {
         Self {
-            state: State::Free,
+            state: ConnectionState::Free,
             route: VerbsRoute::nowhere(),
             own: 0,
             peer: 0,
             nonce: 0,
             seed: 0,
-            wish: Wish {
+            wish: ConnectionOffer {
                 queue_pair: 0,
                 psn: 0,
             },

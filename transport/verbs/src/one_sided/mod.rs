@@ -39,13 +39,13 @@ mod terms;
 mod window;
 
 use self::arrivals::Arrivals;
-use self::incoming::{Incoming, Place};
-use self::outgoing::{Outgoing, Way};
+use self::incoming::{Assignment, Incoming};
+use self::outgoing::{Outgoing, RequestPath};
 
-pub(crate) use self::device::{Device, Fetched, Written};
-pub(crate) use self::path::{Failure, OneSided, Sending, Settings};
+pub(crate) use self::device::{Fetched, OneSidedDevice, Written};
+pub(crate) use self::path::{OneSided, PathFailure, PathSettings, Sending};
 pub(crate) use self::slot::{ANSWER_BYTES, HEAD_BYTES, SLOT_BYTES, Slots};
-pub(crate) use self::terms::{Area, Grant, NOTICE_BYTES, Wish};
+pub(crate) use self::terms::{Area, ConnectionOffer, Grant, NOTICE_BYTES};
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use crate::route::VerbsRoute;
 
 /// A peer's queue pair and a session index.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-struct Name {
+struct ConnectionKey {
     gid: [u8; 16],
     lid: u16,
     queue_pair: u32,
@@ -16,9 +16,9 @@ struct Name {
 
 /// Numbers of connections by peer and session.
 #[derive(Default)]
-pub(super) struct Names(HashMap<Name, u16, BuildHasherDefault<Mix>>);
+pub(super) struct ConnectionIndex(HashMap<ConnectionKey, u16, BuildHasherDefault<KeyHasher>>);
 
-impl Names {
+impl ConnectionIndex {
     /// Room for so many: it takes no further memory.
     pub(super) fn with_capacity(names: usize) -> Self {
         // Removed entries keep their places for a while.
@@ -49,8 +49,8 @@ impl Names {
     }
 }
 
-fn name(route: &VerbsRoute, session: u16) -> Name {
-    Name {
+fn name(route: &VerbsRoute, session: u16) -> ConnectionKey {
+    ConnectionKey {
         gid: route.gid,
         lid: route.lid,
         queue_pair: route.queue_pair,
@@ -60,16 +60,16 @@ fn name(route: &VerbsRoute, session: u16) -> Name {
 
 /// Cheap, and without a secret: a peer that makes names collide slows down at most the few connections that there are.
 #[derive(Default)]
-pub(super) struct Mix(u64);
+pub(super) struct KeyHasher(u64);
 
-impl Mix {
+impl KeyHasher {
     #[inline]
     fn add(&mut self, word: u64) {
         self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }
 
-impl Hasher for Mix {
+impl Hasher for KeyHasher {
     #[inline]
     fn finish(&self) -> u64 {
         self.0 ^ self.0 >> 32

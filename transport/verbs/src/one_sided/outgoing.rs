@@ -1,9 +1,9 @@
 //! The client's end of its connections: which are in use by which session, and which packets they carry now.
 
 use super::Arrivals;
-use super::device::Device;
-use super::fetcher::{FetchCounts, Fetcher, Found, Reader};
-use super::names::Names;
+use super::device::OneSidedDevice;
+use super::fetcher::{FetchContext, FetchCounts, FetchResult, Fetcher};
+use super::names::ConnectionIndex;
 use super::slot::{HEAD_BYTES, TAIL_BYTES, seed_of};
 use super::terms::{Grant, NoticeKind};
 use crate::config::{IDLE_MAX, REST_FIRST, RESTS_MAX, STRIKES_MAX, UNANSWERED};
@@ -17,7 +17,7 @@ use trine_transport::wire::{Accept, Connect, Outline, PacketType, outlines};
 ///    +----- renewed ----- Used <----- end of session -----+
 /// ```
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum State {
+enum ConnectionState {
     Free,
     /// The terms are with a server.
     Asked,
@@ -28,7 +28,7 @@ enum State {
 
 /// A queue pair of the client, and the session that it serves.
 struct Connection {
-    state: State,
+    state: ConnectionState,
     route: VerbsRoute,
     /// The session's index here: answers name it.
     own: u16,
@@ -56,7 +56,7 @@ struct Connection {
 
 /// How a request travels.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Way {
+pub(crate) enum RequestPath {
     /// As a datagram.
     Datagram,
     /// Into a slot of the connection with this number.
@@ -65,7 +65,7 @@ pub(crate) enum Way {
 
 /// What the device needs for a write.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Target {
+pub(super) struct WriteTarget {
     pub(super) seed: u32,
     pub(super) sequence: u32,
     pub(super) grant: Grant,
@@ -76,8 +76,8 @@ pub(super) struct Target {
 /// All connections of an endpoint as a client.
 pub(crate) struct Outgoing {
     connections: Box<[Connection]>,
-    by_own: Names,
-    by_peer: Names,
+    by_own: ConnectionIndex,
+    by_peer: ConnectionIndex,
     /// Those in state `Open`: mostly the only ones that cost anything.
     open: usize,
     /// How clients fetch; absent if answers are datagrams in any case.
@@ -110,8 +110,8 @@ impl Outgoing {
                 active: Vec::with_capacity(count),
             }),
             connections: (0..count).map(|_| Connection::free()).collect(),
-            by_own: Names::with_capacity(count),
-            by_peer: Names::with_capacity(count),
+            by_own: ConnectionIndex::with_capacity(count),
+            by_peer: ConnectionIndex::with_capacity(count),
             open: 0,
         }
     }
@@ -132,14 +132,14 @@ impl Outgoing {
             let known = &mut self.connections[number];
             if known.nonce == connect.nonce {
                 known.used_at = now;
-                return (known.state == State::Asked).then_some(number);
+                return (known.state == ConnectionState::Asked).then_some(number);
             }
             // The index has a new session.
             self.give_back(number);
         }
         let number = self.free(now)?;
         self.connections[number] = Connection {
-            state: State::Asked,
+            state: ConnectionState::Asked,
             route: *route,
             own,
             nonce: connect.nonce,
@@ -155,9 +155,9 @@ impl Outgoing {
     /// A free connection. If there is none, the one that was used least recently is given back, for the next session.
     fn free(&mut self, now: Instant) -> Option<usize> {
         let mut connections = self.connections.iter();
-        let free = connections.position(|connection| connection.state == State::Free);
+        let free = connections.position(|connection| connection.state == ConnectionState::Free);
         if free.is_none() {
-            let in_use = |state| matches!(state, State::Asked | State::Open);
+            let in_use = |state| matches!(state, ConnectionState::Asked | ConnectionState::Open);
             let mut numbers = 0..self.connections.len();
             let idle = numbers.find(|number| {
                 let connection = &self.connections[*number];
@@ -175,14 +175,17 @@ impl Outgoing {
     pub(super) fn asked(&self, route: &VerbsRoute, own: u16) -> Option<(usize, u64)> {
         let number = self.by_own.get(route, own)?;
         let connection = &self.connections[number];
-        (connection.state == State::Asked).then_some((number, connection.nonce))
+        (connection.state == ConnectionState::Asked).then_some((number, connection.nonce))
     }
 
     /// The queue pair was connected as the server's grant says.
     pub(super) fn opened(&mut self, now: Instant, number: usize, accept: &Accept, grant: Grant) {
         let connection = &mut self.connections[number];
-        debug_assert!(connection.state == State::Asked, "it was asked for");
-        connection.state = State::Open;
+        debug_assert!(
+            connection.state == ConnectionState::Asked,
+            "it was asked for"
+        );
+        connection.state = ConnectionState::Open;
         connection.peer = accept.server_session;
         connection.grant = grant;
         connection.used_at = now;
@@ -193,27 +196,32 @@ impl Outgoing {
 
     /// How a request to the session `peer` at `route` travels now.
     #[inline]
-    pub(super) fn way(&mut self, now: Instant, route: &VerbsRoute, peer: u16) -> Way {
+    pub(super) fn request_path(
+        &mut self,
+        now: Instant,
+        route: &VerbsRoute,
+        peer: u16,
+    ) -> RequestPath {
         let Some(number) = self.by_peer.get(route, peer) else {
-            return Way::Datagram;
+            return RequestPath::Datagram;
         };
         let connection = &mut self.connections[number];
         connection.used_at = now;
         if connection.peer_sleeps || now < connection.rests_until {
-            return Way::Datagram;
+            return RequestPath::Datagram;
         }
         let waits = |since| now.saturating_since(since) > UNANSWERED;
         if connection.unanswered_since.is_some_and(waits) {
             connection.was_nudged = true;
-            return Way::Datagram;
+            return RequestPath::Datagram;
         }
-        Way::Write { number }
+        RequestPath::Write { number }
     }
 
     /// Where the next packet of a connection goes.
-    pub(super) fn target(&self, number: usize) -> Target {
+    pub(super) fn target(&self, number: usize) -> WriteTarget {
         let connection = &self.connections[number];
-        Target {
+        WriteTarget {
             seed: connection.seed,
             sequence: connection.next,
             grant: connection.grant,
@@ -258,7 +266,7 @@ impl Outgoing {
     }
 
     /// Polls fetchers until one is in trouble, or there is no room for further answers.
-    pub(super) fn fetch<D: Device>(
+    pub(super) fn fetch<D: OneSidedDevice>(
         &mut self,
         now: Instant,
         device: &mut D,
@@ -275,7 +283,7 @@ impl Outgoing {
                 continue;
             }
             at += 1;
-            let mut reader = Reader {
+            let mut reader = FetchContext {
                 now,
                 device: &mut *device,
                 counts: &mut *counts,
@@ -285,10 +293,10 @@ impl Outgoing {
                 copy: arrivals.place(),
             };
             match connection.fetcher.poll(&mut reader) {
-                Found::Nothing => {}
-                Found::Slow => return Some(Trouble::Slow(number)),
-                Found::Broken => return Some(Trouble::Broken(number)),
-                Found::Answer(head) => {
+                FetchResult::Nothing => {}
+                FetchResult::Slow => return Some(Trouble::Slow(number)),
+                FetchResult::Broken => return Some(Trouble::Broken(number)),
+                FetchResult::Answer(head) => {
                     let packet = HEAD_BYTES..head.bytes - TAIL_BYTES;
                     for outline in outlines(&arrivals.place()[packet.clone()]) {
                         connection.on_outline(now, &outline);
@@ -394,8 +402,8 @@ impl Outgoing {
     /// The session of this connection uses datagrams alone from now on.
     pub(super) fn give_back(&mut self, number: usize) {
         let connection = &mut self.connections[number];
-        self.open -= usize::from(connection.state == State::Open);
-        connection.state = State::Used;
+        self.open -= usize::from(connection.state == ConnectionState::Open);
+        connection.state = ConnectionState::Used;
         let (route, own, peer) = (connection.route, connection.own, connection.peer);
         self.by_own.remove(&route, own, number);
         self.by_peer.remove(&route, peer, number);
@@ -410,7 +418,7 @@ impl Outgoing {
     #[cfg(feature = "device")]
     pub(super) fn exchange_grants(&mut self) {
         let mut open = self.connections.iter_mut();
-        let is_open = |connection: &&mut Connection| connection.state == State::Open;
+        let is_open = |connection: &&mut Connection| connection.state == ConnectionState::Open;
         while let (Some(one), Some(other)) =
             (open.by_ref().find(is_open), open.by_ref().find(is_open))
         {
@@ -422,14 +430,14 @@ impl Outgoing {
     #[cfg(any(feature = "device", test))]
     pub(super) fn spoil_grants(&mut self, spoil: impl Fn(&mut Grant)) {
         let connections = self.connections.iter_mut();
-        let open = connections.filter(|connection| connection.state == State::Open);
+        let open = connections.filter(|connection| connection.state == ConnectionState::Open);
         open.for_each(|connection| spoil(&mut connection.grant));
     }
 
     /// A connection whose queue pair has to be reset.
     pub(super) fn used(&self) -> Option<usize> {
         let mut connections = self.connections.iter();
-        connections.position(|connection| connection.state == State::Used)
+        connections.position(|connection| connection.state == ConnectionState::Used)
     }
 
     /// It was reset.
@@ -442,7 +450,7 @@ impl Connection {
     fn free() -> Self {
         Self {
             fetcher: Fetcher::new(None),
-            state: State::Free,
+            state: ConnectionState::Free,
             route: VerbsRoute::nowhere(),
             own: 0,
             peer: 0,

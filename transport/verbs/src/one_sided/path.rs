@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 
 use super::answers::Answers;
-use super::device::{Device, Written};
+use super::device::{OneSidedDevice, Written};
 use super::fetcher::FetchCounts;
 use super::outgoing::Trouble;
 use super::slot::{ANSWER_BYTES, Head, SLOT_BYTES, Tear, slot_of};
-use super::terms::{Grant, NOTICE_BYTES, NoGrant, Notice, NoticeKind, Terms, Wish};
+use super::terms::{ConnectionOffer, Grant, NOTICE_BYTES, NoGrant, Notice, NoticeKind, Terms};
 use super::window::SlotCounts;
-use super::{Arrivals, Incoming, Outgoing, Place, Way};
+use super::{Arrivals, Assignment, Incoming, Outgoing, RequestPath};
 use crate::config::{CONNECTIONS_MAX, RENEWAL_PAUSE, SLOT_PACKET_MAX};
 use crate::one_sided_path::OneSidedPath;
 use crate::route::VerbsRoute;
@@ -19,7 +19,7 @@ use trine_transport::wire::{Accept, Connect, Outline, PacketType, outline, outli
 
 /// What an endpoint's connections are like.
 #[derive(Copy, Clone, Debug, Default)]
-pub(crate) struct Settings {
+pub(crate) struct PathSettings {
     pub(crate) path: OneSidedPath,
     /// Connections of this end as a client.
     pub(crate) outgoing: usize,
@@ -46,7 +46,7 @@ pub(crate) enum Sending {
 
 /// Why a session that might have a connection goes on with datagrams.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Failure {
+pub(crate) enum PathFailure {
     /// The own device refuses to connect the queue pair.
     NotConnected,
     /// The server's regions have other slots.
@@ -93,9 +93,9 @@ pub(crate) struct OneSided<D> {
     unfetched: VecDeque<Unfetched>,
     slot: Box<[u8; SLOT_BYTES]>,
     answer: Box<[u8; ANSWER_BYTES]>,
-    settings: Settings,
+    settings: PathSettings,
     /// The first that nobody has asked for.
-    failure: Option<Failure>,
+    failure: Option<PathFailure>,
     renew_at: Instant,
     counts: OneSidedCounts,
 }
@@ -103,9 +103,9 @@ pub(crate) struct OneSided<D> {
 /// Notices that wait: one for each connection, and as many again.
 const NOTICES_MAX: usize = 2 * CONNECTIONS_MAX;
 
-impl<D: Device> OneSided<D> {
+impl<D: OneSidedDevice> OneSided<D> {
     /// A path over `device`, which has as many connections as `settings` say.
-    pub(crate) fn new(device: D, settings: Settings) -> Self {
+    pub(crate) fn new(device: D, settings: PathSettings) -> Self {
         let is_fetched = settings.path == OneSidedPath::Rfp;
         let fetching = is_fetched.then_some(settings.fetch_bytes);
         Self {
@@ -143,7 +143,7 @@ impl<D: Device> OneSided<D> {
 
     /// Why the first session since the last call goes on with datagrams.
     #[inline]
-    pub(crate) fn take_failure(&mut self) -> Option<Failure> {
+    pub(crate) fn take_failure(&mut self) -> Option<PathFailure> {
         self.failure.take()
     }
 
@@ -200,9 +200,9 @@ impl<D: Device> OneSided<D> {
         let fits = item.body.is_none() && item.head.len() <= SLOT_PACKET_MAX;
         let is_written = fits
             && are_all_first(item.head)
-            && match self.outgoing.way(now, &item.route, session) {
-                Way::Write { number } => self.write(now, number, item.head),
-                Way::Datagram => false,
+            && match self.outgoing.request_path(now, &item.route, session) {
+                RequestPath::Write { number } => self.write(now, number, item.head),
+                RequestPath::Datagram => false,
             };
         if self.settings.path == OneSidedPath::Rfp {
             for outline in outlines(item.head) {
@@ -296,8 +296,8 @@ impl<D: Device> OneSided<D> {
             return Sending::Datagram;
         };
         let number = match self.incoming.on_accept(&item.route, session) {
-            Some(Place::Known(number)) => number,
-            Some(Place::New(number, wish)) => {
+            Some(Assignment::Known(number)) => number,
+            Some(Assignment::New(number, wish)) => {
                 if !self.device.listen(number, &item.route, &wish) {
                     self.incoming.refused(number);
                     return Sending::Datagram;
@@ -345,7 +345,7 @@ impl<D: Device> OneSided<D> {
         let Some((connect, terms)) = with_terms(packet.bytes, Connect::read) else {
             return;
         };
-        if let Some(wish) = Wish::read(self.settings.path, connect.nonce, terms) {
+        if let Some(wish) = ConnectionOffer::read(self.settings.path, connect.nonce, terms) {
             self.incoming.on_wish(&packet.route, &connect, wish);
             packet.bytes = &packet.bytes[..packet.bytes.len() - terms.len()];
         }
@@ -368,7 +368,7 @@ impl<D: Device> OneSided<D> {
             Err(NoGrant::Unreadable) => return,
             Err(NoGrant::OtherLayout) => {
                 self.outgoing.give_back(number);
-                self.on_failure(Failure::OtherLayout);
+                self.on_failure(PathFailure::OtherLayout);
                 return;
             }
         };
@@ -377,12 +377,12 @@ impl<D: Device> OneSided<D> {
             self.counts.opened += 1;
         } else {
             self.outgoing.give_back(number);
-            self.on_failure(Failure::NotConnected);
+            self.on_failure(PathFailure::NotConnected);
         }
     }
 
     #[cold]
-    fn on_failure(&mut self, failure: Failure) {
+    fn on_failure(&mut self, failure: PathFailure) {
         self.counts.failed += 1;
         self.failure.get_or_insert(failure);
     }
@@ -392,7 +392,7 @@ impl<D: Device> OneSided<D> {
     fn abandon(&mut self, number: usize) {
         self.ask_for_replies(number);
         self.outgoing.give_back(number);
-        self.on_failure(Failure::Broken(number));
+        self.on_failure(PathFailure::Broken(number));
     }
 
     /// The server has to send what this end does not fetch.

@@ -38,9 +38,9 @@ pub(crate) const TERMS_BYTES_MAX: usize = 44;
 pub(crate) const NOTICE_BYTES: usize = 12;
 const NOTICE_MARK: u8 = 0x10;
 
-/// A client's end of a connection.
+/// A client's end of a connection, as it offers it to the server.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct ConnectionOffer {
     pub(crate) queue_pair: u32,
     pub(crate) psn: u32,
 }
@@ -141,7 +141,7 @@ fn marks(path: OneSidedPath) -> ([u8; MARK_BYTES], [u8; MARK_BYTES]) {
     }
 }
 
-impl Wish {
+impl ConnectionOffer {
     pub(crate) fn write(self, path: OneSidedPath, nonce: u64) -> Terms {
         let (mark, _) = marks(path);
         let (queue_pair, psn) = (self.queue_pair.to_le_bytes(), self.psn.to_le_bytes());
@@ -297,7 +297,7 @@ mod tests {
     use crate::one_sided_path::OneSidedPath::{Herd, Rfp};
     use trine_transport::prng::Prng;
 
-    const WISH: Wish = Wish {
+    const WISH: ConnectionOffer = ConnectionOffer {
         queue_pair: 0x0001_0203,
         psn: 0x0004_0506,
     };
@@ -357,10 +357,13 @@ mod tests {
     #[test]
     fn they_are_read_as_written_by_their_session_and_path_and_by_no_other() {
         for (path, other, grant) in [(Herd, Rfp, WITHOUT_ANSWERS), (Rfp, Herd, GRANT)] {
-            assert_eq!(Wish::read(path, 5, &WISH.write(path, 5)), Some(WISH));
+            assert_eq!(
+                ConnectionOffer::read(path, 5, &WISH.write(path, 5)),
+                Some(WISH)
+            );
             assert_eq!(Grant::read(path, 5, &GRANT.write(path, 5)), Ok(grant));
-            assert_eq!(Wish::read(path, 6, &WISH.write(path, 5)), None);
-            assert_eq!(Wish::read(other, 5, &WISH.write(path, 5)), None);
+            assert_eq!(ConnectionOffer::read(path, 6, &WISH.write(path, 5)), None);
+            assert_eq!(ConnectionOffer::read(other, 5, &WISH.write(path, 5)), None);
             for (path, nonce) in [(path, 6), (other, 5)] {
                 let read = Grant::read(path, nonce, &GRANT.write(grant_path(grant), 5));
                 assert_eq!(read, Err(NoGrant::Unreadable));
@@ -389,8 +392,12 @@ mod tests {
         for path in [Herd, Rfp] {
             let (wish, grant) = (WISH.write(path, 5), GRANT.write(path, 5));
             for at in 0..wish.len() {
-                assert_eq!(Wish::read(path, 5, &changed(&wish, at)), None, "{at}");
-                assert_eq!(Wish::read(path, 5, &wish[..at]), None, "{at}");
+                assert_eq!(
+                    ConnectionOffer::read(path, 5, &changed(&wish, at)),
+                    None,
+                    "{at}"
+                );
+                assert_eq!(ConnectionOffer::read(path, 5, &wish[..at]), None, "{at}");
             }
             for at in 0..grant.len() {
                 for bytes in [&changed(&grant, at)[..], &grant[..at]] {
@@ -414,7 +421,7 @@ mod tests {
                 *first = NOTICE_MARK;
             }
             for path in [Herd, Rfp] {
-                assert_eq!(Wish::read(path, 5, &bytes), None);
+                assert_eq!(ConnectionOffer::read(path, 5, &bytes), None);
                 assert_eq!(Grant::read(path, 5, &bytes), Err(NoGrant::Unreadable));
             }
             assert!(Notice::read(&bytes).is_none() || length == NOTICE_BYTES);
@@ -426,7 +433,7 @@ mod tests {
     fn slots_of_another_layout_are_refused() {
         for layout in [[16, 0, 0x40, 0x01], [7, 0, 0x40, 0x01], [8, 0, 0, 1]] {
             let wish = summed(&[b"tHt1", &[1, 0, 0, 0, 2, 0, 0, 0], &layout]);
-            assert_eq!(Wish::read(Herd, 5, &wish), None);
+            assert_eq!(ConnectionOffer::read(Herd, 5, &wish), None);
             let grant = summed(&[b"tHg1", &[0; 4], &[0; 12], &layout]);
             assert_eq!(Grant::read(Herd, 5, &grant), Err(NoGrant::OtherLayout));
             let good = [8, 0, 0x40, 0x01];

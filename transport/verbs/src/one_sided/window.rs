@@ -38,7 +38,7 @@ pub(crate) struct SlotCounts {
 }
 
 /// The memory of one connection, and what packets in it belong to.
-pub(super) struct Source<'a, S> {
+pub(super) struct ConnectionMemory<'a, S> {
     pub(super) slots: &'a S,
     pub(super) seed: u32,
     pub(super) route: VerbsRoute,
@@ -81,7 +81,7 @@ impl Window {
     pub(super) fn poll<S: Slots>(
         &mut self,
         now: Instant,
-        source: &Source<'_, S>,
+        source: &ConnectionMemory<'_, S>,
         arrivals: &mut Arrivals,
         counts: &mut SlotCounts,
     ) {
@@ -114,7 +114,7 @@ impl Window {
     fn scan<S: Slots>(
         &mut self,
         now: Instant,
-        source: &Source<'_, S>,
+        source: &ConnectionMemory<'_, S>,
         arrivals: &mut Arrivals,
         counts: &mut SlotCounts,
     ) {
@@ -139,7 +139,7 @@ impl Window {
 
     /// The head of what a slot holds, if it is of no sequence that was read or passed over.
     #[inline]
-    fn ahead<S: Slots>(&self, source: &Source<'_, S>, slot: usize) -> Option<Head> {
+    fn ahead<S: Slots>(&self, source: &ConnectionMemory<'_, S>, slot: usize) -> Option<Head> {
         let head = Head::read(source.slots.head(slot), SLOT_PACKET_MAX)?;
         let ahead = head.sequence.wrapping_sub(self.next);
         (ahead < 1 << 31 && slot_of(head.sequence) == slot).then_some(head)
@@ -150,7 +150,7 @@ impl Window {
     fn take<S: Slots>(
         &mut self,
         head: Head,
-        source: &Source<'_, S>,
+        source: &ConnectionMemory<'_, S>,
         arrivals: &mut Arrivals,
         counts: &mut SlotCounts,
     ) -> bool {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use trine_sequencer::speculative::{Answerer, ClientEnd, ServerEnd, Told, Way, high_half};
+use trine_sequencer::speculative::{Answerer, ClientEnd, ServerEnd, ServerPath, Told, high_half};
 use trine_sequencer::{Grant, Supply};
 use trine_transport::backend::{BackendError, Direction, Faults, Faulty, MonotonicClock};
 use trine_transport::time::{Clock, Duration, Instant};
@@ -90,12 +90,13 @@ fn client(
     seed: u64,
     server: &Here,
     faults: &'static str,
-) -> ClientEnd<Lossy, MonotonicClock, impl FnMut() -> Result<Way<Lossy>, BackendError> + use<>> {
+) -> ClientEnd<Lossy, MonotonicClock, impl FnMut() -> Result<ServerPath<Lossy>, BackendError> + use<>>
+{
     let server = Rc::clone(server);
     let mut ways = 0;
     let open = move || {
         ways += 1;
-        Ok(Way {
+        Ok(ServerPath {
             backend: lossy(100 * seed + ways, faults),
             route: server.get(),
             keep: None,

@@ -7,14 +7,16 @@ use std::sync::Arc;
 
 use ibverbs_sys as sys;
 
-use super::connected_pair::{CompletionQueue, ConnectedPair, OtherEnd, Purpose, Shape};
+use super::connected_pair::{CompletionQueue, ConnectedPair, OtherEnd, PairConfig, PairPurpose};
 use super::remote_memory::{RemoteMemory, SlotsOf};
 use crate::backend::VerbsError;
 use crate::backend::device::Device;
 use crate::backend::error::ConnectionFault;
 use crate::backend::memory::{Access, Registry};
 use crate::config::SLOTS;
-use crate::one_sided::{ANSWER_BYTES, Area, Fetched, Grant, SLOT_BYTES, Slots, Wish, Written};
+use crate::one_sided::{
+    ANSWER_BYTES, Area, ConnectionOffer, Fetched, Grant, SLOT_BYTES, Slots, Written,
+};
 use crate::one_sided_path::OneSidedPath;
 use crate::route::VerbsRoute;
 
@@ -71,8 +73,8 @@ impl ClientEnd {
         registry: &Registry,
         path: OneSidedPath,
     ) -> Result<Self, VerbsError> {
-        let shape = Shape {
-            purpose: Purpose::Path(path),
+        let shape = PairConfig {
+            purpose: PairPurpose::Path(path),
             domain: device.domain(),
             sends: DEPTH as u32,
             inline_bytes: SLOT_BYTES as u32,
@@ -99,8 +101,8 @@ impl ClientEnd {
         })
     }
 
-    pub(super) fn wish(&self) -> Wish {
-        Wish {
+    pub(super) fn wish(&self) -> ConnectionOffer {
+        ConnectionOffer {
             queue_pair: self.pair.number(),
             psn: FIRST_PSN,
         }

@@ -33,14 +33,14 @@ pub(super) struct CompletionQueue {
 
 /// What a connected queue pair is for.
 #[derive(Copy, Clone, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(super) enum PairPurpose {
     /// The connections of a path.
     Path(OneSidedPath),
     /// A counter that the other end adds to.
     Counter,
 }
 
-impl Purpose {
+impl PairPurpose {
     fn is_reliable(self) -> bool {
         self != Self::Path(OneSidedPath::Herd)
     }
@@ -69,15 +69,15 @@ impl Purpose {
 
 /// A queue pair in RESET, or connected with one other.
 pub(super) struct ConnectedPair {
-    purpose: Purpose,
+    purpose: PairPurpose,
     pair: NonNull<sys::ibv_qp>,
     device: Arc<Device>,
 }
 
 /// How a queue pair is made.
 #[derive(Copy, Clone)]
-pub(super) struct Shape {
-    pub(super) purpose: Purpose,
+pub(super) struct PairConfig {
+    pub(super) purpose: PairPurpose,
     /// The protection domain of the memory that the other end may use.
     pub(super) domain: *mut sys::ibv_pd,
     pub(super) sends: u32,
@@ -134,7 +134,7 @@ impl ConnectedPair {
     pub(super) fn new(
         device: &Arc<Device>,
         completions: &CompletionQueue,
-        shape: Shape,
+        shape: PairConfig,
     ) -> Result<Self, VerbsError> {
         let mut attributes = sys::ibv_qp_init_attr {
             send_cq: completions.queue.as_ptr(),
@@ -160,7 +160,7 @@ impl ConnectedPair {
             pair: pair.ok_or_else(|| shape.purpose.refusal(device))?,
             device: Arc::clone(device),
         };
-        if let Purpose::Path(path) = shape.purpose
+        if let PairPurpose::Path(path) = shape.purpose
             && attributes.cap.max_inline_data < shape.inline_bytes
         {
             return Err(VerbsError::InlineTooSmall {

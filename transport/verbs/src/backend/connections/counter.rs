@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ibverbs_sys as sys;
 
-use super::connected_pair::{CompletionQueue, ConnectedPair, OtherEnd, Purpose, Shape};
+use super::connected_pair::{CompletionQueue, ConnectedPair, OtherEnd, PairConfig, PairPurpose};
 use super::remote_memory::RemoteMemory;
 use crate::backend::device::Device;
 use crate::backend::error::ConnectionFault;
@@ -230,8 +230,8 @@ fn new_pair(
     completions: &CompletionQueue,
     sends: u32,
 ) -> Result<ConnectedPair, VerbsError> {
-    let shape = Shape {
-        purpose: Purpose::Counter,
+    let shape = PairConfig {
+        purpose: PairPurpose::Counter,
         domain: device.domain(),
         sends,
         inline_bytes: 0,

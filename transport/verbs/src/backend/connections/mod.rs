@@ -14,7 +14,7 @@ use super::device::Device;
 use super::error::ConnectionFault;
 use super::memory::Registry;
 use super::{OneSidedConfig, VerbsError};
-use crate::one_sided::{self, Fetched, Grant, Slots, Wish, Written};
+use crate::one_sided::{self, ConnectionOffer, Fetched, Grant, Slots, Written};
 use crate::route::VerbsRoute;
 
 pub use self::counter::{CounterClient, CounterServer};
@@ -72,8 +72,8 @@ impl Connections {
     }
 }
 
-impl one_sided::Device for Connections {
-    fn wish(&self, number: usize) -> Wish {
+impl one_sided::OneSidedDevice for Connections {
+    fn wish(&self, number: usize) -> ConnectionOffer {
         self.outgoing[number].wish()
     }
 
@@ -129,7 +129,7 @@ impl one_sided::Device for Connections {
         self.incoming[number].grant()
     }
 
-    fn listen(&mut self, number: usize, route: &VerbsRoute, wish: &Wish) -> bool {
+    fn listen(&mut self, number: usize, route: &VerbsRoute, wish: &ConnectionOffer) -> bool {
         self.incoming[number].listen(route, wish).is_ok()
     }
 

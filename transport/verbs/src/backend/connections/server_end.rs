@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use ibverbs_sys as sys;
 
-use super::connected_pair::{CompletionQueue, ConnectedPair, OtherEnd, Purpose, Shape};
+use super::connected_pair::{CompletionQueue, ConnectedPair, OtherEnd, PairConfig, PairPurpose};
 use super::remote_memory::{RemoteMemory, SlotsOf};
 use crate::backend::VerbsError;
 use crate::backend::device::Device;
 use crate::backend::memory::{Access, Registry};
 use crate::config::SLOTS;
-use crate::one_sided::{ANSWER_BYTES, Area, Grant, SLOT_BYTES, Slots, Wish};
+use crate::one_sided::{ANSWER_BYTES, Area, ConnectionOffer, Grant, SLOT_BYTES, Slots};
 use crate::one_sided_path::OneSidedPath;
 use crate::route::VerbsRoute;
 
@@ -72,8 +72,8 @@ impl ServerEnd {
             OneSidedPath::Rfp => Some(memory(ANSWER_BYTES, Access::RemoteRead)?),
         };
         let requests = memory(SLOT_BYTES, Access::RemoteWrite)?;
-        let shape = Shape {
-            purpose: Purpose::Path(path),
+        let shape = PairConfig {
+            purpose: PairPurpose::Path(path),
             domain: domain.domain.as_ptr(),
             sends: 1,
             inline_bytes: 0,
@@ -95,7 +95,11 @@ impl ServerEnd {
         }
     }
 
-    pub(super) fn listen(&self, route: &VerbsRoute, wish: &Wish) -> Result<(), VerbsError> {
+    pub(super) fn listen(
+        &self,
+        route: &VerbsRoute,
+        wish: &ConnectionOffer,
+    ) -> Result<(), VerbsError> {
         self.pair.receive_from(OtherEnd {
             route,
             queue_pair: wish.queue_pair,

@@ -10,17 +10,17 @@ use super::paths::{
 use super::world::{TestBackend, World};
 use crate::config::{FAST_ANSWERS, FETCH_MISSES_MAX, FETCH_TIME_MAX, SLOTS};
 use crate::one_sided::path::OneSidedCounts;
-use crate::one_sided::{Failure, Fetched, Settings};
+use crate::one_sided::{Fetched, PathFailure, PathSettings};
 use crate::one_sided_path::OneSidedPath;
 use trine_transport::keys::{KeyId, Keys, NoKeys, OwnKey, Psk, Stage};
 use trine_transport::time::Duration;
 
-fn settings(outgoing: usize, incoming: usize) -> Settings {
-    Settings {
+fn settings(outgoing: usize, incoming: usize) -> PathSettings {
+    PathSettings {
         path: OneSidedPath::Rfp,
         outgoing,
         incoming,
-        ..Settings::default()
+        ..PathSettings::default()
     }
 }
 
@@ -29,7 +29,7 @@ fn pair() -> (Rc<World>, Loop, Loop) {
     pair_of(settings(4, 0), settings(0, 4))
 }
 
-fn pair_of(client: Settings, server: Settings) -> (Rc<World>, Loop, Loop) {
+fn pair_of(client: PathSettings, server: PathSettings) -> (Rc<World>, Loop, Loop) {
     let world = World::new();
     let client = event_loop(&world, TestBackend::with(&world, 1, client));
     let server = event_loop(&world, TestBackend::with(&world, 2, server));
@@ -75,7 +75,7 @@ fn a_client_reads_nothing_while_it_awaits_nothing() {
 #[test]
 fn an_answer_that_is_longer_than_the_read_takes_a_second_one() {
     for (fixed, rests) in [(Some(64), 100..=100), (None, 0..=20)] {
-        let client = Settings {
+        let client = PathSettings {
             fetch_bytes: fixed,
             ..settings(4, 0)
         };
@@ -280,7 +280,10 @@ fn a_connection_that_breaks_leaves_its_session_with_datagrams_and_is_reported() 
     world.read_verdict.set(Fetched::Broken);
     call(&world, &mut client, &mut server, session, 100);
     assert_eq!(client.backend().failures.len(), 1);
-    assert!(matches!(client.backend().failures[0], Failure::Broken(_)));
+    assert!(matches!(
+        client.backend().failures[0],
+        PathFailure::Broken(_)
+    ));
     assert_eq!((client.app().failed, server.app().served), (0, 110));
     assert_eq!(counts(&client).failed, 1);
 }
@@ -321,7 +324,7 @@ fn a_server_that_sleeps_is_woken_by_a_datagram_and_then_read_from() {
 
 #[test]
 fn ends_of_different_paths_and_releases_use_datagrams() {
-    let herd = |outgoing, incoming| Settings {
+    let herd = |outgoing, incoming| PathSettings {
         path: OneSidedPath::Herd,
         ..settings(outgoing, incoming)
     };
@@ -351,7 +354,7 @@ fn packets_of_sealed_sessions_take_the_same_ways() {
     };
     for (path, left) in [(OneSidedPath::Herd, 0), (OneSidedPath::Rfp, 50)] {
         let world = World::new();
-        let of_path = |settings| Settings { path, ..settings };
+        let of_path = |settings| PathSettings { path, ..settings };
         let ends = [(1, settings(4, 0)), (2, settings(0, 4))].map(|(number, settings)| {
             let backend = TestBackend::with(&world, number, of_path(settings));
             let keys = Keys {

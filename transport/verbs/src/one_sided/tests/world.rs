@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::super::{
-    ANSWER_BYTES, Area, Device, Failure, Fetched, Grant, HEAD_BYTES, NOTICE_BYTES, OneSided,
-    SLOT_BYTES, Sending, Settings, Slots, Wish, Written,
+    ANSWER_BYTES, Area, ConnectionOffer, Fetched, Grant, HEAD_BYTES, NOTICE_BYTES, OneSided,
+    OneSidedDevice, PathFailure, PathSettings, SLOT_BYTES, Sending, Slots, Written,
 };
 use crate::config::SLOTS;
 use crate::one_sided_path::OneSidedPath;
@@ -160,9 +160,9 @@ impl Memory {
     }
 }
 
-impl Device for Memory {
-    fn wish(&self, number: usize) -> Wish {
-        Wish {
+impl OneSidedDevice for Memory {
+    fn wish(&self, number: usize) -> ConnectionOffer {
+        ConnectionOffer {
             queue_pair: number as u32,
             psn: 0,
         }
@@ -242,7 +242,7 @@ impl Device for Memory {
         }
     }
 
-    fn listen(&mut self, number: usize, _route: &VerbsRoute, _wish: &Wish) -> bool {
+    fn listen(&mut self, number: usize, _route: &VerbsRoute, _wish: &ConnectionOffer) -> bool {
         assert!(!self.listens[number], "it is reset before it is used again");
         self.listens[number] = !self.refuses;
         !self.refuses
@@ -309,7 +309,7 @@ pub(super) struct TestBackend {
     memory: Vec<u8>,
     slots: Vec<RxSlot<VerbsRoute>>,
     pub(super) waits: u64,
-    pub(super) failures: Vec<Failure>,
+    pub(super) failures: Vec<PathFailure>,
 }
 
 impl TestBackend {
@@ -320,17 +320,17 @@ impl TestBackend {
         outgoing: usize,
         incoming: usize,
     ) -> Self {
-        let settings = Settings {
+        let settings = PathSettings {
             path: OneSidedPath::Herd,
             outgoing,
             incoming,
-            ..Settings::default()
+            ..PathSettings::default()
         };
         Self::with(world, queue_pair, settings)
     }
 
-    pub(super) fn with(world: &Rc<World>, queue_pair: u32, settings: Settings) -> Self {
-        let Settings {
+    pub(super) fn with(world: &Rc<World>, queue_pair: u32, settings: PathSettings) -> Self {
+        let PathSettings {
             outgoing, incoming, ..
         } = settings;
         world
