@@ -48,16 +48,16 @@ impl Patience {
 }
 
 /// A session with one thread of a server.
-pub(crate) struct Line<B: Backend> {
+pub(crate) struct ThreadSession<B: Backend> {
     service: &'static Service,
-    event_loop: EventLoop<B, MonotonicClock, Caller>,
+    event_loop: EventLoop<B, MonotonicClock, CallRecorder>,
     session: SessionId,
     address: SocketAddr,
     patience: Patience,
     _keep: Option<Box<dyn Any + Send>>,
 }
 
-impl<B: Backend> Line<B> {
+impl<B: Backend> ThreadSession<B> {
     pub(crate) fn open<N: Network<Backend = B>>(
         network: &N,
         service: &'static Service,
@@ -68,10 +68,10 @@ impl<B: Backend> Line<B> {
             mut event_loop,
             route,
             keep,
-        } = reach(network, service, address, Caller::default())?;
+        } = reach(network, service, address, CallRecorder::default())?;
         let left = patience.deadline.saturating_since(MonotonicClock.now());
         let session = connect(&mut event_loop, route, left.max(CONNECT_LEAST))?;
-        let connected = |caller: &Caller| caller.connected;
+        let connected = |caller: &CallRecorder| caller.connected;
         await_session(&mut event_loop, service, address, patience.limit, connected)?;
         Ok(Self {
             service,
@@ -272,12 +272,12 @@ fn connect_failure(
 
 /// Remembers how the one connection and the one request in flight ended.
 #[derive(Default)]
-struct Caller {
+struct CallRecorder {
     connected: Option<Result<(), ConnectError>>,
     completion: Option<Completion>,
 }
 
-impl<R: Route> App<R> for Caller {
+impl<R: Route> App<R> for CallRecorder {
     fn on_request(&mut self, cx: &mut Cx<'_, R>, _: Request<'_>) -> Reply {
         cx.alloc(0).map_or(Reply::Later, Reply::Now)
     }

@@ -5,14 +5,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use crate::config::LAST_LINES_LIMIT;
 
 /// Progress that is shown to the user. Dropping it removes the bar.
-pub struct Aside<T>(Arc<Shared<T>>);
+pub struct Aside<T>(Arc<Mailbox<T>>);
 
-struct Shared<T> {
-    state: Mutex<State<T>>,
+struct Mailbox<T> {
+    state: Mutex<MailboxState<T>>,
     changed: Condvar,
 }
 
-struct State<T> {
+struct MailboxState<T> {
     /// The latest value, if it was not shown yet.
     latest: Option<T>,
     closed: bool,
@@ -23,12 +23,12 @@ struct State<T> {
 impl<T: Send + 'static> Aside<T> {
     /// Starts the thread. It calls `show` with each posted value, or with the latest if several were posted.
     pub fn start(show: impl FnMut(T) + Send + 'static) -> Self {
-        let state = State {
+        let state = MailboxState {
             latest: None,
             closed: false,
             ended: false,
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(Mailbox {
             state: Mutex::new(state),
             changed: Condvar::new(),
         });
@@ -47,8 +47,8 @@ impl<T: Send + 'static> Aside<T> {
     }
 }
 
-impl<T> Shared<T> {
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+impl<T> Mailbox<T> {
+    fn lock(&self) -> MutexGuard<'_, MailboxState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -63,7 +63,7 @@ impl<T> Shared<T> {
 
     /// Waits for the next value to show; returns nothing at the end.
     fn next(&self) -> Option<T> {
-        let idle = |state: &mut State<T>| state.latest.is_none() && !state.closed;
+        let idle = |state: &mut MailboxState<T>| state.latest.is_none() && !state.closed;
         let mut state = self
             .changed
             .wait_while(self.lock(), idle)
@@ -78,7 +78,7 @@ impl<T> Drop for Aside<T> {
         let mut state = self.0.lock();
         state.closed = true;
         self.0.changed.notify_all();
-        let shown = |state: &mut State<T>| !state.ended;
+        let shown = |state: &mut MailboxState<T>| !state.ended;
         let waited = self
             .0
             .changed

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use rustix::fs::OFlags;
-use trine_keys::own_file::{self, End};
+use trine_keys::own_file::{self, AllowedFile};
 use trine_transport::backend::{Backend, Capture, CaptureAddress, MonotonicClock, Pcap};
 use trine_transport::time::{Clock, Duration};
 
@@ -89,7 +89,7 @@ fn open_file(path: &Path, at: At) -> Result<File, Failure> {
         At::Start => OFlags::RDWR,
         At::End => OFlags::RDWR | OFlags::APPEND,
     };
-    let opened = own_file::open(path, flags, MODE, End::Any);
+    let opened = own_file::open(path, flags, MODE, AllowedFile::Any);
     let file = opened.map_err(|error| cannot(path, &error))?.file;
     // A pipe or a device keeps nothing that could be lost, and its permissions are somebody else's affair.
     if file.metadata().is_ok_and(|about| !about.is_file()) {

@@ -73,9 +73,9 @@ fn explained<N: Network>(network: &N, arguments: &ClientArguments, failure: Fail
 type Execute = dyn FnMut(Mode, &Command<'_>, Option<Duration>) -> Result<Answer, Unanswered>;
 
 /// A client for several commands, one after the other, over any backend.
-pub struct Session(Box<Execute>);
+pub struct CommandClient(Box<Execute>);
 
-impl Session {
+impl CommandClient {
     /// Executes one command and waits for its end. Where Ctrl-C sets a flag (see [`crate::interrupt`]), the wait ends soon after
     /// it: a read is interrupted then, and the outcome of a write is unknown.
     pub fn execute(&mut self, mode: Mode, command: &Command<'_>) -> Result<Answer, Failure> {
@@ -98,7 +98,7 @@ pub fn open<N: Network>(
     network: &N,
     arguments: &ClientArguments,
     tune: impl FnOnce(&mut ClientConfig),
-) -> Result<Session, Failure> {
+) -> Result<CommandClient, Failure> {
     let list = &arguments.group.peers;
     let addresses = peers::resolve(list)?;
     let capture = arguments.capture.open()?;
@@ -120,9 +120,9 @@ fn open_over<B: Backend + 'static>(
     opened: Opened<B>,
     config: ClientConfig,
     list: &str,
-) -> Result<Session, Failure> {
+) -> Result<CommandClient, Failure> {
     let mut client = OneClient::over(opened, config, list)?;
-    Ok(Session(Box::new(move |mode, command, within| {
+    Ok(CommandClient(Box::new(move |mode, command, within| {
         client.execute(mode, command, within)
     })))
 }

@@ -15,7 +15,7 @@ use serde::Serialize;
 /// The kind of failure, which decides the exit status.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum FailureKind {
     /// The answer is no.
     Negative,
     /// The command, its options or its surroundings are wrong.
@@ -33,7 +33,7 @@ pub enum Kind {
 /// A failed command: what happened, and what can be done about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Failure {
-    kind: Kind,
+    kind: FailureKind,
     message: String,
     /// Empty when there is nothing sensible to advise.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -67,7 +67,7 @@ impl Failure {
     /// The command worked, and its result is negative: exit status 1.
     pub fn negative(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
-            kind: Kind::Negative,
+            kind: FailureKind::Negative,
             message: message.into(),
             hint: hint.into(),
             trouble: None,
@@ -77,7 +77,7 @@ impl Failure {
     /// The command was not right, or this machine cannot do it: exit status 2.
     pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
-            kind: Kind::Usage,
+            kind: FailureKind::Usage,
             message: message.into(),
             hint: hint.into(),
             trouble: None,
@@ -87,7 +87,7 @@ impl Failure {
     /// Makes this the negative answer to a question, such as whether a configuration is valid.
     pub fn into_negative(self) -> Self {
         Self {
-            kind: Kind::Negative,
+            kind: FailureKind::Negative,
             ..self
         }
     }
@@ -95,7 +95,7 @@ impl Failure {
     /// No replica could do it in time.
     pub fn not_reachable(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
-            kind: Kind::NotReachable,
+            kind: FailureKind::NotReachable,
             message: message.into(),
             hint: hint.into(),
             trouble: None,
@@ -105,7 +105,7 @@ impl Failure {
     /// It may have happened or may still happen.
     pub fn outcome_unknown(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
-            kind: Kind::OutcomeUnknown,
+            kind: FailureKind::OutcomeUnknown,
             message: message.into(),
             hint: hint.into(),
             trouble: None,
@@ -115,7 +115,7 @@ impl Failure {
     /// Ctrl-C: not an error, but the answer is incomplete.
     pub fn interrupted() -> Self {
         Self {
-            kind: Kind::Interrupted,
+            kind: FailureKind::Interrupted,
             message: "interrupted".into(),
             hint: String::new(),
             trouble: None,
@@ -125,7 +125,7 @@ impl Failure {
     /// Ctrl-C, and how much was done by then.
     pub fn interrupted_after(done: impl fmt::Display, hint: impl Into<String>) -> Self {
         Self {
-            kind: Kind::Interrupted,
+            kind: FailureKind::Interrupted,
             message: format!("interrupted: {done}"),
             hint: hint.into(),
             trouble: None,
@@ -145,7 +145,7 @@ impl Failure {
     /// The address stayed unavailable. The command may be right, and is worth another try: exit status 3.
     pub fn into_unavailable(self) -> Self {
         Self {
-            kind: Kind::Unavailable,
+            kind: FailureKind::Unavailable,
             ..self
         }
     }
@@ -176,12 +176,15 @@ impl Failure {
 
     /// Whether the outcome is neither confirmed nor refused.
     pub fn is_without_answer(&self) -> bool {
-        matches!(self.kind, Kind::NotReachable | Kind::OutcomeUnknown)
+        matches!(
+            self.kind,
+            FailureKind::NotReachable | FailureKind::OutcomeUnknown
+        )
     }
 
     /// Whether what failed may have been done, or may still be.
     pub fn may_be_done(&self) -> bool {
-        self.kind == Kind::OutcomeUnknown
+        self.kind == FailureKind::OutcomeUnknown
     }
 
     /// The message and the advice, where one line holds both.
@@ -204,21 +207,21 @@ impl Failure {
 
     /// Whether the answer is no, and nothing else is wrong.
     pub fn is_negative(&self) -> bool {
-        self.kind == Kind::Negative
+        self.kind == FailureKind::Negative
     }
 
     /// Whether the user ended it.
     pub fn is_interrupted(&self) -> bool {
-        self.kind == Kind::Interrupted
+        self.kind == FailureKind::Interrupted
     }
 
     /// The process's exit status; 130 is what shells expect after a Ctrl-C.
     pub fn exit_status(&self) -> u8 {
         match self.kind {
-            Kind::Negative => 1,
-            Kind::Usage => 2,
-            Kind::NotReachable | Kind::OutcomeUnknown | Kind::Unavailable => 3,
-            Kind::Interrupted => 130,
+            FailureKind::Negative => 1,
+            FailureKind::Usage => 2,
+            FailureKind::NotReachable | FailureKind::OutcomeUnknown | FailureKind::Unavailable => 3,
+            FailureKind::Interrupted => 130,
         }
     }
 }
@@ -226,9 +229,12 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let prefix = match self.kind {
-            Kind::Negative | Kind::Usage | Kind::Interrupted | Kind::Unavailable => "",
-            Kind::NotReachable => "not reachable: ",
-            Kind::OutcomeUnknown => "outcome unknown: ",
+            FailureKind::Negative
+            | FailureKind::Usage
+            | FailureKind::Interrupted
+            | FailureKind::Unavailable => "",
+            FailureKind::NotReachable => "not reachable: ",
+            FailureKind::OutcomeUnknown => "outcome unknown: ",
         };
         write!(f, "trine: {prefix}{}", self.message)?;
         if !self.hint.is_empty() {

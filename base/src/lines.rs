@@ -8,18 +8,18 @@ use std::time::Instant;
 
 /// A queue of lines. A line without room, or one that cannot be written, is dropped and counted.
 #[derive(Clone)]
-pub struct Lines(Arc<Shared>);
+pub struct Lines(Arc<LineQueue>);
 
-struct Shared {
+struct LineQueue {
     limit: usize,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     /// A line was added, or the thread has written all lines.
     changed: Condvar,
     lost: AtomicU64,
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     waiting: VecDeque<Vec<u8>>,
     /// Whether the thread is about to write one more.
     writing: bool,
@@ -33,7 +33,7 @@ impl Lines {
         limit: usize,
         mut write: impl FnMut(&[u8]) -> io::Result<()> + Send + 'static,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LineQueue {
             limit,
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -73,14 +73,14 @@ impl Lines {
     /// Waits until all lines are written, but not beyond `until`.
     pub fn finish(&self, until: Instant) {
         let left = until.saturating_duration_since(Instant::now());
-        let busy = |state: &mut State| state.writing || !state.waiting.is_empty();
+        let busy = |state: &mut QueueState| state.writing || !state.waiting.is_empty();
         let waited = self.0.changed.wait_timeout_while(self.0.lock(), left, busy);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl LineQueue {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -130,7 +130,7 @@ pub enum Pace {
 
 /// How a stretch of load ended.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ended {
+pub struct LoadEnd {
     /// The user ended it.
     pub interrupted: bool,
     /// Operations that were due in an open loop and not sent before the end. Every client had its limit of operations
@@ -149,7 +149,7 @@ pub fn drive<T: Target>(
     pace: Pace,
     (start, until): (Instant, Option<Instant>),
     work: &mut impl Work<T>,
-) -> Result<Ended, Failure> {
+) -> Result<LoadEnd, Failure> {
     let patience = target.patience().map(|(patience, _)| patience);
     let mut driver = Driver {
         target,
@@ -228,7 +228,7 @@ impl<T: Target, W: Work<T>> Driver<'_, T, W> {
         clients: usize,
         pipeline: usize,
         until: Option<Instant>,
-    ) -> Result<Ended, Failure> {
+    ) -> Result<LoadEnd, Failure> {
         self.freed = (0..pipeline).flat_map(|_| 0..clients).collect();
         let (mut interrupted, mut interrupt_ends) = (false, None);
         loop {
@@ -239,7 +239,7 @@ impl<T: Target, W: Work<T>> Driver<'_, T, W> {
                 }
             }
             if self.flights.count() == 0 || self.gives_up(now, until, interrupt_ends) {
-                return Ok(Ended {
+                return Ok(LoadEnd {
                     interrupted,
                     never_sent: 0,
                     unanswered: self.flights.count() as u64,
@@ -259,7 +259,7 @@ impl<T: Target, W: Work<T>> Driver<'_, T, W> {
         rate: u64,
         start: Instant,
         until: Instant,
-    ) -> Result<Ended, Failure> {
+    ) -> Result<LoadEnd, Failure> {
         let mut begun = 0;
         let (mut interrupted, mut interrupt_ends) = (false, None);
         loop {
@@ -298,7 +298,7 @@ impl<T: Target, W: Work<T>> Driver<'_, T, W> {
         } else {
             due.saturating_sub(begun)
         };
-        Ok(Ended {
+        Ok(LoadEnd {
             interrupted,
             never_sent,
             unanswered: self.flights.count() as u64,

@@ -11,18 +11,18 @@ use crate::failure::Failure;
 use crate::interrupt;
 
 /// The addresses of a `host:port`, at least one; or why there is none.
-pub type Found = Result<Vec<SocketAddr>, String>;
+pub type LookupResult = Result<Vec<SocketAddr>, String>;
 
 /// One `host:port` to look up, under the caller's number for it.
-struct Job {
+struct LookupJob {
     number: usize,
     item: String,
 }
 
 /// At most `LOOKUPS_MAX` lookups at a time. One that hangs keeps its thread, and the process may end all the same.
 pub struct Lookups {
-    jobs: Sender<Job>,
-    found: Receiver<(usize, Found)>,
+    jobs: Sender<LookupJob>,
+    found: Receiver<(usize, LookupResult)>,
 }
 
 impl Lookups {
@@ -31,7 +31,7 @@ impl Lookups {
     /// # Errors
     /// The system has no thread left.
     pub fn start(count: usize) -> io::Result<Self> {
-        let (jobs, waiting) = channel::<Job>();
+        let (jobs, waiting) = channel::<LookupJob>();
         let (tell, found) = channel();
         let waiting = Arc::new(Mutex::new(waiting));
         for _ in 0..count.clamp(1, LOOKUPS_MAX) {
@@ -47,23 +47,23 @@ impl Lookups {
     pub fn begin(&self, number: usize, item: &str) {
         let item = item.to_owned();
         // The threads end after this value, never before it.
-        drop(self.jobs.send(Job { number, item }));
+        drop(self.jobs.send(LookupJob { number, item }));
     }
 
     /// The next lookup that has ended, if one does within `limit`.
-    pub fn next(&self, limit: Duration) -> Option<(usize, Found)> {
+    pub fn next(&self, limit: Duration) -> Option<(usize, LookupResult)> {
         self.found.recv_timeout(limit).ok()
     }
 }
 
 /// Looks names up until the [`Lookups`] are dropped.
-fn work(waiting: &Mutex<Receiver<Job>>, tell: &Sender<(usize, Found)>) {
+fn work(waiting: &Mutex<Receiver<LookupJob>>, tell: &Sender<(usize, LookupResult)>) {
     loop {
         let next = waiting
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .recv();
-        let Ok(Job { number, item }) = next else {
+        let Ok(LookupJob { number, item }) = next else {
             return;
         };
         if tell.send((number, of(&item))).is_err() {
@@ -76,8 +76,8 @@ fn work(waiting: &Mutex<Receiver<Job>>, tell: &Sender<(usize, Found)>) {
 ///
 /// # Errors
 /// Ctrl-C, or no thread for a lookup.
-pub fn of_all(items: &[&str]) -> Result<Vec<Found>, Failure> {
-    let mut found: Vec<Option<Found>> = items
+pub fn of_all(items: &[&str]) -> Result<Vec<LookupResult>, Failure> {
+    let mut found: Vec<Option<LookupResult>> = items
         .iter()
         .map(|item| item.parse().ok().map(|number| Ok(vec![number])))
         .collect();
@@ -101,7 +101,11 @@ pub fn first_of(item: &str) -> Result<Result<SocketAddr, String>, Failure> {
     Ok(found.map(|found| found[0]))
 }
 
-fn wait_for(items: &[&str], found: &mut [Option<Found>], names: usize) -> Result<(), Failure> {
+fn wait_for(
+    items: &[&str],
+    found: &mut [Option<LookupResult>],
+    names: usize,
+) -> Result<(), Failure> {
     let lookups = Lookups::start(names)
         .map_err(|error| Failure::usage(format!("cannot start a thread: {error}"), ""))?;
     for (number, item) in items.iter().enumerate() {
@@ -128,7 +132,7 @@ fn wait_for(items: &[&str], found: &mut [Option<Found>], names: usize) -> Result
 }
 
 /// The addresses of one `host:port`, without those that nobody could send to.
-fn of(item: &str) -> Found {
+fn of(item: &str) -> LookupResult {
     let all = item.to_socket_addrs().map_err(|error| error.to_string())?;
     let (fit, unfit): (Vec<_>, Vec<_>) = all.partition(|address| names_one_host(address.ip()));
     match (fit.is_empty(), unfit.first()) {

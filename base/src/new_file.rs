@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
-use trine_keys::own_file::{self, End, Opened};
+use trine_keys::own_file::{self, AllowedFile, Opened};
 
 use crate::failure::Failure;
 
@@ -45,7 +45,7 @@ pub fn require_name(target: &Path, hint: &str) -> Result<(), Failure> {
 /// # Errors
 /// The file cannot be made, somebody else may have put it there, or another process writes it.
 pub fn open(partial: &Path, what: &str) -> Result<File, Failure> {
-    let opened = own_file::open(partial, OFlags::RDWR, MODE, End::File);
+    let opened = own_file::open(partial, OFlags::RDWR, MODE, AllowedFile::File);
     let Opened { file, is_new } = opened.map_err(|error| not_made(partial, &error))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
@@ -70,7 +70,7 @@ pub fn open(partial: &Path, what: &str) -> Result<File, Failure> {
 /// # Errors
 /// The operating system refuses, or somebody else has put something there.
 pub fn emptied(path: &Path) -> io::Result<File> {
-    let file = own_file::open(path, OFlags::WRONLY, MODE, End::File)?.file;
+    let file = own_file::open(path, OFlags::WRONLY, MODE, AllowedFile::File)?.file;
     file.set_len(0)?;
     Ok(file)
 }

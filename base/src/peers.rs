@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::announce::note;
 use crate::config::PEERS_MAX;
 use crate::failure::Failure;
-use crate::lookup::{self, Found};
+use crate::lookup::{self, LookupResult};
 
 const HINT: &str = "write --peers host:port,host:port,... (or set TRINE_PEERS)";
 
@@ -66,7 +66,7 @@ pub fn prefers_v4<'a>(found: impl Iterator<Item = &'a [SocketAddr]>) -> bool {
 }
 
 /// The first address of a family.
-fn in_family(found: &Found, is_v4: bool) -> Result<SocketAddr, String> {
+fn in_family(found: &LookupResult, is_v4: bool) -> Result<SocketAddr, String> {
     let found = found.as_ref().map_err(Clone::clone)?;
     let first = found.iter().find(|address| address.is_ipv4() == is_v4);
     first.copied().ok_or_else(|| no_address_of(is_v4))
@@ -279,7 +279,7 @@ mod tests {
             assert_eq!(prefers_v4(found.iter().map(|found| &found[..])), is_v4);
         }
         assert!(prefers_v4(std::iter::empty()));
-        let only_v6: Found = Ok(v6);
+        let only_v6: LookupResult = Ok(v6);
         assert!(
             in_family(&only_v6, true)
                 .expect_err("another family")

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use rustix::fs::OFlags;
-use trine_keys::own_file::{self, End};
+use trine_keys::own_file::{self, AllowedFile};
 
 use crate::failure::Failure;
 use crate::new_file::OWN_FILE_HINT;
@@ -18,7 +18,7 @@ const MODE: u32 = 0o666;
 /// Names `what` cannot be written, and why.
 pub fn check(what: &str, path: &Path) -> Result<(), Failure> {
     let flags = OFlags::WRONLY | OFlags::APPEND;
-    let opened = own_file::open(path, flags, MODE, End::Any);
+    let opened = own_file::open(path, flags, MODE, AllowedFile::Any);
     opened
         .map(drop)
         .map_err(|error| not_written(what, path, &error))
@@ -30,7 +30,7 @@ pub fn check(what: &str, path: &Path) -> Result<(), Failure> {
 /// Names `what` was not written, and why.
 pub fn write(what: &str, path: &Path, text: &str) -> Result<(), Failure> {
     let write = || {
-        let mut file = own_file::open(path, OFlags::WRONLY, MODE, End::Any)?.file;
+        let mut file = own_file::open(path, OFlags::WRONLY, MODE, AllowedFile::Any)?.file;
         // Not before it is known whose it is. A pipe has nothing to cut off.
         if file.metadata()?.is_file() {
             file.set_len(0)?;

@@ -38,7 +38,7 @@ pub fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, WordError> {
     for &byte in line {
         if splitter.push(byte) {
             // Not a line but several: the others are separated from this one as words are.
-            splitter.place = Place::Between;
+            splitter.state = LexState::Between;
         }
     }
     splitter.into_words()
@@ -50,14 +50,14 @@ pub struct Splitter {
     words: Vec<Vec<u8>>,
     /// The word under way; empty outside of words.
     word: Vec<u8>,
-    place: Place,
+    state: LexState,
     /// The first thing that is wrong. The rest of the line is skipped.
     wrong: Option<WordError>,
 }
 
 /// What the next byte belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum LexState {
     #[default]
     Between,
     Word,
@@ -77,7 +77,7 @@ impl Splitter {
         let ends = byte == b'\n' && self.open_quote().is_none();
         if self.wrong.is_none() {
             match self.step(byte) {
-                Ok(place) => self.place = place,
+                Ok(state) => self.state = state,
                 Err(error) => self.wrong = Some(error),
             }
         }
@@ -86,8 +86,8 @@ impl Splitter {
 
     /// The quote that has no end so far. A line end belongs to the word then.
     pub fn open_quote(&self) -> Option<char> {
-        match self.place {
-            Place::Quoted(quote) if self.wrong.is_none() => Some(char::from(quote)),
+        match self.state {
+            LexState::Quoted(quote) if self.wrong.is_none() => Some(char::from(quote)),
             _ => None,
         }
     }
@@ -97,47 +97,47 @@ impl Splitter {
         if let Some(wrong) = self.wrong {
             return Err(wrong);
         }
-        match self.place {
-            Place::Between | Place::Comment => {}
-            Place::Word | Place::Name => self.words.push(self.word),
-            Place::Quoted(quote) => {
+        match self.state {
+            LexState::Between | LexState::Comment => {}
+            LexState::Word | LexState::Name => self.words.push(self.word),
+            LexState::Quoted(quote) => {
                 let quote = char::from(quote);
                 return Err(WordError::OpenQuote { quote });
             }
-            Place::Escape(_) => return Err(WordError::OpenEscape),
-            Place::Hex(..) => return Err(WordError::BadHex),
+            LexState::Escape(_) => return Err(WordError::OpenEscape),
+            LexState::Hex(..) => return Err(WordError::BadHex),
         }
         Ok(self.words)
     }
 
-    fn step(&mut self, byte: u8) -> Result<Place, WordError> {
-        match self.place {
-            Place::Between => Ok(self.begin(byte)),
-            Place::Comment if byte == b'\n' => Ok(Place::Between),
-            Place::Comment => Ok(Place::Comment),
-            Place::Word | Place::Name if byte.is_ascii_whitespace() => {
+    fn step(&mut self, byte: u8) -> Result<LexState, WordError> {
+        match self.state {
+            LexState::Between => Ok(self.begin(byte)),
+            LexState::Comment if byte == b'\n' => Ok(LexState::Between),
+            LexState::Comment => Ok(LexState::Comment),
+            LexState::Word | LexState::Name if byte.is_ascii_whitespace() => {
                 self.words.push(std::mem::take(&mut self.word));
-                Ok(Place::Between)
+                Ok(LexState::Between)
             }
-            Place::Word => Ok(self.in_word(byte)),
-            Place::Quoted(quote) if byte == quote => Ok(Place::Word),
-            Place::Quoted(b'"') if byte == b'\\' => Ok(Place::Escape(Some(b'"'))),
-            Place::Name | Place::Quoted(_) => {
+            LexState::Word => Ok(self.in_word(byte)),
+            LexState::Quoted(quote) if byte == quote => Ok(LexState::Word),
+            LexState::Quoted(b'"') if byte == b'\\' => Ok(LexState::Escape(Some(b'"'))),
+            LexState::Name | LexState::Quoted(_) => {
                 self.word.push(byte);
-                Ok(self.place)
+                Ok(self.state)
             }
-            Place::Escape(quote) => self.escape(byte, quote),
-            Place::Hex(quote, high) => self.hex(byte, quote, high),
+            LexState::Escape(quote) => self.escape(byte, quote),
+            LexState::Hex(quote, high) => self.hex(byte, quote, high),
         }
     }
 
-    fn begin(&mut self, byte: u8) -> Place {
+    fn begin(&mut self, byte: u8) -> LexState {
         match byte {
-            byte if byte.is_ascii_whitespace() => Place::Between,
-            b'#' => Place::Comment,
+            byte if byte.is_ascii_whitespace() => LexState::Between,
+            b'#' => LexState::Comment,
             b'\\' if self.is_before_command() => {
                 self.word.push(byte);
-                Place::Name
+                LexState::Name
             }
             _ => self.in_word(byte),
         }
@@ -153,24 +153,24 @@ impl Splitter {
         }
     }
 
-    fn in_word(&mut self, byte: u8) -> Place {
+    fn in_word(&mut self, byte: u8) -> LexState {
         match byte {
-            b'\'' | b'"' => return Place::Quoted(byte),
-            b'\\' => return Place::Escape(None),
+            b'\'' | b'"' => return LexState::Quoted(byte),
+            b'\\' => return LexState::Escape(None),
             _ => self.word.push(byte),
         }
-        Place::Word
+        LexState::Word
     }
 
     /// The character after a backslash.
-    fn escape(&mut self, byte: u8, quote: Option<u8>) -> Result<Place, WordError> {
+    fn escape(&mut self, byte: u8, quote: Option<u8>) -> Result<LexState, WordError> {
         let meant = match byte {
             b'n' => b'\n',
             b'r' => b'\r',
             b't' => b'\t',
             b'0' => 0,
             b'\\' | b'"' | b'\'' | b' ' | b'#' => byte,
-            b'x' => return Ok(Place::Hex(quote, None)),
+            b'x' => return Ok(LexState::Hex(quote, None)),
             b'\n' => return Err(WordError::OpenEscape),
             found => {
                 let found = char::from(found);
@@ -180,18 +180,23 @@ impl Splitter {
         Ok(self.escaped(meant, quote))
     }
 
-    fn hex(&mut self, byte: u8, quote: Option<u8>, high: Option<u32>) -> Result<Place, WordError> {
+    fn hex(
+        &mut self,
+        byte: u8,
+        quote: Option<u8>,
+        high: Option<u32>,
+    ) -> Result<LexState, WordError> {
         let digit = char::from(byte).to_digit(16).ok_or(WordError::BadHex)?;
         Ok(match high {
-            None => Place::Hex(quote, Some(digit)),
+            None => LexState::Hex(quote, Some(digit)),
             Some(high) => self.escaped((high * 16 + digit) as u8, quote),
         })
     }
 
     /// An escape has ended with the byte that it means.
-    fn escaped(&mut self, meant: u8, quote: Option<u8>) -> Place {
+    fn escaped(&mut self, meant: u8, quote: Option<u8>) -> LexState {
         self.word.push(meant);
-        quote.map_or(Place::Word, Place::Quoted)
+        quote.map_or(LexState::Word, LexState::Quoted)
     }
 }
 

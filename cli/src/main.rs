@@ -126,7 +126,7 @@ fn on_keyed(command: &Command, network: &NetworkArguments, output: Output) -> Re
     if !matches!(command, Command::Cache(_)) {
         network.verbs.check_path_of_others()?;
     }
-    let run = Run {
+    let run = CommandRun {
         command,
         network_arguments: network,
         key: &network.key.choice(),
@@ -219,14 +219,14 @@ fn touches_only_files(command: &Command) -> bool {
 
 /// Runs a command on the chosen network.
 #[derive(Clone, Copy)]
-struct Run<'a> {
+struct CommandRun<'a> {
     command: &'a Command,
     network_arguments: &'a NetworkArguments,
     key: &'a KeyChoice,
     output: Output,
 }
 
-impl Run<'_> {
+impl CommandRun<'_> {
     /// Runs a command that was typed into the shell.
     fn in_shell<N: Network>(
         self,
@@ -240,7 +240,7 @@ impl Run<'_> {
         };
         match touches_only_files(&command) {
             true => run(&command, self.network_arguments, output),
-            false => Run {
+            false => CommandRun {
                 command: &command,
                 output,
                 ..self
@@ -250,7 +250,7 @@ impl Run<'_> {
     }
 }
 
-impl OnNetwork for Run<'_> {
+impl OnNetwork for CommandRun<'_> {
     fn run<N: Network>(self, network: &N) -> Result<(), Failure> {
         let output = self.output;
         match self.command {

@@ -17,7 +17,7 @@ pub(crate) struct Sample {
 
 /// The percentiles of one stage of the writes; `None` if no write was sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stage {
+pub(crate) struct StageLatency {
     pub(crate) name: &'static str,
     pub(crate) p50_ns: Option<u64>,
     pub(crate) p99_ns: Option<u64>,
@@ -32,7 +32,7 @@ pub(crate) struct Interval {
     /// `None` if the leader has changed.
     pub(crate) writes_per_second: Option<f64>,
     pub(crate) reads_per_second: f64,
-    pub(crate) stages: [Stage; 4],
+    pub(crate) stages: [StageLatency; 4],
     /// The entries that the farthest member lacks.
     pub(crate) lag: Option<u64>,
     pub(crate) retransmissions: u64,
@@ -96,9 +96,9 @@ pub(crate) fn between(before: &Sample, after: &Sample) -> Interval {
     }
 }
 
-fn stages(both: Option<(&Status, &Status)>) -> [Stage; 4] {
+fn stages(both: Option<(&Status, &Status)>) -> [StageLatency; 4] {
     let Some((now, then)) = both else {
-        return ["queue", "append", "quorum", "apply"].map(|name| Stage {
+        return ["queue", "append", "quorum", "apply"].map(|name| StageLatency {
             name,
             p50_ns: None,
             p99_ns: None,
@@ -108,7 +108,7 @@ fn stages(both: Option<(&Status, &Status)>) -> [Stage; 4] {
     std::array::from_fn(|index| {
         let ((name, now), (_, then)) = (now[index], then[index]);
         let times = difference(now, then);
-        Stage {
+        StageLatency {
             name,
             p50_ns: times.percentile_ns(50),
             p99_ns: times.percentile_ns(99),
@@ -133,7 +133,7 @@ fn difference(now: &Histogram, then: &Histogram) -> Histogram {
 impl Interval {
     /// Returns the same for programs.
     pub(crate) fn document(&self) -> Value {
-        let stage = |stage: &Stage| {
+        let stage = |stage: &StageLatency| {
             let times = json!({ "p50_ns": stage.p50_ns, "p99_ns": stage.p99_ns });
             (stage.name.to_owned(), times)
         };

@@ -51,7 +51,7 @@ impl std::error::Error for MapFull {}
 
 /// What a scan has found.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Scan {
+pub struct ScanResult {
     /// Keys that it went over.
     pub keys: u32,
     /// The sum of their values, modulo 2^64.
@@ -121,10 +121,10 @@ impl ConcurrentMap {
 
     /// Sums the values of up to `limit` keys after `key`. Keys that come or go meanwhile may be counted or not.
     #[must_use]
-    pub fn scan(&self, key: u64, limit: u32) -> Scan {
+    pub fn scan(&self, key: u64, limit: u32) -> ScanResult {
         let guard = Guard::new();
         let succeeding = self.tree.range((Excluded(key), Unbounded), &guard);
-        let mut scan = Scan::default();
+        let mut scan = ScanResult::default();
         for (_, value) in succeeding.take(limit as usize) {
             scan.keys += 1;
             scan.sum = scan.sum.wrapping_add(*value);
@@ -146,9 +146,9 @@ mod tests {
     /// Fewer than the keys that the steps have.
     const KEYS_MAX: u64 = 150;
 
-    fn model_scan(model: &BTreeMap<u64, u64>, key: u64, limit: u32) -> Scan {
+    fn model_scan(model: &BTreeMap<u64, u64>, key: u64, limit: u32) -> ScanResult {
         let succeeding = model.range((Excluded(key), Unbounded)).take(limit as usize);
-        succeeding.fold(Scan::default(), |scan, (_, value)| Scan {
+        succeeding.fold(ScanResult::default(), |scan, (_, value)| ScanResult {
             keys: scan.keys + 1,
             sum: scan.sum.wrapping_add(*value),
         })

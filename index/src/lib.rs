@@ -7,5 +7,5 @@ mod concurrent_map;
 mod config;
 mod key_tree;
 
-pub use concurrent_map::{ConcurrentMap, MapFull, Scan};
+pub use concurrent_map::{ConcurrentMap, MapFull, ScanResult};
 pub use key_tree::{KeyTree, Keys, MemoryUse, prefix_range};

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::cluster::{ClusterKey, ClusterKeyError};
 use crate::config::{BESIDE_TRIES_MAX, FILE_BYTES_MAX, LOCK_TRIES_MAX};
-use crate::own_file::{self, End};
+use crate::own_file::{self, AllowedFile};
 use crate::presented::{Presented, PresentedError};
 use crate::user::{UserKey, UserKeyError};
 
@@ -297,7 +297,7 @@ impl NewKeyFile {
 
     /// The empty file that an interrupted command of this user has left at `path`, if that is one.
     fn take_over(path: &Path) -> io::Result<Option<Self>> {
-        let file = own_file::open(path, OFlags::WRONLY, MODE, End::File)?.file;
+        let file = own_file::open(path, OFlags::WRONLY, MODE, AllowedFile::File)?.file;
         if file.try_lock().is_err() {
             return Ok(None);
         }
@@ -328,7 +328,7 @@ impl NewKeyFile {
 
     fn create_at(path: &Path) -> io::Result<Self> {
         let taken = || io::Error::from(io::ErrorKind::AlreadyExists);
-        let opened = own_file::open(path, OFlags::WRONLY, MODE, End::File);
+        let opened = own_file::open(path, OFlags::WRONLY, MODE, AllowedFile::File);
         let opened = opened.map_err(|error| match fs::symlink_metadata(path) {
             Ok(_) => taken(),
             Err(_) => error,

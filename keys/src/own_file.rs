@@ -22,7 +22,7 @@ use crate::config::{LINKS_MAX, OPEN_TRIES_MAX};
 
 /// What may be at the end of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum AllowedFile {
     /// Nothing, or a file of this user.
     File,
     /// Also a device, a pipe, or a link of this user or of root.
@@ -46,8 +46,8 @@ pub struct Opened {
 ///
 /// # Errors
 /// Somebody else has put there what is there, or the operating system refuses.
-pub fn open(path: &Path, flags: OFlags, mode: u32, end: End) -> io::Result<Opened> {
-    let mut walk = Walk::new(path)?;
+pub fn open(path: &Path, flags: OFlags, mode: u32, end: AllowedFile) -> io::Result<Opened> {
+    let mut walk = PathWalk::new(path)?;
     for _ in 0..OPEN_TRIES_MAX {
         let name = walk.reach_end(end)?;
         match walk.open(&name, flags, mode) {
@@ -63,8 +63,8 @@ pub fn open(path: &Path, flags: OFlags, mode: u32, end: End) -> io::Result<Opene
     Err(io::Error::other("it is made and removed again and again"))
 }
 
-/// A way through directories.
-struct Walk {
+/// A walk along a path, directory by directory.
+struct PathWalk {
     /// The directory that was reached.
     at: OwnedFd,
     /// What follows, the next one last.
@@ -73,7 +73,7 @@ struct Walk {
     links: usize,
 }
 
-impl Walk {
+impl PathWalk {
     fn new(path: &Path) -> io::Result<Self> {
         if path.as_os_str().is_empty() {
             return Err(ErrorKind::NotFound.into());
@@ -105,7 +105,7 @@ impl Walk {
     }
 
     /// Follows the way to the last name of it, which is no link that has to be followed by name.
-    fn reach_end(&mut self, end: End) -> io::Result<OsString> {
+    fn reach_end(&mut self, end: AllowedFile) -> io::Result<OsString> {
         while let Some(name) = self.rest.pop() {
             let is_last = self.rest.is_empty();
             let entry = match self.look(&name) {
@@ -114,7 +114,7 @@ impl Walk {
             };
             let about = fstat(&entry)?;
             match FileType::from_raw_mode(about.st_mode) {
-                FileType::Symlink if is_last && end == End::File => {
+                FileType::Symlink if is_last && end == AllowedFile::File => {
                     return Err(refused("a link is there"));
                 }
                 FileType::Symlink => {
@@ -179,13 +179,13 @@ impl Walk {
                 // Should it be a pipe by now, it waits for no reader.
                 let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK;
                 let file = openat(&self.at, name, flags, Mode::empty())?;
-                require_own(&fstat(&file)?, End::File)?;
+                require_own(&fstat(&file)?, AllowedFile::File)?;
                 Ok(made(file, false))
             }
             _ => {
                 let flags = to_write | OFlags::NOFOLLOW;
                 let file = openat(&self.at, name, flags, Mode::empty())?;
-                require_own(&fstat(&file)?, End::Any)?;
+                require_own(&fstat(&file)?, AllowedFile::Any)?;
                 Ok(made(file, false))
             }
         }
@@ -214,7 +214,7 @@ fn require_link(about: &Stat) -> io::Result<()> {
     }
 }
 
-fn require_own(about: &Stat, end: End) -> io::Result<()> {
+fn require_own(about: &Stat, end: AllowedFile) -> io::Result<()> {
     let own = geteuid().as_raw();
     let is_file = FileType::from_raw_mode(about.st_mode) == FileType::RegularFile;
     if about.st_uid != own && (is_file || about.st_uid != 0) {
@@ -222,7 +222,7 @@ fn require_own(about: &Stat, end: End) -> io::Result<()> {
     }
     match (is_file, end) {
         (true, _) if about.st_nlink > 1 => Err(refused("the file has another name, too")),
-        (false, End::File) => Err(refused("it is no file")),
+        (false, AllowedFile::File) => Err(refused("it is no file")),
         _ => Ok(()),
     }
 }

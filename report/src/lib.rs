@@ -17,7 +17,7 @@ pub const PAIRS_MIN: usize = 8;
 pub struct Report {
     crate_name: &'static str,
     goals: Value,
-    rows: Vec<Row>,
+    rows: Vec<ReportRow>,
 }
 
 /// A limit for the ratio of a measurement, or for its value if it has no comparison.
@@ -42,7 +42,7 @@ pub struct Pairs {
     pub range: (f64, f64),
 }
 
-struct Row {
+struct ReportRow {
     name: String,
     value: f64,
     unit: &'static str,
@@ -170,7 +170,7 @@ impl Report {
             .map_or_else(|| workspace().join("target"), PathBuf::from);
         let directory = target.join("bench");
         let path = directory.join(format!("{}.json", self.crate_name));
-        let rows: Vec<Value> = self.rows.iter().map(Row::to_json).collect();
+        let rows: Vec<Value> = self.rows.iter().map(ReportRow::to_json).collect();
         let text = serde_json::to_string_pretty(&rows).expect("numbers and strings are JSON");
         fs::create_dir_all(&directory)
             .unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
@@ -188,7 +188,7 @@ impl Report {
         range: Option<(f64, f64)>,
     ) {
         let goal = self.goals.get(name).and_then(Goal::read);
-        let row = Row {
+        let row = ReportRow {
             name: name.to_owned(),
             value,
             unit,
@@ -204,7 +204,7 @@ impl Report {
     fn print(&self) {
         let head = ["name", "value", "against", "ratio", "range", "goal", "met"].map(str::to_owned);
         let table: Vec<[String; 7]> = std::iter::once(head)
-            .chain(self.rows.iter().map(Row::cells))
+            .chain(self.rows.iter().map(ReportRow::cells))
             .collect();
         let mut widths = [0; 7];
         for cells in &table {
@@ -225,7 +225,7 @@ impl Report {
     }
 }
 
-impl Row {
+impl ReportRow {
     fn met(&self) -> Option<bool> {
         self.goal
             .map(|goal| goal.met(self.ratio.unwrap_or(self.value)))

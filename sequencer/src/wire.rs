@@ -14,7 +14,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::config::COUNT_MAX;
-use crate::speculative::Counters;
+use crate::speculative::AnswerCounters;
 use crate::supply::Why;
 
 /// A question who is there.
@@ -195,7 +195,7 @@ pub struct Stats {
     pub refused: u64,
     /// The requests of four bytes, if the thread takes them. They are in none of the numbers above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub speculative: Option<Counters>,
+    pub speculative: Option<AnswerCounters>,
 }
 
 #[cfg(test)]
@@ -284,7 +284,7 @@ mod tests {
             largest_turn: most,
             without: most,
             refused: most,
-            speculative: Some(Counters {
+            speculative: Some(AnswerCounters {
                 answered: most,
                 corrected: most,
                 without: most,

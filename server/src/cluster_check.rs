@@ -25,13 +25,13 @@ const ASK_EVERY: Duration = Duration::from_secs(10);
 const ANSWER_LIMIT: Duration = Duration::from_millis(500);
 
 /// Asks these peers for their status, in a separate thread.
-pub(crate) type Ask = Box<dyn Fn(Vec<SocketAddr>) -> Asked>;
+pub(crate) type StatusSurvey = Box<dyn Fn(Vec<SocketAddr>) -> SurveyThread>;
 
 /// The thread that asks.
-type Asked = io::Result<JoinHandle<Vec<Report>>>;
+type SurveyThread = io::Result<JoinHandle<Vec<Report>>>;
 
 /// How a replica at `own` asks others. `None` where a process has only one port, because the replica uses it.
-pub(crate) fn asker<N: Network>(network: &N, own: SocketAddr) -> Option<Ask> {
+pub(crate) fn asker<N: Network>(network: &N, own: SocketAddr) -> Option<StatusSurvey> {
     if network.chooses_addresses() {
         return None;
     }
@@ -51,7 +51,7 @@ pub(crate) struct ClusterCheck {
     /// The time of the next question; `None` while there is a leader.
     ask_at: Option<Instant>,
     asked: Option<JoinHandle<Vec<Report>>>,
-    told: Option<OtherClusters>,
+    reported: Option<OtherClusters>,
 }
 
 impl ClusterCheck {
@@ -60,7 +60,7 @@ impl ClusterCheck {
         &mut self,
         replica: &Replica,
         now: Instant,
-        ask: Option<impl FnOnce() -> Asked>,
+        ask: Option<impl FnOnce() -> SurveyThread>,
     ) -> Option<OtherClusters> {
         let ask = ask?;
         let own = replica.discovery();
@@ -71,8 +71,8 @@ impl ClusterCheck {
         if let Some(answers) = self.asked.take_if(|asked| asked.is_finished()) {
             let reports = answers.join().unwrap_or_default();
             let found = other_clusters(&reports, &own.cluster.to_string());
-            if found.is_some() && self.told != found {
-                self.told.clone_from(&found);
+            if found.is_some() && self.reported != found {
+                self.reported.clone_from(&found);
                 return found;
             }
         }

@@ -5,9 +5,9 @@ use std::path::Path;
 use trine_base::failure::Failure;
 use trine_base::network::KeyStage;
 
-/// The settings of those that the command line or the environment has named at the start. The file does not change them.
+/// The settings that the command line or the environment has fixed at the start. The file does not change them.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Named {
+pub struct FixedSettings {
     /// The log level.
     pub log_level: bool,
     /// Which callers are taken.

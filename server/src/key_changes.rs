@@ -44,11 +44,11 @@ pub(crate) struct KeyChanges {
     may_accept: Result<(), Failure>,
     hangups: u64,
     /// They require keys, and not all members have come with one.
-    waiting: Option<Waiting>,
+    waiting: Option<PendingKeys>,
     not_taken: Option<String>,
 }
 
-struct Waiting {
+struct PendingKeys {
     keys: ServerKeys,
     until: Instant,
 }
@@ -116,7 +116,7 @@ impl KeyChanges {
                 }
                 Ok(Some(keys)) if self.begins_to_require(&keys) => {
                     let until = now + PATIENCE;
-                    self.waiting = Some(Waiting { keys, until });
+                    self.waiting = Some(PendingKeys { keys, until });
                 }
                 Ok(Some(keys)) => event_loop.with(|node, cx| self.take(keys, node, cx, announcer)),
                 Err(failure) => self.refuse(&failure, event_loop.app_mut(), announcer),
@@ -156,8 +156,8 @@ impl KeyChanges {
         announcer: Announcer,
     ) {
         let missing = event_loop.with(|node, cx| node.unsealed_members(cx));
-        let is_over = |waiting: &mut Waiting| missing.is_empty() || waiting.until <= now;
-        let Some(Waiting { keys, .. }) = self.waiting.take_if(is_over) else {
+        let is_over = |waiting: &mut PendingKeys| missing.is_empty() || waiting.until <= now;
+        let Some(PendingKeys { keys, .. }) = self.waiting.take_if(is_over) else {
             return;
         };
         if missing.is_empty() {

@@ -21,5 +21,5 @@ mod places;
 pub mod private;
 pub mod resp;
 pub mod serve;
+mod startup;
 pub mod tls;
-mod waiting;

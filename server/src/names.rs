@@ -10,7 +10,7 @@ use serde_json::json;
 use trine_base::announce::Announcer;
 use trine_base::config::LOOKUP_GRACE;
 use trine_base::failure::Failure;
-use trine_base::lookup::{Found, Lookups};
+use trine_base::lookup::{LookupResult, Lookups};
 use trine_base::{interrupt, peers};
 use trine_protocol::message::NodeId;
 use trine_protocol::route::is_same_address;
@@ -18,7 +18,7 @@ use trine_replica::config::CANDIDATES_MAX;
 
 use crate::logs::ROLE;
 use crate::serve::{ServeArguments, own_of};
-use crate::waiting::Waiting;
+use crate::startup::StartupStatus;
 
 /// A name is asked for again so soon while its replica is silent, or has no address.
 const ASK_SILENT_EVERY: Duration = Duration::from_secs(5);
@@ -30,10 +30,10 @@ const ASK_OWN_EVERY: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What a node's name stands for since now.
-pub(crate) type Change = (NodeId, Vec<SocketAddr>);
+pub(crate) type AddressChange = (NodeId, Vec<SocketAddr>);
 
 /// The list of peers of one process, with what its names stand for.
-pub(crate) struct Names {
+pub(crate) struct PeerNames {
     own: Own,
     /// The other replicas, in the order of the list.
     listed: Vec<Listed>,
@@ -62,12 +62,12 @@ struct Listed {
     /// Why the last lookup has brought no address that can be used.
     problem: Option<String>,
     /// What was said of it last.
-    told: Option<Told>,
+    status: Option<EntryStatus>,
 }
 
-/// What there is to say of an entry.
+/// The result of looking up an entry of the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Told {
+enum EntryStatus {
     Fine(SocketAddr),
     /// An earlier entry stands for the same address.
     Shared(SocketAddr),
@@ -77,7 +77,7 @@ enum Told {
 /// The number of the own name in lookups.
 const OWN: usize = usize::MAX;
 
-impl Names {
+impl PeerNames {
     /// Reads the list of peers, and begins to look its names up. Threads for that run where the calling one may run.
     pub(crate) fn start(arguments: &ServeArguments) -> Result<Self, Failure> {
         let items = peers::items(&arguments.peers)?;
@@ -142,9 +142,9 @@ impl Names {
     pub(crate) fn wait(
         &mut self,
         is_ip: bool,
-        waiting: &mut Waiting,
+        startup: &mut StartupStatus,
     ) -> Result<Option<SocketAddr>, Failure> {
-        let Some(found) = self.wait_for_own(is_ip, waiting) else {
+        let Some(found) = self.wait_for_own(is_ip, startup) else {
             return Ok(None);
         };
         self.wait_for_others();
@@ -163,7 +163,11 @@ impl Names {
     }
 
     /// The addresses of this machine that the own name stands for; at least one.
-    fn wait_for_own(&mut self, is_ip: bool, waiting: &mut Waiting) -> Option<Vec<SocketAddr>> {
+    fn wait_for_own(
+        &mut self,
+        is_ip: bool,
+        startup: &mut StartupStatus,
+    ) -> Option<Vec<SocketAddr>> {
         if let Some(address) = self.own.address {
             return Some(vec![address]);
         }
@@ -174,7 +178,7 @@ impl Names {
                 self.lookups().begin(OWN, &self.own.item);
             }
             if is_under_way && asked_at.elapsed() >= ASK_OWN_EVERY {
-                waiting.tell(&self.no_own_address("the name service does not answer"));
+                startup.tell(&self.no_own_address("the name service does not answer"));
             }
             match self.next_answer() {
                 Some((OWN, Ok(found))) => {
@@ -184,11 +188,11 @@ impl Names {
                     if !own.is_empty() {
                         return Some(own);
                     }
-                    waiting.tell(&self.foreign(&found));
+                    startup.tell(&self.foreign(&found));
                 }
                 Some((OWN, Err(why))) => {
                     is_under_way = false;
-                    waiting.tell(&self.no_own_address(&why));
+                    startup.tell(&self.no_own_address(&why));
                 }
                 Some((number, found)) => self.listed[number].take_first(found),
                 None => {}
@@ -280,7 +284,7 @@ impl Names {
     }
 
     /// The other nodes in the list, with what their names stand for now. Each is there, also without an address.
-    pub(crate) fn present(&self) -> impl Iterator<Item = Change> {
+    pub(crate) fn present(&self) -> impl Iterator<Item = AddressChange> {
         let listed = self.listed.iter();
         listed.map(|listed| (listed.node_id, listed.addresses.clone()))
     }
@@ -298,7 +302,7 @@ impl Names {
         &mut self,
         is_silent: impl Fn(NodeId) -> bool,
         announcer: Announcer,
-    ) -> Vec<Change> {
+    ) -> Vec<AddressChange> {
         let Some(own) = self.own.address.filter(|_| self.lookups.is_some()) else {
             return Vec::new();
         };
@@ -339,9 +343,9 @@ impl Names {
         for number in 0..self.listed.len() {
             let state = self.state_of(number);
             let listed = &mut self.listed[number];
-            let before = listed.told.replace(state);
+            let before = listed.status.replace(state);
             // An entry that was fine from the beginning is nothing to talk about.
-            let is_news = before.is_some() || !matches!(state, Told::Fine(_));
+            let is_news = before.is_some() || !matches!(state, EntryStatus::Fine(_));
             if before == Some(state) || !is_news {
                 continue;
             }
@@ -352,14 +356,14 @@ impl Names {
         }
     }
 
-    fn state_of(&self, number: usize) -> Told {
+    fn state_of(&self, number: usize) -> EntryStatus {
         let Some(&address) = self.listed[number].addresses.first() else {
-            return Told::Missing;
+            return EntryStatus::Missing;
         };
         let mut before = self.listed[..number].iter();
         match before.any(|other| other.addresses.first() == Some(&address)) {
-            true => Told::Shared(address),
-            false => Told::Fine(address),
+            true => EntryStatus::Shared(address),
+            false => EntryStatus::Fine(address),
         }
     }
 
@@ -369,7 +373,7 @@ impl Names {
             .expect("there are names, or nobody asks")
     }
 
-    fn next_answer(&self) -> Option<(usize, Found)> {
+    fn next_answer(&self) -> Option<(usize, LookupResult)> {
         self.lookups.as_ref()?.next(LOOK_EVERY)
     }
 }
@@ -385,12 +389,12 @@ impl Listed {
             asked_at: None,
             answered_at: None,
             problem: None,
-            told: None,
+            status: None,
         }
     }
 
     /// The first answer: which family counts is not known yet.
-    fn take_first(&mut self, found: Found) {
+    fn take_first(&mut self, found: LookupResult) {
         (self.asked_at, self.answered_at) = (None, Some(Instant::now()));
         match found {
             Ok(found) => self.addresses = found,
@@ -399,7 +403,7 @@ impl Listed {
     }
 
     /// A later answer. Returns whether it changes the addresses; a failure leaves them.
-    fn take(&mut self, own: SocketAddr, found: Found) -> bool {
+    fn take(&mut self, own: SocketAddr, found: LookupResult) -> bool {
         (self.asked_at, self.answered_at) = (None, Some(Instant::now()));
         match found {
             Ok(found) => self.keep(own, found),
@@ -448,15 +452,15 @@ impl Listed {
             .is_none_or(|answered| now.saturating_duration_since(answered) >= pause)
     }
 
-    fn words(&self, state: Told) -> String {
+    fn words(&self, state: EntryStatus) -> String {
         match state {
-            Told::Fine(address) => format!("stands for {address}"),
-            Told::Shared(address) => {
+            EntryStatus::Fine(address) => format!("stands for {address}"),
+            EntryStatus::Shared(address) => {
                 format!(
                     "stands for {address}, as another name in --peers does: one of them is wrong"
                 )
             }
-            Told::Missing => {
+            EntryStatus::Missing => {
                 let why = self.problem.as_deref();
                 let why = why.unwrap_or("the name service does not answer");
                 let node_id = self.node_id;

@@ -40,11 +40,11 @@ use crate::injection::{self, Injector};
 use crate::key_changes::KeyChanges;
 use crate::logs::{AUDIT, Logs, ROLE};
 use crate::metrics::{self, Snapshot};
-use crate::names::Names;
+use crate::names::PeerNames;
 use crate::places;
 use crate::resp;
+use crate::startup::StartupStatus;
 use crate::tls::Tls;
-use crate::waiting::Waiting;
 use trine_base::aside::Aside;
 use trine_base::capture::{self, CaptureFile};
 use trine_base::document::path_text;
@@ -97,9 +97,9 @@ pub fn run<N: Network>(
     resp::warn_of_shown_password();
     let tls = Tls::open(&arguments.tls)?;
     interrupt::start_server()?;
-    let mut waiting = Waiting::new(announcer);
+    let mut waiting = StartupStatus::new(announcer);
     // First, so that it tells what is waited for.
-    let Some(mut watch) = Watch::start(arguments, from_file, tls.clone(), &mut waiting)? else {
+    let Some(mut watch) = Observers::start(arguments, from_file, tls.clone(), &mut waiting)? else {
         return Ok(());
     };
     if let Some(tls) = &tls {
@@ -108,7 +108,7 @@ pub fn run<N: Network>(
     let is_ip = network.is_ip();
     // This and the next one must be before the replica's thread is bound to its processor, because new threads have to run
     // elsewhere.
-    let mut names = Names::start(arguments)?;
+    let mut names = PeerNames::start(arguments)?;
     let Some(own) = names.wait(is_ip, &mut waiting)? else {
         return Ok(());
     };
@@ -149,9 +149,9 @@ pub fn run<N: Network>(
 fn serve_on<N: Network>(
     network: &N,
     mut startup: Startup,
-    mut waiting: Waiting,
+    mut waiting: StartupStatus,
     arguments: &ServeArguments,
-    watch: &Watch,
+    watch: &Observers,
 ) -> Result<(), Failure> {
     let announcer = watch.announcer;
     let mut capture = arguments.capture.open()?;
@@ -160,8 +160,8 @@ fn serve_on<N: Network>(
             return Ok(());
         };
         match live(opened, &startup, capture.take(), arguments, watch)? {
-            End::Asked => return Ok(()),
-            End::Anew { why, bootstrap } => {
+            IncarnationEnd::Asked => return Ok(()),
+            IncarnationEnd::Replace { why, bootstrap } => {
                 tracing::info!(target: ROLE, why, "goes on as a new replica");
                 announcer.json_line(&json!({ "restarted_empty": why }));
                 announcer.line_of_role(format_args!("{why}; goes on as a new replica"));
@@ -189,9 +189,9 @@ struct Startup {
     /// Whether any process of this machine reaches the others by IP.
     is_ip: bool,
     /// The list of peers, and what its names stand for.
-    names: RefCell<Names>,
+    names: RefCell<PeerNames>,
     /// Asks the peers for their group; `None` if they cannot be asked.
-    ask_peers: Option<cluster_check::Ask>,
+    ask_peers: Option<cluster_check::StatusSurvey>,
     bootstrap: bool,
     /// Why this incarnation replaces one that could not continue.
     lost_memory: Option<String>,
@@ -206,7 +206,7 @@ struct Startup {
 fn injector(
     arguments: &ServeArguments,
     own: SocketAddr,
-    names: &Names,
+    names: &PeerNames,
 ) -> Result<Option<Arc<Injector>>, Failure> {
     let faults = arguments.fault.unwrap_or(Faults::NONE);
     if faults.is_none() && !arguments.fault_injection {
@@ -224,11 +224,11 @@ fn injector(
 }
 
 /// How an incarnation ended.
-enum End {
+enum IncarnationEnd {
     /// The user wants the process to end.
     Asked,
     /// This replica cannot continue under its identity, and a new one replaces it.
-    Anew { why: String, bootstrap: bool },
+    Replace { why: String, bootstrap: bool },
 }
 
 /// Wakes the event loop of the present incarnation.
@@ -254,8 +254,8 @@ fn live<B: Backend<Route: CaptureAddress>>(
     startup: &Startup,
     capture: Option<CaptureFile>,
     arguments: &ServeArguments,
-    watch: &Watch,
-) -> Result<End, Failure> {
+    watch: &Observers,
+) -> Result<IncarnationEnd, Failure> {
     let Some(capture) = capture else {
         return live_with_faults(opened, startup, arguments, watch);
     };
@@ -268,8 +268,8 @@ fn live_with_faults<B: Backend>(
     opened: Opened<B>,
     startup: &Startup,
     arguments: &ServeArguments,
-    watch: &Watch,
-) -> Result<End, Failure> {
+    watch: &Observers,
+) -> Result<IncarnationEnd, Failure> {
     let Some(injector) = startup.injector.clone() else {
         return serve(opened, startup, arguments, watch, || {});
     };
@@ -280,10 +280,10 @@ fn live_with_faults<B: Backend>(
         .wrapping_add(u64::from(arguments.id) << 48);
     let mut opened = opened.around(|backend| Faulty::new(backend, MonotonicClock, seed));
     opened.route_of = injector.attach(opened.backend.handle(), opened.route_of);
-    let told = Cell::new(FaultCounts::default());
+    let reported = Cell::new(FaultCounts::default());
     let tell = move || {
         let fired = injector.fired();
-        if told.replace(fired) != fired {
+        if reported.replace(fired) != fired {
             announcer.line(trine_local::faults::to_line(&fired));
         }
     };
@@ -295,9 +295,9 @@ fn serve<B: Backend>(
     mut opened: Opened<B>,
     startup: &Startup,
     arguments: &ServeArguments,
-    watch: &Watch,
+    watch: &Observers,
     tell_faults: impl Fn(),
-) -> Result<End, Failure> {
+) -> Result<IncarnationEnd, Failure> {
     let keep = opened.keep.take();
     // Dropped after the replica, as it tells that this one has ended.
     let mut companion = companion(startup, arguments);
@@ -305,7 +305,7 @@ fn serve<B: Backend>(
     let assembled = assemble(opened, startup, arguments, secret, watch.announcer);
     let (event_loop, writer) = match assembled {
         // The user ended it while it read its directory, where it had changed nothing.
-        Err(failure) if failure.is_interrupted() => return Ok(End::Asked),
+        Err(failure) if failure.is_interrupted() => return Ok(IncarnationEnd::Asked),
         other => other?,
     };
     let end = turn(
@@ -367,18 +367,18 @@ fn turn<B: Backend>(
     companion: &mut Option<Companion>,
     startup: &Startup,
     arguments: &ServeArguments,
-    watch: &Watch,
+    watch: &Observers,
     tell_faults: impl Fn(),
-) -> Result<End, Failure> {
+) -> Result<IncarnationEnd, Failure> {
     startup.sleeper.is(event_loop.waker());
-    let mut told = Told::new(watch.announcer);
+    let mut reporter = StatusReporter::new(watch.announcer);
     let mut cluster_check = ClusterCheck::default();
     while !interrupt::interrupted() {
         let now = event_loop.clock().now();
         let replica = event_loop.app().replica();
-        told.tell_receiving(replica.receiving());
-        told.tell_deaths(replica);
-        told.tell_changes(replica, now);
+        reporter.tell_receiving(replica.receiving());
+        reporter.tell_deaths(replica);
+        reporter.tell_changes(replica, now);
         if let Some(companion) = companion {
             companion.attend(replica.successors(now));
         }
@@ -388,7 +388,7 @@ fn turn<B: Backend>(
         });
         if let Some(found) = cluster_check.check(replica, now, ask_peers) {
             let directory = arguments.log.directory().map(PathBuf::as_path);
-            told.tell_idle(&found.explain(directory, arguments.rejoin));
+            reporter.tell_idle(&found.explain(directory, arguments.rejoin));
         }
         attend_names(&mut event_loop, startup, watch.announcer)?;
         tell_audit(&mut event_loop);
@@ -420,7 +420,7 @@ fn turn<B: Backend>(
         companion.attend(event_loop.app().replica().successors(now));
     }
     tell_faults();
-    Ok(End::Asked)
+    Ok(IncarnationEnd::Asked)
 }
 
 /// Tells the replica what the names in its list of peers stand for now.
@@ -475,7 +475,7 @@ fn end_of(
     replica: &Replica,
     startup: &Startup,
     arguments: &ServeArguments,
-) -> Option<Result<End, Failure>> {
+) -> Option<Result<IncarnationEnd, Failure>> {
     let halt = replica.halted()?;
     let why = halt.to_string();
     let on_disk = arguments.log.directory().is_some();
@@ -492,7 +492,7 @@ fn end_of(
         Halt::TooOld | Halt::Entry(_) => None,
     };
     if let Some(bootstrap) = bootstrap {
-        return Some(Ok(End::Anew { why, bootstrap }));
+        return Some(Ok(IncarnationEnd::Replace { why, bootstrap }));
     }
     let (node_id, own) = (arguments.id, startup.own);
     let hint = match (halt, on_disk) {
@@ -511,20 +511,20 @@ fn end_of(
     Some(Err(Failure::negative(message, hint)))
 }
 
-/// The ways to observe this replica: its lines, its log, its metrics.
-struct Watch {
+/// The outputs that show this replica: its lines, its log, its metrics.
+struct Observers {
     announcer: Announcer,
     endpoint: Option<metrics::Endpoint>,
     /// The counters of the server for Redis clients, if there is one.
     resp: Option<resp::SharedStats>,
 }
 
-impl Watch {
+impl Observers {
     fn start(
         arguments: &ServeArguments,
         from_file: FromFile,
         tls: Option<Tls>,
-        waiting: &mut Waiting,
+        waiting: &mut StartupStatus,
     ) -> Result<Option<Self>, Failure> {
         let announcer = waiting.announcer();
         let settings = &arguments.watch;
@@ -719,8 +719,8 @@ fn stop<B: Backend>(event_loop: &mut ReplicaLoop<B>) -> Result<(), Failure> {
         .map_err(backend_failure)
 }
 
-/// The last reports about the replica's part in the group.
-struct Told {
+/// Reports changes of the replica's part in the group, and remembers what it has reported.
+struct StatusReporter {
     announcer: Announcer,
     /// The progress of a state transfer to this replica, as last posted.
     receiving: Option<ReceivingStatus>,
@@ -732,7 +732,7 @@ struct Told {
     idle: Option<(Instant, bool)>,
 }
 
-impl Told {
+impl StatusReporter {
     fn new(announcer: Announcer) -> Self {
         let mut restoring = Restoring::default();
         Self {
@@ -780,11 +780,11 @@ impl Told {
     }
 
     fn tell_waiting(&mut self, replica: &Replica, now: Instant) {
-        let (since, told) = self.idle.get_or_insert((now, false));
-        if *told || now.saturating_since(*since) < PATIENCE {
+        let (since, reported) = self.idle.get_or_insert((now, false));
+        if *reported || now.saturating_since(*since) < PATIENCE {
             return;
         }
-        *told = true;
+        *reported = true;
         if let Some(reason) = replica.status(now).not_serving {
             self.tell_idle(&reason);
         }

@@ -19,20 +19,20 @@ const IN_USE_MAX: Duration = Duration::from_secs(30);
 /// The pause between two attempts to open an address.
 const TRY_EVERY: Duration = Duration::from_millis(250);
 
-/// Says what a start waits for: in a line, in the log, and at `/readyz`.
-pub(crate) struct Waiting {
+/// Reports what the start waits for: in a line, in the log, and at `/readyz`.
+pub(crate) struct StartupStatus {
     announcer: Announcer,
     /// Nothing while the metrics endpoint itself is waited for, and where there is none.
     published: Option<Arc<Published>>,
-    told: String,
+    last_reason: String,
 }
 
-impl Waiting {
+impl StartupStatus {
     pub(crate) fn new(announcer: Announcer) -> Self {
         Self {
             announcer,
             published: None,
-            told: String::new(),
+            last_reason: String::new(),
         }
     }
 
@@ -45,12 +45,12 @@ impl Waiting {
         self.published = Some(Arc::clone(published));
     }
 
-    /// Waits for `reason`. Each reason is told once until another one takes its place.
+    /// Waits for `reason`, which is reported once until another one replaces it.
     pub(crate) fn tell(&mut self, reason: &str) {
-        if self.told == reason {
+        if self.last_reason == reason {
             return;
         }
-        self.told = reason.to_owned();
+        self.last_reason = reason.to_owned();
         if let Some(published) = &self.published {
             published.wait(reason);
         }

@@ -16,7 +16,7 @@ use rustls::{InconsistentKeys, RootCertStore, ServerConfig, ServerConnection};
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 
-pub use self::caller::{Caller, Encrypted};
+pub use self::caller::{Encrypted, TlsCaller};
 
 use crate::private::{self, Unread};
 

@@ -10,7 +10,7 @@ use trine_packets::config::{
     WINDOW_MAX,
 };
 use trine_packets::ports::PortName;
-use trine_packets::scenario::{Name, Settings};
+use trine_packets::scenario::{ApplicationName, TableSettings};
 
 /// Packet applications between DPDK ports. They hide the latency of memory: a batch of packets takes turns at it.
 #[derive(Debug, Parser)]
@@ -46,14 +46,14 @@ pub(crate) enum Command {
 impl Command {
     /// The application that the command runs.
     #[cfg(feature = "dpdk")]
-    pub(crate) fn name(&self) -> Name {
+    pub(crate) fn name(&self) -> ApplicationName {
         match self {
-            Self::Echo(_) => Name::Echo,
-            Self::Ipv4(_) => Name::Ipv4,
-            Self::Ipv6(_) => Name::Ipv6,
-            Self::Switch(_) => Name::Switch,
-            Self::Names(_) => Name::Names,
-            Self::Patterns(_) => Name::Patterns,
+            Self::Echo(_) => ApplicationName::Echo,
+            Self::Ipv4(_) => ApplicationName::Ipv4,
+            Self::Ipv6(_) => ApplicationName::Ipv6,
+            Self::Switch(_) => ApplicationName::Switch,
+            Self::Names(_) => ApplicationName::Names,
+            Self::Patterns(_) => ApplicationName::Patterns,
             Self::Generate(arguments) => arguments.name,
             Self::Check(arguments) => arguments.name,
         }
@@ -73,7 +73,11 @@ pub(crate) struct TableArguments {
 
 impl TableArguments {
     /// The settings of an application, checked against its limits and this machine's memory.
-    pub(crate) fn settings(self, name: Name, ports: usize) -> Result<Settings, Failure> {
+    pub(crate) fn settings(
+        self,
+        name: ApplicationName,
+        ports: usize,
+    ) -> Result<TableSettings, Failure> {
         let (usual, most) = name.entries();
         let entries = self.entries.unwrap_or(usual);
         if entries > most || (entries == 0 && most > 0) {
@@ -91,7 +95,7 @@ impl TableArguments {
                 "give it fewer",
             )
         })?;
-        Ok(Settings {
+        Ok(TableSettings {
             entries,
             ports: u8::try_from(ports).expect("at most OUT_PORTS_MAX"),
             seed: self.seed,
@@ -100,13 +104,13 @@ impl TableArguments {
 }
 
 /// About how much memory a table of these entries needs while it is built.
-fn bytes_of(name: Name, entries: usize) -> u64 {
+fn bytes_of(name: ApplicationName, entries: usize) -> u64 {
     let each = match name {
-        Name::Echo => 0,
-        Name::Ipv4 | Name::Switch => 100,
-        Name::Ipv6 => 6 << 10,
-        Name::Names => 400,
-        Name::Patterns => 16 << 10,
+        ApplicationName::Echo => 0,
+        ApplicationName::Ipv4 | ApplicationName::Switch => 100,
+        ApplicationName::Ipv6 => 6 << 10,
+        ApplicationName::Names => 400,
+        ApplicationName::Patterns => 16 << 10,
     };
     (64 << 20) + each * entries as u64
 }
@@ -137,7 +141,7 @@ pub(crate) struct ForwardArguments {
 #[cfg_attr(not(feature = "dpdk"), allow(dead_code, reason = "only ports need it"))]
 pub(crate) struct GenerateArguments {
     /// The application whose packets are sent and checked.
-    pub(crate) name: Name,
+    pub(crate) name: ApplicationName,
     /// Send packets by this port, the other end of the application's --in.
     #[arg(long = "out", value_name = "PORT")]
     pub(crate) output: PortName,
@@ -174,7 +178,7 @@ pub(crate) struct GenerateArguments {
 #[derive(Debug, Args)]
 pub(crate) struct CheckArguments {
     /// The application.
-    pub(crate) name: Name,
+    pub(crate) name: ApplicationName,
     /// How many packets.
     #[arg(long, default_value_t = CHECK_PACKETS_DEFAULT)]
     pub(crate) packets: u64,
@@ -267,13 +271,19 @@ mod tests {
     #[test]
     fn entries_have_limits() {
         let table = |entries| TableArguments { entries, seed: 1 };
-        for (name, entries) in [(Name::Ipv4, 0), (Name::Ipv4, 2_000_001), (Name::Echo, 1)] {
+        for (name, entries) in [
+            (ApplicationName::Ipv4, 0),
+            (ApplicationName::Ipv4, 2_000_001),
+            (ApplicationName::Echo, 1),
+        ] {
             let failure = table(Some(entries))
                 .settings(name, 1)
                 .expect_err("out of range");
             assert!(failure.message().contains(name.text()), "{failure}");
         }
-        let usual = table(None).settings(Name::Ipv4, 2).expect("the default");
+        let usual = table(None)
+            .settings(ApplicationName::Ipv4, 2)
+            .expect("the default");
         assert_eq!((usual.entries, usual.ports), (500_000, 2));
     }
 }

@@ -4,7 +4,7 @@ use crate::application::{Application, OnBatch, handle_all, on_batch};
 use crate::config::BURST;
 use crate::error::TableError;
 use crate::reference::{Reference, Traffic, draw};
-use crate::scenario::{Name, OnApplication, Settings, on_application, referee};
+use crate::scenario::{ApplicationName, OnApplication, TableSettings, on_application, referee};
 use crate::verdict::{Reason, Verdict};
 use std::fmt;
 use trine_transport::prng::Prng;
@@ -70,9 +70,9 @@ pub struct Difference {
 #[derive(Copy, Clone, Debug)]
 pub struct Check {
     /// The application.
-    pub name: Name,
+    pub name: ApplicationName,
     /// Its table.
-    pub settings: Settings,
+    pub settings: TableSettings,
     /// How many packets.
     pub packets: u64,
     /// How many take turns, one of [`crate::config::BATCHES`].
@@ -87,7 +87,7 @@ impl Check {
     /// [`TableError`] if the table cannot be built. The first difference is a result.
     pub fn run(&self) -> Result<Result<Tally, Box<Difference>>, TableError> {
         let (reference, traffic) = referee(self.name, &self.settings);
-        let work = Run {
+        let work = CheckRun {
             check: self,
             reference: &*reference,
             traffic: &*traffic,
@@ -96,18 +96,18 @@ impl Check {
     }
 }
 
-struct Run<'a> {
+struct CheckRun<'a> {
     check: &'a Check,
     reference: &'a dyn Reference,
     traffic: &'a dyn Traffic,
 }
 
 struct RunOn<'a, A> {
-    run: Run<'a>,
+    run: CheckRun<'a>,
     application: &'a A,
 }
 
-impl OnApplication for Run<'_> {
+impl OnApplication for CheckRun<'_> {
     type Output = Result<Tally, Box<Difference>>;
 
     fn on<A: Application>(self, application: &A) -> Self::Output {
@@ -180,20 +180,20 @@ mod tests {
     /// An application that errs once in a while is found out, whatever the batch size.
     #[test]
     fn a_wrong_application_is_found() {
-        let settings = Settings {
+        let settings = TableSettings {
             entries: 0,
             ports: 3,
             seed: 4,
         };
-        let (reference, traffic) = referee(Name::Echo, &settings);
+        let (reference, traffic) = referee(ApplicationName::Echo, &settings);
         for batch in crate::config::BATCHES {
             let check = Check {
-                name: Name::Echo,
+                name: ApplicationName::Echo,
                 settings,
                 packets: 5_000,
                 batch,
             };
-            let run = Run {
+            let run = CheckRun {
                 check: &check,
                 reference: &*reference,
                 traffic: &*traffic,

@@ -22,7 +22,7 @@ pub enum PortName {
 
 /// Which end of a memif pair this process is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum MemifRole {
     /// It is there first.
     Server,
     /// It connects.
@@ -91,13 +91,13 @@ impl PortName {
         }
     }
 
-    fn argument(&self, number: usize, role: Role, queues: usize) -> String {
+    fn argument(&self, number: usize, role: MemifRole, queues: usize) -> String {
         let device = self.device(number);
         match (self, role) {
-            (Self::Memif(socket), Role::Server) => {
+            (Self::Memif(socket), MemifRole::Server) => {
                 format!("--vdev={device},role=server,socket={socket}")
             }
-            (Self::Memif(socket), Role::Client) => {
+            (Self::Memif(socket), MemifRole::Client) => {
                 format!("--vdev={device},role=client,socket={socket}")
             }
             (Self::AfPacket(interface), _) => {
@@ -109,7 +109,7 @@ impl PortName {
 
 /// EAL's arguments for these ports: virtual devices alone, and memory without huge pages.
 #[must_use]
-pub fn eal_arguments(ports: &[PortName], role: Role, queues: usize) -> Vec<String> {
+pub fn eal_arguments(ports: &[PortName], role: MemifRole, queues: usize) -> Vec<String> {
     let megabytes = MEGABYTES_PER_QUEUE * (queues + 1) * (ports.len() + 1);
     let mut arguments = vec!["--no-pci".to_owned(), "--no-huge".to_owned()];
     arguments.extend(["-m".to_owned(), megabytes.to_string()]);
@@ -132,11 +132,11 @@ mod tests {
             })
             .into();
         assert_eq!(
-            eal_arguments(&ports, Role::Server, 2).join(" "),
+            eal_arguments(&ports, MemifRole::Server, 2).join(" "),
             "--no-pci --no-huge -m 288 --vdev=net_memif0,role=server,socket=@a \
              --vdev=net_af_packet1,iface=veth0,qpairs=2"
         );
-        assert!(eal_arguments(&ports, Role::Client, 1)[4].contains("role=client"));
+        assert!(eal_arguments(&ports, MemifRole::Client, 1)[4].contains("role=client"));
     }
 
     #[test]

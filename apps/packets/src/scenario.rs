@@ -14,7 +14,7 @@ use trine_transport::prng::Prng;
 
 /// An application.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Name {
+pub enum ApplicationName {
     /// The port is a number in the packet.
     Echo,
     /// IPv4 forwarding by the longest prefix.
@@ -31,7 +31,7 @@ pub enum Name {
 
 /// What the table of an application is generated from. Equal settings give equal tables.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct TableSettings {
     /// Entries of the table.
     pub entries: usize,
     /// Output ports, at least one.
@@ -40,7 +40,7 @@ pub struct Settings {
     pub seed: u64,
 }
 
-impl Name {
+impl ApplicationName {
     /// All of them.
     pub const ALL: [Self; 6] = [
         Self::Echo,
@@ -87,7 +87,7 @@ pub trait OnApplication {
 }
 
 /// Keys of hashes come from another seed than the entries.
-fn hash_keys(settings: &Settings) -> Prng {
+fn hash_keys(settings: &TableSettings) -> Prng {
     Prng::new(settings.seed ^ 0x5eed)
 }
 
@@ -97,11 +97,11 @@ fn hash_keys(settings: &Settings) -> Prng {
 ///
 /// [`TableError`] if the table cannot be built.
 pub fn on_application<W: OnApplication>(
-    name: Name,
-    settings: &Settings,
+    name: ApplicationName,
+    settings: &TableSettings,
     work: W,
 ) -> Result<W::Output, TableError> {
-    let Settings {
+    let TableSettings {
         entries,
         ports,
         seed,
@@ -109,56 +109,67 @@ pub fn on_application<W: OnApplication>(
     let prng = &mut Prng::new(seed);
     let keys = &mut hash_keys(settings);
     Ok(match name {
-        Name::Echo => work.on(&Echo { ports }),
-        Name::Ipv4 => work.on(&Ipv4::new(&bgp_like(entries, prng), ports)?),
-        Name::Ipv6 => work.on(&Ipv6::new(&random_routes(entries, prng), ports)?),
-        Name::Switch => work.on(&Switch::new(&random_stations(entries, ports, prng), keys)?),
-        Name::Names => work.on(&Names::new(&random_names(entries, ports, prng), keys)?),
-        Name::Patterns => work.on(&Patterns::new(&random_patterns(entries, prng))?),
+        ApplicationName::Echo => work.on(&Echo { ports }),
+        ApplicationName::Ipv4 => work.on(&Ipv4::new(&bgp_like(entries, prng), ports)?),
+        ApplicationName::Ipv6 => work.on(&Ipv6::new(&random_routes(entries, prng), ports)?),
+        ApplicationName::Switch => {
+            work.on(&Switch::new(&random_stations(entries, ports, prng), keys)?)
+        }
+        ApplicationName::Names => work.on(&Names::new(&random_names(entries, ports, prng), keys)?),
+        ApplicationName::Patterns => work.on(&Patterns::new(&random_patterns(entries, prng))?),
     })
 }
 
 /// The reference of an application, and the packets that it is checked with.
 #[must_use]
-pub fn referee(name: Name, settings: &Settings) -> (Box<dyn Reference>, Box<dyn Traffic>) {
+pub fn referee(
+    name: ApplicationName,
+    settings: &TableSettings,
+) -> (Box<dyn Reference>, Box<dyn Traffic>) {
     (reference(name, settings), traffic(name, settings))
 }
 
-fn reference(name: Name, settings: &Settings) -> Box<dyn Reference> {
-    let Settings {
+fn reference(name: ApplicationName, settings: &TableSettings) -> Box<dyn Reference> {
+    let TableSettings {
         entries,
         ports,
         seed,
     } = *settings;
     let prng = &mut Prng::new(seed);
     match name {
-        Name::Echo => Box::new(EchoReference { ports }),
-        Name::Ipv4 => Box::new(Ipv4Reference::new(&bgp_like(entries, prng), ports)),
-        Name::Ipv6 => Box::new(Ipv6Reference::new(&random_routes(entries, prng), ports)),
-        Name::Switch => {
+        ApplicationName::Echo => Box::new(EchoReference { ports }),
+        ApplicationName::Ipv4 => Box::new(Ipv4Reference::new(&bgp_like(entries, prng), ports)),
+        ApplicationName::Ipv6 => Box::new(Ipv6Reference::new(&random_routes(entries, prng), ports)),
+        ApplicationName::Switch => {
             let stations = random_stations(entries, ports, prng);
             Box::new(SwitchReference::new(&stations))
         }
-        Name::Names => Box::new(NamesReference::new(&random_names(entries, ports, prng))),
-        Name::Patterns => Box::new(PatternsReference::new(&random_patterns(entries, prng))),
+        ApplicationName::Names => {
+            Box::new(NamesReference::new(&random_names(entries, ports, prng)))
+        }
+        ApplicationName::Patterns => {
+            Box::new(PatternsReference::new(&random_patterns(entries, prng)))
+        }
     }
 }
 
 /// The packets of an application.
 #[must_use]
-pub fn traffic(name: Name, settings: &Settings) -> Box<dyn Traffic> {
-    let Settings {
+pub fn traffic(name: ApplicationName, settings: &TableSettings) -> Box<dyn Traffic> {
+    let TableSettings {
         entries,
         ports,
         seed,
     } = *settings;
     let prng = &mut Prng::new(seed);
     match name {
-        Name::Echo => Box::new(EchoTraffic),
-        Name::Ipv4 => Box::new(Ipv4Traffic::new(bgp_like(entries, prng))),
-        Name::Ipv6 => Box::new(Ipv6Traffic::new(random_routes(entries, prng))),
-        Name::Switch => Box::new(SwitchTraffic::new(random_stations(entries, ports, prng))),
-        Name::Names => Box::new(NamesTraffic::new(random_names(entries, ports, prng))),
-        Name::Patterns => Box::new(PatternsTraffic::new(random_patterns(entries, prng))),
+        ApplicationName::Echo => Box::new(EchoTraffic),
+        ApplicationName::Ipv4 => Box::new(Ipv4Traffic::new(bgp_like(entries, prng))),
+        ApplicationName::Ipv6 => Box::new(Ipv6Traffic::new(random_routes(entries, prng))),
+        ApplicationName::Switch => {
+            Box::new(SwitchTraffic::new(random_stations(entries, ports, prng)))
+        }
+        ApplicationName::Names => Box::new(NamesTraffic::new(random_names(entries, ports, prng))),
+        ApplicationName::Patterns => Box::new(PatternsTraffic::new(random_patterns(entries, prng))),
     }
 }

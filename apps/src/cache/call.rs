@@ -6,7 +6,7 @@ use trine_transport::buf::MsgBuf;
 
 use super::wire::{HELLO, HELLO_BYTES, Hello};
 use crate::cache::CacheClientArguments;
-use crate::line::{Line, Patience, SAME_RELEASE, Service};
+use crate::line::{Patience, SAME_RELEASE, Service, ThreadSession};
 use crate::threads::address_of;
 use trine_base::failure::Failure;
 use trine_base::network::Network;
@@ -19,20 +19,20 @@ const CACHE: Service = Service {
 };
 
 /// A server whose first shard has said how many there are.
-pub(super) struct Server<'a, N: Network> {
+pub(super) struct CacheServer<'a, N: Network> {
     network: &'a N,
     first: SocketAddr,
     /// The connection to the first shard.
-    line: Line<N::Backend>,
+    line: ThreadSession<N::Backend>,
     pub(super) shards: u32,
     patience: Patience,
 }
 
-impl<'a, N: Network> Server<'a, N> {
+impl<'a, N: Network> CacheServer<'a, N> {
     pub(super) fn find(network: &'a N, arguments: &CacheClientArguments) -> Result<Self, Failure> {
         let first = peers::resolve_server(&arguments.connect)?;
         let patience = Patience::of(arguments.timeout);
-        let mut line = Line::open(network, &CACHE, first, patience)?;
+        let mut line = ThreadSession::open(network, &CACHE, first, patience)?;
         let answer = line.ask(HELLO, &[], HELLO_BYTES, false)?;
         let no_cache = |message: String| Failure::usage(message, CACHE.start_one);
         match Hello::decode(&answer) {
@@ -68,7 +68,7 @@ impl<'a, N: Network> Server<'a, N> {
             let message = format!("{} names threads without ports", self.first);
             Failure::usage(message, SAME_RELEASE)
         })?;
-        Line::open(self.network, &CACHE, address, self.patience)?.ask(
+        ThreadSession::open(self.network, &CACHE, address, self.patience)?.ask(
             kind,
             request,
             answer_bytes,

@@ -5,7 +5,7 @@ use trine_kvstore::config::VALUE_BYTES_MAX;
 use trine_kvstore::{Command, Response};
 use trine_transport::buf::MsgBuf;
 
-use super::call::Server;
+use super::call::CacheServer;
 use super::wire::{COMMAND, DONE, WRONG_SHARD};
 use crate::cache::CacheClientArguments;
 use crate::cache::CacheKeyArguments;
@@ -88,7 +88,7 @@ fn apply<N: Network>(
         // A Ctrl-C that comes too late leaves a write that may be applied, and that is said. A read ends by the signal.
         interrupt::start()?;
     }
-    let mut server = Server::find(network, arguments)?;
+    let mut server = CacheServer::find(network, arguments)?;
     let shard = shard_of(key, server.shards);
     let answer_bytes = match command {
         Command::Get { .. } => ANSWER_BYTES_LEAST + VALUE_BYTES_MAX as usize,

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::call::Server;
+use super::call::CacheServer;
 use super::wire::{STATS, ShardStats};
 use crate::cache::CacheClientArguments;
 use trine_base::failure::Failure;
@@ -18,7 +18,7 @@ pub(super) fn run<N: Network>(
     arguments: &CacheClientArguments,
     output: Output,
 ) -> Result<(), Failure> {
-    let mut server = Server::find(network, arguments)?;
+    let mut server = CacheServer::find(network, arguments)?;
     let shards = (0..server.shards)
         .map(|shard| {
             let answer = server.ask(shard, STATS, &[], STATS_BYTES_MAX, false)?;

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::args::{IndexClientArguments, IndexKeyArguments, IndexPutArguments, IndexScanArguments};
-use super::wire::{ANSWER_BYTES_MAX, Answer, Ask, Refusal};
-use crate::line::{Line, Patience, SAME_RELEASE, Service};
+use super::wire::{ANSWER_BYTES_MAX, IndexRefusal, IndexRequest, IndexResponse};
+use crate::line::{Patience, SAME_RELEASE, Service, ThreadSession};
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
@@ -24,8 +24,8 @@ pub(super) fn put<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     let (key, value) = (arguments.key, arguments.value);
-    match ask(network, &arguments.client, Ask::Put(key, value))? {
-        Answer::Done => {
+    match ask(network, &arguments.client, IndexRequest::Put(key, value))? {
+        IndexResponse::Done => {
             output.document(&json!({ "key": key, "value": value }));
             output.at_terminal("ok");
             Ok(())
@@ -40,8 +40,8 @@ pub(super) fn get<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     let key = arguments.key;
-    match ask(network, &arguments.client, Ask::Get(key))? {
-        Answer::Value(value) => {
+    match ask(network, &arguments.client, IndexRequest::Get(key))? {
+        IndexResponse::Value(value) => {
             output.document(&json!({ "key": key, "value": value }));
             output.line(value);
             Ok(())
@@ -56,8 +56,8 @@ pub(super) fn del<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     let key = arguments.key;
-    match ask(network, &arguments.client, Ask::Delete(key))? {
-        Answer::Done => {
+    match ask(network, &arguments.client, IndexRequest::Delete(key))? {
+        IndexResponse::Done => {
             output.document(&json!({ "key": key, "deleted": 1 }));
             output.at_terminal("1 key deleted");
             Ok(())
@@ -72,8 +72,8 @@ pub(super) fn scan<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     let (key, limit) = (arguments.key, arguments.limit);
-    match ask(network, &arguments.client, Ask::Scan(key, limit))? {
-        Answer::Scan(scan) => {
+    match ask(network, &arguments.client, IndexRequest::Scan(key, limit))? {
+        IndexResponse::Scan(scan) => {
             output.document(&json!({ "key": key, "keys": scan.keys, "sum": scan.sum }));
             let keys = plural(scan.keys.into(), "key");
             output.line(format_args!("{} over {keys} after {key}", scan.sum));
@@ -86,39 +86,39 @@ pub(super) fn scan<N: Network>(
 fn ask<N: Network>(
     network: &N,
     arguments: &IndexClientArguments,
-    ask: Ask,
-) -> Result<Answer, Failure> {
+    ask: IndexRequest,
+) -> Result<IndexResponse, Failure> {
     let address = peers::resolve_server(&arguments.connect)?;
-    let writes = matches!(ask, Ask::Put(..) | Ask::Delete(_));
+    let writes = matches!(ask, IndexRequest::Put(..) | IndexRequest::Delete(_));
     if writes {
         // A Ctrl-C that comes too late leaves a write that may be applied, and that is said. A read ends by the signal.
         interrupt::start()?;
     }
-    let mut line = Line::open(network, &INDEX, address, Patience::of(arguments.timeout))?;
+    let mut line = ThreadSession::open(network, &INDEX, address, Patience::of(arguments.timeout))?;
     // Another server would take a request for what it is not.
-    let hello = line.ask(Ask::Hello.kind(), &[], ANSWER_BYTES_MAX, false)?;
-    if Answer::decode(Ask::Hello, &hello).is_none() {
+    let hello = line.ask(IndexRequest::Hello.kind(), &[], ANSWER_BYTES_MAX, false)?;
+    if IndexResponse::decode(IndexRequest::Hello, &hello).is_none() {
         return Err(Failure::usage(
             format!("{address} is no index of this release; nothing was done"),
             INDEX.start_one,
         ));
     }
     let answer = line.ask(ask.kind(), &ask.encode(), ANSWER_BYTES_MAX, writes)?;
-    Answer::decode(ask, &answer).ok_or_else(|| {
+    IndexResponse::decode(ask, &answer).ok_or_else(|| {
         let message = format!("the answer of {address} could not be read");
         Failure::usage(message, SAME_RELEASE)
     })
 }
 
 /// An answer that does not do what was asked.
-pub(super) fn refused(key: u64, answer: Answer) -> Failure {
+pub(super) fn refused(key: u64, answer: IndexResponse) -> Failure {
     match answer {
-        Answer::Absent => Failure::negative(format!("not in the index: {key}"), ""),
-        Answer::Full(keys_max) => Failure::usage(
+        IndexResponse::Absent => Failure::negative(format!("not in the index: {key}"), ""),
+        IndexResponse::Full(keys_max) => Failure::usage(
             format!("the index has {keys_max} keys, as many as it may have; nothing was done"),
             "delete keys, or start it with a larger --keys-max",
         ),
-        Answer::Refused(Refusal::BadLimit(most)) => Failure::usage(
+        IndexResponse::Refused(IndexRefusal::BadLimit(most)) => Failure::usage(
             format!("the server scans over 1 to {most} keys"),
             "take another --limit",
         ),

@@ -92,14 +92,14 @@ impl<R: Route> App<R> for Dispatch<R> {
 }
 
 /// A dispatch thread and the rights of its callers. They are looked at before a request reaches a worker thread.
-pub(super) struct Server<R> {
+pub(super) struct DispatchServer<R> {
     rights: Rights,
     threads: Threads<R>,
     /// Sessions with a denied request for whose answer there is no memory. See [`Dispatch`].
     given_up: Vec<SessionId>,
 }
 
-impl<R: Route> Server<R> {
+impl<R: Route> DispatchServer<R> {
     pub(super) fn new(threads: Threads<R>, rights: Rights) -> Self {
         Self {
             rights,
@@ -144,7 +144,7 @@ macro_rules! either {
     };
 }
 
-impl<R: Route> App<R> for Server<R> {
+impl<R: Route> App<R> for DispatchServer<R> {
     fn on_request(&mut self, cx: &mut Cx<'_, R>, request: Request<'_>) -> Reply {
         if let Some(denial) = self.denial(cx, &request) {
             return denial;

@@ -9,7 +9,7 @@ use trine_transport::backend::{Backend, MonotonicClock};
 use trine_transport::{Config, EventLoop};
 
 use super::args::{IndexServeArguments, Scans};
-use super::dispatch::{Dispatch, Server, Threads};
+use super::dispatch::{Dispatch, DispatchServer, Threads};
 use crate::event_loop::event_loop;
 use crate::rights::Rights;
 use crate::threads::{addresses_from, run_all};
@@ -23,7 +23,7 @@ use trine_base::units::{plural, show_count};
 use trine_base::{peers, placement};
 
 /// An event loop of a server.
-pub(super) type ServerLoop<B> = EventLoop<B, MonotonicClock, Server<<B as Backend>::Route>>;
+pub(super) type ServerLoop<B> = EventLoop<B, MonotonicClock, DispatchServer<<B as Backend>::Route>>;
 
 pub(super) fn run<N: Network>(
     network: &N,
@@ -102,7 +102,7 @@ pub(super) fn assemble<B: Backend>(
             Threads::WithWorkers(with.map_err(refused)?)
         }
     };
-    let server = Server::new(threads, rights);
+    let server = DispatchServer::new(threads, rights);
     event_loop(backend, server, config)
 }
 

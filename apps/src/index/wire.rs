@@ -13,7 +13,7 @@
 //! with a verdict (u8). A bad request gets `UNKNOWN_KIND`, `MALFORMED`, or `BAD_LIMIT` with the largest limit (u32).
 //! A request to which the caller has no right gets the answer in `rights/denied.rs`, whose verdict is 6.
 
-use trine_index::{ConcurrentMap, Scan};
+use trine_index::{ConcurrentMap, ScanResult};
 use trine_keys::Role;
 
 use crate::config::INDEX_SCAN_KEYS_MAX;
@@ -44,7 +44,7 @@ pub const ANSWER_BYTES_MAX: usize = DENIED_BYTES_MAX;
 
 /// A request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum IndexRequest {
     /// Whether an index answers, and with how many threads.
     Hello,
     /// The value of a key.
@@ -59,7 +59,7 @@ pub enum Ask {
 
 /// An answer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum IndexResponse {
     /// Of a HELLO: the threads of the server, never 0.
     Hello(u32),
     /// Of a GET.
@@ -69,16 +69,16 @@ pub enum Answer {
     /// There is no such key.
     Absent,
     /// Of a SCAN.
-    Scan(Scan),
+    Scan(ScanResult),
     /// There is no room for a new key beside so many.
     Full(u64),
     /// The request is none.
-    Refused(Refusal),
+    Refused(IndexRefusal),
 }
 
 /// Why a request was not executed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum IndexRefusal {
     /// Its length is wrong.
     Malformed,
     /// Its kind is none of an index.
@@ -129,7 +129,7 @@ fn numbers<const A: usize, const B: usize>(bytes: &[u8]) -> Option<([u8; A], [u8
     Some((*first, rest.try_into().ok()?))
 }
 
-impl Ask {
+impl IndexRequest {
     /// Its kind.
     #[must_use]
     pub fn kind(self) -> u8 {
@@ -159,7 +159,7 @@ impl Ask {
     /// # Errors
     ///
     /// What is wrong with it.
-    pub fn decode(kind: u8, bytes: &[u8]) -> Result<Self, Refusal> {
+    pub fn decode(kind: u8, bytes: &[u8]) -> Result<Self, IndexRefusal> {
         let key = || numbers::<8, 0>(bytes).map(|(key, _)| u64::from_be_bytes(key));
         let ask = match kind {
             HELLO => bytes.is_empty().then_some(Self::Hello),
@@ -169,18 +169,18 @@ impl Ask {
                 .map(|(key, value)| Self::Put(u64::from_be_bytes(key), u64::from_le_bytes(value))),
             SCAN => numbers(bytes)
                 .map(|(key, limit)| Self::Scan(u64::from_be_bytes(key), u32::from_le_bytes(limit))),
-            _ => return Err(Refusal::UnknownKind),
+            _ => return Err(IndexRefusal::UnknownKind),
         };
-        match ask.ok_or(Refusal::Malformed)? {
+        match ask.ok_or(IndexRefusal::Malformed)? {
             Self::Scan(_, limit) if !(1..=INDEX_SCAN_KEYS_MAX).contains(&limit) => {
-                Err(Refusal::BadLimit(INDEX_SCAN_KEYS_MAX))
+                Err(IndexRefusal::BadLimit(INDEX_SCAN_KEYS_MAX))
             }
             ask => Ok(ask),
         }
     }
 }
 
-impl Answer {
+impl IndexResponse {
     /// Its bytes.
     #[must_use]
     pub fn encode(self) -> Encoded {
@@ -197,37 +197,47 @@ impl Answer {
                 .with(&scan.keys.to_le_bytes())
                 .with(&scan.sum.to_le_bytes()),
             Self::Full(keys_max) => verdict(FULL).with(&keys_max.to_le_bytes()),
-            Self::Refused(Refusal::Malformed) => verdict(MALFORMED),
-            Self::Refused(Refusal::UnknownKind) => verdict(UNKNOWN_KIND),
-            Self::Refused(Refusal::BadLimit(most)) => verdict(BAD_LIMIT).with(&most.to_le_bytes()),
+            Self::Refused(IndexRefusal::Malformed) => verdict(MALFORMED),
+            Self::Refused(IndexRefusal::UnknownKind) => verdict(UNKNOWN_KIND),
+            Self::Refused(IndexRefusal::BadLimit(most)) => {
+                verdict(BAD_LIMIT).with(&most.to_le_bytes())
+            }
         }
     }
 
     /// Reads the answer to a request; `None` for what an index of this release would not say.
     #[must_use]
-    pub fn decode(ask: Ask, bytes: &[u8]) -> Option<Self> {
+    pub fn decode(ask: IndexRequest, bytes: &[u8]) -> Option<Self> {
         let (verdict, rest) = bytes.split_first()?;
         match (*verdict, ask) {
-            (DONE, Ask::Hello) => {
+            (DONE, IndexRequest::Hello) => {
                 let rest = rest.strip_prefix(&MAGIC)?.strip_prefix(&[VERSION])?;
                 let threads = u32::from_le_bytes(rest.try_into().ok()?);
                 (threads > 0).then_some(Self::Hello(threads))
             }
-            (DONE, Ask::Get(_)) => Some(Self::Value(u64::from_le_bytes(rest.try_into().ok()?))),
-            (DONE, Ask::Put(..) | Ask::Delete(_)) => rest.is_empty().then_some(Self::Done),
-            (DONE, Ask::Scan(..)) => numbers(rest).map(|(keys, sum)| {
-                Self::Scan(Scan {
+            (DONE, IndexRequest::Get(_)) => {
+                Some(Self::Value(u64::from_le_bytes(rest.try_into().ok()?)))
+            }
+            (DONE, IndexRequest::Put(..) | IndexRequest::Delete(_)) => {
+                rest.is_empty().then_some(Self::Done)
+            }
+            (DONE, IndexRequest::Scan(..)) => numbers(rest).map(|(keys, sum)| {
+                Self::Scan(ScanResult {
                     keys: u32::from_le_bytes(keys),
                     sum: u64::from_le_bytes(sum),
                 })
             }),
-            (ABSENT, Ask::Get(_) | Ask::Delete(_)) => rest.is_empty().then_some(Self::Absent),
-            (FULL, Ask::Put(..)) => Some(Self::Full(u64::from_le_bytes(rest.try_into().ok()?))),
-            (MALFORMED, _) => Some(Self::Refused(Refusal::Malformed)),
-            (UNKNOWN_KIND, _) => Some(Self::Refused(Refusal::UnknownKind)),
-            (BAD_LIMIT, Ask::Scan(..)) => {
+            (ABSENT, IndexRequest::Get(_) | IndexRequest::Delete(_)) => {
+                rest.is_empty().then_some(Self::Absent)
+            }
+            (FULL, IndexRequest::Put(..)) => {
+                Some(Self::Full(u64::from_le_bytes(rest.try_into().ok()?)))
+            }
+            (MALFORMED, _) => Some(Self::Refused(IndexRefusal::Malformed)),
+            (UNKNOWN_KIND, _) => Some(Self::Refused(IndexRefusal::UnknownKind)),
+            (BAD_LIMIT, IndexRequest::Scan(..)) => {
                 let most = u32::from_le_bytes(rest.try_into().ok()?);
-                Some(Self::Refused(Refusal::BadLimit(most)))
+                Some(Self::Refused(IndexRefusal::BadLimit(most)))
             }
             _ => None,
         }
@@ -246,17 +256,20 @@ pub(super) fn role_needed(kind: u8) -> Option<Role> {
 
 /// Executes a request on a map whose server has so many threads. Any bytes have an answer.
 #[must_use]
-pub fn execute(map: &ConcurrentMap, threads: u32, kind: u8, request: &[u8]) -> Answer {
-    match Ask::decode(kind, request) {
-        Ok(Ask::Hello) => Answer::Hello(threads),
-        Ok(Ask::Get(key)) => map.get(key).map_or(Answer::Absent, Answer::Value),
-        Ok(Ask::Put(key, value)) => map
-            .insert(key, value)
-            .map_or_else(|full| Answer::Full(full.keys_max), |()| Answer::Done),
-        Ok(Ask::Delete(key)) if map.remove(key) => Answer::Done,
-        Ok(Ask::Delete(_)) => Answer::Absent,
-        Ok(Ask::Scan(key, limit)) => Answer::Scan(map.scan(key, limit)),
-        Err(refusal) => Answer::Refused(refusal),
+pub fn execute(map: &ConcurrentMap, threads: u32, kind: u8, request: &[u8]) -> IndexResponse {
+    match IndexRequest::decode(kind, request) {
+        Ok(IndexRequest::Hello) => IndexResponse::Hello(threads),
+        Ok(IndexRequest::Get(key)) => map
+            .get(key)
+            .map_or(IndexResponse::Absent, IndexResponse::Value),
+        Ok(IndexRequest::Put(key, value)) => map.insert(key, value).map_or_else(
+            |full| IndexResponse::Full(full.keys_max),
+            |()| IndexResponse::Done,
+        ),
+        Ok(IndexRequest::Delete(key)) if map.remove(key) => IndexResponse::Done,
+        Ok(IndexRequest::Delete(_)) => IndexResponse::Absent,
+        Ok(IndexRequest::Scan(key, limit)) => IndexResponse::Scan(map.scan(key, limit)),
+        Err(refusal) => IndexResponse::Refused(refusal),
     }
 }
 
@@ -264,24 +277,24 @@ pub fn execute(map: &ConcurrentMap, threads: u32, kind: u8, request: &[u8]) -> A
 mod tests {
     use super::*;
 
-    const ASKS: [Ask; 5] = [
-        Ask::Hello,
-        Ask::Get(1 << 63),
-        Ask::Put(2, u64::MAX),
-        Ask::Delete(3),
-        Ask::Scan(4, INDEX_SCAN_KEYS_MAX),
+    const ASKS: [IndexRequest; 5] = [
+        IndexRequest::Hello,
+        IndexRequest::Get(1 << 63),
+        IndexRequest::Put(2, u64::MAX),
+        IndexRequest::Delete(3),
+        IndexRequest::Scan(4, INDEX_SCAN_KEYS_MAX),
     ];
 
     #[test]
     fn a_request_survives_and_every_other_length_is_malformed() {
         for ask in ASKS {
             let bytes = ask.encode();
-            assert_eq!(Ask::decode(ask.kind(), &bytes), Ok(ask));
+            assert_eq!(IndexRequest::decode(ask.kind(), &bytes), Ok(ask));
             for length in 0..16 {
                 let other = [&bytes[..], &[0; 16]].concat();
                 if length != bytes.len() {
-                    let decoded = Ask::decode(ask.kind(), &other[..length]);
-                    assert_eq!(decoded, Err(Refusal::Malformed), "{ask:?} {length}");
+                    let decoded = IndexRequest::decode(ask.kind(), &other[..length]);
+                    assert_eq!(decoded, Err(IndexRefusal::Malformed), "{ask:?} {length}");
                 }
             }
         }
@@ -291,53 +304,68 @@ mod tests {
     fn a_bad_request_is_refused_with_its_cause() {
         let most = INDEX_SCAN_KEYS_MAX;
         for limit in [0, most + 1, u32::MAX] {
-            let bytes = Ask::Scan(1, limit).encode();
-            assert_eq!(Ask::decode(SCAN, &bytes), Err(Refusal::BadLimit(most)));
+            let bytes = IndexRequest::Scan(1, limit).encode();
+            assert_eq!(
+                IndexRequest::decode(SCAN, &bytes),
+                Err(IndexRefusal::BadLimit(most))
+            );
         }
         for kind in (0..=255).filter(|kind| !(HELLO..=SCAN).contains(kind)) {
-            assert_eq!(Ask::decode(kind, &[0; 8]), Err(Refusal::UnknownKind));
+            assert_eq!(
+                IndexRequest::decode(kind, &[0; 8]),
+                Err(IndexRefusal::UnknownKind)
+            );
         }
     }
 
     #[test]
     fn an_answer_survives_and_is_no_other_requests() {
-        let scan = Scan { keys: 128, sum: 9 };
-        let bad_limit = Answer::Refused(Refusal::BadLimit(7));
+        let scan = ScanResult { keys: 128, sum: 9 };
+        let bad_limit = IndexResponse::Refused(IndexRefusal::BadLimit(7));
         let answers = [
-            (ASKS[0], Answer::Hello(3)),
-            (ASKS[1], Answer::Value(u64::MAX)),
-            (ASKS[1], Answer::Absent),
-            (ASKS[2], Answer::Done),
-            (ASKS[2], Answer::Full(10)),
-            (ASKS[3], Answer::Absent),
-            (ASKS[4], Answer::Scan(scan)),
+            (ASKS[0], IndexResponse::Hello(3)),
+            (ASKS[1], IndexResponse::Value(u64::MAX)),
+            (ASKS[1], IndexResponse::Absent),
+            (ASKS[2], IndexResponse::Done),
+            (ASKS[2], IndexResponse::Full(10)),
+            (ASKS[3], IndexResponse::Absent),
+            (ASKS[4], IndexResponse::Scan(scan)),
             (ASKS[4], bad_limit),
-            (ASKS[4], Answer::Refused(Refusal::Malformed)),
-            (ASKS[0], Answer::Refused(Refusal::UnknownKind)),
+            (ASKS[4], IndexResponse::Refused(IndexRefusal::Malformed)),
+            (ASKS[0], IndexResponse::Refused(IndexRefusal::UnknownKind)),
         ];
         for (ask, answer) in answers {
             let bytes = answer.encode();
             assert!(bytes.len() <= ANSWER_BYTES_MAX);
-            assert_eq!(Answer::decode(ask, &bytes), Some(answer));
+            assert_eq!(IndexResponse::decode(ask, &bytes), Some(answer));
         }
-        assert_eq!(Answer::decode(ASKS[0], &Answer::Hello(0).encode()), None);
-        assert_eq!(Answer::decode(ASKS[1], &Answer::Done.encode()), None);
-        assert_eq!(Answer::decode(ASKS[1], &[]), None);
+        assert_eq!(
+            IndexResponse::decode(ASKS[0], &IndexResponse::Hello(0).encode()),
+            None
+        );
+        assert_eq!(
+            IndexResponse::decode(ASKS[1], &IndexResponse::Done.encode()),
+            None
+        );
+        assert_eq!(IndexResponse::decode(ASKS[1], &[]), None);
     }
 
     #[test]
     fn requests_are_executed_in_their_order_of_keys() {
         let map = ConcurrentMap::new(2);
-        let run = |ask: Ask| execute(&map, 1, ask.kind(), &ask.encode());
-        assert_eq!(run(Ask::Put(1 << 40, 5)), Answer::Done);
-        assert_eq!(run(Ask::Put(255, 3)), Answer::Done);
-        assert_eq!(run(Ask::Put(256, 3)), Answer::Full(2));
-        let both = Scan { keys: 2, sum: 8 };
-        assert_eq!(run(Ask::Scan(0, 9)), Answer::Scan(both));
-        assert_eq!(run(Ask::Scan(0, 1)), Answer::Scan(Scan { keys: 1, sum: 3 }));
-        assert_eq!(run(Ask::Delete(255)), Answer::Done);
-        assert_eq!(run(Ask::Delete(255)), Answer::Absent);
-        assert_eq!(run(Ask::Get(255)), Answer::Absent);
-        assert_eq!(run(Ask::Get(1 << 40)), Answer::Value(5));
+        let run = |ask: IndexRequest| execute(&map, 1, ask.kind(), &ask.encode());
+        assert_eq!(run(IndexRequest::Put(1 << 40, 5)), IndexResponse::Done);
+        assert_eq!(run(IndexRequest::Put(255, 3)), IndexResponse::Done);
+        assert_eq!(run(IndexRequest::Put(256, 3)), IndexResponse::Full(2));
+        let both = ScanResult { keys: 2, sum: 8 };
+        assert_eq!(run(IndexRequest::Scan(0, 9)), IndexResponse::Scan(both));
+        assert_eq!(
+            run(IndexRequest::Scan(0, 1)),
+            IndexResponse::Scan(ScanResult { keys: 1, sum: 3 })
+        );
+        assert_eq!(run(IndexRequest::Delete(255)), IndexResponse::Done);
+        assert_eq!(run(IndexRequest::Delete(255)), IndexResponse::Absent);
+        assert_eq!(run(IndexRequest::Get(255)), IndexResponse::Absent);
+        assert_eq!(run(IndexRequest::Get(1 << 40)), IndexResponse::Value(5));
     }
 }

@@ -15,7 +15,7 @@ use trine_sequencer::config::EPOCH_MAX;
 use trine_sequencer::{Grant, block_of, next_epoch, read_epoch, write_epoch};
 use trine_transport::time::Instant;
 
-use super::reserve::{Source, Step};
+use super::reserve::{NumberSource, StepOutcome};
 
 /// The file, which this process alone has.
 pub(super) struct EpochFile {
@@ -134,13 +134,13 @@ impl EpochFile {
     }
 }
 
-impl Source for EpochFile {
-    fn step(&mut self, missing: u64) -> Step {
+impl NumberSource for EpochFile {
+    fn step(&mut self, missing: u64) -> StepOutcome {
         match missing {
-            0 => Step::Wait(Instant::FAR_FUTURE),
+            0 => StepOutcome::Wait(Instant::FAR_FUTURE),
             _ => self.begin().map_or_else(
-                |failure| Step::Failing(failure.in_one_line()),
-                Step::Granted,
+                |failure| StepOutcome::Failing(failure.in_one_line()),
+                StepOutcome::Granted,
             ),
         }
     }
@@ -390,7 +390,7 @@ mod tests {
         let mut second = EpochFile::open(&path, 0).expect("nobody has the new lock");
         assert_eq!(second.begin().expect("begun").start, 1 << 40);
         assert!(
-            matches!(first.step(1), Step::Failing(why) if why.contains("not as this server left it"))
+            matches!(first.step(1), StepOutcome::Failing(why) if why.contains("not as this server left it"))
         );
         assert_eq!(second.begin().expect("its own").start, 2 << 40);
         fs::remove_file(&path).expect("removed");
@@ -406,9 +406,11 @@ mod tests {
         // The name of the new file is taken by a directory.
         let taken = sibling(&path, ".new");
         fs::create_dir(&taken).expect("a directory");
-        assert!(matches!(file.step(1), Step::Failing(why) if why.contains("cannot be used")));
+        assert!(
+            matches!(file.step(1), StepOutcome::Failing(why) if why.contains("cannot be used"))
+        );
         fs::remove_dir(&taken).expect("removed");
-        assert!(matches!(file.step(1), Step::Granted(grant) if grant.start == 1 << 40));
-        assert!(matches!(file.step(0), Step::Wait(_)));
+        assert!(matches!(file.step(1), StepOutcome::Granted(grant) if grant.start == 1 << 40));
+        assert!(matches!(file.step(0), StepOutcome::Wait(_)));
     }
 }

@@ -4,7 +4,7 @@ use trine_base::announce::note;
 use trine_base::answers::response_of;
 use trine_base::arguments::{ClientArguments, GroupArguments};
 use trine_base::capture::CaptureArguments;
-use trine_base::client::{Session, open};
+use trine_base::client::{CommandClient, open};
 use trine_base::failure::Failure;
 use trine_base::network::Network;
 use trine_client::Mode;
@@ -13,12 +13,12 @@ use trine_sequencer::{Ask, Next, Record, Refused, Tenure, Terms, Told, Version};
 use trine_transport::backend::MonotonicClock;
 use trine_transport::time::{Clock, Duration};
 
-use super::reserve::{Source, Step};
+use super::reserve::{NumberSource, StepOutcome};
 use crate::config::{SEQUENCER_KEY_PREFIX, SEQUENCER_NAME_BYTES_MAX};
 
 /// The record of a sequence, in a group.
 pub(super) struct GroupRecord {
-    session: Session,
+    session: CommandClient,
     key: Vec<u8>,
     tenure: Tenure,
     patience: Duration,
@@ -26,14 +26,14 @@ pub(super) struct GroupRecord {
 
 /// Where a sequence is.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct SequenceLocation {
     pub(super) peers: String,
     pub(super) name: String,
     /// How long a question to the group may take.
     pub(super) patience: std::time::Duration,
 }
 
-impl Place {
+impl SequenceLocation {
     fn key(&self) -> Vec<u8> {
         [SEQUENCER_KEY_PREFIX, &self.name].concat().into_bytes()
     }
@@ -63,21 +63,21 @@ impl GroupRecord {
     /// The addresses of the group or the network are wrong.
     pub(super) fn open<N: Network>(
         network: &N,
-        place: &Place,
+        location: &SequenceLocation,
         terms: Terms,
     ) -> Result<Self, Failure> {
         let arguments = ClientArguments {
             group: GroupArguments {
-                peers: place.peers.clone(),
-                timeout: place.patience,
+                peers: location.peers.clone(),
+                timeout: location.patience,
             },
             capture: CaptureArguments::default(),
         };
         Ok(Self {
             session: open(network, &arguments, |_| {})?,
-            key: place.key(),
+            key: location.key(),
             tenure: Tenure::new(terms),
-            patience: place.patience.into(),
+            patience: location.patience.into(),
         })
     }
 
@@ -179,12 +179,12 @@ fn told(answer: &trine_client::Answer, key: &[u8]) -> Result<Told, Failure> {
     })
 }
 
-impl Source for GroupRecord {
-    fn step(&mut self, missing: u64) -> Step {
+impl NumberSource for GroupRecord {
+    fn step(&mut self, missing: u64) -> StepOutcome {
         let ask = match self.tenure.next(MonotonicClock.now(), missing) {
-            Ok(Next::Wait(until)) => return Step::Wait(until),
+            Ok(Next::Wait(until)) => return StepOutcome::Wait(until),
             Ok(Next::Ask(ask)) => ask,
-            Err(refused) => return Step::Failing(self.refusal(refused).in_one_line()),
+            Err(refused) => return StepOutcome::Failing(self.refusal(refused).in_one_line()),
         };
         let before = MonotonicClock.now();
         // Also after a signal: without an answer it would not be known which lease is to be given back.
@@ -194,10 +194,10 @@ impl Source for GroupRecord {
         };
         let taken = self.tenure.tell(asked, MonotonicClock.now(), &ask, &told);
         match (failure, taken) {
-            (Some(failure), _) => Step::Failing(failure.in_one_line()),
-            (None, Err(refused)) => Step::Failing(self.refusal(refused).in_one_line()),
-            (None, Ok(Some(grant))) => Step::Granted(grant),
-            (None, Ok(None)) => Step::Asked,
+            (Some(failure), _) => StepOutcome::Failing(failure.in_one_line()),
+            (None, Err(refused)) => StepOutcome::Failing(self.refusal(refused).in_one_line()),
+            (None, Ok(Some(grant))) => StepOutcome::Granted(grant),
+            (None, Ok(None)) => StepOutcome::Asked,
         }
     }
 

@@ -12,8 +12,8 @@ mod epoch_file;
 mod group_record;
 mod reserve;
 mod serve;
+mod server_state;
 mod service;
-mod shared;
 mod speculative;
 
 pub use self::args::{SequencerArguments, SequencerCommand};

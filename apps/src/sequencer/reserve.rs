@@ -10,8 +10,8 @@ use trine_sequencer::{Grant, Supply};
 use trine_transport::backend::{MonotonicClock, Waker};
 use trine_transport::time::{Clock, Instant};
 
-/// What one step of a source has led to.
-pub(super) enum Step {
+/// The outcome of one step of a source.
+pub(super) enum StepOutcome {
     /// These numbers may be given out.
     Granted(Grant),
     /// There is more to do at once.
@@ -23,9 +23,9 @@ pub(super) enum Step {
 }
 
 /// Where numbers are reserved.
-pub(super) trait Source {
+pub(super) trait NumberSource {
     /// Does one thing. So many numbers are `missing`.
-    fn step(&mut self, missing: u64) -> Step;
+    fn step(&mut self, missing: u64) -> StepOutcome;
 
     /// The server has ended: another may have what it held.
     fn give_back(&mut self);
@@ -83,7 +83,7 @@ impl Desk {
 
 /// Reserves numbers until the desk is closed. By then no thread may give out any more.
 pub(super) fn reserve(
-    mut source: impl Source,
+    mut source: impl NumberSource,
     supply: &Supply,
     desk: &Desk,
     wakers: &[Waker],
@@ -98,16 +98,16 @@ pub(super) fn reserve(
             announcer.line(news);
         }
         match step {
-            Step::Granted(grant) => {
+            StepOutcome::Granted(grant) => {
                 supply.add(&grant);
                 wakers.iter().for_each(Waker::wake);
             }
-            Step::Asked => {}
-            Step::Wait(until) => {
+            StepOutcome::Asked => {}
+            StepOutcome::Wait(until) => {
                 let wait: Duration = until.saturating_since(MonotonicClock.now()).into();
                 desk.wait(wait.min(LOOK), true);
             }
-            Step::Failing(_) => {
+            StepOutcome::Failing(_) => {
                 supply.set_failing();
                 wakers.iter().for_each(Waker::wake);
                 desk.wait(RETRY, false);
@@ -162,9 +162,9 @@ impl Said {
     /// What is to be said about a step. A failure that goes on is said once. It is over when numbers come, or when the
     /// source has answered and there is nothing more to do, as in a server that waits for the lease of another one. An
     /// answer alone may be one of two that a server needs, of which the other one fails each time.
-    fn news(&mut self, step: &Step) -> Option<News> {
+    fn news(&mut self, step: &StepOutcome) -> Option<News> {
         match step {
-            Step::Failing(why) => {
+            StepOutcome::Failing(why) => {
                 self.answered = false;
                 if self.failing.as_ref() == Some(why) {
                     return None;
@@ -173,16 +173,16 @@ impl Said {
                 self.is_open = true;
                 Some(News::Failing(why.clone()))
             }
-            Step::Granted(_) => {
+            StepOutcome::Granted(_) => {
                 self.failing = None;
                 let was_open = std::mem::take(&mut self.is_open);
                 was_open.then_some(News::Over)
             }
-            Step::Asked => {
+            StepOutcome::Asked => {
                 self.answered = true;
                 None
             }
-            Step::Wait(_) => {
+            StepOutcome::Wait(_) => {
                 if self.answered {
                     self.failing = None;
                 }
@@ -215,21 +215,21 @@ mod tests {
     /// A standby gets no numbers, so the second failure of the same kind had no line.
     #[test]
     fn a_failure_is_said_once_until_the_source_answers() {
-        let failing = Step::Failing("the group is silent".to_owned());
-        let granted = Step::Granted(Grant {
+        let failing = StepOutcome::Failing("the group is silent".to_owned());
+        let granted = StepOutcome::Granted(Grant {
             start: 0,
             end: 10,
             until: Instant::FAR_FUTURE,
         });
-        let wait = Step::Wait(Instant::FAR_FUTURE);
+        let wait = StepOutcome::Wait(Instant::FAR_FUTURE);
         let mut said = Said::default();
-        assert_eq!(said.news(&Step::Asked), None);
+        assert_eq!(said.news(&StepOutcome::Asked), None);
         assert!(said.news(&failing).is_some());
         assert_eq!(said.news(&wait), None);
         assert_eq!(said.news(&failing), None, "nobody has answered meanwhile");
-        assert_eq!(said.news(&Step::Asked), None);
+        assert_eq!(said.news(&StepOutcome::Asked), None);
         assert_eq!(said.news(&failing), None, "it reads, and cannot write");
-        assert_eq!(said.news(&Step::Asked), None);
+        assert_eq!(said.news(&StepOutcome::Asked), None);
         assert_eq!(said.news(&wait), None);
         assert!(said.news(&failing).is_some());
         assert_eq!(said.news(&granted), Some(News::Over));

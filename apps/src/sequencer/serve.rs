@@ -16,9 +16,9 @@ use trine_transport::{Config, Cx, EventLoop, Holder, SessionId};
 
 use super::args::SequencerServeArguments;
 use super::epoch_file::EpochFile;
-use super::group_record::{GroupRecord, Place, check_name};
+use super::group_record::{GroupRecord, SequenceLocation, check_name};
 use super::reserve::{Desk, reserve};
-use super::shared::Shared;
+use super::server_state::ServerState;
 use super::speculative::{self, FourBytes};
 use crate::event_loop::event_loop;
 use crate::rights::Rights;
@@ -100,10 +100,10 @@ impl<B: Backend + Send> ServerThread for Thread<B> {
     }
 }
 
-/// Where the numbers come from, checked.
-enum Kept {
+/// Where reservations are stored; the arguments are checked.
+enum ReservationStore {
     File(EpochFile),
-    Group(Place, Terms),
+    Group(SequenceLocation, Terms),
 }
 
 pub(super) fn run<N: Network>(
@@ -125,7 +125,7 @@ pub(super) fn run<N: Network>(
         speculative::check(network)?;
     }
     let (kept, keeping, low) = kept(arguments)?;
-    let shared = Shared {
+    let shared = ServerState {
         supply: Arc::new(Supply::new(low)),
         keeping,
         desk: Desk::default(),
@@ -142,7 +142,7 @@ fn threads<N: Network>(
     arguments: &SequencerServeArguments,
     addresses: &[SocketAddr],
     rights: &Rights,
-    shared: &Shared,
+    shared: &ServerState,
 ) -> Result<Vec<Thread<N::Backend>>, Failure> {
     let (mut threads, mut four_bytes) = (Vec::new(), Vec::new());
     if arguments.speculative {
@@ -193,9 +193,9 @@ fn threads<N: Network>(
 /// group for the first time, before `tell` is called: what fails until then ends the server, and nothing has been said.
 fn serve<N: Network>(
     network: &N,
-    kept: Kept,
+    kept: ReservationStore,
     threads: Vec<Thread<N::Backend>>,
-    shared: &Shared,
+    shared: &ServerState,
     announcer: Announcer,
     tell: impl FnOnce(),
 ) -> Result<(), Failure> {
@@ -205,15 +205,15 @@ fn serve<N: Network>(
     // A client of a group stays in its thread, so it is opened there.
     let network = network.clone();
     let reserving = move || match kept {
-        Kept::File(mut file) => {
+        ReservationStore::File(mut file) => {
             supply.add(&file.begin()?);
             // Nobody has to hear it: without a receiver the server has ended, and the desk says so.
             let _ = ready.send(());
             reserve(file, supply, desk, &wakers, announcer);
             Ok(())
         }
-        Kept::Group(place, terms) => {
-            let mut record = GroupRecord::open(&network, &place, terms)?;
+        ReservationStore::Group(location, terms) => {
+            let mut record = GroupRecord::open(&network, &location, terms)?;
             record
                 .look()
                 .map_err(|failure| failure.while_doing("the group of --group"))?;
@@ -242,7 +242,7 @@ fn serve<N: Network>(
 }
 
 /// Where the numbers are kept, and with how few left more are reserved.
-fn kept(arguments: &SequencerServeArguments) -> Result<(Kept, Keeping, u64), Failure> {
+fn kept(arguments: &SequencerServeArguments) -> Result<(ReservationStore, Keeping, u64), Failure> {
     let Some(peers) = &arguments.group else {
         let path = arguments
             .state
@@ -255,7 +255,7 @@ fn kept(arguments: &SequencerServeArguments) -> Result<(Kept, Keeping, u64), Fai
             ));
         }
         return Ok((
-            Kept::File(EpochFile::open(path, arguments.at_least)?),
+            ReservationStore::File(EpochFile::open(path, arguments.at_least)?),
             Keeping::File,
             EPOCH_LOW,
         ));
@@ -272,7 +272,7 @@ fn kept(arguments: &SequencerServeArguments) -> Result<(Kept, Keeping, u64), Fai
             format!("take {least} to {most}"),
         ));
     }
-    let place = Place {
+    let location = SequenceLocation {
         peers: peers.clone(),
         name: arguments.name.clone(),
         // A question that takes longer than this is repeated before the lease has ended.
@@ -288,13 +288,17 @@ fn kept(arguments: &SequencerServeArguments) -> Result<(Kept, Keeping, u64), Fai
         true => Keeping::Strict,
         false => Keeping::Loose,
     };
-    Ok((Kept::Group(place, terms), keeping, arguments.block))
+    Ok((
+        ReservationStore::Group(location, terms),
+        keeping,
+        arguments.block,
+    ))
 }
 
 /// The application of a thread.
 pub(super) fn dispatch<R: Route>(
     door: Door<R>,
-    shared: &Shared,
+    shared: &ServerState,
 ) -> Dispatch<MonotonicClock, Door<R>> {
     let desk = shared.desk.clone();
     let call = Box::new(move || desk.call());
@@ -309,17 +313,17 @@ struct Described {
 }
 
 impl Described {
-    fn of(arguments: &SequencerServeArguments, kept: &Kept) -> Self {
-        let strict = matches!(kept, Kept::Group(_, terms) if !terms.lease.is_zero());
+    fn of(arguments: &SequencerServeArguments, kept: &ReservationStore) -> Self {
+        let strict = matches!(kept, ReservationStore::Group(_, terms) if !terms.lease.is_zero());
         let from = match kept {
-            Kept::File(_) => {
+            ReservationStore::File(_) => {
                 let path = arguments
                     .state
                     .as_deref()
                     .unwrap_or_else(|| unreachable!("clap requires it"));
                 format!("state in {}", path.display())
             }
-            Kept::Group(place, _) => {
+            ReservationStore::Group(location, _) => {
                 let rule = if strict {
                     "one server at a time"
                 } else {
@@ -328,7 +332,7 @@ impl Described {
                 format!(
                     "blocks of {} out of {}, {rule}",
                     arguments.block,
-                    place.key_text()
+                    location.key_text()
                 )
             }
         };

@@ -7,9 +7,9 @@ use trine_sequencer::wire::Keeping;
 
 use super::reserve::Desk;
 
-/// What all threads of a server share.
+/// The state that all threads of a server share.
 #[derive(Clone)]
-pub(super) struct Shared {
+pub(super) struct ServerState {
     pub(super) supply: Arc<Supply>,
     pub(super) keeping: Keeping,
     pub(super) desk: Desk,

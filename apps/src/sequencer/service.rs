@@ -10,7 +10,7 @@ use trine_sequencer::wire::{ANSWER_BYTES_MAX, HELLO, Keeping};
 use trine_transport::backend::Backend;
 use trine_transport::buf::MsgBuf;
 
-use crate::line::{Line, Patience, SAME_RELEASE, Service};
+use crate::line::{Patience, SAME_RELEASE, Service, ThreadSession};
 
 pub(super) const SEQUENCER: Service = Service {
     name: "a sequencer",
@@ -26,14 +26,14 @@ pub(super) fn open<N: Network>(
     network: &N,
     address: SocketAddr,
     patience: Duration,
-) -> Result<Line<N::Backend>, Failure> {
-    let mut line = Line::open(network, &SEQUENCER, address, Patience::of(patience))?;
+) -> Result<ThreadSession<N::Backend>, Failure> {
+    let mut line = ThreadSession::open(network, &SEQUENCER, address, Patience::of(patience))?;
     hello(&mut line, address)?;
     Ok(line)
 }
 
 /// Another server would take a request for what it is not.
-fn hello<B: Backend>(line: &mut Line<B>, address: SocketAddr) -> Result<Keeping, Failure> {
+fn hello<B: Backend>(line: &mut ThreadSession<B>, address: SocketAddr) -> Result<Keeping, Failure> {
     let answer: MsgBuf = line.ask(HELLO, &[], ANSWER_BYTES_MAX, false)?;
     Keeping::of_hello(&answer).ok_or_else(|| {
         Failure::usage(

@@ -8,13 +8,13 @@ use trine_base::interrupt;
 use trine_base::network::Network;
 use trine_base::units::show_duration;
 use trine_sequencer::config::{SPECULATIVE_LATE_MAX, SPECULATIVE_PATIENCE};
-use trine_sequencer::speculative::{Answerer, ClientEnd, Published, ServerEnd, Told, Way};
+use trine_sequencer::speculative::{Answerer, ClientEnd, Published, ServerEnd, ServerPath, Told};
 use trine_sequencer::wire::{SPECULATE, Speculation};
 use trine_transport::backend::{Backend, BackendError, BackendStats, MonotonicClock, Waker};
 use trine_transport::time::{Clock, Duration, Instant};
 
+use super::server_state::ServerState;
 use super::service::{NoNumbers, SEQUENCER, open as open_line};
-use super::shared::Shared;
 use crate::event_loop::next_look;
 use crate::rights::DENIED_BYTES_MAX;
 use crate::threads::{ServerThread, address_of};
@@ -59,7 +59,7 @@ pub(super) struct FourBytes<B: Backend> {
 }
 
 impl<B: Backend> FourBytes<B> {
-    pub(super) fn new(backend: B, spin: Duration, shared: &Shared) -> Self {
+    pub(super) fn new(backend: B, spin: Duration, shared: &ServerState) -> Self {
         Self {
             end: server_end(backend, shared),
             spin,
@@ -73,7 +73,10 @@ impl<B: Backend> FourBytes<B> {
 }
 
 /// A server's end over any backend.
-pub(super) fn server_end<B: Backend>(backend: B, shared: &Shared) -> ServerEnd<B, MonotonicClock> {
+pub(super) fn server_end<B: Backend>(
+    backend: B,
+    shared: &ServerState,
+) -> ServerEnd<B, MonotonicClock> {
     let desk = shared.desk.clone();
     let answerer = Answerer::new(Arc::clone(&shared.supply), MonotonicClock);
     ServerEnd::new(
@@ -113,17 +116,17 @@ impl<B: Backend + Send> ServerThread for FourBytes<B> {
 }
 
 /// Opens ways to a server.
-pub(super) type Opener<B> = Box<dyn FnMut() -> Result<Way<B>, Failure>>;
+pub(super) type Opener<B> = Box<dyn FnMut() -> Result<ServerPath<B>, Failure>>;
 
 /// A client of a server.
-pub(super) type Client<B> = ClientEnd<B, MonotonicClock, Opener<B>>;
+pub(super) type SpeculativeClient<B> = ClientEnd<B, MonotonicClock, Opener<B>>;
 
 /// Opens the first way to the server at `address`, and others when they are needed.
 pub(super) fn connect<N: Network>(
     network: &N,
     address: SocketAddr,
     patience: std::time::Duration,
-) -> Result<Client<N::Backend>, Failure> {
+) -> Result<SpeculativeClient<N::Backend>, Failure> {
     check(network)?;
     let speculation = ask_where(network, address, patience)?;
     let guess = speculation.guess;
@@ -142,7 +145,7 @@ pub(super) fn connect<N: Network>(
             let message = format!("no way to {server} is known");
             Failure::not_reachable(message, SEQUENCER.start_one)
         })?;
-        Ok(Way {
+        Ok(ServerPath {
             backend: opened.backend,
             route,
             keep: opened.keep,

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use rustix::fs::OFlags;
-use trine_keys::own_file::{self, End};
+use trine_keys::own_file::{self, AllowedFile};
 use trine_transport::keys::{KeyLog, SessionSecrets};
 
 use crate::announce::note;
@@ -20,7 +20,7 @@ static WARNED: Once = Once::new();
 /// Opens the file, makes it if it is not there, and warns whoever started the process.
 pub(super) fn open(path: &Path) -> Result<Arc<dyn KeyLog>, Failure> {
     let flags = OFlags::WRONLY | OFlags::APPEND;
-    let opened = own_file::open(path, flags, 0o600, End::Any);
+    let opened = own_file::open(path, flags, 0o600, AllowedFile::Any);
     let known = opened.and_then(|opened| {
         let about = opened.file.metadata()?;
         let kind = about.file_type();

@@ -12,7 +12,7 @@ use super::args::BenchArguments;
 use super::result::RunResult;
 use super::stores::Url;
 use super::zipf::Distribution;
-use super::{Plan, measure_all};
+use super::{BenchPlan, measure_all};
 use trine_base::arguments::{ClientArguments, GroupArguments};
 use trine_base::capture::CaptureArguments;
 use trine_base::config::CLIENTS_MAX;
@@ -91,7 +91,7 @@ pub fn run_cache<N: Network>(
     'workloads: for reads in READS {
         for distribution in DISTRIBUTIONS {
             let of_workload = workload(arguments, reads, distribution);
-            let plan = Plan::new(&of_workload)?;
+            let plan = BenchPlan::new(&of_workload)?;
             match measure_all(network, &plan, &of_workload.targets, output) {
                 // The results of earlier workloads count all the same.
                 Err(failure) if !runs.is_empty() => failed = Some(failure),

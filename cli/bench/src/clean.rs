@@ -3,7 +3,7 @@
 use trine_base::announce::note;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
-use trine_base::load::{Ended, Pace, Work, drive};
+use trine_base::load::{LoadEnd, Pace, Work, drive};
 use trine_base::network::Network;
 use trine_base::output::Output;
 use trine_base::progress::Progress;
@@ -12,10 +12,10 @@ use trine_transport::backend::MonotonicClock;
 use trine_transport::time::{Clock, Instant};
 
 use super::operation::key_of;
-use super::stores::{IN_FLIGHT_MAX, Outcome, Request, Target, Url};
-use super::{FILL_UNDER_WAY, Plan, Purpose};
+use super::stores::{BenchRequest, IN_FLIGHT_MAX, OperationOutcome, StoreTarget, Url};
+use super::{BenchPlan, FILL_UNDER_WAY, TargetPurpose};
 
-impl Plan<'_> {
+impl BenchPlan<'_> {
     /// Removes every key that the rounds can have written to these targets, or says that they stay.
     pub(super) fn clean_up<'a, N: Network>(
         &self,
@@ -32,9 +32,10 @@ impl Plan<'_> {
         if interrupted {
             note("deletes the keys of the benchmark; Ctrl-C again leaves them");
         }
-        let cleaned = targets
-            .into_iter()
-            .try_for_each(|url| self.serve(network, url, Purpose::Clean, output).map(drop));
+        let cleaned = targets.into_iter().try_for_each(|url| {
+            self.serve(network, url, TargetPurpose::Clean, output)
+                .map(drop)
+        });
         if interrupted {
             interrupt::put_back();
         }
@@ -53,7 +54,7 @@ impl Plan<'_> {
         }
     }
 
-    pub(super) fn clean(&self, target: &mut impl Target, name: &str) -> Result<(), Failure> {
+    pub(super) fn clean(&self, target: &mut impl StoreTarget, name: &str) -> Result<(), Failure> {
         let keys = self.keys_used.get();
         let clients = self.arguments.clients as usize;
         let pipeline = FILL_UNDER_WAY.div_ceil(clients).min(IN_FLIGHT_MAX);
@@ -64,7 +65,7 @@ impl Plan<'_> {
             failure: None,
             progress: Progress::new(format!("removing keys from {name}"), keys),
         };
-        let Ended { interrupted, .. } = drive(
+        let LoadEnd { interrupted, .. } = drive(
             target,
             clients,
             Pace::Closed { pipeline },
@@ -96,7 +97,7 @@ struct Cleaning {
     progress: Progress,
 }
 
-impl<T: Target> Work<T> for Cleaning {
+impl<T: StoreTarget> Work<T> for Cleaning {
     /// The number of a key.
     type Operation = u64;
 
@@ -116,15 +117,21 @@ impl<T: Target> Work<T> for Cleaning {
         number: &u64,
     ) -> Result<(), Failure> {
         let key = &key_of(*number);
-        target.submit(client, tag, Request::Delete { key })
+        target.submit(client, tag, BenchRequest::Delete { key })
     }
 
-    fn over(&mut self, _: u64, _due: Instant, _ended: Instant, outcome: Outcome) -> Option<u64> {
+    fn over(
+        &mut self,
+        _: u64,
+        _due: Instant,
+        _ended: Instant,
+        outcome: OperationOutcome,
+    ) -> Option<u64> {
         match outcome {
-            Outcome::Failed(why) => {
+            OperationOutcome::Failed(why) => {
                 self.failure.get_or_insert(why);
             }
-            Outcome::Done | Outcome::Missing => self.done += 1,
+            OperationOutcome::Done | OperationOutcome::Missing => self.done += 1,
         }
         None
     }

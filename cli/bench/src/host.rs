@@ -8,7 +8,7 @@ pub(super) const IS_OPTIMIZED: bool = matches!(env!("TRINE_OPT_LEVEL").as_bytes(
 
 /// The properties beside the settings that a figure depends on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Host {
+pub(super) struct HostInfo {
     pub(super) processor: String,
     pub(super) cores: usize,
     /// The kernel's frequency governor; "unknown" in most virtual machines.
@@ -24,7 +24,7 @@ pub(super) struct Host {
     pub(super) load_average: f64,
 }
 
-impl Host {
+impl HostInfo {
     pub(super) fn detect() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");
@@ -81,15 +81,15 @@ mod tests {
 
     #[test]
     fn another_machine_is_told_from_another_commit() {
-        let host = Host::detect();
+        let host = HostInfo::detect();
         assert!(host.cores > 0 && !host.kernel.is_empty() && !host.commit.is_empty());
-        let later = Host {
+        let later = HostInfo {
             commit: "other".into(),
             load_average: 99.0,
             ..host.clone()
         };
         assert!(later.differences(&host).is_empty());
-        let elsewhere = Host {
+        let elsewhere = HostInfo {
             cores: host.cores + 1,
             ..host.clone()
         };

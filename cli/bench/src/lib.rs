@@ -24,27 +24,29 @@ use std::path::Path;
 
 use serde_json::json;
 use trine_kvstore::config::VALUE_BYTES_MAX;
-use trine_server::tls::Caller;
+use trine_server::tls::TlsCaller;
 use trine_transport::backend::{Backend, MonotonicClock};
 use trine_transport::prng::Prng;
 use trine_transport::time::{Clock, Duration, Instant};
 
 pub use self::args::BenchArguments;
 pub use self::cache::{CacheBenchArguments, run_cache};
-use self::host::Host;
-use self::operation::Operation;
+use self::host::HostInfo;
+use self::operation::KeyOperation;
 use self::record::Recorder;
-use self::result::{RunResult, Settings};
+use self::result::{RunResult, RunSettings};
 pub use self::stores::Url;
-use self::stores::{Cache, Etcd, IN_FLIGHT_MAX, Memcached, Outcome, Redis, Target, Trine};
-use self::workload::{Generator, Kind, Mix};
+use self::stores::{
+    Cache, Etcd, IN_FLIGHT_MAX, Memcached, OperationOutcome, Redis, StoreTarget, Trine,
+};
+use self::workload::{Generator, Mix, OperationKind};
 pub use self::zipf::Distribution;
 use trine_base::announce::note;
 
 use trine_base::capture::{self, CaptureFile};
 use trine_base::client_endpoint::ClientEndpoint;
 use trine_base::failure::Failure;
-use trine_base::load::{Ended, Pace, Work, drive};
+use trine_base::load::{LoadEnd, Pace, Work, drive};
 use trine_base::network::{Network, Opened};
 use trine_base::output::Output;
 use trine_base::progress::Progress;
@@ -67,7 +69,7 @@ pub fn run<N: Network>(
     if !host::IS_OPTIMIZED {
         note("this program was not built for speed; `cargo build --release` makes one that is");
     }
-    let plan = Plan::new(arguments)?;
+    let plan = BenchPlan::new(arguments)?;
     plan.check_targets()?;
     let earlier = match &arguments.compare {
         None => None,
@@ -96,7 +98,7 @@ pub fn run<N: Network>(
 /// However that ends, the keys are removed then, or it is said that they stay.
 fn measure_all<N: Network>(
     network: &N,
-    plan: &Plan<'_>,
+    plan: &BenchPlan<'_>,
     targets: &[Url],
     output: Output,
 ) -> Result<(Vec<RunResult>, Option<Failure>), Failure> {
@@ -140,13 +142,13 @@ impl<'a> OfTarget<'a> {
 /// The targets alternate by round, so that changes on the machine affect all of them alike.
 fn measure_rounds<N: Network>(
     network: &N,
-    plan: &Plan<'_>,
+    plan: &BenchPlan<'_>,
     of_targets: &mut [OfTarget<'_>],
     output: Output,
 ) -> Result<(), Failure> {
     for _ in 0..plan.arguments.rounds {
         for of in &mut *of_targets {
-            let purpose = Purpose::Measure {
+            let purpose = TargetPurpose::Measure {
                 first: of.rounds.is_empty(),
             };
             let measured = plan.serve(network, of.url, purpose, output);
@@ -252,13 +254,13 @@ fn side_by_side(runs: &[RunResult], output: Output) {
 }
 
 /// The checked plan of a measurement.
-struct Plan<'a> {
+struct BenchPlan<'a> {
     arguments: &'a BenchArguments,
     mix: Mix,
     pace: Pace,
     value_bytes: u64,
-    settings: Settings,
-    host: Host,
+    settings: RunSettings,
+    host: HostInfo,
     /// The capture until the first round takes it.
     capture: RefCell<Option<CaptureFile>>,
     /// How many keys the rounds have used.
@@ -270,14 +272,14 @@ struct Plan<'a> {
     /// How many operations of the rounds were given up without an answer.
     unanswered: Cell<u64>,
     /// What encrypted targets are known by.
-    caller: Option<Caller>,
+    caller: Option<TlsCaller>,
 }
 
 /// What encrypted targets are known by.
-fn caller(arguments: &BenchArguments) -> Result<Option<Caller>, Failure> {
+fn caller(arguments: &BenchArguments) -> Result<Option<TlsCaller>, Failure> {
     let encrypted = arguments.targets.iter().find(|url| url.is_encrypted());
     match (&arguments.target_ca, encrypted) {
-        (Some(ca), _) => Caller::open(ca, None).map(Some),
+        (Some(ca), _) => TlsCaller::open(ca, None).map(Some),
         (None, Some(url)) => Err(Failure::usage(
             format!(
                 "{} speaks TLS, and nothing says by which certificate it is known",
@@ -291,21 +293,21 @@ fn caller(arguments: &BenchArguments) -> Result<Option<Caller>, Failure> {
 
 /// Why a target is opened.
 #[derive(Clone, Copy)]
-enum Purpose {
+enum TargetPurpose {
     /// For a round; `first`: the keys have not been written yet.
     Measure { first: bool },
     /// To remove the keys.
     Clean,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> BenchPlan<'a> {
     fn new(arguments: &'a BenchArguments) -> Result<Self, Failure> {
         let mut mix = match arguments.workload {
             Some(workload) => workload.mix(),
             None => Mix {
                 read: arguments.read_ratio,
-                reading: Kind::Read,
-                other: Kind::Update,
+                reading: OperationKind::Read,
+                other: OperationKind::Update,
                 distribution: Distribution::Uniform,
             },
         };
@@ -326,7 +328,7 @@ impl<'a> Plan<'a> {
                 pipeline: arguments.pipeline as usize,
             },
         };
-        let settings = Settings {
+        let settings = RunSettings {
             mode: if arguments.rate.is_some() {
                 "open"
             } else {
@@ -353,7 +355,7 @@ impl<'a> Plan<'a> {
             pace,
             value_bytes,
             settings,
-            host: Host::detect(),
+            host: HostInfo::detect(),
             capture: RefCell::new(arguments.client.capture.open()?),
             keys_used: Cell::new(arguments.keys),
             has_written: Cell::new(false),
@@ -368,7 +370,7 @@ impl<'a> Plan<'a> {
         let has_no_order = |target: &&Url| matches!(target, Url::Redis(_));
         let without = self.arguments.targets.iter().find(has_no_order);
         match (self.mix.reading, without) {
-            (Kind::Scan, Some(target)) => Err(Failure::usage(
+            (OperationKind::Scan, Some(target)) => Err(Failure::usage(
                 format!(
                     "workload E scans keys in their order, and {} keeps none",
                     target.text()
@@ -384,7 +386,7 @@ impl<'a> Plan<'a> {
         &self,
         network: &N,
         url: &Url,
-        purpose: Purpose,
+        purpose: TargetPurpose,
         output: Output,
     ) -> Result<Option<RunResult>, Failure> {
         let clients = self.arguments.clients as usize;
@@ -448,7 +450,7 @@ impl<'a> Plan<'a> {
         opened: Opened<B>,
         addresses: &[SocketAddr],
         named: (String, String),
-        purpose: Purpose,
+        purpose: TargetPurpose,
         output: Output,
     ) -> Result<Option<RunResult>, Failure> {
         let endpoint =
@@ -459,25 +461,27 @@ impl<'a> Plan<'a> {
 
     fn serve_on(
         &self,
-        target: &mut impl Target,
+        target: &mut impl StoreTarget,
         named: (String, String),
-        purpose: Purpose,
+        purpose: TargetPurpose,
         output: Output,
     ) -> Result<Option<RunResult>, Failure> {
         match purpose {
-            Purpose::Measure { first } => self.measure(target, named, first, output).map(Some),
-            Purpose::Clean => self.clean(target, &named.0).map(|()| None),
+            TargetPurpose::Measure { first } => {
+                self.measure(target, named, first, output).map(Some)
+            }
+            TargetPurpose::Clean => self.clean(target, &named.0).map(|()| None),
         }
     }
 
     fn measure(
         &self,
-        target: &mut impl Target,
+        target: &mut impl StoreTarget,
         named: (String, String),
         first: bool,
         output: Output,
     ) -> Result<RunResult, Failure> {
-        if first && self.mix.reading == Kind::Scan {
+        if first && self.mix.reading == OperationKind::Scan {
             probe::scan(target)?;
         }
         if first && !self.mix.read.is_zero() {
@@ -497,7 +501,9 @@ impl<'a> Plan<'a> {
         let span = (begun, Some(until));
         let (ended, broke) = match self.load(target, span, &mut traffic) {
             // What was measured by then is kept.
-            Err(failure) if traffic.recorder.operations() > 0 => (Ended::default(), Some(failure)),
+            Err(failure) if traffic.recorder.operations() > 0 => {
+                (LoadEnd::default(), Some(failure))
+            }
             ended => (ended?, None),
         };
         let took = MonotonicClock.now().saturating_since(begun);
@@ -512,10 +518,10 @@ impl<'a> Plan<'a> {
     /// Loads the target, and notes what may be left of that.
     fn load(
         &self,
-        target: &mut impl Target,
+        target: &mut impl StoreTarget,
         span: (Instant, Option<Instant>),
         traffic: &mut Traffic,
-    ) -> Result<Ended, Failure> {
+    ) -> Result<LoadEnd, Failure> {
         let clients = self.arguments.clients as usize;
         let ended = drive(target, clients, self.pace, span, traffic);
         let used = self.keys_used.get().max(traffic.generator.keys_used());
@@ -529,7 +535,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Notes that keys may have been written, unless each operation is known to have done nothing.
-    fn note_written(&self, ended: &Result<Ended, Failure>, done: u64, failure: Option<&Failure>) {
+    fn note_written(&self, ended: &Result<LoadEnd, Failure>, done: u64, failure: Option<&Failure>) {
         let unanswered = ended.as_ref().map_or(0, |ended| ended.unanswered);
         self.unanswered.set(self.unanswered.get() + unanswered);
         let may_be_done = failure.is_some_and(Failure::may_be_done);
@@ -539,7 +545,12 @@ impl<'a> Plan<'a> {
     }
 
     /// Writes every key once, so that reads find something.
-    fn fill(&self, target: &mut impl Target, name: &str, output: Output) -> Result<(), Failure> {
+    fn fill(
+        &self,
+        target: &mut impl StoreTarget,
+        name: &str,
+        output: Output,
+    ) -> Result<(), Failure> {
         let keys = self.arguments.keys;
         output.line(format_args!(
             "writing {} to read from ...",
@@ -563,7 +574,7 @@ impl<'a> Plan<'a> {
             &mut filling,
         );
         self.note_written(&ended, filling.done, filling.failure.as_ref());
-        let Ended { interrupted, .. } = ended?;
+        let LoadEnd { interrupted, .. } = ended?;
         match filling.failure {
             Some(failure) => Err(failure.while_doing("the keys could not be written")),
             None if interrupted => {
@@ -605,15 +616,15 @@ struct Filling {
     progress: Progress,
 }
 
-impl<T: Target> Work<T> for Filling {
-    type Operation = Operation;
+impl<T: StoreTarget> Work<T> for Filling {
+    type Operation = KeyOperation;
 
-    fn next(&mut self, _: usize) -> Option<Operation> {
+    fn next(&mut self, _: usize) -> Option<KeyOperation> {
         let key = self.next;
         let more = key < self.keys && self.failure.is_none();
         more.then(|| {
             self.next += 1;
-            Operation::new(Kind::Insert, key)
+            KeyOperation::new(OperationKind::Insert, key)
         })
     }
 
@@ -622,20 +633,20 @@ impl<T: Target> Work<T> for Filling {
         target: &mut T,
         client: usize,
         tag: u64,
-        operation: &Operation,
+        operation: &KeyOperation,
     ) -> Result<(), Failure> {
         operation.send(target, client, tag, &self.value)
     }
 
     fn over(
         &mut self,
-        _operation: Operation,
+        _operation: KeyOperation,
         _due: Instant,
         _ended: Instant,
-        outcome: Outcome,
-    ) -> Option<Operation> {
+        outcome: OperationOutcome,
+    ) -> Option<KeyOperation> {
         match outcome {
-            Outcome::Failed(why) => {
+            OperationOutcome::Failed(why) => {
                 self.failure.get_or_insert(why);
             }
             _ => self.done += 1,
@@ -671,7 +682,7 @@ impl Traffic {
     }
 
     /// Whether a measurement can follow the warm-up.
-    fn check_warm_up(&mut self, ended: Ended) -> Result<(), Failure> {
+    fn check_warm_up(&mut self, ended: LoadEnd) -> Result<(), Failure> {
         let done = "nothing was measured, it was still warming up";
         let failure = match self.recorder.first_failure.take() {
             _ if ended.interrupted => Failure::interrupted_after(done, ""),
@@ -696,13 +707,13 @@ impl Traffic {
     }
 }
 
-impl<T: Target> Work<T> for Traffic {
-    type Operation = Operation;
+impl<T: StoreTarget> Work<T> for Traffic {
+    type Operation = KeyOperation;
 
-    fn next(&mut self, _: usize) -> Option<Operation> {
+    fn next(&mut self, _: usize) -> Option<KeyOperation> {
         Some(match self.generator.draw() {
-            (Kind::Scan, key) => Operation::scan(key, self.generator.draw_items()),
-            (kind, key) => Operation::new(kind, key),
+            (OperationKind::Scan, key) => KeyOperation::scan(key, self.generator.draw_items()),
+            (kind, key) => KeyOperation::new(kind, key),
         })
     }
 
@@ -711,21 +722,21 @@ impl<T: Target> Work<T> for Traffic {
         target: &mut T,
         client: usize,
         tag: u64,
-        operation: &Operation,
+        operation: &KeyOperation,
     ) -> Result<(), Failure> {
         operation.send(target, client, tag, &self.value)
     }
 
     fn over(
         &mut self,
-        operation: Operation,
+        operation: KeyOperation,
         due: Instant,
         ended: Instant,
-        outcome: Outcome,
-    ) -> Option<Operation> {
+        outcome: OperationOutcome,
+    ) -> Option<KeyOperation> {
         let further = operation.further(&outcome);
         if further.is_none() {
-            if operation.kind == Kind::Insert {
+            if operation.kind == OperationKind::Insert {
                 self.generator.inserted(operation.key);
             }
             self.recorder.record(operation.kind, due, ended, &outcome);
@@ -755,15 +766,19 @@ pub(crate) mod tests {
         let mut recorder = Recorder::new(begun, 1_000_000_000);
         for n in 0..2_000 {
             let due = begun + Duration::from_micros(n * 100);
-            let kind = if n % 2 == 0 { Kind::Read } else { Kind::Update };
+            let kind = if n % 2 == 0 {
+                OperationKind::Read
+            } else {
+                OperationKind::Update
+            };
             recorder.record(
                 kind,
                 due,
                 due + Duration::from_micros(50 + n % 70),
-                &Outcome::Done,
+                &OperationOutcome::Done,
             );
         }
-        let settings = Settings {
+        let settings = RunSettings {
             mode: "closed".into(),
             clients: 4,
             pipeline: 1,
@@ -777,7 +792,7 @@ pub(crate) mod tests {
             warmup_ns: 1,
             seed: 1,
         };
-        let ended = Ended {
+        let ended = LoadEnd {
             interrupted: false,
             never_sent: 0,
             unanswered: 0,
@@ -786,7 +801,7 @@ pub(crate) mod tests {
         let mut result = RunResult::new(
             named,
             settings,
-            Host::detect(),
+            HostInfo::detect(),
             Duration::from_millis(200),
             ended,
             &mut recorder,

@@ -1,7 +1,7 @@
 //! One operation of a client: one request to the store, or two of them.
 
-use super::stores::{Outcome, Request, Target};
-use super::workload::Kind;
+use super::stores::{BenchRequest, OperationOutcome, StoreTarget};
+use super::workload::OperationKind;
 use trine_base::failure::Failure;
 
 /// Bytes of each key.
@@ -12,8 +12,8 @@ const KEYS_END: &[u8] = b"bench.";
 
 /// An operation on the key with a number.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Operation {
-    pub(super) kind: Kind,
+pub(super) struct KeyOperation {
+    pub(super) kind: OperationKind,
     pub(super) key: u64,
     /// For a scan: the most items that it is to have.
     items: u32,
@@ -21,8 +21,8 @@ pub(super) struct Operation {
     was_read: bool,
 }
 
-impl Operation {
-    pub(super) fn new(kind: Kind, key: u64) -> Self {
+impl KeyOperation {
+    pub(super) fn new(kind: OperationKind, key: u64) -> Self {
         Self {
             kind,
             key,
@@ -35,36 +35,38 @@ impl Operation {
     pub(super) fn scan(key: u64, items: u32) -> Self {
         Self {
             items,
-            ..Self::new(Kind::Scan, key)
+            ..Self::new(OperationKind::Scan, key)
         }
     }
 
     /// Sends its next request.
     pub(super) fn send(
         &self,
-        target: &mut impl Target,
+        target: &mut impl StoreTarget,
         client: usize,
         tag: u64,
         value: &[u8],
     ) -> Result<(), Failure> {
         let key = &key_of(self.key);
         let request = match self.kind {
-            Kind::Scan => Request::Scan {
+            OperationKind::Scan => BenchRequest::Scan {
                 from: key,
                 to: KEYS_END,
                 items: self.items,
             },
-            Kind::Read => Request::Read { key },
-            Kind::ReadModifyWrite if !self.was_read => Request::Read { key },
-            Kind::Update | Kind::Insert | Kind::ReadModifyWrite => Request::Write { key, value },
+            OperationKind::Read => BenchRequest::Read { key },
+            OperationKind::ReadModifyWrite if !self.was_read => BenchRequest::Read { key },
+            OperationKind::Update | OperationKind::Insert | OperationKind::ReadModifyWrite => {
+                BenchRequest::Write { key, value }
+            }
         };
         target.submit(client, tag, request)
     }
 
     /// What completes it behind a request with this outcome, if that was not all.
-    pub(super) fn further(self, outcome: &Outcome) -> Option<Self> {
-        let is_half = self.kind == Kind::ReadModifyWrite && !self.was_read;
-        (is_half && *outcome == Outcome::Done).then_some(Self {
+    pub(super) fn further(self, outcome: &OperationOutcome) -> Option<Self> {
+        let is_half = self.kind == OperationKind::ReadModifyWrite && !self.was_read;
+        (is_half && *outcome == OperationOutcome::Done).then_some(Self {
             was_read: true,
             ..self
         })
@@ -94,11 +96,13 @@ mod tests {
 
     #[test]
     fn a_key_that_was_read_is_written_and_a_missing_one_is_not() {
-        let operation = Operation::new(Kind::ReadModifyWrite, 1);
-        let write = operation.further(&Outcome::Done).expect("the write");
-        assert!(write.further(&Outcome::Done).is_none());
-        assert!(operation.further(&Outcome::Missing).is_none());
-        let read = Operation::new(Kind::Read, 1);
-        assert!(read.further(&Outcome::Done).is_none());
+        let operation = KeyOperation::new(OperationKind::ReadModifyWrite, 1);
+        let write = operation
+            .further(&OperationOutcome::Done)
+            .expect("the write");
+        assert!(write.further(&OperationOutcome::Done).is_none());
+        assert!(operation.further(&OperationOutcome::Missing).is_none());
+        let read = KeyOperation::new(OperationKind::Read, 1);
+        assert!(read.further(&OperationOutcome::Done).is_none());
     }
 }

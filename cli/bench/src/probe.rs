@@ -5,13 +5,13 @@ use trine_base::load::{Pace, Work, drive};
 use trine_transport::backend::MonotonicClock;
 use trine_transport::time::{Clock, Instant};
 
-use super::operation::Operation;
-use super::stores::{Outcome, Target};
+use super::operation::KeyOperation;
+use super::stores::{OperationOutcome, StoreTarget};
 
 /// Scans one item.
-pub(super) fn scan(target: &mut impl Target) -> Result<(), Failure> {
+pub(super) fn scan(target: &mut impl StoreTarget) -> Result<(), Failure> {
     let mut probe = Probe {
-        operation: Some(Operation::scan(0, 1)),
+        operation: Some(KeyOperation::scan(0, 1)),
         failure: None,
     };
     let pace = Pace::Closed { pipeline: 1 };
@@ -24,14 +24,14 @@ pub(super) fn scan(target: &mut impl Target) -> Result<(), Failure> {
 }
 
 struct Probe {
-    operation: Option<Operation>,
+    operation: Option<KeyOperation>,
     failure: Option<Failure>,
 }
 
-impl<T: Target> Work<T> for Probe {
-    type Operation = Operation;
+impl<T: StoreTarget> Work<T> for Probe {
+    type Operation = KeyOperation;
 
-    fn next(&mut self, _: usize) -> Option<Operation> {
+    fn next(&mut self, _: usize) -> Option<KeyOperation> {
         self.operation.take()
     }
 
@@ -40,19 +40,19 @@ impl<T: Target> Work<T> for Probe {
         target: &mut T,
         client: usize,
         tag: u64,
-        operation: &Operation,
+        operation: &KeyOperation,
     ) -> Result<(), Failure> {
         operation.send(target, client, tag, &[])
     }
 
     fn over(
         &mut self,
-        _operation: Operation,
+        _operation: KeyOperation,
         _due: Instant,
         _ended: Instant,
-        outcome: Outcome,
-    ) -> Option<Operation> {
-        if let Outcome::Failed(why) = outcome {
+        outcome: OperationOutcome,
+    ) -> Option<KeyOperation> {
+        if let OperationOutcome::Failed(why) = outcome {
             self.failure = Some(why);
         }
         None

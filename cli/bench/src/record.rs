@@ -4,8 +4,8 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use trine_transport::time::Instant;
 
-use super::stores::Outcome;
-use super::workload::Kind;
+use super::stores::OperationOutcome;
+use super::workload::OperationKind;
 use trine_base::config::LATENCY_MAX;
 use trine_base::failure::Failure;
 use trine_base::latency::Latencies;
@@ -64,21 +64,27 @@ impl Recorder {
     }
 
     /// Records that an operation that was due at `due` has ended.
-    pub(super) fn record(&mut self, kind: Kind, due: Instant, ended: Instant, outcome: &Outcome) {
+    pub(super) fn record(
+        &mut self,
+        kind: OperationKind,
+        due: Instant,
+        ended: Instant,
+        outcome: &OperationOutcome,
+    ) {
         let stretch = ended.saturating_since(self.begun).as_nanos() / self.stretch_ns;
         if stretch > self.stretch {
             self.close_stretch();
             self.skip_to(stretch);
         }
         match outcome {
-            Outcome::Failed(why) => {
+            OperationOutcome::Failed(why) => {
                 self.errors += 1;
                 self.now_errors += 1;
                 self.first_failure.get_or_insert_with(|| why.clone());
                 return;
             }
-            Outcome::Missing => self.misses += 1,
-            Outcome::Done => {}
+            OperationOutcome::Missing => self.misses += 1,
+            OperationOutcome::Done => {}
         }
         let ns = ended.saturating_since(due).as_nanos();
         self.latencies[kind as usize].record_ns(ns);
@@ -125,12 +131,12 @@ impl Recorder {
         &self.points
     }
 
-    pub(super) fn of(&self, kind: Kind) -> &Latencies {
+    pub(super) fn of(&self, kind: OperationKind) -> &Latencies {
         &self.latencies[kind as usize]
     }
 
     /// The operations of several kinds together.
-    pub(super) fn together(&self, kinds: &[Kind]) -> Latencies {
+    pub(super) fn together(&self, kinds: &[OperationKind]) -> Latencies {
         let mut sum = Latencies::new();
         kinds.iter().for_each(|kind| sum.add(self.of(*kind)));
         sum
@@ -153,15 +159,27 @@ mod tests {
         let mut recorder = Recorder::new(begun, 1);
         // Ten operations fell due during a stall, and all end after it. Counted from the time of sending, each would
         // take a moment.
-        (0..10).for_each(|n| recorder.record(Kind::Read, at(n * 10), at(100), &Outcome::Done));
+        (0..10).for_each(|n| {
+            recorder.record(
+                OperationKind::Read,
+                at(n * 10),
+                at(100),
+                &OperationOutcome::Done,
+            )
+        });
         recorder.record(
-            Kind::Update,
+            OperationKind::Update,
             at(120),
             at(149),
-            &Outcome::Failed(Failure::negative("no", "")),
+            &OperationOutcome::Failed(Failure::negative("no", "")),
         );
-        recorder.record(Kind::Update, at(170), at(171), &Outcome::Missing);
-        let p = recorder.of(Kind::Read).percentiles();
+        recorder.record(
+            OperationKind::Update,
+            at(170),
+            at(171),
+            &OperationOutcome::Missing,
+        );
+        let p = recorder.of(OperationKind::Read).percentiles();
         assert_eq!(
             (p.count, p.max_ns / 1_000_000, p.min_ns.div_ceil(1_000_000)),
             (10, 100, 10)

@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use trine_transport::time::Duration;
 
-use super::host::Host;
+use super::host::HostInfo;
 use super::record::{Point, Recorder};
-use super::workload::Kind;
+use super::workload::OperationKind;
 use trine_base::failure::Failure;
 use trine_base::latency::{Latencies, Percentiles, latency_table};
-use trine_base::load::Ended;
+use trine_base::load::LoadEnd;
 use trine_base::output::Output;
 use trine_base::units::{plural, show_bytes, show_count, show_date, show_ns};
 
@@ -23,7 +23,7 @@ const CURVE: [f64; 16] = [
 
 /// The requested settings; figures of different settings are not comparable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Settings {
+pub(super) struct RunSettings {
     pub(super) mode: String,
     pub(super) clients: u32,
     pub(super) pipeline: u32,
@@ -47,8 +47,8 @@ pub(super) struct RunResult {
     /// When, as a date with its time; absent in files of former releases.
     #[serde(default)]
     pub(super) begun: String,
-    pub(super) settings: Settings,
-    pub(super) host: Host,
+    pub(super) settings: RunSettings,
+    pub(super) host: HostInfo,
     /// Whether a key sealed the sessions with a group. Nothing for other stores, and in files of former releases.
     #[serde(default)]
     pub(super) sealed: Option<bool>,
@@ -88,19 +88,19 @@ pub(super) struct RunResult {
 impl RunResult {
     pub(super) fn new(
         (target, store): (String, String),
-        settings: Settings,
-        host: Host,
+        settings: RunSettings,
+        host: HostInfo,
         took: Duration,
-        ended: Ended,
+        ended: LoadEnd,
         recorder: &mut Recorder,
     ) -> Self {
         let seconds = took.as_nanos().max(1) as f64 / 1e9;
         let all = recorder.together(&[
-            Kind::Read,
-            Kind::Scan,
-            Kind::Update,
-            Kind::Insert,
-            Kind::ReadModifyWrite,
+            OperationKind::Read,
+            OperationKind::Scan,
+            OperationKind::Update,
+            OperationKind::Insert,
+            OperationKind::ReadModifyWrite,
         ]);
         let corrected = corrected(&all, settings.rate.is_some());
         let operations = recorder.operations();
@@ -125,12 +125,12 @@ impl RunResult {
             misses: recorder.misses,
             never_sent: ended.never_sent,
             unanswered: ended.unanswered,
-            read: recorder.of(Kind::Read).percentiles(),
-            scan: recorder.of(Kind::Scan).percentiles(),
+            read: recorder.of(OperationKind::Read).percentiles(),
+            scan: recorder.of(OperationKind::Scan).percentiles(),
             write: recorder
-                .together(&[Kind::Update, Kind::Insert])
+                .together(&[OperationKind::Update, OperationKind::Insert])
                 .percentiles(),
-            read_modify_write: recorder.of(Kind::ReadModifyWrite).percentiles(),
+            read_modify_write: recorder.of(OperationKind::ReadModifyWrite).percentiles(),
             all: all.percentiles(),
             all_corrected: corrected.percentiles(),
             curve: CURVE

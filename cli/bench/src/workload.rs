@@ -9,7 +9,7 @@ use super::zipf::{Chooser, Distribution};
 
 /// The kind of one operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum OperationKind {
     Read,
     Update,
     Insert,
@@ -36,18 +36,18 @@ const SCAN_ITEMS_MAX: u64 = 100;
 impl Workload {
     pub(super) fn mix(self) -> Mix {
         let (read, other, distribution) = match self {
-            Self::A => (50, Kind::Update, Distribution::Zipf),
-            Self::B => (95, Kind::Update, Distribution::Zipf),
-            Self::C => (100, Kind::Update, Distribution::Zipf),
-            Self::D => (95, Kind::Insert, Distribution::Latest),
-            Self::E => (95, Kind::Insert, Distribution::Zipf),
-            Self::F => (50, Kind::ReadModifyWrite, Distribution::Zipf),
+            Self::A => (50, OperationKind::Update, Distribution::Zipf),
+            Self::B => (95, OperationKind::Update, Distribution::Zipf),
+            Self::C => (100, OperationKind::Update, Distribution::Zipf),
+            Self::D => (95, OperationKind::Insert, Distribution::Latest),
+            Self::E => (95, OperationKind::Insert, Distribution::Zipf),
+            Self::F => (50, OperationKind::ReadModifyWrite, Distribution::Zipf),
         };
         Mix {
             read: Ratio::percent(read),
             reading: match self {
-                Self::E => Kind::Scan,
-                _ => Kind::Read,
+                Self::E => OperationKind::Scan,
+                _ => OperationKind::Read,
             },
             other,
             distribution,
@@ -88,9 +88,9 @@ impl FromStr for Workload {
 pub(super) struct Mix {
     pub(super) read: Ratio,
     /// The kind of reads.
-    pub(super) reading: Kind,
+    pub(super) reading: OperationKind,
     /// The kind of operation that is no read.
-    pub(super) other: Kind,
+    pub(super) other: OperationKind,
     pub(super) distribution: Distribution,
 }
 
@@ -121,12 +121,12 @@ impl Generator {
     }
 
     /// The next operation and the number of its key.
-    pub(super) fn draw(&mut self) -> (Kind, u64) {
+    pub(super) fn draw(&mut self) -> (OperationKind, u64) {
         let kind = match self.prng.chance(self.mix.read) {
             true => self.mix.reading,
             false => self.mix.other,
         };
-        if kind == Kind::Insert {
+        if kind == OperationKind::Insert {
             self.next += 1;
             return (kind, self.next - 1);
         }
@@ -159,18 +159,18 @@ mod tests {
     #[test]
     fn each_workload_has_its_shares() {
         for (workload, reads, other) in [
-            (Workload::E, 95_000, Kind::Insert),
-            (Workload::A, 50_000, Kind::Update),
-            (Workload::B, 95_000, Kind::Update),
-            (Workload::C, 100_000, Kind::Update),
-            (Workload::D, 95_000, Kind::Insert),
-            (Workload::F, 50_000, Kind::ReadModifyWrite),
+            (Workload::E, 95_000, OperationKind::Insert),
+            (Workload::A, 50_000, OperationKind::Update),
+            (Workload::B, 95_000, OperationKind::Update),
+            (Workload::C, 100_000, OperationKind::Update),
+            (Workload::D, 95_000, OperationKind::Insert),
+            (Workload::F, 50_000, OperationKind::ReadModifyWrite),
         ] {
             let mut generator = Generator::new(1, workload.mix(), 1_000);
-            let drawn: Vec<(Kind, u64)> = (0..100_000).map(|_| generator.draw()).collect();
+            let drawn: Vec<(OperationKind, u64)> = (0..100_000).map(|_| generator.draw()).collect();
             let count = |kind| drawn.iter().filter(|(drawn, _)| *drawn == kind).count();
             let reading = workload.mix().reading;
-            assert_eq!(reading == Kind::Scan, workload == Workload::E);
+            assert_eq!(reading == OperationKind::Scan, workload == Workload::E);
             assert!(count(reading).abs_diff(reads) < 1_000, "{workload:?}");
             assert_eq!(count(reading) + count(other), drawn.len(), "{workload:?}");
         }
@@ -199,7 +199,7 @@ mod tests {
         let (mut under_way, mut there) = (Vec::new(), 100);
         for _ in 0..20_000 {
             match generator.draw() {
-                (Kind::Insert, key) => under_way.push(key),
+                (OperationKind::Insert, key) => under_way.push(key),
                 (_, key) => assert!(key < there, "{key} of {there}"),
             }
             // The last of three inserts in flight ends first.

@@ -6,7 +6,7 @@ use clap::FromArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::{Arguments, Command, command_line, needless_option};
-use trine_server::from_file::Named;
+use trine_server::from_file::FixedSettings;
 
 use crate::settings::{Missing, Resolved, Stop, definition, keys};
 
@@ -78,7 +78,7 @@ fn read(line: Vec<OsString>) -> Result<Arguments, Stop> {
     }
     let mut arguments = Arguments::from_arg_matches(&resolved.matches)?;
     if let Some(Command::Serve(serve)) = &mut arguments.command {
-        serve.named = Named {
+        serve.named = FixedSettings {
             log_level: resolved.is_named("log-level", &keys),
             keys: resolved.is_named("key-stage", &keys),
         };

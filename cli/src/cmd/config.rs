@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::up;
 use crate::settings::{
-    ConfigurableCommand, Configured, FilesCommand, Key, Mistake, Secrets, SettingsFile, Stop,
-    arguments_of_file, default_file, document, keys, reason_of, reference, resolve_for_show,
+    ConfigurableCommand, Configured, FilesCommand, Mistake, Secrets, SettingKey, SettingsFile,
+    Stop, arguments_of_file, default_file, document, keys, reason_of, reference, resolve_for_show,
 };
 use trine_base::document::path_text;
 use trine_base::failure::Failure;
@@ -51,7 +51,7 @@ pub(crate) fn run(command: &FilesCommand, output: Output) -> Result<(), Failure>
     }
 }
 
-fn check(path: &Path, keys: &[Key], output: Output) -> Result<(), Failure> {
+fn check(path: &Path, keys: &[SettingKey], output: Output) -> Result<(), Failure> {
     require_file(path)?;
     let (file, mut mistakes) = SettingsFile::read_with_mistakes(path, keys)?;
     let together = together(&file, keys, mistakes.is_empty());
@@ -82,7 +82,7 @@ fn require_file(path: &Path) -> Result<(), Failure> {
 
 /// Returns the errors that the commands themselves would report for the combined settings, before they check anything
 /// else.
-fn together(file: &SettingsFile, keys: &[Key], each_is_right: bool) -> Vec<Mistake> {
+fn together(file: &SettingsFile, keys: &[SettingKey], each_is_right: bool) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
     for command in meant(file, keys) {
         let arguments = match arguments_of_file(command, file, keys) {
@@ -122,7 +122,7 @@ fn together(file: &SettingsFile, keys: &[Key], each_is_right: bool) -> Vec<Mista
 }
 
 /// The commands that the file is for. These are the commands that have one of its settings alone, else `serve`.
-fn meant(file: &SettingsFile, keys: &[Key]) -> Vec<Configured> {
+fn meant(file: &SettingsFile, keys: &[SettingKey]) -> Vec<Configured> {
     let is_of_one = |command: Configured| {
         let mut own = keys.iter().filter(|key| key.commands == [command]);
         own.any(|key| file.entries.iter().any(|entry| entry.name == key.name))
@@ -141,7 +141,7 @@ fn show(
     of: Configured,
     options: &[std::ffi::OsString],
     secrets: Secrets,
-    keys: &[Key],
+    keys: &[SettingKey],
     output: Output,
 ) -> Result<(), Failure> {
     let resolved = match resolve_for_show(of, options, keys) {

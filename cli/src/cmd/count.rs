@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use trine_base::answers::{response_of, unexpected};
 use trine_base::arguments::ClientArguments;
-use trine_base::client::{Session, call, open};
+use trine_base::client::{CommandClient, call, open};
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
@@ -18,7 +18,7 @@ use trine_client::PinnedCount;
 use trine_kvstore::{Command, KeyRange, Position, Response, StoreError};
 
 use super::range::{Bounds, PartArguments, ReplicaArguments};
-use super::stream::{Held, Reading, response_at_pin};
+use super::stream::{PinGuard, PinnedRead, response_at_pin};
 use super::unordered;
 
 /// Counts the keys that begin with each PREFIX, or a part of them; without a PREFIX all keys.
@@ -82,7 +82,7 @@ fn several<N: Network>(
     prefixes: &[OsString],
     output: Output,
 ) -> Result<(), Failure> {
-    const COUNT: Reading = Reading {
+    const COUNT: PinnedRead = PinnedRead {
         what: "the count",
         hint: "run the count again, or count the prefixes one by one",
     };
@@ -112,7 +112,7 @@ fn several<N: Network>(
     if !unordered::is_ordered(&mut session, arguments.replica.mode(), &everything)? {
         return one_by_one(&mut session, arguments, &prefixes, output);
     }
-    let mut held = Held::by(&mut session);
+    let mut held = PinGuard::by(&mut session);
     let begun = Instant::now();
     let mut count = PinnedCount::of(&ranges, arguments.replica.mode());
     while let Some((mode, command)) = count.command(begun.elapsed()) {
@@ -131,7 +131,7 @@ fn several<N: Network>(
 
 /// Counts each prefix without the ordered index, as of a moment of its own.
 fn one_by_one(
-    session: &mut Session,
+    session: &mut CommandClient,
     arguments: &CountArguments,
     prefixes: &[&[u8]],
     output: Output,

@@ -20,7 +20,7 @@ use trine_base::client_endpoint::ClientEndpoint;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::latency::{Latencies, Percentiles, latency_table};
-use trine_base::load::{Clients, Ended, Pace, Work, drive};
+use trine_base::load::{Clients, LoadEnd, Pace, Work, drive};
 use trine_base::network::Network;
 use trine_base::output::Output;
 use trine_base::progress::Progress;
@@ -199,7 +199,7 @@ impl<N: Network> Demo<N> {
     }
 
     /// Reports how much was done when a Ctrl-C ended it.
-    fn unless_interrupted(&self, ended: Ended) -> Result<(), Failure> {
+    fn unless_interrupted(&self, ended: LoadEnd) -> Result<(), Failure> {
         if !ended.interrupted {
             return Ok(());
         }
@@ -213,9 +213,9 @@ impl<N: Network> Demo<N> {
 
     /// Reads every acknowledged key and compares.
     fn check_everything(&mut self) -> Result<(), Failure> {
-        let mut reader = Reader::new(self.written.iter().collect());
+        let mut reader = ReadCheck::new(self.written.iter().collect());
         let ended = run_clients(&mut self.endpoint, &mut reader)?;
-        let Reader {
+        let ReadCheck {
             gets,
             right,
             wrong,
@@ -322,7 +322,7 @@ fn current_leader<N: Network>(network: &N, group: &Group) -> Result<usize, Failu
 fn run_clients<'a, B: Backend, W>(
     endpoint: &'a mut ClientEndpoint<B>,
     work: &mut W,
-) -> Result<Ended, Failure>
+) -> Result<LoadEnd, Failure>
 where
     W: Work<Clients<'a, B>>,
 {
@@ -346,12 +346,12 @@ fn nanos(duration: Duration) -> u64 {
 }
 
 /// A key with its value.
-type Pair = (Vec<u8>, Vec<u8>);
+type KeyValue = (Vec<u8>, Vec<u8>);
 
 /// Writes keys and remembers the acknowledged ones.
 struct Recorder<'a> {
     keys: &'a mut dyn Iterator<Item = Vec<u8>>,
-    written: Vec<Pair>,
+    written: Vec<KeyValue>,
     puts: Latencies,
     /// Whether more is written.
     go_on: &'a dyn Fn() -> bool,
@@ -375,7 +375,7 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    fn into_parts(self) -> Result<(Vec<Pair>, Latencies), Failure> {
+    fn into_parts(self) -> Result<(Vec<KeyValue>, Latencies), Failure> {
         match self.failed {
             Some(failure) => Err(failure),
             None => Ok((self.written, self.puts)),
@@ -384,9 +384,9 @@ impl<'a> Recorder<'a> {
 }
 
 impl<B: Backend> Work<Clients<'_, B>> for Recorder<'_> {
-    type Operation = Pair;
+    type Operation = KeyValue;
 
-    fn next(&mut self, _: usize) -> Option<Pair> {
+    fn next(&mut self, _: usize) -> Option<KeyValue> {
         if self.failed.is_some() || !(self.go_on)() {
             return None;
         }
@@ -400,13 +400,19 @@ impl<B: Backend> Work<Clients<'_, B>> for Recorder<'_> {
         clients: &mut Clients<'_, B>,
         client: usize,
         tag: u64,
-        (key, value): &Pair,
+        (key, value): &KeyValue,
     ) -> Result<(), Failure> {
         let put = Command::Put { key, value };
         clients.submit(client, tag, Mode::Write, &put)
     }
 
-    fn over(&mut self, pair: Pair, due: Moment, ended: Moment, finished: Finished) -> Option<Pair> {
+    fn over(
+        &mut self,
+        pair: KeyValue,
+        due: Moment,
+        ended: Moment,
+        finished: Finished,
+    ) -> Option<KeyValue> {
         match finished.result.as_ref().map(|answer| answer.response()) {
             Ok(Ok(Response::Written { .. })) => {
                 self.puts.record_ns(ended.saturating_since(due).as_nanos());
@@ -434,7 +440,7 @@ impl<B: Backend> Work<Clients<'_, B>> for Recorder<'_> {
 }
 
 /// Reads keys and compares.
-struct Reader<'a> {
+struct ReadCheck<'a> {
     left: Vec<(&'a Vec<u8>, &'a Vec<u8>)>,
     gets: Latencies,
     right: usize,
@@ -442,7 +448,7 @@ struct Reader<'a> {
     progress: Progress,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ReadCheck<'a> {
     fn new(left: Vec<(&'a Vec<u8>, &'a Vec<u8>)>) -> Self {
         Self {
             progress: Progress::new("reading keys", left.len() as u64),
@@ -454,7 +460,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl<'k, B: Backend> Work<Clients<'_, B>> for Reader<'k> {
+impl<'k, B: Backend> Work<Clients<'_, B>> for ReadCheck<'k> {
     type Operation = (&'k Vec<u8>, &'k Vec<u8>);
 
     fn next(&mut self, _: usize) -> Option<Self::Operation> {

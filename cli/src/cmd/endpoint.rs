@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use trine_base::failure::Failure;
 use trine_server::private::first_line;
-use trine_server::tls::Caller;
+use trine_server::tls::TlsCaller;
 
 /// The time limit for the replica's endpoint.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -38,20 +38,20 @@ pub(crate) struct EndpointArguments {
 }
 
 /// Asks endpoints, with what they want to see.
-pub(super) struct Asker {
+pub(super) struct EndpointClient {
     password: Option<Vec<u8>>,
-    caller: Option<Caller>,
+    caller: Option<TlsCaller>,
 }
 
-/// What an endpoint said.
-pub(super) struct Answer {
+/// The reply of an endpoint.
+pub(super) struct EndpointReply {
     pub(super) is_ok: bool,
     pub(super) body: String,
 }
 
 impl EndpointArguments {
     /// Reads the files.
-    pub(super) fn asker(&self) -> Result<Asker, Failure> {
+    pub(super) fn asker(&self) -> Result<EndpointClient, Failure> {
         let file = self.metrics_password_file.as_deref();
         let password = file
             .map(|path| first_line(path, "the password of the metrics"))
@@ -61,14 +61,14 @@ impl EndpointArguments {
             .as_deref()
             .zip(self.metrics_key.as_deref());
         let ca = self.metrics_ca.as_deref();
-        Ok(Asker {
+        Ok(EndpointClient {
             password,
-            caller: ca.map(|ca| Caller::open(ca, own)).transpose()?,
+            caller: ca.map(|ca| TlsCaller::open(ca, own)).transpose()?,
         })
     }
 }
 
-impl Asker {
+impl EndpointClient {
     /// Sends a request, and returns what the endpoint said.
     pub(super) fn ask(
         &self,
@@ -76,7 +76,7 @@ impl Asker {
         method: &str,
         path: &str,
         body: &str,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<EndpointReply, Failure> {
         let answer = self
             .request(at, method, path, body)
             .map_err(|error| self.no_answer(at, &error))?;
@@ -92,7 +92,7 @@ impl Asker {
                 "ask again",
             ));
         }
-        Ok(Answer {
+        Ok(EndpointReply {
             is_ok: head.split(' ').nth(1) == Some("200"),
             body: body.to_owned(),
         })

@@ -15,7 +15,7 @@ use std::ffi::OsString;
 use trine_base::announce::note;
 use trine_base::answers::{response_of, unexpected};
 use trine_base::arguments::ClientArguments;
-use trine_base::client::{Session, open};
+use trine_base::client::{CommandClient, open};
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
@@ -28,7 +28,7 @@ use trine_kvstore::{Command, Cursor, Found, Position, Prefix, Response, WalkCont
 use self::sink::Sink;
 use super::range::{Bounds, NamedPrefix, PartArguments};
 use super::record::line;
-use super::stream::{Held, Reading, Unwritten, overlapped, response_at_pin};
+use super::stream::{PinGuard, PinnedRead, Unwritten, overlapped, response_at_pin};
 
 /// Writes keys with their values and expiries as JSON lines, all as of one moment.
 ///
@@ -94,23 +94,23 @@ struct Exported {
 }
 
 /// A page, and the moment from which its times to live count.
-type Piece = (Answer, SystemTime);
+type ExportPage = (Answer, SystemTime);
 
 /// All items as of one moment.
 fn at_once(
-    session: &mut Session,
+    session: &mut CommandClient,
     bounds: &Bounds,
     sink: &mut Sink<'_>,
 ) -> Result<Exported, Failure> {
-    const EXPORT: Reading = Reading {
+    const EXPORT: PinnedRead = PinnedRead {
         what: "the export",
         hint: "run the export again; `trine export --no-atomic` needs nothing kept, and reads each page at a later moment",
     };
     let begun = Instant::now();
     let mut walk = WholeWalk::over(bounds.prefix(), Mode::Read);
     let mut progress = Progress::towards("exporting", None);
-    let read = |pass: &mut dyn FnMut(Piece) -> Result<(), Failure>| {
-        let mut held = Held::by(session);
+    let read = |pass: &mut dyn FnMut(ExportPage) -> Result<(), Failure>| {
+        let mut held = PinGuard::by(session);
         let (mut keys, mut pinned_at) = (0, None);
         while let Some((mode, command)) = walk.command(begun.elapsed()) {
             let Some(answer) = held.step(mode, &command)? else {
@@ -140,12 +140,12 @@ fn at_once(
 
 /// Each page as of its own moment.
 fn by_page(
-    session: &mut Session,
+    session: &mut CommandClient,
     bounds: &Bounds,
     sink: &mut Sink<'_>,
 ) -> Result<Exported, Failure> {
     let mut progress = Progress::towards("exporting", None);
-    let read = |pass: &mut dyn FnMut(Piece) -> Result<(), Failure>| {
+    let read = |pass: &mut dyn FnMut(ExportPage) -> Result<(), Failure>| {
         let (mut from, mut keys) = (Cursor::START, 0);
         loop {
             let command = Command::Walk {
@@ -184,7 +184,7 @@ fn within(found: &Found<'_>, bounds: &Bounds) -> u64 {
     }
 }
 
-fn write((answer, now): Piece, bounds: &Bounds, sink: &mut Sink<'_>) -> Result<(), Unwritten> {
+fn write((answer, now): ExportPage, bounds: &Bounds, sink: &mut Sink<'_>) -> Result<(), Unwritten> {
     let response = response_of(&answer)?;
     let Response::Page(page) = &response else {
         return Err(unexpected(&response).into());

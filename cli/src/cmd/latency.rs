@@ -13,7 +13,7 @@ use trine_base::answers::response_of;
 use crate::config::{PROBE_EVERY, PROBE_EXPIRY, PROBE_POLL_INTERVAL};
 use clap::Args;
 use trine_base::arguments::ClientArguments;
-use trine_base::client::{self, Session};
+use trine_base::client::{self, CommandClient};
 use trine_base::endpoint::random_seed;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
@@ -169,7 +169,7 @@ fn measure<N: Network>(
 
 /// Writes the key and reads it, and takes the time of both.
 fn put_and_get(
-    session: &mut Session,
+    session: &mut CommandClient,
     put: &Command<'_>,
     key: &[u8],
     measured: &mut Measured,

@@ -31,7 +31,7 @@ const FIELDS: [&str; 7] = [
 
 /// What an import writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct ImportRecord {
     pub(crate) key: Vec<u8>,
     pub(crate) value: Vec<u8>,
     pub(crate) expiry: Expiry,
@@ -48,7 +48,7 @@ pub(crate) enum Expiry {
 
 /// The fields in the order in which they are written.
 #[derive(Serialize)]
-struct Line<'a> {
+struct RecordLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,7 +70,7 @@ pub(crate) fn line(entry: &Entry<'_>, now: SystemTime) -> String {
     let left_ms = entry.remaining_ns.map(|ns| ns.div_ceil(NS_PER_MS));
     // A moment beyond the calendar of RFC 3339 is left out; then the time to live says it.
     let at = left_ms.and_then(|left| now.checked_add(Duration::from_millis(left)));
-    let line = Line {
+    let line = RecordLine {
         key: key.as_deref().ok(),
         key_base64: key.as_ref().err().map(String::as_str),
         value: value.as_deref().ok(),
@@ -91,7 +91,7 @@ fn has_a_date(at: SystemTime) -> bool {
         .is_ok_and(|since| since.as_secs() < YEAR_10000)
 }
 
-impl Record {
+impl ImportRecord {
     /// What a line says.
     ///
     /// # Errors
@@ -239,7 +239,7 @@ mod tests {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
         let plain = line(&entry(b"k", b"two\nlines \"", None), now);
         assert_eq!(plain, r#"{"key":"k","value":"two\nlines \"","version":7}"#);
-        let read = Record::of_line(plain.as_bytes()).expect("it was written");
+        let read = ImportRecord::of_line(plain.as_bytes()).expect("it was written");
         assert_eq!(
             (read.value.as_slice(), read.expiry),
             (&b"two\nlines \""[..], Expiry::Never)
@@ -250,7 +250,7 @@ mod tests {
             expiring,
             r#"{"key_base64":"/wA=","value":"","version":7,"expires_in_ms":1501,"expires_at":"1970-01-01T00:16:41.501Z"}"#
         );
-        let read = Record::of_line(expiring.as_bytes()).expect("it was written");
+        let read = ImportRecord::of_line(expiring.as_bytes()).expect("it was written");
         let at = now + Duration::from_millis(1_501);
         assert_eq!(
             (read.key.as_slice(), read.expiry),
@@ -270,7 +270,7 @@ mod tests {
             !forever.contains("expires_at") || has_a_date(now),
             "{forever}"
         );
-        Record::of_line(forever.as_bytes()).expect("it was written");
+        ImportRecord::of_line(forever.as_bytes()).expect("it was written");
     }
 
     #[test]
@@ -313,11 +313,11 @@ mod tests {
                 "no time such as",
             ),
         ] {
-            let said = Record::of_line(line.as_bytes()).expect_err(line);
+            let said = ImportRecord::of_line(line.as_bytes()).expect_err(line);
             assert!(said.contains(why), "{line}: {said}");
         }
         let long = format!(r#"{{"key":"{}","value":""}}"#, "k".repeat(65_537));
-        let said = Record::of_line(long.as_bytes()).expect_err("too long");
+        let said = ImportRecord::of_line(long.as_bytes()).expect_err("too long");
         assert!(
             said.contains("65537 bytes, and 65536 is the most"),
             "{said}"

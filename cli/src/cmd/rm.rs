@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args};
 use serde_json::json;
 use trine_base::answers::{response_of, unexpected};
 use trine_base::arguments::ClientArguments;
-use trine_base::client::{self, Session};
+use trine_base::client::{self, CommandClient};
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
@@ -87,7 +87,7 @@ fn what(bounds: &Bounds) -> String {
     }
 }
 
-fn count(session: &mut Session, range: KeyRange<'_>) -> Result<u64, Failure> {
+fn count(session: &mut CommandClient, range: KeyRange<'_>) -> Result<u64, Failure> {
     let answer = session.execute(Mode::Read, &Command::CountRange { range })?;
     match response_of(&answer)? {
         Response::Count { items } => Ok(items),
@@ -95,7 +95,7 @@ fn count(session: &mut Session, range: KeyRange<'_>) -> Result<u64, Failure> {
     }
 }
 
-fn remove_in_order(session: &mut Session, range: KeyRange<'_>) -> Result<u64, Failure> {
+fn remove_in_order(session: &mut CommandClient, range: KeyRange<'_>) -> Result<u64, Failure> {
     let mut deletion = RangeDeletion::of(range);
     let mut removed = 0_u64;
     while let Some(answer) = step(session, &deletion) {
@@ -111,7 +111,7 @@ fn remove_in_order(session: &mut Session, range: KeyRange<'_>) -> Result<u64, Fa
     Ok(removed)
 }
 
-fn remove_unordered(session: &mut Session, bounds: &Bounds) -> Result<u64, Failure> {
+fn remove_unordered(session: &mut CommandClient, bounds: &Bounds) -> Result<u64, Failure> {
     let mut deletion = UnorderedDeletion::of(bounds);
     let mut removed = 0_u64;
     while !deletion.is_over() {
@@ -147,7 +147,7 @@ fn ended(removed: u64, failure: Failure) -> Failure {
     }
 }
 
-fn step(session: &mut Session, deletion: &RangeDeletion) -> Option<Result<Answer, Failure>> {
+fn step(session: &mut CommandClient, deletion: &RangeDeletion) -> Option<Result<Answer, Failure>> {
     let command = deletion.command()?;
     Some(session.execute(Mode::Write, &command))
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use trine_base::answers::{response_of, unexpected};
 use trine_base::arguments::ClientArguments;
-use trine_base::client::{self, Session};
+use trine_base::client::{self, CommandClient};
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
@@ -18,7 +18,7 @@ use trine_client::{Answer, Mode, PinnedWalk, RangeWalk};
 use trine_kvstore::{Entry, Position, RangeItem, Response, Versioned};
 
 use super::range::{Bounds, RangeArguments, ReplicaArguments};
-use super::stream::{Held, Reading, Unwritten, overlapped, print, response_at_pin};
+use super::stream::{PinGuard, PinnedRead, Unwritten, overlapped, print, response_at_pin};
 use super::unordered;
 use crate::config::UNORDERED_SCAN_BYTES_MAX;
 
@@ -87,13 +87,13 @@ pub(crate) fn run<N: Network>(
     Ok(())
 }
 
-const SCAN: Reading = Reading {
+const SCAN: PinnedRead = PinnedRead {
     what: "the scan",
     hint: "run the scan again; `trine scan --no-atomic` needs nothing kept, and reads each page at a later moment",
 };
 
 /// An item that was found without the ordered index.
-struct Item {
+struct ScanItem {
     key: Vec<u8>,
     value: Option<Vec<u8>>,
     version: Position,
@@ -103,14 +103,14 @@ struct Item {
 fn sorted_here(
     bounds: &Bounds,
     arguments: &ScanArguments,
-    session: &mut Session,
+    session: &mut CommandClient,
     output: Output,
 ) -> Result<Printed, Failure> {
     let limit = usize::try_from(arguments.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
     let mut sorted = Sorted::new(limit, arguments.reverse);
     let mode = arguments.replica.mode();
     let take = |entry: &Entry<'_>| {
-        sorted.add(Item {
+        sorted.add(ScanItem {
             key: entry.key.to_vec(),
             value: (!arguments.keys_only).then(|| entry.value.to_vec()),
             version: entry.version,
@@ -140,7 +140,7 @@ fn sorted_here(
 
 /// The first items in an order, of those that came so far.
 struct Sorted {
-    items: Vec<Item>,
+    items: Vec<ScanItem>,
     bytes: usize,
     limit: usize,
     reverse: bool,
@@ -156,7 +156,7 @@ impl Sorted {
         }
     }
 
-    fn add(&mut self, item: Item) -> Result<(), Failure> {
+    fn add(&mut self, item: ScanItem) -> Result<(), Failure> {
         self.bytes += bytes_of(&item);
         self.items.push(item);
         if self.items.len() > self.limit.saturating_mul(2).max(1_024) {
@@ -187,21 +187,21 @@ impl Sorted {
         self.bytes = self.items.iter().map(bytes_of).sum();
     }
 
-    fn into_items(mut self) -> Vec<Item> {
+    fn into_items(mut self) -> Vec<ScanItem> {
         self.cut();
         self.items
     }
 }
 
-fn bytes_of(item: &Item) -> usize {
-    size_of::<Item>() + item.key.len() + item.value.as_ref().map_or(0, Vec::len)
+fn bytes_of(item: &ScanItem) -> usize {
+    size_of::<ScanItem>() + item.key.len() + item.value.as_ref().map_or(0, Vec::len)
 }
 
 /// Each page as of its own moment.
 fn by_page(
     mut walk: RangeWalk,
     mode: Mode,
-    mut session: Session,
+    mut session: CommandClient,
     output: Output,
 ) -> Result<Printed, Failure> {
     let read = |pass: &mut dyn FnMut(Answer) -> Result<(), Failure>| {
@@ -225,13 +225,13 @@ fn by_page(
 fn at_once(
     walk: RangeWalk,
     mode: Mode,
-    mut session: Session,
+    mut session: CommandClient,
     output: Output,
 ) -> Result<Printed, Failure> {
     let begun = Instant::now();
     let mut walk = PinnedWalk::over(walk, mode);
     let read = |pass: &mut dyn FnMut(Answer) -> Result<(), Failure>| {
-        let (mut held, mut items) = (Held::by(&mut session), 0);
+        let (mut held, mut items) = (PinGuard::by(&mut session), 0);
         while let Some((mode, command)) = walk.command(begun.elapsed()) {
             let Some(answer) = held.step(mode, &command)? else {
                 break;
@@ -304,7 +304,7 @@ mod tests {
             let mut sorted = Sorted::new(limit, reverse);
             for number in 0..5_000 {
                 let (value, version) = (None, Position::from_u64(1));
-                let added = sorted.add(Item {
+                let added = sorted.add(ScanItem {
                     key: key(number),
                     value,
                     version,
@@ -330,7 +330,7 @@ mod tests {
     fn what_is_sorted_here_has_a_limit() {
         let mut sorted = Sorted::new(usize::MAX, false);
         let mut big = || {
-            sorted.add(Item {
+            sorted.add(ScanItem {
                 key: vec![0; 8],
                 value: Some(vec![0; UNORDERED_SCAN_BYTES_MAX / 2]),
                 version: Position::from_u64(1),

@@ -118,11 +118,11 @@ fn row(interval: &Interval) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::Stage;
+    use crate::observe::StageLatency;
 
     #[test]
     fn columns_stand_below_their_names() {
-        let stage = |name| Stage {
+        let stage = |name| StageLatency {
             name,
             p50_ns: Some(16_383),
             p99_ns: Some(1_048_575),

@@ -8,7 +8,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use trine_base::answers::{response_of, store_failure, unexpected};
-use trine_base::client::Session;
+use trine_base::client::CommandClient;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_client::{Answer, Mode, PinnedError};
@@ -44,13 +44,13 @@ pub(super) fn overlapped<T: Send, R>(
 
 /// The session of a walk at a pin. A walk that ends early gives its pin back: the group has room for few of them, and keeps
 /// for 30 s what nobody gives back.
-pub(super) struct Held<'s> {
-    session: &'s mut Session,
+pub(super) struct PinGuard<'s> {
+    session: &'s mut CommandClient,
     pin: Option<Position>,
 }
 
-impl<'s> Held<'s> {
-    pub(super) fn by(session: &'s mut Session) -> Self {
+impl<'s> PinGuard<'s> {
+    pub(super) fn by(session: &'s mut CommandClient) -> Self {
         Self { session, pin: None }
     }
 
@@ -76,7 +76,7 @@ impl<'s> Held<'s> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for PinGuard<'_> {
     fn drop(&mut self) {
         let Some(position) = self.pin.take() else {
             return;
@@ -103,14 +103,14 @@ pub(super) fn response_at_pin(answer: &Answer) -> Result<Response<'_>, Failure> 
 }
 
 /// A read at a pin, in the words of an error that ends it.
-pub(super) struct Reading {
+pub(super) struct PinnedRead {
     /// `the scan`.
     pub(super) what: &'static str,
     /// Advice.
     pub(super) hint: &'static str,
 }
 
-impl Reading {
+impl PinnedRead {
     /// Why it ended after so many keys.
     pub(super) fn ended(&self, error: PinnedError, response: &Response<'_>, keys: u64) -> Failure {
         let Self { what, hint } = *self;

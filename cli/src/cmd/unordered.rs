@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use trine_base::announce::note;
 use trine_base::answers::{response_of, unexpected};
-use trine_base::client::Session;
+use trine_base::client::CommandClient;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::progress::Progress;
@@ -15,12 +15,12 @@ use trine_kvstore::{
 };
 
 use super::range::Bounds;
-use super::stream::{Held, Reading, response_at_pin};
+use super::stream::{PinGuard, PinnedRead, response_at_pin};
 use crate::config::{UNORDERED_DELETES, UNORDERED_NOTE_AFTER};
 
 /// Whether the group can read a range in its order. An index that is still being built cannot.
 pub(super) fn is_ordered(
-    session: &mut Session,
+    session: &mut CommandClient,
     mode: Mode,
     bounds: &Bounds,
 ) -> Result<bool, Failure> {
@@ -39,7 +39,7 @@ pub(super) fn is_ordered(
 /// Tells a person why a walk takes long, and how far it is.
 struct Slowly {
     begun: Instant,
-    told: bool,
+    warned: bool,
     progress: Progress,
 }
 
@@ -47,14 +47,14 @@ impl Slowly {
     fn new(what: &str) -> Self {
         Self {
             begun: Instant::now(),
-            told: false,
+            warned: false,
             progress: Progress::towards(what, None),
         }
     }
 
     fn looked_at(&mut self, keys: u64) {
-        if !self.told && self.begun.elapsed() > UNORDERED_NOTE_AFTER {
-            self.told = true;
+        if !self.warned && self.begun.elapsed() > UNORDERED_NOTE_AFTER {
+            self.warned = true;
             note(
                 "the group keeps no ordered index, so all its keys are looked at; `trine config set ordered on` builds one",
             );
@@ -66,16 +66,16 @@ impl Slowly {
 
 /// Hands each item between the bounds to `take`, all as of one moment. Returns its position.
 pub(super) fn items_at_once(
-    session: &mut Session,
+    session: &mut CommandClient,
     mode: Mode,
     bounds: &Bounds,
-    reading: &Reading,
+    reading: &PinnedRead,
     mut take: impl FnMut(&Entry<'_>) -> Result<(), Failure>,
 ) -> Result<Option<Position>, Failure> {
     let begun = Instant::now();
     let mut walk = WholeWalk::over(bounds.prefix(), mode);
     let mut slowly = Slowly::new("reading");
-    let mut held = Held::by(session);
+    let mut held = PinGuard::by(session);
     let mut keys = 0;
     while let Some((mode, command)) = walk.command(begun.elapsed()) {
         let Some(answer) = held.step(mode, &command)? else {
@@ -102,7 +102,7 @@ pub(super) fn items_at_once(
 
 /// The same with each page as of a moment of its own. Returns the position of the last one.
 pub(super) fn items_by_page(
-    session: &mut Session,
+    session: &mut CommandClient,
     mode: Mode,
     bounds: &Bounds,
     mut take: impl FnMut(&Entry<'_>) -> Result<(), Failure>,
@@ -141,7 +141,11 @@ fn page_from<'b>(from: Cursor, content: WalkContent, bounds: &'b Bounds) -> Comm
 }
 
 /// How many keys there are between the bounds; those that have expired do not count.
-pub(super) fn count(session: &mut Session, mode: Mode, bounds: &Bounds) -> Result<u64, Failure> {
+pub(super) fn count(
+    session: &mut CommandClient,
+    mode: Mode,
+    bounds: &Bounds,
+) -> Result<u64, Failure> {
     let mut slowly = Slowly::new("counting");
     let (mut keys, mut cursor) = (0, Some(Cursor::START));
     while let Some(from) = cursor {
@@ -156,7 +160,7 @@ pub(super) fn count(session: &mut Session, mode: Mode, bounds: &Bounds) -> Resul
 
 /// The keys of one page, and where the next page begins.
 fn keys_of_page(
-    session: &mut Session,
+    session: &mut CommandClient,
     mode: Mode,
     from: Cursor,
     bounds: &Bounds,
@@ -200,7 +204,7 @@ impl<'b> UnorderedDeletion<'b> {
     }
 
     /// Looks for keys, or deletes some of those that were found. Returns how many it has deleted.
-    pub(super) fn step(&mut self, session: &mut Session) -> Result<u64, Failure> {
+    pub(super) fn step(&mut self, session: &mut CommandClient) -> Result<u64, Failure> {
         if let (true, Some(from)) = (self.found.is_empty(), self.cursor) {
             (self.found, self.cursor) = keys_of_page(session, Mode::Read, from, self.bounds)?;
             self.slowly.looked_at(self.removed);
@@ -214,7 +218,7 @@ impl<'b> UnorderedDeletion<'b> {
     }
 }
 
-fn delete(session: &mut Session, keys: &[Vec<u8>]) -> Result<u64, Failure> {
+fn delete(session: &mut CommandClient, keys: &[Vec<u8>]) -> Result<u64, Failure> {
     let operations: Vec<Command<'_>> = keys.iter().map(|key| Command::Delete { key }).collect();
     let command = Command::Execute {
         mode: ExecuteMode::Independent,

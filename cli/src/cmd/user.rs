@@ -169,7 +169,7 @@ fn add<N: Network>(network: &N, arguments: &AddArguments, output: Output) -> Res
         &command,
         output,
     )?;
-    prepared.hand_out(Change::Added, of_user(name, &answer)?, output)
+    prepared.hand_out(UserChange::Added, of_user(name, &answer)?, output)
 }
 
 fn rotate<N: Network>(
@@ -190,7 +190,7 @@ fn rotate<N: Network>(
         &command,
         output,
     )?;
-    prepared.hand_out(Change::Rotated, of_user(name, &answer)?, output)
+    prepared.hand_out(UserChange::Rotated, of_user(name, &answer)?, output)
 }
 
 fn remove<N: Network>(
@@ -295,12 +295,12 @@ impl KeyArguments {
 
 /// What the group has done.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Change {
+enum UserChange {
     Added,
     Rotated,
 }
 
-impl Change {
+impl UserChange {
     /// What is true from now on, also if the user's key gets lost.
     fn done(self, name: UserName) -> String {
         match self {
@@ -323,7 +323,7 @@ impl Prepared {
     /// Makes the key of a user that the group has just added or rotated, and prints or writes it.
     fn hand_out(
         self,
-        change: Change,
+        change: UserChange,
         response: Response<'_>,
         output: Output,
     ) -> Result<(), Failure> {
@@ -357,7 +357,7 @@ impl Prepared {
                 None
             }
         };
-        if change == Change::Rotated {
+        if change == UserChange::Rotated {
             text += &format!(
                 "the old key is void, and so is a password that stood in for it, unless it was made with --generation \
                  any: `trine user password {name}` makes the line of another\n"

@@ -93,21 +93,21 @@ pub(crate) fn run<N: Network>(
         keys_only: arguments.keys_only,
     };
     let mut changes = Changes::open(network, &arguments.client, config)?;
-    let mut told = Told {
+    let mut printer = WatchPrinter {
         output,
         left: arguments.limit.unwrap_or(u64::MAX),
         seen: None,
         served: false,
         in_trouble: false,
     };
-    while told.left > 0 {
+    while printer.left > 0 {
         if interrupt::interrupted() {
-            told.say_where_it_ends();
+            printer.say_where_it_ends();
             break;
         }
         match changes.next(LOOK).map_err(|error| failure(&error))? {
-            Some(batch) => told.tell(&batch),
-            None => told.watch_over(&changes, arguments)?,
+            Some(batch) => printer.tell(&batch),
+            None => printer.watch_over(&changes, arguments)?,
         }
         if changes.trouble().is_some() {
             for address in renewal.poll() {
@@ -165,8 +165,8 @@ fn part(arguments: &WatchArguments) -> Result<Vec<(u32, WatchTarget)>, Failure> 
     Ok(vec![(0, WatchTarget::Range { start, end })])
 }
 
-/// What was printed.
-struct Told {
+/// Prints the changes, and remembers how far it got.
+struct WatchPrinter {
     output: Output,
     left: u64,
     seen: Option<Position>,
@@ -175,7 +175,7 @@ struct Told {
     in_trouble: bool,
 }
 
-impl Told {
+impl WatchPrinter {
     fn tell(&mut self, batch: &WatchBatch) {
         self.served = true;
         if std::mem::take(&mut self.in_trouble) {

@@ -22,7 +22,7 @@ pub(crate) enum ConfigCommand {
 
 /// A setting that the group's replicas share.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Shared {
+pub(crate) enum GroupSetting {
     /// The most bytes of keys and values.
     Memory,
     /// Whether an ordered index of the keys is kept.
@@ -34,7 +34,7 @@ pub(crate) enum Shared {
 pub(crate) struct GetArguments {
     /// The setting; all of them if absent.
     #[arg(value_enum, value_name = "SETTING")]
-    pub(crate) setting: Option<Shared>,
+    pub(crate) setting: Option<GroupSetting>,
     /// Where the group is.
     #[command(flatten)]
     pub(crate) group: GroupArguments,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
-use super::key::Key;
+use super::key::SettingKey;
 use trine_base::failure::Failure;
 use trine_base::placement::GONE_HINT;
 use trine_server::private::keeps_out_others;
@@ -20,12 +20,12 @@ const SIMILARITY_LEAST: f64 = 0.7;
 #[derive(Clone, Debug)]
 pub(crate) struct SettingsFile {
     pub(crate) path: PathBuf,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<FileLine>,
 }
 
 /// One line of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct FileLine {
     pub(crate) name: String,
     pub(crate) value: String,
     pub(crate) line: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Entry {
 
 impl SettingsFile {
     /// Reads and checks a file; reports all of its mistakes at once.
-    pub(crate) fn read(path: &Path, keys: &[Key]) -> Result<Self, Failure> {
+    pub(crate) fn read(path: &Path, keys: &[SettingKey]) -> Result<Self, Failure> {
         let (file, mistakes) = Self::read_with_mistakes(path, keys)?;
         file.without(mistakes)
     }
@@ -41,7 +41,7 @@ impl SettingsFile {
     /// Returns the file, and the mistakes that are visible line by line.
     pub(crate) fn read_with_mistakes(
         path: &Path,
-        keys: &[Key],
+        keys: &[SettingKey],
     ) -> Result<(Self, Vec<Mistake>), Failure> {
         let shown = path.display();
         let cannot = |why: String| {
@@ -86,13 +86,13 @@ impl SettingsFile {
     }
 }
 
-fn is_secret(entry: &Entry, keys: &[Key]) -> bool {
+fn is_secret(entry: &FileLine, keys: &[SettingKey]) -> bool {
     let mut of_entry = keys.iter().filter(|key| key.name == entry.name);
-    of_entry.any(Key::is_secret)
+    of_entry.any(SettingKey::is_secret)
 }
 
 /// A secret in a file that others than its owner can read.
-fn readable_secret(entry: &Entry) -> Mistake {
+fn readable_secret(entry: &FileLine) -> Mistake {
     let name = &entry.name;
     Mistake {
         line: entry.line,
@@ -124,7 +124,7 @@ fn failure_of(path: &Path, mistakes: &[Mistake]) -> Failure {
 }
 
 /// Invalid TOML does not hide the valid part, which is read and checked all the same.
-fn parse(text: &str, keys: &[Key]) -> (Vec<Entry>, Vec<Mistake>) {
+fn parse(text: &str, keys: &[SettingKey]) -> (Vec<FileLine>, Vec<Mistake>) {
     let (table, errors) = DeTable::parse_recoverable(text);
     let of_syntax = |error: toml::de::Error| Mistake {
         line: line_of(text, error.span().unwrap_or_default()),
@@ -141,7 +141,7 @@ fn parse(text: &str, keys: &[Key]) -> (Vec<Entry>, Vec<Mistake>) {
             continue;
         }
         match entry(name.get_ref(), value.get_ref(), keys) {
-            Ok((name, value)) => entries.push(Entry { name, value, line }),
+            Ok((name, value)) => entries.push(FileLine { name, value, line }),
             Err(what) => mistakes.push(Mistake { line, what }),
         }
     }
@@ -151,7 +151,7 @@ fn parse(text: &str, keys: &[Key]) -> (Vec<Entry>, Vec<Mistake>) {
 }
 
 /// The name of one key today, and its value in the form of an option.
-fn entry(name: &str, value: &DeValue<'_>, keys: &[Key]) -> Result<(String, String), String> {
+fn entry(name: &str, value: &DeValue<'_>, keys: &[SettingKey]) -> Result<(String, String), String> {
     let Some(key) = keys.iter().find(|key| key.is_called(name)) else {
         if matches!(value, DeValue::Table(_)) {
             return Err(format!(
@@ -194,7 +194,7 @@ fn text_of(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-fn unknown(name: &str, keys: &[Key]) -> String {
+fn unknown(name: &str, keys: &[SettingKey]) -> String {
     // Users of other programs write underscores and capitals.
     let wanted = name.replace('_', "-").to_lowercase();
     if wanted == "allow-remote" {
@@ -304,7 +304,7 @@ mod tests {
             };
             let (entries, mistakes) = parse(text, &keys);
             let mut written = String::new();
-            for Entry { name, value, line } in &entries {
+            for FileLine { name, value, line } in &entries {
                 let key = keys.iter().find(|key| key.name == *name);
                 assert_eq!(key.expect("a known key").check(value), Ok(()));
                 // The second file has one line each, in the same order.
@@ -316,7 +316,7 @@ mod tests {
             }
             let (again, mistakes) = parse(&written, &keys);
             assert_eq!(mistakes, []);
-            let said = |entries: &[Entry]| {
+            let said = |entries: &[FileLine]| {
                 let pairs = entries
                     .iter()
                     .map(|entry| (entry.name.clone(), entry.value.clone()));

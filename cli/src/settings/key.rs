@@ -21,7 +21,7 @@ const NO_SETTINGS: [&str; 8] = [
 
 /// One setting.
 #[derive(Clone, Debug)]
-pub(crate) struct Key {
+pub(crate) struct SettingKey {
     /// Its name in the file, and after `--` among the options.
     pub(crate) name: String,
     /// Its environment variable.
@@ -44,7 +44,7 @@ pub(crate) struct Key {
     arg: Arg,
 }
 
-impl Key {
+impl SettingKey {
     fn new(arg: &Arg, name: &str) -> Self {
         let is_switch = matches!(arg.get_action(), ArgAction::SetTrue);
         let values = || arg.get_value_names().into_iter().flatten();
@@ -173,9 +173,9 @@ fn variable_of(arg: &Arg, name: &str) -> String {
 }
 
 /// Every setting in the order of the help: those of `serve`, then the others of `up`, then those of all commands.
-pub(crate) fn keys() -> Vec<Key> {
+pub(crate) fn keys() -> Vec<SettingKey> {
     let definition = command_line();
-    let mut found: Vec<Key> = Vec::new();
+    let mut found: Vec<SettingKey> = Vec::new();
     for command in Configured::ALL {
         let named = definition.find_subcommand(command.name());
         let own = named.expect("both commands exist").get_arguments();
@@ -188,7 +188,7 @@ pub(crate) fn keys() -> Vec<Key> {
             match found.iter_mut().find(|key| key.name == name) {
                 Some(key) => key.commands.push(command),
                 None => {
-                    let mut key = Key::new(arg, name);
+                    let mut key = SettingKey::new(arg, name);
                     key.commands.push(command);
                     found.push(key);
                 }
@@ -235,7 +235,7 @@ pub(super) fn definition_without_environment() -> Command {
 mod tests {
     use super::*;
 
-    fn key(name: &str) -> Key {
+    fn key(name: &str) -> SettingKey {
         keys()
             .into_iter()
             .find(|key| key.name == name)

@@ -13,13 +13,13 @@ mod reference;
 mod resolve;
 
 pub(crate) use self::args::{
-    ConfigCommand, Configured, FilesCommand, GetArguments, SetCommand, Shared, Switch,
+    ConfigCommand, Configured, FilesCommand, GetArguments, GroupSetting, SetCommand, Switch,
 };
 pub(crate) use self::configurable::ConfigurableCommand;
 #[cfg(test)]
 pub(crate) use self::configurable::command_line;
 pub(crate) use self::file::{Mistake, SettingsFile};
-pub(crate) use self::key::{Key, definition, keys, reason_of};
+pub(crate) use self::key::{SettingKey, definition, keys, reason_of};
 pub(crate) use self::reference::{default_file, reference};
 pub(crate) use self::resolve::{
     Missing, Resolved, Secrets, Stop, arguments_of_file, document, key_stage_of_file,

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::Configured;
-use super::key::Key;
+use super::key::SettingKey;
 
 const INTRODUCTION: &str = "\
 # Configuration
@@ -49,7 +49,7 @@ reach. A client that can send packets to it can then read and write.
 ";
 
 /// The text of docs/configuration.md.
-pub(crate) fn reference(keys: &[Key]) -> String {
+pub(crate) fn reference(keys: &[SettingKey]) -> String {
     let mut text = INTRODUCTION.to_owned();
     for heading in headings(keys) {
         let title = heading.unwrap_or("Settings");
@@ -62,7 +62,7 @@ pub(crate) fn reference(keys: &[Key]) -> String {
     text
 }
 
-fn headings(keys: &[Key]) -> Vec<Option<&str>> {
+fn headings(keys: &[SettingKey]) -> Vec<Option<&str>> {
     let mut found: Vec<Option<&str>> = Vec::new();
     for key in keys {
         let heading = key.heading.as_deref();
@@ -73,7 +73,7 @@ fn headings(keys: &[Key]) -> Vec<Option<&str>> {
     found
 }
 
-fn describe(key: &Key, text: &mut String) {
+fn describe(key: &SettingKey, text: &mut String) {
     let value = match &key.value_name {
         None => String::new(),
         Some(_) if !key.words.is_empty() => format!(" = {}", key.words.join(" or ")),
@@ -100,7 +100,7 @@ fn describe(key: &Key, text: &mut String) {
 }
 
 /// A settings file in which every line is a comment and states the default.
-pub(crate) fn default_file(keys: &[Key]) -> String {
+pub(crate) fn default_file(keys: &[SettingKey]) -> String {
     let mut text =
         "# Settings of trine. Take away the # in front of a line to change what it says.\n"
             .to_owned();

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::Configured;
 use super::configurable::{Configurable, command_line};
 use super::file::SettingsFile;
-use super::key::{Key, definition, definition_without_environment, keys};
+use super::key::{SettingKey, definition, definition_without_environment, keys};
 use trine_base::config::PEERS_MAX;
 use trine_base::failure::Failure;
 use trine_base::network::KeyStage;
@@ -36,7 +36,7 @@ impl From<clap::Error> for Stop {
 pub(crate) fn arguments_of_file(
     command: Configured,
     file: &SettingsFile,
-    keys: &[Key],
+    keys: &[SettingKey],
 ) -> Result<Configurable, clap::Error> {
     let said = |name: &str| file.entries.iter().any(|entry| entry.name == name);
     let mut line = vec!["trine".to_owned(), command.name().to_owned()];
@@ -61,7 +61,7 @@ pub(crate) fn arguments_of_file(
 pub(crate) fn resolve_for_show(
     command: Configured,
     options: &[OsString],
-    keys: &[Key],
+    keys: &[SettingKey],
 ) -> Result<Resolved, Stop> {
     let mut line: Vec<OsString> = vec!["trine".into(), command.name().into()];
     line.extend_from_slice(options);
@@ -105,7 +105,7 @@ impl Resolved {
     /// Parses a line by the definition `whole`, and then again with the additions of its settings file.
     pub(crate) fn new(
         mut line: Vec<OsString>,
-        keys: &[Key],
+        keys: &[SettingKey],
         missing: Missing,
         whole: fn() -> clap::Command,
     ) -> Result<Self, Stop> {
@@ -137,7 +137,11 @@ impl Resolved {
     }
 
     /// A password for a protocol that is not served, with the name of its source.
-    pub(crate) fn needless_password(&self, resp: &RespArguments, keys: &[Key]) -> Option<Failure> {
+    pub(crate) fn needless_password(
+        &self,
+        resp: &RespArguments,
+        keys: &[SettingKey],
+    ) -> Option<Failure> {
         let name = resp.needless_password()?;
         let key = keys.iter().find(|key| key.name == name)?;
         let (_, origin) = self.value(key)?;
@@ -149,7 +153,7 @@ impl Resolved {
     }
 
     /// Whether the command line or the environment names this setting, so that the file does not count.
-    pub(crate) fn is_named(&self, name: &str, keys: &[Key]) -> bool {
+    pub(crate) fn is_named(&self, name: &str, keys: &[SettingKey]) -> bool {
         let in_file = self.from_file.iter().any(|(of, _)| of == name);
         let key = keys.iter().find(|key| key.name == name);
         let said = self.matches.subcommand();
@@ -160,7 +164,7 @@ impl Resolved {
     }
 
     /// The value of a setting and its source; `None` if it has no value.
-    pub(crate) fn value(&self, key: &Key) -> Option<(String, String)> {
+    pub(crate) fn value(&self, key: &SettingKey) -> Option<(String, String)> {
         let (_, said) = self.matches.subcommand()?;
         let values: Vec<String> = match key.is_switch() {
             true => vec![said.get_flag(key.id()).to_string()],
@@ -176,7 +180,7 @@ impl Resolved {
     pub(crate) fn shown<'k>(
         &self,
         command: Configured,
-        keys: &'k [Key],
+        keys: &'k [SettingKey],
         secrets: Secrets,
     ) -> Vec<Shown<'k>> {
         let own = keys.iter().filter(|key| key.commands.contains(&command));
@@ -191,7 +195,7 @@ impl Resolved {
         shown.collect()
     }
 
-    fn origin(&self, said: &ArgMatches, key: &Key) -> String {
+    fn origin(&self, said: &ArgMatches, key: &SettingKey) -> String {
         let in_file = self.from_file.iter().find(|(name, _)| *name == key.name);
         if let (Some((_, line)), Some(file)) = (in_file, &self.file) {
             return format!("{}:{line}", file.path.display());
@@ -218,7 +222,7 @@ pub(crate) enum Secrets {
 
 /// A setting in the form that may be shown.
 pub(crate) struct Shown<'k> {
-    pub(crate) key: &'k Key,
+    pub(crate) key: &'k SettingKey,
     /// Its value and the source; `None` if it has no value.
     pub(crate) value: Option<(String, String)>,
 }
@@ -234,7 +238,7 @@ pub(crate) fn document(settings: &[Shown<'_>]) -> Value {
 }
 
 /// Whether options or environment set `key`.
-fn is_said(said: &ArgMatches, key: &Key) -> bool {
+fn is_said(said: &ArgMatches, key: &SettingKey) -> bool {
     matches!(
         said.value_source(key.id()),
         Some(ValueSource::CommandLine | ValueSource::EnvVariable)

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use trine_base::arguments::{ClientArguments, GroupArguments};
 use trine_base::capture::CaptureArguments;
-use trine_base::client::{Session, open};
+use trine_base::client::{CommandClient, open};
 use trine_base::network::Udp;
 use trine_base::ports::free_addresses;
 use trine_client::{Mode, Report};
@@ -41,7 +41,7 @@ impl Drop for Scratch {
     }
 }
 
-fn client(peers: &str) -> Session {
+fn client(peers: &str) -> CommandClient {
     let arguments = ClientArguments {
         group: GroupArguments {
             peers: peers.to_owned(),
@@ -66,7 +66,7 @@ fn value_of(number: u64, bytes: usize) -> Vec<u8> {
     value
 }
 
-fn put(session: &mut Session, number: u64, bytes: usize) {
+fn put(session: &mut CommandClient, number: u64, bytes: usize) {
     let (key, value) = (key_of(number), value_of(number, bytes));
     let put = Command::Put {
         key: &key,

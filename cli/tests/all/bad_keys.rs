@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use trine_base::arguments::{ClientArguments, GroupArguments};
 use trine_base::capture::CaptureArguments;
-use trine_base::client::{Session, open};
+use trine_base::client::{CommandClient, open};
 use trine_base::network::{EndpointSettings, KeyChoice, Udp};
 use trine_client::Mode;
 use trine_keys::{ClusterKey, Existing};
@@ -59,7 +59,7 @@ impl Sealed {
     }
 
     /// The library's client with the key of a user.
-    fn library(&self, user: &str) -> Session {
+    fn library(&self, user: &str) -> CommandClient {
         let network = Udp {
             settings: EndpointSettings {
                 key: KeyChoice::File(self.keys.path(user)),

@@ -40,7 +40,7 @@ const UNSAFE_MODULES: &[&str] = &[
     // One system call that no crate wraps.
     "base/src/placement/numa.rs",
     // A mutex that another process waits for. No crate of robust mutexes is kept well.
-    "server/src/companion/held.rs",
+    "server/src/companion/life_lock.rs",
 ];
 
 /// Directories and files of code that gets time, packets and randomness from its caller, and owns none.

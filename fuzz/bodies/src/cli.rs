@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 
 use trine_apps::cache::wire::Hello;
 use trine_base::{peers, units, words};
-use trine_bench::stores::http2::{Answer, Http2};
+use trine_bench::stores::http2::{EndedCall, Http2};
 use trine_bench::stores::{memcached_answer, protobuf, redis_answer};
 use trine_server::metrics::request::{
-    self, BODY_BYTES_MAX, HEAD_BYTES_MAX, Parsed, Request, Status,
+    self, BODY_BYTES_MAX, HEAD_BYTES_MAX, HttpRequest, Parsed, Status,
 };
 
 const FROM_THIS_HOST: bool = true;
@@ -48,8 +48,8 @@ pub fn http(bytes: &[u8]) {
     }
 }
 
-fn written(request: &Request) -> Vec<u8> {
-    let Request {
+fn written(request: &HttpRequest) -> Vec<u8> {
+    let HttpRequest {
         method,
         path,
         body,
@@ -140,7 +140,7 @@ fn grpc_answers(bytes: &[u8], large: bool) {
     assert!(calls.iter().all(|call| [1, 3, 5].contains(call)));
 }
 
-fn grpc(bytes: &[u8], piece: usize, large: bool) -> (Vec<Answer>, Option<String>) {
+fn grpc(bytes: &[u8], piece: usize, large: bool) -> (Vec<EndedCall>, Option<String>) {
     let mut out = Vec::new();
     let mut connection = Http2::new("fuzz:2379", &mut out);
     for length in [10, if large { 100_000 } else { 100 }, 0] {

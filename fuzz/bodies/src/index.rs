@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use trine_apps::index::wire::{Answer, Ask, execute};
+use trine_apps::index::wire::{IndexRequest, IndexResponse, execute};
 use trine_index::{ConcurrentMap, KeyTree, prefix_range};
 
 /// Longer inputs only repeat themselves.
@@ -109,18 +109,23 @@ pub fn requests(bytes: &[u8]) {
     }
     let answer = execute(&map, 1, *kind, rest);
     assert!(map.len() <= 2);
-    match Ask::decode(*kind, rest) {
+    match IndexRequest::decode(*kind, rest) {
         Ok(ask) => {
             assert_eq!((ask.kind(), &ask.encode()[..]), (*kind, rest));
-            assert_eq!(Answer::decode(ask, &answer.encode()), Some(answer));
-            let _ = Answer::decode(ask, rest);
+            assert_eq!(IndexResponse::decode(ask, &answer.encode()), Some(answer));
+            let _ = IndexResponse::decode(ask, rest);
         }
-        Err(refusal) => assert_eq!(answer, Answer::Refused(refusal)),
+        Err(refusal) => assert_eq!(answer, IndexResponse::Refused(refusal)),
     }
-    for ask in [Ask::Hello, Ask::Get(1), Ask::Put(1, 1), Ask::Scan(1, 1)] {
-        if let Some(answer) = Answer::decode(ask, bytes) {
+    for ask in [
+        IndexRequest::Hello,
+        IndexRequest::Get(1),
+        IndexRequest::Put(1, 1),
+        IndexRequest::Scan(1, 1),
+    ] {
+        if let Some(answer) = IndexResponse::decode(ask, bytes) {
             let encoded = answer.encode();
-            assert_eq!(Answer::decode(ask, &encoded), Some(answer));
+            assert_eq!(IndexResponse::decode(ask, &encoded), Some(answer));
         }
     }
 }

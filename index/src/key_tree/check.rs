@@ -1,12 +1,12 @@
 //! Does a tree keep its invariants?
 
 use super::KeyTree;
-use super::page::{self, Kept, View};
+use super::page::{self, StoredKey, View};
 use crate::config::{INLINE_BYTES_MAX, PREFIX_BYTES_MAX};
 
 /// What a walk over the tree has met.
 #[derive(Default)]
-struct Seen {
+struct TreeCensus {
     nodes: usize,
     long_keys: usize,
     keys: u64,
@@ -21,7 +21,7 @@ impl KeyTree {
     /// If an invariant does not hold (`DESIGN.md` lists them).
     #[doc(hidden)]
     pub fn check(&self) {
-        let mut seen = Seen::default();
+        let mut seen = TreeCensus::default();
         let root = self.pool.get(self.root);
         assert!(
             root.level() == 0 || root.count() > 1,
@@ -42,7 +42,13 @@ impl KeyTree {
     }
 
     /// `low` and `high` are the keys that bound what is below this node.
-    fn check_node(&self, view: View<'_>, low: Option<&[u8]>, high: Option<&[u8]>, seen: &mut Seen) {
+    fn check_node(
+        &self,
+        view: View<'_>,
+        low: Option<&[u8]>,
+        high: Option<&[u8]>,
+        seen: &mut TreeCensus,
+    ) {
         page::check(view);
         seen.nodes += 1;
         assert!(view.prefix().len() <= PREFIX_BYTES_MAX);
@@ -80,7 +86,7 @@ impl KeyTree {
         view: View<'_>,
         low: Option<&[u8]>,
         high: Option<&[u8]>,
-        seen: &mut Seen,
+        seen: &mut TreeCensus,
     ) -> Vec<Vec<u8>> {
         let entries = view.first_key()..view.count();
         let keys: Vec<_> = entries
@@ -99,8 +105,8 @@ impl KeyTree {
             );
             assert_eq!(view.find(key, &self.long_keys), Ok(index), "a key is found");
             match view.kept(index) {
-                Kept::Long(_) => seen.long_keys += 1,
-                Kept::Inline { length, .. } => assert!(length <= INLINE_BYTES_MAX),
+                StoredKey::Long(_) => seen.long_keys += 1,
+                StoredKey::Inline { length, .. } => assert!(length <= INLINE_BYTES_MAX),
             }
         }
         keys

@@ -4,7 +4,7 @@
 //! split, and the node above gets an entry for the new half.
 
 use super::KeyTree;
-use super::page::{self, Link, View};
+use super::page::{self, ChildLink, View};
 use super::path::Path;
 use super::rebuild::{best_prefix, common, transfer};
 use crate::config::{INLINE_BYTES_MAX, PAGE_BYTES};
@@ -37,12 +37,12 @@ impl KeyTree {
         }
         self.count += 1;
         let (_, place) = path.at(path.leaf());
-        self.put(&path, path.leaf(), place, key, Link::default());
+        self.put(&path, path.leaf(), place, key, ChildLink::default());
         true
     }
 
     /// Adds an entry to the node at a depth of the path, which is split if it has no room.
-    fn put(&mut self, path: &Path, depth: usize, place: usize, key: &[u8], link: Link) {
+    fn put(&mut self, path: &Path, depth: usize, place: usize, key: &[u8], link: ChildLink) {
         let (id, _) = path.at(depth);
         if self.make_room(id, key) {
             return self.place(id, place, key, link);
@@ -69,15 +69,15 @@ impl KeyTree {
         }
     }
 
-    fn link_to(&self, id: u32) -> Link {
-        Link {
+    fn link_to(&self, id: u32) -> ChildLink {
+        ChildLink {
             child: id,
             keys: self.pool.get(id).keys(),
         }
     }
 
     /// Puts a new root above the two halves of the old one.
-    fn grow(&mut self, left: Link, separator: &[u8], right: Link) {
+    fn grow(&mut self, left: ChildLink, separator: &[u8], right: ChildLink) {
         let level = self.pool.get(self.root).level() + 1;
         self.root = self.pool.add(&page::empty(level, &[]));
         self.place(self.root, 0, &[], left);
@@ -85,7 +85,7 @@ impl KeyTree {
     }
 
     /// Adds an entry to a node that has room. The first entry of an inner node keeps no key.
-    pub(super) fn place(&mut self, id: u32, place: usize, key: &[u8], link: Link) {
+    pub(super) fn place(&mut self, id: u32, place: usize, key: &[u8], link: ChildLink) {
         let view = self.pool.get(id);
         if place < view.first_key() {
             return page::place(self.pool.get_mut(id), place, &[], None, link);

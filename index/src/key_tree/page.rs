@@ -18,8 +18,8 @@ use std::ops::Range;
 use super::long_keys::LongKeys;
 use crate::config::{INLINE_BYTES_MAX, PAGE_BYTES};
 
-/// A node.
-pub(super) type Page = [u8; PAGE_BYTES];
+/// The bytes of a node.
+pub(super) type NodeBytes = [u8; PAGE_BYTES];
 
 const HEADER_BYTES: usize = 8;
 const LEAF_SLOT_BYTES: usize = 8;
@@ -32,14 +32,14 @@ const LONG_ID_BYTES: usize = 4;
 
 /// A child of an inner node.
 #[derive(Copy, Clone, Default)]
-pub(super) struct Link {
+pub(super) struct ChildLink {
     pub(super) child: u32,
     /// Keys in the leaves below it.
     pub(super) keys: u64,
 }
 
-/// How an entry has its key.
-pub(super) enum Kept<'a> {
+/// How an entry stores its key.
+pub(super) enum StoredKey<'a> {
     /// In the node: what follows the prefix is head and rest.
     Inline {
         head: [u8; HEAD_BYTES],
@@ -51,13 +51,13 @@ pub(super) enum Kept<'a> {
 }
 
 #[derive(Copy, Clone)]
-struct Slot {
+struct EntrySlot {
     head: u32,
     offset: usize,
     length: u16,
 }
 
-impl Slot {
+impl EntrySlot {
     /// Bytes in the heap.
     fn heap_bytes(self) -> usize {
         match self.length {
@@ -99,7 +99,7 @@ fn slot_bytes(level: u8) -> usize {
 }
 
 /// A node without entries.
-pub(super) fn empty(level: u8, prefix: &[u8]) -> Page {
+pub(super) fn empty(level: u8, prefix: &[u8]) -> NodeBytes {
     let mut page = [0; PAGE_BYTES];
     page[0] = level;
     page[1] = u8::try_from(prefix.len()).expect("PREFIX_BYTES_MAX fits");
@@ -108,18 +108,18 @@ pub(super) fn empty(level: u8, prefix: &[u8]) -> Page {
     page
 }
 
-fn u16_at(page: &Page, at: usize) -> u16 {
+fn u16_at(page: &NodeBytes, at: usize) -> u16 {
     u16::from_le_bytes([page[at], page[at + 1]])
 }
 
-fn set_u16(page: &mut Page, at: usize, value: usize) {
+fn set_u16(page: &mut NodeBytes, at: usize, value: usize) {
     let value = u16::try_from(value).expect("a place in a node");
     page[at..at + 2].copy_from_slice(&value.to_le_bytes());
 }
 
 /// A node to be read.
 #[derive(Copy, Clone)]
-pub(super) struct View<'a>(pub(super) &'a Page);
+pub(super) struct View<'a>(pub(super) &'a NodeBytes);
 
 impl<'a> View<'a> {
     /// 0 for a leaf.
@@ -174,21 +174,21 @@ impl<'a> View<'a> {
         self.slots_start() + index * self.slot_bytes()
     }
 
-    fn slot(self, index: usize) -> Slot {
+    fn slot(self, index: usize) -> EntrySlot {
         let at = self.slot_at(index);
         let bytes: &[u8; LEAF_SLOT_BYTES] = self.0[at..].first_chunk().expect("a slot");
         let [a, b, c, d, e, f, g, h] = *bytes;
-        Slot {
+        EntrySlot {
             head: u32::from_le_bytes([a, b, c, d]),
             offset: usize::from(u16::from_le_bytes([e, f])),
             length: u16::from_le_bytes([g, h]),
         }
     }
 
-    pub(super) fn link(self, index: usize) -> Link {
+    pub(super) fn link(self, index: usize) -> ChildLink {
         let at = self.slot_at(index) + LEAF_SLOT_BYTES;
         let (child, rest) = self.0[at..].split_first_chunk().expect("a link");
-        Link {
+        ChildLink {
             child: u32::from_le_bytes(*child),
             keys: u64::from_le_bytes(*rest.first_chunk().expect("a link")),
         }
@@ -207,12 +207,12 @@ impl<'a> View<'a> {
         self.keys_before(self.count())
     }
 
-    pub(super) fn kept(self, index: usize) -> Kept<'a> {
+    pub(super) fn kept(self, index: usize) -> StoredKey<'a> {
         let slot = self.slot(index);
         let bytes = &self.0[slot.offset..][..slot.heap_bytes()];
         match slot.length {
-            LONG => Kept::Long(u32::from_le_bytes(bytes.try_into().expect("a number"))),
-            length => Kept::Inline {
+            LONG => StoredKey::Long(u32::from_le_bytes(bytes.try_into().expect("a number"))),
+            length => StoredKey::Inline {
                 head: slot.head.to_be_bytes(),
                 length: usize::from(length),
                 rest: bytes,
@@ -226,8 +226,10 @@ impl<'a> View<'a> {
             return 0;
         }
         match self.kept(index) {
-            Kept::Long(_) => LONG_ID_BYTES,
-            Kept::Inline { length, .. } => heap_bytes_of(self.prefix().len() + length - prefix),
+            StoredKey::Long(_) => LONG_ID_BYTES,
+            StoredKey::Inline { length, .. } => {
+                heap_bytes_of(self.prefix().len() + length - prefix)
+            }
         }
     }
 
@@ -247,8 +249,8 @@ impl<'a> View<'a> {
     pub(super) fn key_into(self, index: usize, long_keys: &LongKeys, key: &mut Vec<u8>) {
         key.clear();
         match self.kept(index) {
-            Kept::Long(id) => key.extend_from_slice(long_keys.get(id)),
-            Kept::Inline { head, length, rest } => {
+            StoredKey::Long(id) => key.extend_from_slice(long_keys.get(id)),
+            StoredKey::Inline { head, length, rest } => {
                 key.extend_from_slice(self.prefix());
                 Self::push_suffix(head, length, rest, key);
             }
@@ -313,9 +315,9 @@ impl<'a> View<'a> {
     /// How an entry whose head is that of `suffix` compares to `key`.
     fn compare(self, index: usize, key: &[u8], suffix: &[u8], long_keys: &LongKeys) -> Ordering {
         match self.kept(index) {
-            Kept::Long(id) => long_keys.get(id).cmp(key),
+            StoredKey::Long(id) => long_keys.get(id).cmp(key),
             // Where the rests are equal, padding is all that could differ: the shorter key is less.
-            Kept::Inline { length, rest, .. } => {
+            StoredKey::Inline { length, rest, .. } => {
                 rest.cmp(rest_of(suffix)).then(length.cmp(&suffix.len()))
             }
         }
@@ -334,7 +336,13 @@ impl<'a> View<'a> {
 
 /// Adds an entry for a key whose part after the prefix is `suffix`. `long` is its number if it lies outside. There has
 /// to be a gap for it.
-pub(super) fn place(page: &mut Page, index: usize, suffix: &[u8], long: Option<u32>, link: Link) {
+pub(super) fn place(
+    page: &mut NodeBytes,
+    index: usize,
+    suffix: &[u8],
+    long: Option<u32>,
+    link: ChildLink,
+) {
     let id = long.map(u32::to_le_bytes);
     let bytes = id.as_ref().map_or(rest_of(suffix), |id| &id[..]);
     let view = View(page);
@@ -362,7 +370,7 @@ pub(super) fn place(page: &mut Page, index: usize, suffix: &[u8], long: Option<u
 }
 
 /// Removes an entry. Gives back the number of a key that lay outside.
-pub(super) fn remove(page: &mut Page, index: usize) -> Option<u32> {
+pub(super) fn remove(page: &mut NodeBytes, index: usize) -> Option<u32> {
     let view = View(page);
     let (count, stride) = (view.count(), view.slot_bytes());
     let (at, end) = (view.slot_at(index), view.slots_end());
@@ -374,12 +382,12 @@ pub(super) fn remove(page: &mut Page, index: usize) -> Option<u32> {
 
 /// Takes the key from an entry of an inner node, which becomes its first. Gives back the number of a key that lay
 /// outside.
-pub(super) fn drop_key(page: &mut Page, index: usize) -> Option<u32> {
+pub(super) fn drop_key(page: &mut NodeBytes, index: usize) -> Option<u32> {
     let view = View(page);
     let (at, slot, live) = (view.slot_at(index), view.slot(index), view.heap_live());
     let long = match view.kept(index) {
-        Kept::Long(id) => Some(id),
-        Kept::Inline { .. } => None,
+        StoredKey::Long(id) => Some(id),
+        StoredKey::Inline { .. } => None,
     };
     page[at..][..HEAD_BYTES].fill(0);
     set_u16(page, at + 4, PAGE_BYTES);
@@ -389,7 +397,7 @@ pub(super) fn drop_key(page: &mut Page, index: usize) -> Option<u32> {
 }
 
 /// Replaces the number of keys below an entry.
-pub(super) fn set_keys(page: &mut Page, index: usize, keys: u64) {
+pub(super) fn set_keys(page: &mut NodeBytes, index: usize, keys: u64) {
     let at = View(page).slot_at(index) + 12;
     page[at..][..8].copy_from_slice(&keys.to_le_bytes());
 }

@@ -3,13 +3,13 @@
 //! From regions, which the pool asks for one at a time. A region's memory is zero and untouched until its nodes are
 //! used. A freed node is used again; regions stay until the tree is dropped.
 
-use super::page::{Page, View};
+use super::page::{NodeBytes, View};
 use crate::config::{PAGE_BYTES, REGION_PAGES};
 
 /// The nodes, by number.
 #[derive(Default)]
 pub(super) struct Pool {
-    regions: Vec<Box<[Page]>>,
+    regions: Vec<Box<[NodeBytes]>>,
     /// Numbers below this one have been used.
     used: u32,
     free: Vec<u32>,
@@ -17,7 +17,7 @@ pub(super) struct Pool {
 
 impl Pool {
     /// Keeps `page` and gives its number.
-    pub(super) fn add(&mut self, page: &Page) -> u32 {
+    pub(super) fn add(&mut self, page: &NodeBytes) -> u32 {
         let id = self.free.pop().unwrap_or_else(|| self.fresh());
         *self.get_mut(id) = *page;
         id
@@ -50,7 +50,7 @@ impl Pool {
         View(&self.regions[id as usize / REGION_PAGES][id as usize % REGION_PAGES])
     }
 
-    pub(super) fn get_mut(&mut self, id: u32) -> &mut Page {
+    pub(super) fn get_mut(&mut self, id: u32) -> &mut NodeBytes {
         &mut self.regions[id as usize / REGION_PAGES][id as usize % REGION_PAGES]
     }
 
@@ -67,7 +67,7 @@ impl Pool {
     /// Bytes of the nodes that were ever used, and of the tables that find them.
     pub(super) fn memory(&self) -> usize {
         self.used as usize * PAGE_BYTES
-            + self.regions.capacity() * size_of::<Box<[Page]>>()
+            + self.regions.capacity() * size_of::<Box<[NodeBytes]>>()
             + self.free.capacity() * 4
     }
 }

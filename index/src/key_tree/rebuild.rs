@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::KeyTree;
 use super::long_keys::LongKeys;
-use super::page::{self, Kept, Link, Page, View};
+use super::page::{self, ChildLink, NodeBytes, StoredKey, View};
 use crate::config::{INLINE_BYTES_MAX, PREFIX_BYTES_MAX};
 
 /// The number of bytes that both begin with, as far as a node may keep them.
@@ -31,7 +31,7 @@ pub(super) fn best_prefix(view: View<'_>, entries: Range<usize>, long_keys: &Lon
 pub(super) fn transfer(
     from: View<'_>,
     entries: Range<usize>,
-    to: &mut Page,
+    to: &mut NodeBytes,
     long_keys: &mut LongKeys,
 ) {
     let mut key = Vec::new();
@@ -39,12 +39,12 @@ pub(super) fn transfer(
         let link = if from.level() > 0 {
             from.link(index)
         } else {
-            Link::default()
+            ChildLink::default()
         };
         let (count, prefix) = (View(to).count(), View(to).prefix().len());
         let kept = from.kept(index);
         if count < View(to).first_key() {
-            if let Kept::Long(id) = kept {
+            if let StoredKey::Long(id) = kept {
                 long_keys.remove(id);
             }
             page::place(to, count, &[], None, link);
@@ -53,9 +53,11 @@ pub(super) fn transfer(
         from.key_into(index, long_keys, &mut key);
         let suffix = &key[prefix..];
         let long = match kept {
-            Kept::Long(id) => Some(id),
-            Kept::Inline { .. } if suffix.len() > INLINE_BYTES_MAX => Some(long_keys.add(&key)),
-            Kept::Inline { .. } => None,
+            StoredKey::Long(id) => Some(id),
+            StoredKey::Inline { .. } if suffix.len() > INLINE_BYTES_MAX => {
+                Some(long_keys.add(&key))
+            }
+            StoredKey::Inline { .. } => None,
         };
         page::place(to, count, suffix, long, link);
     }

@@ -34,7 +34,7 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum TreeOperation {
     Insert(Vec<u8>),
     /// Removes the key at a place, counted from the beginning in parts of 65,536.
     Remove(u16),
@@ -51,13 +51,13 @@ fn bound() -> impl Strategy<Value = Bound<Vec<u8>>> {
     ]
 }
 
-fn step(removals: u32) -> impl Strategy<Value = Step> {
+fn step(removals: u32) -> impl Strategy<Value = TreeOperation> {
     prop_oneof![
-        8 => key().prop_map(Step::Insert),
-        removals => any::<u16>().prop_map(Step::Remove),
-        1 => key().prop_map(Step::RemoveKey),
-        1 => (bound(), bound()).prop_map(|(from, to)| Step::Range(from, to)),
-        1 => key().prop_map(Step::Prefix),
+        8 => key().prop_map(TreeOperation::Insert),
+        removals => any::<u16>().prop_map(TreeOperation::Remove),
+        1 => key().prop_map(TreeOperation::RemoveKey),
+        1 => (bound(), bound()).prop_map(|(from, to)| TreeOperation::Range(from, to)),
+        1 => key().prop_map(TreeOperation::Prefix),
     ]
 }
 
@@ -95,10 +95,10 @@ fn check_range(tree: &KeyTree, model: &Model, range: (Bound<&[u8]>, Bound<&[u8]>
     assert_eq!((forwards.next(), backwards.next()), (None, None));
 }
 
-fn run(tree: &mut KeyTree, model: &mut Model, step: Step) {
+fn run(tree: &mut KeyTree, model: &mut Model, step: TreeOperation) {
     match step {
-        Step::Insert(key) => assert_eq!(tree.insert(&key), model.insert(key)),
-        Step::Remove(place) => {
+        TreeOperation::Insert(key) => assert_eq!(tree.insert(&key), model.insert(key)),
+        TreeOperation::Remove(place) => {
             let place = model.len() * usize::from(place) / (1 << 16);
             if let Some(key) = model.iter().nth(place).cloned() {
                 assert_eq!(tree.nth(place as u64), Some(key.clone()));
@@ -106,12 +106,12 @@ fn run(tree: &mut KeyTree, model: &mut Model, step: Step) {
                 model.remove(&key);
             }
         }
-        Step::RemoveKey(key) => {
+        TreeOperation::RemoveKey(key) => {
             assert_eq!(tree.contains(&key), model.contains(&key));
             assert_eq!(tree.remove(&key), model.remove(&key));
         }
-        Step::Range(from, to) => check_range(tree, model, as_slices(&(from, to))),
-        Step::Prefix(prefix) => {
+        TreeOperation::Range(from, to) => check_range(tree, model, as_slices(&(from, to))),
+        TreeOperation::Prefix(prefix) => {
             let range = prefix_range(&prefix);
             let with = |key: &&Vec<u8>| key.starts_with(&prefix);
             let expected = model.iter().filter(with).count();

@@ -13,9 +13,9 @@ const OTHER: u32 = 65_534;
 const MODE: u32 = 0o600;
 
 /// A directory that everybody may write to, and that goes with the value.
-struct Shared(PathBuf);
+struct WorldWritable(PathBuf);
 
-impl Shared {
+impl WorldWritable {
     fn new(name: &str) -> Self {
         let name = format!("trine-own-file-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
@@ -48,7 +48,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for WorldWritable {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -59,7 +59,7 @@ fn is_given_away(path: &Path) -> bool {
     lchown(path, Some(OTHER), Some(OTHER)).is_ok()
 }
 
-fn append(path: &Path, end: End) -> io::Result<bool> {
+fn append(path: &Path, end: AllowedFile) -> io::Result<bool> {
     let mut opened = open(path, OFlags::WRONLY | OFlags::APPEND, MODE, end)?;
     opened.file.write_all(b"+")?;
     Ok(opened.is_new)
@@ -67,11 +67,11 @@ fn append(path: &Path, end: End) -> io::Result<bool> {
 
 #[track_caller]
 fn is_refused(path: &Path, part: &str) {
-    for end in [End::File, End::Any] {
+    for end in [AllowedFile::File, AllowedFile::Any] {
         let error = append(path, end).expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
         assert!(
-            error.to_string().contains(part) || end == End::File,
+            error.to_string().contains(part) || end == AllowedFile::File,
             "{error}"
         );
     }
@@ -79,15 +79,15 @@ fn is_refused(path: &Path, part: &str) {
 
 #[test]
 fn a_new_file_and_an_own_one_are_written() {
-    let shared = Shared::new("own");
+    let shared = WorldWritable::new("own");
     let path = shared.path("new");
-    assert!(append(&path, End::File).expect("made"));
+    assert!(append(&path, AllowedFile::File).expect("made"));
     assert_eq!(fs::metadata(&path).expect("there").mode() & 0o7777, MODE);
-    assert!(!append(&path, End::Any).expect("opened"));
+    assert!(!append(&path, AllowedFile::Any).expect("opened"));
     assert_eq!(fs::read(&path).expect("there"), b"++");
     let inside = shared.path("a/../new");
     fs::create_dir(shared.path("a")).expect("made");
-    assert!(!append(&inside, End::File).expect("opened"));
+    assert!(!append(&inside, AllowedFile::File).expect("opened"));
     for (path, kind) in [
         (shared.path("a"), ErrorKind::IsADirectory),
         (shared.path("a/"), ErrorKind::IsADirectory),
@@ -96,7 +96,7 @@ fn a_new_file_and_an_own_one_are_written() {
         (shared.path("nowhere/x"), ErrorKind::NotFound),
         (PathBuf::new(), ErrorKind::NotFound),
     ] {
-        let error = append(&path, End::Any).expect_err("refused");
+        let error = append(&path, AllowedFile::Any).expect_err("refused");
         assert_eq!(error.kind(), kind, "{}: {error}", path.display());
     }
 }
@@ -104,7 +104,7 @@ fn a_new_file_and_an_own_one_are_written() {
 /// Root wrote the secrets of its sessions into a file that another user had put there, and could read.
 #[test]
 fn files_and_pipes_of_another_user_are_not_written() {
-    let shared = Shared::new("foreign");
+    let shared = WorldWritable::new("foreign");
     let file = shared.file("file");
     let pipe = shared.pipe("pipe");
     if !is_given_away(&file) || !is_given_away(&pipe) {
@@ -115,13 +115,13 @@ fn files_and_pipes_of_another_user_are_not_written() {
     assert_eq!(fs::read(&file).expect("there"), b"before");
     // An own link leads there, and an own name beside the other user's.
     let link = shared.link("link", &file);
-    let error = append(&link, End::Any).expect_err("refused");
+    let error = append(&link, AllowedFile::Any).expect_err("refused");
     assert!(error.to_string().contains("belongs to another user"));
 }
 
 #[test]
 fn links_of_another_user_are_not_followed_wherever_they_are() {
-    let shared = Shared::new("links");
+    let shared = WorldWritable::new("links");
     let own = shared.file("own");
     fs::create_dir(shared.path("inside")).expect("made");
     let link = shared.link("link", &own);
@@ -144,22 +144,22 @@ fn links_of_another_user_are_not_followed_wherever_they_are() {
 
 #[test]
 fn own_links_lead_on_unless_a_plain_file_is_wanted() {
-    let shared = Shared::new("own-links");
+    let shared = WorldWritable::new("own-links");
     let own = shared.file("own");
     let link = shared.link("link", Path::new("own"));
     let second = shared.link("second", &link);
     let new = shared.link("dangling", Path::new("made"));
     fs::create_dir(shared.path("inside")).expect("made");
     let directory = shared.link("directory", Path::new("./inside/"));
-    assert!(!append(&second, End::Any).expect("opened"));
+    assert!(!append(&second, AllowedFile::Any).expect("opened"));
     assert_eq!(fs::read(&own).expect("there"), b"before+");
-    assert!(append(&new, End::Any).expect("made"));
-    assert!(append(&directory.join("new"), End::File).expect("made"));
+    assert!(append(&new, AllowedFile::Any).expect("made"));
+    assert!(append(&directory.join("new"), AllowedFile::File).expect("made"));
     assert!(shared.path("made").exists() && shared.path("inside/new").exists());
-    let error = append(&link, End::File).expect_err("refused");
+    let error = append(&link, AllowedFile::File).expect_err("refused");
     assert!(error.to_string().contains("a link is there"), "{error}");
     let circle = shared.link("circle", Path::new("circle"));
-    assert!(append(&circle, End::Any).is_err());
+    assert!(append(&circle, AllowedFile::Any).is_err());
     // A second name may be one that another user has given to a file that it could not write itself.
     fs::hard_link(&own, shared.path("other-name")).expect("made");
     is_refused(&own, "another name");
@@ -167,24 +167,24 @@ fn own_links_lead_on_unless_a_plain_file_is_wanted() {
 
 #[test]
 fn devices_and_pipes_take_what_is_written() {
-    let shared = Shared::new("devices");
-    assert!(!append(Path::new("/dev/null"), End::Any).expect("opened"));
-    assert!(append(Path::new("/dev/null"), End::File).is_err());
+    let shared = WorldWritable::new("devices");
+    assert!(!append(Path::new("/dev/null"), AllowedFile::Any).expect("opened"));
+    assert!(append(Path::new("/dev/null"), AllowedFile::File).is_err());
     let pipe = shared.pipe("pipe");
     let reader = pipe.clone();
     let reader = std::thread::spawn(move || fs::read(reader).expect("read"));
-    assert!(!append(&pipe, End::Any).expect("opened"));
+    assert!(!append(&pipe, AllowedFile::Any).expect("opened"));
     assert_eq!(reader.join().expect("no panic"), b"+");
 }
 
 /// `/dev/stdout` and what a shell makes of `>(command)` are links to open files of the process.
 #[test]
 fn open_files_of_this_process_are_taken_as_they_are() {
-    let shared = Shared::new("open");
+    let shared = WorldWritable::new("open");
     let (mut reader, writer) = io::pipe().expect("a pipe");
     let number =
         |file: &dyn std::os::fd::AsRawFd| PathBuf::from(format!("/dev/fd/{}", file.as_raw_fd()));
-    assert!(!append(&number(&writer), End::Any).expect("opened"));
+    assert!(!append(&number(&writer), AllowedFile::Any).expect("opened"));
     drop(writer);
     let mut text = String::new();
     reader.read_to_string(&mut text).expect("read");
@@ -193,6 +193,6 @@ fn open_files_of_this_process_are_taken_as_they_are() {
     let file = File::options().append(true).open(&path).expect("opened");
     // Whoever has opened it may have been another user: the shell in which `sudo` was called.
     let _ = is_given_away(&path);
-    assert!(!append(&number(&file), End::Any).expect("opened"));
+    assert!(!append(&number(&file), AllowedFile::Any).expect("opened"));
     assert_eq!(fs::read(&path).expect("there"), b"before+");
 }

@@ -14,7 +14,7 @@ use crate::taker::Taker;
 
 /// What a thread has done since its start.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counters {
+pub struct AnswerCounters {
     /// Requests that got numbers.
     pub answered: u64,
     /// Those of them whose guess was wrong.
@@ -32,8 +32,8 @@ pub struct Counters {
 pub struct Published([AtomicU64; 5]);
 
 impl Published {
-    fn set(&self, counters: Counters) {
-        let Counters {
+    fn set(&self, counters: AnswerCounters) {
+        let AnswerCounters {
             answered,
             corrected,
             without,
@@ -47,10 +47,10 @@ impl Published {
     }
 
     /// The counters as they were at the end of some turn each.
-    pub fn get(&self) -> Counters {
+    pub fn get(&self) -> AnswerCounters {
         let [answered, corrected, without, refused, dropped] =
             [0, 1, 2, 3, 4].map(|at| self.0[at].load(Ordering::Relaxed));
-        Counters {
+        AnswerCounters {
             answered,
             corrected,
             without,
@@ -62,7 +62,7 @@ impl Published {
 
 /// A request without a number.
 #[derive(Copy, Clone)]
-struct Waiting<R> {
+struct PendingRequest<R> {
     from: R,
     guess: u32,
     /// When it came.
@@ -73,8 +73,8 @@ struct Waiting<R> {
 pub struct Answerer<R, C> {
     taker: Taker<C>,
     /// In the order in which they came.
-    waiting: VecDeque<Waiting<R>>,
-    counters: Counters,
+    waiting: VecDeque<PendingRequest<R>>,
+    counters: AnswerCounters,
     published: Arc<Published>,
 }
 
@@ -84,13 +84,13 @@ impl<R: Copy, C: Clock> Answerer<R, C> {
         Self {
             taker: Taker::new(supply, clock),
             waiting: VecDeque::new(),
-            counters: Counters::default(),
+            counters: AnswerCounters::default(),
             published: Arc::default(),
         }
     }
 
     /// The counters.
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> AnswerCounters {
         self.counters
     }
 
@@ -111,7 +111,7 @@ impl<R: Copy, C: Clock> Answerer<R, C> {
             self.waiting.pop_front();
             self.counters.dropped += 1;
         }
-        self.waiting.push_back(Waiting {
+        self.waiting.push_back(PendingRequest {
             from,
             guess,
             since: begun,
@@ -132,8 +132,9 @@ impl<R: Copy, C: Clock> Answerer<R, C> {
 
     /// Drops requests whose clients have given up: their numbers would be nobody's.
     fn drop_old(&mut self, now: Instant) {
-        let is_old =
-            |waiting: &Waiting<R>| now.saturating_since(waiting.since) >= SPECULATIVE_LATE_MAX;
+        let is_old = |waiting: &PendingRequest<R>| {
+            now.saturating_since(waiting.since) >= SPECULATIVE_LATE_MAX
+        };
         while self.waiting.front().is_some_and(is_old) {
             self.waiting.pop_front();
             self.counters.dropped += 1;

@@ -40,7 +40,7 @@ pub enum Told {
 }
 
 #[derive(Copy, Clone, Debug)]
-struct Asked {
+struct OutstandingRequest {
     /// When it was sent for the first time.
     first: Instant,
     /// When it was sent on this way.
@@ -59,7 +59,7 @@ pub struct Asker {
     /// Numbers below came before, or are smaller than one that did.
     least: u64,
     /// The requests that have no answer, in the order in which they were sent.
-    under_way: VecDeque<Asked>,
+    under_way: VecDeque<OutstandingRequest>,
     /// How long an answer may take, at least.
     least_patience: Duration,
     /// The same now: more if answers are slow, or have not come at all.
@@ -94,7 +94,7 @@ impl Asker {
         if self.is_over {
             return None;
         }
-        self.under_way.push_back(Asked {
+        self.under_way.push_back(OutstandingRequest {
             first: now,
             last: now,
         });

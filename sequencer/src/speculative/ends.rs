@@ -70,8 +70,8 @@ impl<B: Backend, C: Clock> ServerEnd<B, C> {
     }
 }
 
-/// A client's way to a server: an endpoint of its own, at which only answers to requests from it arrive.
-pub struct Way<B: Backend> {
+/// A client's path to a server: an endpoint of its own, at which only answers to requests from it arrive.
+pub struct ServerPath<B: Backend> {
     /// Sends and receives.
     pub backend: B,
     /// Where the server is.
@@ -82,10 +82,10 @@ pub struct Way<B: Backend> {
 
 /// A client, which opens ways as it needs them.
 pub struct ClientEnd<B: Backend, C, O> {
-    way: Way<B>,
+    way: ServerPath<B>,
     /// Ways that were given up, and when. They are kept for a while, so that no fresh one gets the name of one for which
     /// answers may still be under way.
-    earlier: VecDeque<(Instant, Way<B>)>,
+    earlier: VecDeque<(Instant, ServerPath<B>)>,
     open: O,
     clock: C,
     asker: Asker,
@@ -97,7 +97,7 @@ where
     B: Backend,
     C: Clock,
     E: From<BackendError>,
-    O: FnMut() -> Result<Way<B>, E>,
+    O: FnMut() -> Result<ServerPath<B>, E>,
 {
     /// A client that opens its ways by `open`. See [`Asker::new`].
     ///
@@ -193,8 +193,9 @@ where
     #[cold]
     fn move_to_fresh_way(&mut self) -> Result<bool, E> {
         let now = self.clock.now();
-        let is_old =
-            |(since, _): &(Instant, Way<B>)| now.saturating_since(*since) >= SPECULATIVE_LATE_MAX;
+        let is_old = |(since, _): &(Instant, ServerPath<B>)| {
+            now.saturating_since(*since) >= SPECULATIVE_LATE_MAX
+        };
         while self.earlier.front().is_some_and(is_old) {
             self.earlier.pop_front();
         }

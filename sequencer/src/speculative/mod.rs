@@ -24,9 +24,9 @@ mod answerer;
 mod asker;
 mod ends;
 
-pub use self::answerer::{Answerer, Counters, Published};
+pub use self::answerer::{AnswerCounters, Answerer, Published};
 pub use self::asker::{Asker, Told};
-pub use self::ends::{ClientEnd, ServerEnd, Way};
+pub use self::ends::{ClientEnd, ServerEnd, ServerPath};
 
 use crate::supply::Why;
 

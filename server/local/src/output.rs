@@ -28,12 +28,12 @@ pub type LineSink = Arc<dyn Fn(usize, Stream, &str) + Send + Sync>;
 
 /// The collected output of one child; the reader threads end when the child closes its streams.
 #[derive(Debug, Default)]
-pub(super) struct Output {
+pub(super) struct ChildOutput {
     tail: Arc<Mutex<VecDeque<String>>>,
     readers: Vec<JoinHandle<()>>,
 }
 
-impl Output {
+impl ChildOutput {
     /// Reads `source` to its end on a thread of its own.
     pub(super) fn collect(
         &mut self,
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn the_tail_is_bounded_and_keeps_the_last_lines() {
         let text: String = (0..TAIL_LINES + 5).map(|n| format!("line {n}\n")).collect();
-        let mut output = Output::default();
+        let mut output = ChildOutput::default();
         output.collect(1, Stream::Out, std::io::Cursor::new(text), None);
         output.finish();
         let tail = output.tail();

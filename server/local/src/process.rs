@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::lifeline::PARENT_VARIABLE;
-use crate::output::{LineSink, Output, Stream};
+use crate::output::{ChildOutput, LineSink, Stream};
 
 /// The prefix of all variables that set something for `trine`.
 const SETTINGS_PREFIX: &[u8] = b"TRINE_";
@@ -35,7 +35,7 @@ pub fn own_command(program: &Path) -> Command {
 #[derive(Debug)]
 pub struct Process {
     child: Child,
-    output: Output,
+    output: ChildOutput,
     ended: Option<ExitStatus>,
 }
 
@@ -55,7 +55,7 @@ impl Process {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()?;
-        let mut output = Output::default();
+        let mut output = ChildOutput::default();
         if let Some(stdout) = child.stdout.take() {
             output.collect(node_id, Stream::Out, stdout, sink.clone());
         }

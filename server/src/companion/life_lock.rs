@@ -16,16 +16,16 @@ use rustix::fs::{MemfdFlags, memfd_create};
 const BYTES: usize = 4096;
 const _: () = assert!(size_of::<libc::pthread_mutex_t>() <= BYTES);
 
-/// The mutex, held by the thread that made it. It stays on that thread, for no other one may release it.
-pub(super) struct Held {
-    shared: Shared,
+/// The mutex, locked by the thread that made it until that thread ends. It stays there: no other thread may release it.
+pub(super) struct LifeLock {
+    shared: MappedMutex,
     memory: File,
 }
 
 /// The mutex in memory of this process. Being a pointer, it is neither `Send` nor `Sync`.
-struct Shared(NonNull<libc::pthread_mutex_t>);
+struct MappedMutex(NonNull<libc::pthread_mutex_t>);
 
-impl Held {
+impl LifeLock {
     /// Makes the mutex and locks it.
     ///
     /// # Errors
@@ -36,7 +36,7 @@ impl Held {
         let memory = create(MemfdFlags::NOEXEC_SEAL).or_else(|_| create(MemfdFlags::empty()))?;
         let memory = File::from(memory);
         memory.set_len(BYTES as u64)?;
-        let shared = Shared::map(&memory)?;
+        let shared = MappedMutex::map(&memory)?;
         shared.init()?;
         // SAFETY: the mutex was initialized, and no other thread knows it yet.
         check(unsafe { libc::pthread_mutex_lock(shared.0.as_ptr()) })?;
@@ -52,9 +52,9 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for LifeLock {
     fn drop(&mut self) {
-        // SAFETY: this thread locked the mutex in `new`: `Held` cannot leave it.
+        // SAFETY: this thread locked the mutex in `new`: `LifeLock` cannot leave it.
         unsafe { libc::pthread_mutex_unlock(self.shared.0.as_ptr()) };
     }
 }
@@ -62,14 +62,14 @@ impl Drop for Held {
 /// Waits until the mutex in `memory` is free. Whether that is because the thread that held it has ended.
 ///
 /// # Errors
-/// `memory` is none that [`Held`] has made.
+/// `memory` is none that [`LifeLock`] has made.
 pub(super) fn has_ended(memory: &File) -> io::Result<bool> {
     // Beyond the end of a file that is too short, an access would end this process.
     if memory.metadata()?.len() != BYTES as u64 {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let shared = Shared::map(memory)?;
-    // SAFETY: `Held::new` initialized the mutex before it gave the memory away, by the same program.
+    let shared = MappedMutex::map(memory)?;
+    // SAFETY: `LifeLock::new` initialized the mutex before it gave the memory away, by the same program.
     let result = unsafe { libc::pthread_mutex_lock(shared.0.as_ptr()) };
     if result == libc::EOWNERDEAD {
         // The mutex stays locked by this thread: its memory must stay as long.
@@ -82,7 +82,7 @@ pub(super) fn has_ended(memory: &File) -> io::Result<bool> {
     Ok(false)
 }
 
-impl Shared {
+impl MappedMutex {
     fn map(memory: &File) -> io::Result<Self> {
         // SAFETY: a new mapping at an address of the kernel's choice touches no other memory. The descriptor is open.
         let address = unsafe {
@@ -119,7 +119,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for MappedMutex {
     fn drop(&mut self) {
         // SAFETY: `map` made the mapping, this is its only owner, and this thread holds the mutex no more.
         unsafe { libc::munmap(self.0.as_ptr().cast(), BYTES) };
@@ -144,16 +144,16 @@ mod tests {
     use super::*;
 
     /// A thread holds such a mutex and ends with `end`. Returns the answer that another one gets, which waits for it.
-    fn told_of(end: impl FnOnce(Held) + Send + 'static) -> bool {
+    fn told_of(end: impl FnOnce(LifeLock) + Send + 'static) -> bool {
         let (memory, given) = mpsc::channel();
         let (go_on, may_end) = mpsc::channel::<()>();
         let holder = thread::spawn(move || {
-            let held = Held::new().expect("a mutex");
+            let life_lock = LifeLock::new().expect("a mutex");
             memory
-                .send(held.descriptor().expect("a descriptor"))
+                .send(life_lock.descriptor().expect("a descriptor"))
                 .expect("it is awaited");
             may_end.recv().expect("it may end");
-            end(held);
+            end(life_lock);
         });
         let memory = File::from(given.recv().expect("the memory"));
         let (tell, told) = mpsc::channel();

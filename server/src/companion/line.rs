@@ -8,7 +8,7 @@ use trine_protocol::message::RunSecret;
 
 /// One line.
 #[derive(Clone, Debug)]
-pub(super) enum Line {
+pub(super) enum CompanionMessage {
     /// The first one: what to tell, and how long behind one replica the next is told.
     Begin {
         secret: RunSecret,
@@ -20,7 +20,7 @@ pub(super) enum Line {
     Gone,
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for CompanionMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Begin { secret, stagger } => {
@@ -36,7 +36,7 @@ impl fmt::Display for Line {
     }
 }
 
-impl Line {
+impl CompanionMessage {
     /// Reads one; nothing if it is none. A line that is cut short, because the writer has ended within it, is none.
     pub(super) fn read(text: &str) -> Option<Self> {
         let mut words = text.strip_suffix('\n')?.split(' ');
@@ -72,17 +72,21 @@ mod tests {
             "[fe80::1%3]:7002".parse().unwrap(),
         ];
         for line in [
-            Line::Begin { secret, stagger },
-            Line::To(addresses),
-            Line::To(Vec::new()),
-            Line::Gone,
+            CompanionMessage::Begin { secret, stagger },
+            CompanionMessage::To(addresses),
+            CompanionMessage::To(Vec::new()),
+            CompanionMessage::Gone,
         ] {
             let text = format!("{line}\n");
-            let read = Line::read(&text).expect("a line").to_string();
+            let read = CompanionMessage::read(&text).expect("a line").to_string();
             assert_eq!(read, line.to_string());
             // Its writer was killed.
             for end in 0..text.len() {
-                assert!(Line::read(&text[..end]).is_none(), "{:?}", &text[..end]);
+                assert!(
+                    CompanionMessage::read(&text[..end]).is_none(),
+                    "{:?}",
+                    &text[..end]
+                );
             }
         }
         for text in [
@@ -92,7 +96,7 @@ mod tests {
             "begin 00 1 2\n",
             "gone now\n",
         ] {
-            assert!(Line::read(text).is_none(), "{text:?}");
+            assert!(CompanionMessage::read(text).is_none(), "{text:?}");
         }
     }
 }

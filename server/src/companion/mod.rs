@@ -7,7 +7,7 @@
 //! of the replica's state or on its lease. Falcon calls such a process a spy (Leners et al., "Detecting failures in distributed systems with the Falcon spy network", SOSP 2011).
 //! `replica/src/group/deaths.rs` says what the notice means to a replica.
 
-mod held;
+mod life_lock;
 mod line;
 mod teller;
 
@@ -29,8 +29,8 @@ use trine_protocol::message::RunSecret;
 
 pub use self::teller::run;
 
-use self::held::Held;
-use self::line::Line;
+use self::life_lock::LifeLock;
+use self::line::CompanionMessage;
 
 /// The first argument of such a process; it is no command for users.
 pub const COMMAND: &str = "tell-death";
@@ -49,9 +49,9 @@ pub struct Companion {
     secret: RunSecret,
     stagger: Duration,
     /// Held by the replica's thread, so this stays on it. Without it the end is known once the process's memory is freed.
-    held: Option<Held>,
+    life_lock: Option<LifeLock>,
     process: Process,
-    told: Vec<SocketAddr>,
+    notified: Vec<SocketAddr>,
     restarts: Restarts,
     /// It has ended with no restart left, and the log says so.
     is_given_up: bool,
@@ -106,17 +106,17 @@ impl Companion {
         secret[8..].copy_from_slice(&random_seed()?.to_le_bytes());
         let secret = RunSecret(secret);
         let warn = |error: &io::Error| tracing::warn!(%error, "this process's end will be told once its memory is freed");
-        let held = Held::new().inspect_err(warn).ok();
-        let process = Process::start(secret, stagger, held.as_ref()).map_err(|error| {
+        let life_lock = LifeLock::new().inspect_err(warn).ok();
+        let process = Process::start(secret, stagger, life_lock.as_ref()).map_err(|error| {
             let text = format!("cannot start the process that tells of this one's end: {error}");
             Failure::usage(text, "")
         })?;
         Ok(Self {
             secret,
             stagger,
-            held,
+            life_lock,
             process,
-            told: Vec::new(),
+            notified: Vec::new(),
             restarts: Restarts::new(Instant::now()),
             is_given_up: false,
         })
@@ -137,12 +137,15 @@ impl Companion {
         if has_ended && !self.restart(now) {
             return;
         }
-        if successors == self.told && !has_ended {
+        if successors == self.notified && !has_ended {
             return;
         }
         // If it cannot be written the process has ended: the next call replaces it.
-        let _ = write_line(&mut self.process.pipe, &Line::To(successors.clone()));
-        self.told = successors;
+        let _ = write_line(
+            &mut self.process.pipe,
+            &CompanionMessage::To(successors.clone()),
+        );
+        self.notified = successors;
     }
 
     /// Whether there is a new process.
@@ -153,7 +156,7 @@ impl Companion {
         }
         self.is_given_up = false;
         let left = self.restarts.left;
-        match Process::start(self.secret, self.stagger, self.held.as_ref()) {
+        match Process::start(self.secret, self.stagger, self.life_lock.as_ref()) {
             Ok(process) => {
                 tracing::warn!(
                     left,
@@ -189,13 +192,17 @@ impl Drop for Companion {
     fn drop(&mut self) {
         *PANIC.lock().unwrap_or_else(PoisonError::into_inner) = None;
         // Without this it knows when the process ends.
-        let _ = write_line(&mut self.process.pipe, &Line::Gone);
+        let _ = write_line(&mut self.process.pipe, &CompanionMessage::Gone);
     }
 }
 
 impl Process {
-    fn start(secret: RunSecret, stagger: Duration, held: Option<&Held>) -> io::Result<Self> {
-        let memory = held.map(Held::descriptor).transpose()?;
+    fn start(
+        secret: RunSecret,
+        stagger: Duration,
+        life_lock: Option<&LifeLock>,
+    ) -> io::Result<Self> {
+        let memory = life_lock.map(LifeLock::descriptor).transpose()?;
         // The same program also where its file was replaced or removed since. It holds neither a terminal nor a directory.
         let mut child = Command::new("/proc/self/exe")
             .arg0("trine")
@@ -215,7 +222,10 @@ impl Process {
         };
         // The replica never waits for it. A line is shorter than what a pipe takes at once.
         ioctl_fionbio(&process.pipe, true)?;
-        write_line(&mut process.pipe, &Line::Begin { secret, stagger })?;
+        write_line(
+            &mut process.pipe,
+            &CompanionMessage::Begin { secret, stagger },
+        )?;
         tell_at_panic(thread::current().id(), process.pipe.try_clone()?);
         Ok(process)
     }
@@ -250,7 +260,7 @@ fn reap(pid: u32) {
     let _ = waitpid(pid, WaitOptions::empty());
 }
 
-fn write_line(pipe: &mut File, line: &Line) -> io::Result<()> {
+fn write_line(pipe: &mut File, line: &CompanionMessage) -> io::Result<()> {
     // In one write, which a reader sees whole.
     pipe.write_all(format!("{line}\n").as_bytes())
 }
@@ -266,7 +276,7 @@ fn tell_at_panic(replica: ThreadId, pipe: File) {
                 && let Some((replica, pipe)) = &mut *known
                 && thread::current().id() == *replica
             {
-                let _ = write_line(pipe, &Line::Gone);
+                let _ = write_line(pipe, &CompanionMessage::Gone);
             }
             usual(info);
         }));
@@ -287,9 +297,9 @@ mod tests {
         let mut companion = Companion {
             secret: RunSecret([7; 16]),
             stagger: Duration::ZERO,
-            held: None,
+            life_lock: None,
             process: Process { child, pipe },
-            told: Vec::new(),
+            notified: Vec::new(),
             restarts: Restarts::new(start),
             is_given_up: false,
         };

@@ -20,8 +20,8 @@ use signal_hook::flag;
 use trine_protocol::message::{DEATH_NOTICE, RunSecret};
 use trine_transport::wire::notice;
 
-use super::held::has_ended;
-use super::line::Line;
+use super::life_lock::has_ended;
+use super::line::CompanionMessage;
 
 /// A replica is told several times, for a datagram can be lost: at once, and so long after it.
 const TIMES: [Duration; 3] = [
@@ -133,15 +133,15 @@ impl Hearing {
             && let Some(end) = self.rest.iter().position(|&byte| byte == b'\n')
         {
             let line: Vec<u8> = self.rest.drain(..=end).collect();
-            let line = str::from_utf8(&line).ok().and_then(Line::read);
+            let line = str::from_utf8(&line).ok().and_then(CompanionMessage::read);
             self.take_line(line);
         }
     }
 
     /// One line; none if it makes no sense. Then nothing is told.
-    fn take_line(&mut self, line: Option<Line>) {
+    fn take_line(&mut self, line: Option<CompanionMessage>) {
         match (line, &mut self.will) {
-            (Some(Line::Begin { secret, stagger }), None) => {
+            (Some(CompanionMessage::Begin { secret, stagger }), None) => {
                 let others = Vec::new();
                 self.will = Some(Will {
                     secret,
@@ -149,8 +149,8 @@ impl Hearing {
                     others,
                 });
             }
-            (Some(Line::To(others)), Some(will)) => will.others = others,
-            (Some(Line::Gone), Some(_)) => self.is_over = true,
+            (Some(CompanionMessage::To(others)), Some(will)) => will.others = others,
+            (Some(CompanionMessage::Gone), Some(_)) => self.is_over = true,
             _ => {
                 self.is_over = true;
                 self.will = None;

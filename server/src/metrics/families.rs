@@ -24,13 +24,13 @@ pub(super) struct Family {
     /// Without its prefix, which is `trine_` for all but those of the process; counters get the suffix `_total`.
     pub(super) name: &'static str,
     pub(super) help: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: MetricKind,
     pub(super) samples: Vec<(Labels, f64)>,
 }
 
 /// How a metric's value changes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MetricKind {
     /// It only grows while the process lives.
     Counter,
     /// It goes up and down.
@@ -38,14 +38,14 @@ pub(super) enum Kind {
 }
 
 fn gauge(name: &'static str, help: &'static str, value: impl Number) -> Family {
-    one(name, help, Kind::Gauge, value)
+    one(name, help, MetricKind::Gauge, value)
 }
 
 fn counter(name: &'static str, help: &'static str, value: impl Number) -> Family {
-    one(name, help, Kind::Counter, value)
+    one(name, help, MetricKind::Counter, value)
 }
 
-fn one(name: &'static str, help: &'static str, kind: Kind, value: impl Number) -> Family {
+fn one(name: &'static str, help: &'static str, kind: MetricKind, value: impl Number) -> Family {
     let samples = vec![(Labels::new(), value.number())];
     Family {
         name,
@@ -109,7 +109,7 @@ pub(super) fn server(dropped_lines: Option<u64>) -> Vec<Family> {
     let info = Family {
         name: "build_info",
         help: "Always 1; the labels say which release runs, from which commit, and which versions it understands.",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         samples: vec![(labels, 1.0)],
     };
     let mut all = vec![info];
@@ -145,7 +145,7 @@ fn log_fsync(fsync: Option<FsyncStatus>) -> Family {
     Family {
         name: "log_fsync",
         help: "1 for the way in which the log is kept: memory, or on disk by its fsync mode.",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         samples: samples.into(),
     }
 }
@@ -226,7 +226,7 @@ fn raft(snapshot: &Snapshot) -> Vec<Family> {
     let role = Family {
         name: "raft_role",
         help: "1 for the role that the replica has, 0 for the others.",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         samples: samples.into(),
     };
     let lag = status.committed.saturating_sub(status.applied);
@@ -311,7 +311,7 @@ fn members(members: &[MemberStatus]) -> Vec<Family> {
     let each = |name, help, value: fn(&MemberStatus) -> Option<f64>| Family {
         name,
         help,
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         samples: members
             .iter()
             .filter_map(|member| {
@@ -563,7 +563,7 @@ fn transport(snapshot: &Snapshot) -> Vec<Family> {
     let drops = Family {
         name: "transport_drops",
         help: "Received packets that were dropped, by cause.",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         samples: stats
             .drops
             .named()
@@ -573,7 +573,7 @@ fn transport(snapshot: &Snapshot) -> Vec<Family> {
     let congestion = Family {
         name: "transport_congestion_control",
         help: "1 for the congestion control that this node uses, 0 for the others.",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         samples: CongestionControl::ALL
             .iter()
             .map(|control| {
@@ -727,7 +727,7 @@ fn keys(keys: &KeysStatus) -> [Family; 2] {
     let by_role = Family {
         name: "sessions_by_role",
         help: "Established sessions that others have opened, by what their keys prove; none is without a key.",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         samples: samples.into(),
     };
     let help = "Which callers are taken: 0 all, no key is used; 1 those with a key and those without; 2 those with a key.";
@@ -752,7 +752,7 @@ fn links(links: &[LinkStatus]) -> Vec<Family> {
             })
             .collect(),
     };
-    let (gauge, counter) = (Kind::Gauge, Kind::Counter);
+    let (gauge, counter) = (MetricKind::Gauge, MetricKind::Counter);
     vec![
         each(
             "link_up",

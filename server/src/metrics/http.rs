@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::tls::Tls;
 
-use super::request::{Parsed, Received, Request, Status, parse};
-use super::slots::{Slot, Slots};
+use super::request::{HttpRequest, Parsed, Received, Status, parse};
+use super::slots::{ConnectionSlot, Slots};
 
 /// How long a connection may take, from its first byte to its last.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(5);
@@ -51,7 +51,7 @@ impl Response {
 pub(super) fn serve(
     listener: TcpListener,
     tls: Option<Tls>,
-    answer: impl Fn(&Request, SocketAddr) -> Response + Send + Sync + 'static,
+    answer: impl Fn(&HttpRequest, SocketAddr) -> Response + Send + Sync + 'static,
 ) -> io::Result<()> {
     let answer = Arc::new(answer);
     let slots = Arc::new(Slots::default());
@@ -78,7 +78,7 @@ fn take<A>(
     slots: &Arc<Slots>,
     answer: &Arc<A>,
 ) where
-    A: Fn(&Request, SocketAddr) -> Response + Send + Sync + 'static,
+    A: Fn(&HttpRequest, SocketAddr) -> Response + Send + Sync + 'static,
 {
     let stream = Arc::new(stream);
     let Some(slot) = slots.take(&stream, DISPLACE_LIMIT) else {
@@ -92,7 +92,7 @@ fn take<A>(
     let tls = tls.map(Tls::accept);
     let handle = move || {
         let from_this_host = is_of_this_host(&stream, peer.ip());
-        let answer = |request: &Request| answer(request, peer);
+        let answer = |request: &HttpRequest| answer(request, peer);
         let mut timed = Timed::new(&stream, CONNECTION_LIMIT);
         // A peer that went away, is too slow, or agrees on no keys gets no answer.
         let _ = match tls {
@@ -184,8 +184,8 @@ impl Write for Timed<'_> {
 fn converse(
     stream: &mut (impl Read + Write),
     from_this_host: bool,
-    answer: &impl Fn(&Request) -> Response,
-    slot: &Slot,
+    answer: &impl Fn(&HttpRequest) -> Response,
+    slot: &ConnectionSlot,
 ) -> io::Result<()> {
     let received = receive(stream, from_this_host)?;
     if !slot.begin_answer() {
@@ -249,7 +249,7 @@ mod tests {
     const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
 
     fn start(
-        answer: impl Fn(&Request, SocketAddr) -> Response + Send + Sync + 'static,
+        answer: impl Fn(&HttpRequest, SocketAddr) -> Response + Send + Sync + 'static,
     ) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");

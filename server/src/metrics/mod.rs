@@ -24,7 +24,7 @@ use self::health::{live, ready};
 pub use self::host::OwnNames;
 use self::http::Response;
 pub use self::listen::Listen;
-use self::request::{Request, Status};
+use self::request::{HttpRequest, Status};
 pub use self::snapshot::{Published, Snapshot};
 
 use crate::exposure::Exposed;
@@ -41,7 +41,7 @@ struct Service {
     published: Arc<Published>,
     logs: Option<Arc<Logs>>,
     /// Asks for the room of the data directory, if there is one.
-    room: Option<room::Asker>,
+    room: Option<room::RoomProbe>,
 }
 
 /// The metrics endpoint: its address, and the place for the loop's numbers.
@@ -66,7 +66,7 @@ pub struct Guard {
 
 impl Guard {
     /// Refuses a request that does not show what it has to, or that a page of a web site may have made.
-    fn refuse(&self, request: &Request) -> Option<Response> {
+    fn refuse(&self, request: &HttpRequest) -> Option<Response> {
         let only_reads = ["GET", "HEAD"].contains(&request.method.as_str());
         if request.is_of_a_page && !only_reads {
             let text = "a page of a web site changes nothing here: it has sent Origin\n";
@@ -157,10 +157,10 @@ pub fn start(
     let service = Service {
         published: Arc::clone(&published),
         logs,
-        room: data_directory.map(room::Asker::new),
+        room: data_directory.map(room::RoomProbe::new),
     };
     let tls = guard.tls.clone();
-    let answer = move |request: &Request, peer: SocketAddr| {
+    let answer = move |request: &HttpRequest, peer: SocketAddr| {
         guard
             .refuse(request)
             .unwrap_or_else(|| service.answer(request, peer))
@@ -170,15 +170,15 @@ pub fn start(
 }
 
 impl Service {
-    fn answer(&self, request: &Request, peer: SocketAddr) -> Response {
+    fn answer(&self, request: &HttpRequest, peer: SocketAddr) -> Response {
         let snapshot = self.published.latest();
         match (request.method.as_str(), request.path.as_str()) {
             ("GET" | "HEAD", "/metrics") => {
                 let format = Format::preferred(request.accept.as_deref());
-                let told = text::Told {
+                let told = text::MetricsInput {
                     snapshot: snapshot.as_deref(),
                     dropped_lines: self.logs.as_ref().map(|logs| logs.dropped_lines()),
-                    room: self.room.as_ref().and_then(room::Asker::ask),
+                    room: self.room.as_ref().and_then(room::RoomProbe::ask),
                 };
                 Response {
                     status: Status::Ok,
@@ -209,7 +209,7 @@ impl Service {
     }
 
     /// Only this machine may set the level. The right to read metrics does not include the right to change anything.
-    fn set_level(&self, request: &Request, peer: SocketAddr) -> Response {
+    fn set_level(&self, request: &HttpRequest, peer: SocketAddr) -> Response {
         if !request.from_this_host {
             return Response::text(Status::Forbidden, "only from this machine\n");
         }

@@ -12,7 +12,7 @@ pub const BODY_BYTES_MAX: usize = 4 << 10;
 
 /// A valid request.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct HttpRequest {
     /// `GET`, `PUT`, ...
     pub method: String,
     /// Without the query.
@@ -32,7 +32,7 @@ pub struct Request {
     pub accept: Option<String>,
 }
 
-impl Request {
+impl HttpRequest {
     /// Whether the request gives this password: as a bearer token, or as the password of any user.
     #[must_use]
     pub fn gives(&self, password: &[u8]) -> bool {
@@ -103,7 +103,7 @@ impl Status {
 }
 
 /// A request, or the error in it.
-pub type Received = Result<Request, (Status, &'static str)>;
+pub type Received = Result<HttpRequest, (Status, &'static str)>;
 
 /// The result of parsing the bytes so far.
 #[derive(Debug, PartialEq, Eq)]
@@ -149,7 +149,7 @@ pub fn parse(bytes: &[u8], from_this_host: bool) -> Parsed {
     let Some(body) = bytes.get(head_end + 4..head_end + 4 + length) else {
         return Parsed::More;
     };
-    Parsed::Whole(Ok(Request {
+    Parsed::Whole(Ok(HttpRequest {
         method: method.to_owned(),
         path: path.split('?').next().unwrap_or_default().to_owned(),
         body: body.to_vec(),

@@ -17,20 +17,20 @@ pub(super) struct Room {
 }
 
 /// Asks for the room of a directory. Never more than one thread waits for the file system.
-pub(super) struct Asker {
+pub(super) struct RoomProbe {
     directory: PathBuf,
-    state: Arc<(Mutex<State>, Condvar)>,
+    state: Arc<(Mutex<ProbeState>, Condvar)>,
 }
 
 #[derive(Default)]
-struct State {
+struct ProbeState {
     is_asking: bool,
     /// Counts the answers.
     answers: u64,
     room: Option<Room>,
 }
 
-impl Asker {
+impl RoomProbe {
     pub(super) fn new(directory: PathBuf) -> Self {
         Self {
             directory,
@@ -55,7 +55,7 @@ impl Asker {
             });
             now.is_asking = started.is_ok();
         }
-        let is_open = |now: &mut State| now.answers == before && now.is_asking;
+        let is_open = |now: &mut ProbeState| now.answers == before && now.is_asking;
         let waited = changed.wait_timeout_while(now, PATIENCE, is_open);
         let (now, _) = waited.unwrap_or_else(PoisonError::into_inner);
         now.room.filter(|_| now.answers != before)
@@ -76,18 +76,18 @@ mod tests {
 
     #[test]
     fn a_directory_has_room_and_what_is_not_there_has_none() {
-        let here = Asker::new(std::env::temp_dir());
+        let here = RoomProbe::new(std::env::temp_dir());
         for _ in 0..2 {
             let room = here.ask().expect("known");
             assert!(room.size > 0 && room.free <= room.size, "{room:?}");
         }
         let missing = std::env::temp_dir().join("trine-no-such-directory");
-        assert!(Asker::new(missing).ask().is_none());
+        assert!(RoomProbe::new(missing).ask().is_none());
     }
 
     #[test]
     fn a_file_system_that_hangs_is_asked_once() {
-        let asker = Asker::new(std::env::temp_dir());
+        let asker = RoomProbe::new(std::env::temp_dir());
         asker.state.0.lock().expect("no panic").is_asking = true;
         assert!(asker.ask().is_none());
         let state = asker.state.0.lock().expect("no panic");

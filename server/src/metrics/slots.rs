@@ -14,18 +14,18 @@ pub(super) const CONNECTIONS_MAX: usize = 16;
 #[derive(Default)]
 pub(super) struct Slots {
     /// The oldest connection first, at most [`CONNECTIONS_MAX`] of them.
-    held: Mutex<Vec<Held>>,
+    connections: Mutex<Vec<OpenConnection>>,
     /// A slot was given back, or may be taken away from its connection.
     freed: Condvar,
 }
 
-struct Held {
+struct OpenConnection {
     stream: Arc<TcpStream>,
-    stage: Stage,
+    stage: ConnectionStage,
 }
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Stage {
+enum ConnectionStage {
     /// Its request is not whole yet, and with TLS its handshake may not be either.
     Asking,
     /// Its request is being answered.
@@ -37,7 +37,7 @@ enum Stage {
 }
 
 /// The slot of one connection. It is given back when the value is dropped.
-pub(super) struct Slot {
+pub(super) struct ConnectionSlot {
     slots: Arc<Slots>,
     stream: Arc<TcpStream>,
 }
@@ -49,69 +49,74 @@ impl Slots {
         self: &Arc<Self>,
         stream: &Arc<TcpStream>,
         patience: Duration,
-    ) -> Option<Slot> {
+    ) -> Option<ConnectionSlot> {
         // The displaced connection's thread gives its slot back, so that there are never more threads than slots.
-        let (mut held, _) = self
+        let (mut connections, _) = self
             .freed
-            .wait_timeout_while(self.lock(), patience, |held| make_room(held))
+            .wait_timeout_while(self.lock(), patience, |connections| make_room(connections))
             .unwrap_or_else(PoisonError::into_inner);
-        if held.len() >= CONNECTIONS_MAX {
+        if connections.len() >= CONNECTIONS_MAX {
             return None;
         }
-        held.push(Held {
+        connections.push(OpenConnection {
             stream: Arc::clone(stream),
-            stage: Stage::Asking,
+            stage: ConnectionStage::Asking,
         });
-        Some(Slot {
+        Some(ConnectionSlot {
             slots: Arc::clone(self),
             stream: Arc::clone(stream),
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Held>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<OpenConnection>> {
+        self.connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Whether a new connection has to wait for a slot. If so, one that is not being answered is on its way out.
-fn make_room(held: &mut [Held]) -> bool {
-    if held.len() < CONNECTIONS_MAX {
+fn make_room(connections: &mut [OpenConnection]) -> bool {
+    if connections.len() < CONNECTIONS_MAX {
         return false;
     }
-    if held.iter().any(|one| one.stage == Stage::Displaced) {
+    if connections
+        .iter()
+        .any(|one| one.stage == ConnectionStage::Displaced)
+    {
         return true;
     }
-    let oldest = held
+    let oldest = connections
         .iter_mut()
-        .find(|one| matches!(one.stage, Stage::Asking | Stage::Told));
+        .find(|one| matches!(one.stage, ConnectionStage::Asking | ConnectionStage::Told));
     let Some(oldest) = oldest else {
         return false;
     };
-    oldest.stage = Stage::Displaced;
+    oldest.stage = ConnectionStage::Displaced;
     // Its thread waits for bytes, and this ends the wait. The peer may have ended it already.
     let _ = oldest.stream.shutdown(Shutdown::Both);
     true
 }
 
-impl Slot {
+impl ConnectionSlot {
     /// The request is whole: until it is answered, the connection makes room for no other. False if it has made room already.
     pub(super) fn begin_answer(&self) -> bool {
-        self.enter(Stage::Answering)
+        self.enter(ConnectionStage::Answering)
     }
 
     /// The answer is sent, or there will be none. From now on the connection makes room again.
     pub(super) fn end_answer(&self) {
-        self.enter(Stage::Told);
+        self.enter(ConnectionStage::Told);
         self.slots.freed.notify_all();
     }
 
-    fn enter(&self, stage: Stage) -> bool {
-        let mut held = self.slots.lock();
-        let own = held
+    fn enter(&self, stage: ConnectionStage) -> bool {
+        let mut connections = self.slots.lock();
+        let own = connections
             .iter_mut()
             .find(|one| Arc::ptr_eq(&one.stream, &self.stream));
         match own {
-            Some(own) if own.stage != Stage::Displaced => {
+            Some(own) if own.stage != ConnectionStage::Displaced => {
                 own.stage = stage;
                 true
             }
@@ -120,7 +125,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.slots
             .lock()

@@ -11,13 +11,13 @@ use trine_protocol::stages::WriteStages;
 
 use super::Snapshot;
 use super::accept::Format;
-use super::families::{self, Family, Kind};
+use super::families::{self, Family, MetricKind};
 use super::room::Room;
 use super::stages;
 
-/// What there is to tell.
+/// The values that a scrape is made from.
 #[derive(Debug, Default)]
-pub(super) struct Told<'a> {
+pub(super) struct MetricsInput<'a> {
     /// Nothing before the replica's first turn.
     pub(super) snapshot: Option<&'a Snapshot>,
     /// Lines that the log has dropped, if there is one.
@@ -27,11 +27,11 @@ pub(super) struct Told<'a> {
 }
 
 /// All metrics as text.
-pub(super) fn encode(format: Format, told: &Told<'_>) -> String {
-    let mut own = families::server(told.dropped_lines);
-    own.extend(told.room.iter().flat_map(families::room));
-    own.extend(told.snapshot.map(families::families).unwrap_or_default());
-    let stages = told
+pub(super) fn encode(format: Format, input: &MetricsInput<'_>) -> String {
+    let mut own = families::server(input.dropped_lines);
+    own.extend(input.room.iter().flat_map(families::room));
+    own.extend(input.snapshot.map(families::families).unwrap_or_default());
+    let stages = input
         .snapshot
         .map(|snapshot| snapshot.status.replica.stages.clone());
     let mut registry = Registry::default();
@@ -82,13 +82,17 @@ impl All {
     fn encode_family(&self, family: &Family, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         // A sample of a counter is called like a gauge of that whole name. The plain format declares the counter by it, too.
         let (name, kind, written_as) = match (family.kind, self.format) {
-            (Kind::Gauge, _) => (family.name.to_owned(), MetricType::Gauge, Kind::Gauge),
-            (Kind::Counter, Format::Open) => {
-                (family.name.to_owned(), MetricType::Counter, Kind::Counter)
+            (MetricKind::Gauge, _) => {
+                (family.name.to_owned(), MetricType::Gauge, MetricKind::Gauge)
             }
-            (Kind::Counter, Format::Plain) => {
+            (MetricKind::Counter, Format::Open) => (
+                family.name.to_owned(),
+                MetricType::Counter,
+                MetricKind::Counter,
+            ),
+            (MetricKind::Counter, Format::Plain) => {
                 let name = format!("{}_total", family.name);
-                (name, MetricType::Counter, Kind::Gauge)
+                (name, MetricType::Counter, MetricKind::Gauge)
             }
         };
         let mut metric = encoder.encode_descriptor(&name, family.help, None, kind)?;
@@ -102,10 +106,10 @@ impl All {
     }
 }
 
-fn sample(encoder: &mut MetricEncoder<'_>, kind: Kind, value: f64) -> fmt::Result {
+fn sample(encoder: &mut MetricEncoder<'_>, kind: MetricKind, value: f64) -> fmt::Result {
     match kind {
-        Kind::Counter => encoder.encode_counter::<NoLabelSet, f64, f64>(&value, None),
-        Kind::Gauge => encoder.encode_gauge(&value),
+        MetricKind::Counter => encoder.encode_counter::<NoLabelSet, f64, f64>(&value, None),
+        MetricKind::Gauge => encoder.encode_gauge(&value),
     }
 }
 
@@ -162,9 +166,9 @@ pub(super) mod tests {
         serde_json::to_value(T::default()).expect("plain data")
     }
 
-    /// All that can be told.
-    fn whole(snapshot: &Snapshot) -> Told<'_> {
-        Told {
+    /// Every value that there can be.
+    fn whole(snapshot: &Snapshot) -> MetricsInput<'_> {
+        MetricsInput {
             snapshot: Some(snapshot),
             dropped_lines: Some(2),
             room: Some(Room { free: 1, size: 2 }),
@@ -250,7 +254,7 @@ pub(super) mod tests {
             );
         }
         // Before the replica's first turn there are fewer metrics, and the text is valid as well.
-        check(&encode(Format::Open, &Told::default()));
+        check(&encode(Format::Open, &MetricsInput::default()));
     }
 
     /// The format of Prometheus has neither an end nor types of its own for OpenMetrics, and names a counter in whole.

@@ -11,9 +11,9 @@ fn all(texts: &[&str]) -> Vec<SocketAddr> {
 }
 
 /// This replica's entry, and those of the others with what they stand for.
-fn names(own: &str, others: &[(&str, &[&str])]) -> Names {
+fn names(own: &str, others: &[(&str, &[&str])]) -> PeerNames {
     let others = others.iter().zip(2..);
-    Names {
+    PeerNames {
         own: Own {
             item: own.to_owned(),
             address: own.parse().ok(),
@@ -149,23 +149,23 @@ fn two_names_for_one_address_are_told() {
             ("r4:7", &[]),
         ],
     );
-    let told: Vec<Told> = (0..3).map(|number| names.state_of(number)).collect();
+    let status: Vec<EntryStatus> = (0..3).map(|number| names.state_of(number)).collect();
     assert_eq!(
-        told,
+        status,
         [
-            Told::Fine(at("10.0.0.2:7")),
-            Told::Shared(at("10.0.0.2:7")),
-            Told::Missing
+            EntryStatus::Fine(at("10.0.0.2:7")),
+            EntryStatus::Shared(at("10.0.0.2:7")),
+            EntryStatus::Missing
         ]
     );
     assert!(
         names.listed[1]
-            .words(told[1])
+            .words(status[1])
             .contains("one of them is wrong")
     );
     assert!(
         names.listed[2]
-            .words(told[2])
+            .words(status[2])
             .contains("goes on without node 4")
     );
 }

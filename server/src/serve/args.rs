@@ -6,7 +6,7 @@ use clap::Args;
 use trine_transport::backend::Faults;
 
 use crate::backup_file::Ttl;
-use crate::from_file::Named;
+use crate::from_file::FixedSettings;
 use crate::metrics::OwnNames;
 use crate::options::FileArguments;
 use crate::options::LimitArguments;
@@ -88,7 +88,7 @@ pub struct ServeArguments {
     pub keys: Option<KeyStage>,
     /// The settings that the file does not change while the replica runs.
     #[arg(skip)]
-    pub named: Named,
+    pub named: FixedSettings,
     /// Join the group as a new replica, instead of ending, when this one was removed or its state differs from the
     /// others'. With --log disk this also holds at the start, for a directory that has lost something that it may have
     /// promised. Its files are then set aside.

@@ -17,9 +17,9 @@ pub type Encrypted = StreamOwned<ClientConnection, TcpStream>;
 
 /// A caller that takes services whose certificate one CA has signed.
 #[derive(Clone)]
-pub struct Caller(Arc<ClientConfig>);
+pub struct TlsCaller(Arc<ClientConfig>);
 
-impl Caller {
+impl TlsCaller {
     /// Reads the certificate of the CA, and the caller's own with its key, if it has one.
     ///
     /// # Errors

@@ -120,7 +120,7 @@ fn a_key_may_be_a_credential_of_systemd() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o440)).expect("changed");
     let owner = fs::metadata(&path).expect("there");
     let (cert, key) = (directory.path("cert"), directory.path("key"));
-    let caller = Caller::open(&cert, Some((&cert, &key)));
+    let caller = TlsCaller::open(&cert, Some((&cert, &key)));
     match owner.uid() == 0 && owner.gid() == 0 {
         true => {
             directory.open("cert", "key", None).expect("usable");

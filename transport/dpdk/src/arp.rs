@@ -15,7 +15,7 @@ const FIXED_PART: [u8; 6] = [0, 1, 8, 0, 6, 4];
 
 /// The purpose of an ARP packet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Operation {
+pub enum ArpOperation {
     /// Who has the target's IP address?
     Request,
     /// The sender has it.
@@ -26,7 +26,7 @@ pub enum Operation {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Arp {
     /// Question or answer.
-    pub operation: Operation,
+    pub operation: ArpOperation,
     /// Hardware address of the sender.
     pub sender_mac: MacAddr,
     /// Protocol address of the sender.
@@ -42,7 +42,7 @@ impl Arp {
     #[must_use]
     pub fn ask(own_mac: MacAddr, own_ip: Ipv4Addr, ip: Ipv4Addr) -> Self {
         Self {
-            operation: Operation::Request,
+            operation: ArpOperation::Request,
             sender_mac: own_mac,
             sender_ip: own_ip,
             target_mac: MacAddr::ZERO,
@@ -54,7 +54,7 @@ impl Arp {
     #[must_use]
     pub fn answer(&self, own_mac: MacAddr) -> Self {
         Self {
-            operation: Operation::Reply,
+            operation: ArpOperation::Reply,
             sender_mac: own_mac,
             sender_ip: self.target_ip,
             target_mac: self.sender_mac,
@@ -70,8 +70,8 @@ impl Arp {
             return None;
         }
         let operation = match u16::from_be_bytes([body[6], body[7]]) {
-            1 => Operation::Request,
-            2 => Operation::Reply,
+            1 => ArpOperation::Request,
+            2 => ArpOperation::Reply,
             _ => return None,
         };
         let arp = Self {
@@ -92,8 +92,8 @@ impl Arp {
     #[must_use]
     pub fn frame(&self) -> [u8; ARP_FRAME] {
         let destination = match self.operation {
-            Operation::Request => MacAddr::BROADCAST,
-            Operation::Reply => self.target_mac,
+            ArpOperation::Request => MacAddr::BROADCAST,
+            ArpOperation::Reply => self.target_mac,
         };
         let mut frame = [0; ARP_FRAME];
         frame[..6].copy_from_slice(&destination.0);
@@ -102,8 +102,8 @@ impl Arp {
         let body = &mut frame[ETHERNET_HEADER..];
         body[..6].copy_from_slice(&FIXED_PART);
         body[7] = match self.operation {
-            Operation::Request => 1,
-            Operation::Reply => 2,
+            ArpOperation::Request => 1,
+            ArpOperation::Reply => 2,
         };
         body[8..14].copy_from_slice(&self.sender_mac.0);
         body[14..18].copy_from_slice(&self.sender_ip.octets());

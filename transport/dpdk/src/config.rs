@@ -35,7 +35,7 @@ const _: () = assert!(POLLS_PER_CLOCK_READ.is_power_of_two());
 
 /// Which port.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub enum Device {
+pub enum PortChoice {
     /// The only one, or the first of several.
     #[default]
     First,
@@ -59,7 +59,7 @@ pub enum UdpChecksum {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DpdkConfig {
     /// Which port.
-    pub device: Device,
+    pub device: PortChoice,
     /// Its IP address. The kernel must not have the same one.
     pub ip: Ipv4Addr,
     /// Length of the network prefix.
@@ -85,7 +85,7 @@ impl DpdkConfig {
     #[must_use]
     pub fn new(ip: Ipv4Addr) -> Self {
         Self {
-            device: Device::First,
+            device: PortChoice::First,
             ip,
             prefix: 24,
             gateway: None,
@@ -163,7 +163,7 @@ impl DpdkConfig {
                 let (ip, mac) = value.split_once('@')?;
                 self.neighbours.push((ip.parse().ok()?, mac.parse().ok()?));
             }
-            "device" => self.device = Device::Name(value.to_owned()),
+            "device" => self.device = PortChoice::Name(value.to_owned()),
             "mtu" => {
                 self.mtu = value
                     .parse()
@@ -208,7 +208,7 @@ mod tests {
                     device=net_memif0,mtu=1000,descriptors=512,udp-checksum=always";
         let config: DpdkConfig = text.parse().unwrap();
         let expected = DpdkConfig {
-            device: Device::Name("net_memif0".into()),
+            device: PortChoice::Name("net_memif0".into()),
             prefix: 16,
             gateway: Some(Ipv4Addr::new(10, 1, 0, 254)),
             mac: Some(MacAddr([2, 0, 0, 0, 0, 1])),

@@ -51,7 +51,7 @@ pub struct Checked {
 
 /// A frame that got through.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Incoming<'a> {
+pub enum ReceivedFrame<'a> {
     /// A datagram for this endpoint.
     Udp(Datagram<'a>),
     /// An ARP packet, for whomever.
@@ -156,7 +156,11 @@ impl fmt::Display for Reject {
 ///
 /// The reason to drop it.
 #[inline]
-pub fn parse<'a>(frame: &'a [u8], local: &Local, checked: Checked) -> Result<Incoming<'a>, Reject> {
+pub fn parse<'a>(
+    frame: &'a [u8],
+    local: &Local,
+    checked: Checked,
+) -> Result<ReceivedFrame<'a>, Reject> {
     let Some((ethernet, packet)) = frame.split_first_chunk::<ETHERNET_HEADER>() else {
         return Err(Reject::Short);
     };
@@ -166,9 +170,11 @@ pub fn parse<'a>(frame: &'a [u8], local: &Local, checked: Checked) -> Result<Inc
             if ethernet[..6] != local.mac.0 {
                 return Err(Reject::NotForUs);
             }
-            ipv4(packet, local, checked).map(Incoming::Udp)
+            ipv4(packet, local, checked).map(ReceivedFrame::Udp)
         }
-        ETHERTYPE_ARP => Arp::parse(packet).map(Incoming::Arp).ok_or(Reject::Arp),
+        ETHERTYPE_ARP => Arp::parse(packet)
+            .map(ReceivedFrame::Arp)
+            .ok_or(Reject::Arp),
         ETHERTYPE_VLAN | ETHERTYPE_QINQ => Err(Reject::Vlan),
         ETHERTYPE_IPV6 => Err(Reject::Ipv6),
         _ => Err(Reject::EtherType),

@@ -8,16 +8,16 @@ use super::port::Port;
 
 /// The ports of this process, and which of them are lent.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct PortTable {
     pub(super) eal: Arc<Eal>,
     pub(super) config: DpdkConfig,
     /// One for each port of DPDK that may be used.
-    pub(super) slots: Mutex<Vec<Slot>>,
+    pub(super) slots: Mutex<Vec<LeasablePort>>,
 }
 
 /// A port that may be lent.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct LeasablePort {
     pub(super) name: String,
     /// Open since its first use.
     pub(super) port: Option<Arc<Port>>,
@@ -27,7 +27,7 @@ pub(super) struct Slot {
 /// An endpoint's right to its port; given back when dropped.
 #[derive(Debug)]
 pub(super) struct Lease {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<PortTable>,
     pub(super) index: usize,
 }
 

@@ -15,7 +15,7 @@
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 
-use super::arp::{Arp, Operation};
+use super::arp::{Arp, ArpOperation};
 use super::mac::MacAddr;
 use trine_transport::time::{Duration, Instant};
 
@@ -31,13 +31,13 @@ pub const ASKS_MAX: u32 = 50;
 /// The cache. Its owner sends the questions that it asks for.
 #[derive(Debug, Default)]
 pub struct Neighbours {
-    entries: HashMap<Ipv4Addr, Entry>,
+    entries: HashMap<Ipv4Addr, Neighbour>,
     /// Grows with every change of an address, so that the owner of a copy can tell that it is old.
     generation: u64,
 }
 
 #[derive(Copy, Clone, Debug)]
-struct Entry {
+struct Neighbour {
     /// `None` while the first answer is awaited.
     mac: Option<MacAddr>,
     /// When the address was last confirmed, or first wanted.
@@ -51,7 +51,7 @@ struct Entry {
     fixed: bool,
 }
 
-impl Entry {
+impl Neighbour {
     fn new(now: Instant, mac: Option<MacAddr>) -> Self {
         Self {
             mac,
@@ -83,9 +83,9 @@ impl Neighbours {
     /// Remembers an address that needs no ARP.
     pub fn fix(&mut self, ip: Ipv4Addr, mac: MacAddr) {
         self.generation += 1;
-        let entry = Entry {
+        let entry = Neighbour {
             fixed: true,
-            ..Entry::new(Instant::ZERO, Some(mac))
+            ..Neighbour::new(Instant::ZERO, Some(mac))
         };
         self.entries.insert(ip, entry);
     }
@@ -103,7 +103,7 @@ impl Neighbours {
             return entry.mac;
         }
         self.make_room();
-        self.entries.insert(ip, Entry::new(now, None));
+        self.entries.insert(ip, Neighbour::new(now, None));
         None
     }
 
@@ -116,7 +116,7 @@ impl Neighbours {
         if !arp.sender_ip.is_unspecified() && arp.sender_ip != own_ip {
             self.learn(now, arp.sender_ip, arp.sender_mac, for_us);
         }
-        for_us && arp.operation == Operation::Request
+        for_us && arp.operation == ArpOperation::Request
     }
 
     fn learn(&mut self, now: Instant, ip: Ipv4Addr, mac: MacAddr, add: bool) {
@@ -127,15 +127,15 @@ impl Neighbours {
                     self.generation += 1;
                 }
                 let used = entry.used;
-                *entry = Entry {
+                *entry = Neighbour {
                     used,
-                    ..Entry::new(now, Some(mac))
+                    ..Neighbour::new(now, Some(mac))
                 };
             }
             None if add => {
                 self.make_room();
                 self.generation += 1;
-                self.entries.insert(ip, Entry::new(now, Some(mac)));
+                self.entries.insert(ip, Neighbour::new(now, Some(mac)));
             }
             None => {}
         }

@@ -10,7 +10,7 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 use trine_dpdk_sys as sys;
 
 use super::arguments::is_memif_client;
-use super::config::{BURST, Device, DpdkConfig, IP_OVERHEAD, QUEUES_MAX, UdpChecksum};
+use super::config::{BURST, DpdkConfig, IP_OVERHEAD, PortChoice, QUEUES_MAX, UdpChecksum};
 use super::eal::{Eal, logged};
 use super::error::DpdkError;
 use super::mac::MacAddr;
@@ -84,7 +84,7 @@ impl Queues<'_> {
 }
 
 /// The settings that are decided before the port is started.
-struct Plan {
+struct PortSetup {
     id: u16,
     name: String,
     queues: u16,
@@ -107,7 +107,7 @@ impl Port {
         let _one_at_a_time = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
         let id = find(eal, &config.device)?;
         let name = name_of(id);
-        let mut plan = Plan::make(id, name, queues, config)?;
+        let mut plan = PortSetup::make(id, name, queues, config)?;
         plan.connects_at_start = is_memif_client(eal.arguments(), &plan.name);
         let pool = Mempool::new(&plan)?;
         set_mtu(&plan, config.mtu + IP_OVERHEAD)?;
@@ -290,7 +290,7 @@ impl Drop for Port {
 }
 
 impl Mempool {
-    fn new(plan: &Plan) -> Result<Self, DpdkError> {
+    fn new(plan: &PortSetup) -> Result<Self, DpdkError> {
         let per_queue = u32::from(plan.descriptors.0)
             + u32::from(plan.descriptors.1)
             + BURSTS_IN_HAND * BURST as u32;
@@ -340,7 +340,7 @@ impl Drop for Mempool {
     }
 }
 
-impl Plan {
+impl PortSetup {
     fn make(
         id: u16,
         name: String,
@@ -539,18 +539,18 @@ impl Offloads {
     }
 }
 
-fn find(eal: &Eal, device: &Device) -> Result<u16, DpdkError> {
+fn find(eal: &Eal, device: &PortChoice) -> Result<u16, DpdkError> {
     let present: Vec<(u16, String)> = ports().map(|id| (id, name_of(id))).collect();
     let found = match device {
-        Device::First => present.first(),
-        Device::Name(wanted) => present.iter().find(|(_, name)| name == wanted),
+        PortChoice::First => present.first(),
+        PortChoice::Name(wanted) => present.iter().find(|(_, name)| name == wanted),
     };
     if let Some((id, _)) = found {
         return Ok(*id);
     }
     let asked = match device {
-        Device::First => String::new(),
-        Device::Name(name) => format!(" named `{name}`"),
+        PortChoice::First => String::new(),
+        PortChoice::Name(name) => format!(" named `{name}`"),
     };
     let present = present.into_iter().map(|(_, name)| name).collect();
     Err(DpdkError::missing_port(
@@ -586,7 +586,7 @@ fn name_of(id: u16) -> String {
     )
 }
 
-fn mac_of(plan: &Plan) -> Result<MacAddr, DpdkError> {
+fn mac_of(plan: &PortSetup) -> Result<MacAddr, DpdkError> {
     let mut address = sys::rte_ether_addr::default();
     // SAFETY: the port exists; `address` is a live value that the call fills.
     let result = unsafe { sys::rte_eth_macaddr_get(plan.id, &raw mut address) };
@@ -594,7 +594,7 @@ fn mac_of(plan: &Plan) -> Result<MacAddr, DpdkError> {
     Ok(MacAddr(address.addr_bytes))
 }
 
-fn set_mac(plan: &Plan, mac: MacAddr) -> Result<(), DpdkError> {
+fn set_mac(plan: &PortSetup, mac: MacAddr) -> Result<(), DpdkError> {
     let mut address = sys::rte_ether_addr { addr_bytes: mac.0 };
     // SAFETY: the port exists; `address` is a live value.
     let result = unsafe { sys::rte_eth_dev_default_mac_addr_set(plan.id, &raw mut address) };
@@ -602,7 +602,7 @@ fn set_mac(plan: &Plan, mac: MacAddr) -> Result<(), DpdkError> {
 }
 
 /// The port must carry IP packets of `needed` bytes. Many are told so; some only say what they can.
-fn set_mtu(plan: &Plan, needed: usize) -> Result<(), DpdkError> {
+fn set_mtu(plan: &PortSetup, needed: usize) -> Result<(), DpdkError> {
     let mut mtu = 0;
     // SAFETY: the port exists; `mtu` is a live value that the call fills.
     let result = unsafe { sys::rte_eth_dev_get_mtu(plan.id, &raw mut mtu) };

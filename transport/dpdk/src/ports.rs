@@ -6,10 +6,10 @@
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::config::{Device, DpdkConfig};
+use super::config::{DpdkConfig, PortChoice};
 use super::eal::Eal;
 use super::error::DpdkError;
-use super::lease::{Lease, Shared, Slot};
+use super::lease::{LeasablePort, Lease, PortTable};
 use super::port::{Port, Queues, port_names};
 use super::queue::DpdkBackend;
 use trine_transport::buf::PoolConfig;
@@ -17,7 +17,7 @@ use trine_transport::buf::PoolConfig;
 /// The ports of this process.
 #[derive(Clone, Debug)]
 pub struct DpdkPorts {
-    shared: Arc<Shared>,
+    shared: Arc<PortTable>,
 }
 
 impl DpdkPorts {
@@ -25,19 +25,19 @@ impl DpdkPorts {
     #[must_use]
     pub fn new(eal: Arc<Eal>, config: DpdkConfig) -> Self {
         let names = match &config.device {
-            Device::First => port_names(),
-            Device::Name(name) => vec![name.clone()],
+            PortChoice::First => port_names(),
+            PortChoice::Name(name) => vec![name.clone()],
         };
         let slots = names
             .into_iter()
-            .map(|name| Slot {
+            .map(|name| LeasablePort {
                 name,
                 port: None,
                 lent: false,
             })
             .collect();
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(PortTable {
                 eal,
                 config,
                 slots: Mutex::new(slots),
@@ -92,7 +92,7 @@ impl DpdkPorts {
     fn config_of(&self, index: usize, name: &str) -> DpdkConfig {
         let base = &self.shared.config;
         let mut config = DpdkConfig {
-            device: Device::Name(name.to_owned()),
+            device: PortChoice::Name(name.to_owned()),
             ..base.clone()
         };
         config.ip = Ipv4Addr::from_bits(base.ip.to_bits().wrapping_add(index as u32));

@@ -12,12 +12,12 @@ use super::arp::{ARP_FRAME, Arp};
 use super::config::{BURST, DpdkConfig, POLLS_PER_CLOCK_READ, SLEEP_MAX, SLEEP_MIN};
 use super::eal::Eal;
 use super::error::DpdkError;
-use super::frame::{Checked, HEADERS, Incoming, Local, Reject, parse};
+use super::frame::{Checked, HEADERS, Local, ReceivedFrame, Reject, parse};
 use super::lease::Lease;
 use super::mac::MacAddr;
 use super::neighbours::ASK_EVERY;
 use super::port::{Port, Queues};
-use super::raw::{FRAME_MAX, RawQueue, Verdict};
+use super::raw::{FRAME_MAX, RawQueue, RxFlags};
 use super::template::Template;
 use super::templates::Templates;
 use trine_transport::backend::{
@@ -233,7 +233,7 @@ impl DpdkBackend {
             // only in batches that borrow `self`, and `packets` is emptied before that call.
             let frame: &'static [u8] = unsafe { &*frame };
             match read(frame, self.queue.verdict(index), &self.local) {
-                Ok(Incoming::Udp(datagram)) => {
+                Ok(ReceivedFrame::Udp(datagram)) => {
                     self.stats.rx_bytes += datagram.payload.len() as u64;
                     self.packets.push(RxPacket {
                         bytes: datagram.payload,
@@ -241,7 +241,7 @@ impl DpdkBackend {
                         ecn: datagram.ecn,
                     });
                 }
-                Ok(Incoming::Arp(arp)) => self.on_arp(&arp),
+                Ok(ReceivedFrame::Arp(arp)) => self.on_arp(&arp),
                 Err(reason) => self.own_stats.rejected[reason as usize] += 1,
             }
         }
@@ -364,7 +364,7 @@ impl DpdkBackend {
 
 /// Reads a frame that the port delivered with its verdict.
 #[inline]
-fn read<'a>(frame: &'a [u8], verdict: Verdict, local: &Local) -> Result<Incoming<'a>, Reject> {
+fn read<'a>(frame: &'a [u8], verdict: RxFlags, local: &Local) -> Result<ReceivedFrame<'a>, Reject> {
     if verdict.is_bad() {
         return Err(Reject::UdpChecksum);
     }

@@ -44,9 +44,9 @@ unsafe impl Send for RawQueue {}
 
 /// The port's verdict on a received frame.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Verdict(u32);
+pub(super) struct RxFlags(u32);
 
-impl Verdict {
+impl RxFlags {
     pub(super) fn is_bad(self) -> bool {
         self.0 & sys::TRINE_RX_BAD != 0
     }
@@ -232,8 +232,8 @@ impl RawQueue {
     }
 
     #[inline]
-    pub(super) fn verdict(&self, index: usize) -> Verdict {
-        Verdict(self.received[index].verdict)
+    pub(super) fn verdict(&self, index: usize) -> RxFlags {
+        RxFlags(self.received[index].verdict)
     }
 
     /// Sends the received frames back as they are; how many the port took.

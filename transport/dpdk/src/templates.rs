@@ -8,13 +8,13 @@ use super::template::Template;
 /// The cache of one endpoint. Two peers that fall on one place take turns, which costs time and nothing else.
 #[derive(Debug)]
 pub struct Templates {
-    places: Box<[Option<Place>]>,
+    places: Box<[Option<CachedTemplate>]>,
     /// Entries of another version are not used.
     version: u64,
 }
 
 #[derive(Copy, Clone, Debug)]
-struct Place {
+struct CachedTemplate {
     peer: SocketAddrV4,
     version: u64,
     template: Template,
@@ -49,7 +49,7 @@ impl Templates {
             .is_some_and(|place| place.peer == peer && place.version == self.version);
         if !fresh {
             let template = make(peer)?;
-            *place = Some(Place {
+            *place = Some(CachedTemplate {
                 peer,
                 version: self.version,
                 template,

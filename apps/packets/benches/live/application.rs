@@ -9,8 +9,8 @@ use trine_packets::application::Application;
 use trine_packets::config::BATCH_DEFAULT;
 use trine_packets::echo::by_number;
 use trine_packets::forwarding::turn;
-use trine_packets::ports::Role;
-use trine_packets::scenario::{Name, OnApplication, Settings, on_application};
+use trine_packets::ports::MemifRole;
+use trine_packets::scenario::{ApplicationName, OnApplication, TableSettings, on_application};
 use trine_packets::verdict::Verdict;
 use trine_report::Pairs;
 
@@ -19,8 +19,8 @@ const PAIRS: usize = 11;
 /// Where the destination of an IPv4 packet is in its frame.
 const DESTINATION: usize = 30;
 
-pub(crate) fn run(name: Name, entries: usize, socket: &str) {
-    let settings = Settings {
+pub(crate) fn run(name: ApplicationName, entries: usize, socket: &str) {
+    let settings = TableSettings {
         entries,
         ports: OUTPUTS,
         seed: 1,
@@ -29,7 +29,7 @@ pub(crate) fn run(name: Name, entries: usize, socket: &str) {
 }
 
 struct Run<'a> {
-    name: Name,
+    name: ApplicationName,
     socket: &'a str,
 }
 
@@ -37,7 +37,7 @@ impl OnApplication for Run<'_> {
     type Output = ();
 
     fn on<A: Application>(self, application: &A) {
-        let (mut input, mut outputs) = open(Role::Server, self.socket);
+        let (mut input, mut outputs) = open(MemifRole::Server, self.socket);
         println!("ready");
         wait_for_sign();
         let mut compare = |what: &str, against: &str, ours: Way<'_>, theirs: Way<'_>| {
@@ -56,7 +56,7 @@ impl OnApplication for Run<'_> {
             println!("row {what} {against} {ours} {theirs} {ratio} {least} {most}");
         };
         match self.name {
-            Name::Echo => {
+            ApplicationName::Echo => {
                 let mut next = 0;
                 let mut raw = |input: &mut RawQueue, outputs: &mut [RawQueue]| {
                     next = (next + 1) % outputs.len();
@@ -79,7 +79,7 @@ impl OnApplication for Run<'_> {
                 );
             }
         }
-        if self.name == Name::Ipv4 {
+        if self.name == ApplicationName::Ipv4 {
             compare(
                 "vs_echo",
                 "echo",

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use trine_packets::config::{BURST, LINK_SECONDS};
-use trine_packets::ports::Role;
-use trine_packets::scenario::{Name, Settings, traffic};
+use trine_packets::ports::MemifRole;
+use trine_packets::scenario::{ApplicationName, TableSettings, traffic};
 use trine_transport::prng::Prng;
 
 /// Different packets. Those of a large table touch more memory than a cache holds.
@@ -16,21 +16,21 @@ const PACKETS: usize = 1 << 22;
 /// Rounds of a pause after which a full ring has room again.
 const PAUSE: u32 = 64;
 
-pub(crate) fn run(name: Name, entries: usize, socket: &str) {
-    let settings = Settings {
+pub(crate) fn run(name: ApplicationName, entries: usize, socket: &str) {
+    let settings = TableSettings {
         entries,
         ports: OUTPUTS,
         seed: 1,
     };
     let packets = match name {
         // Longer, and their automaton is touched many times by each.
-        Name::Patterns => PACKETS / 16,
+        ApplicationName::Patterns => PACKETS / 16,
         _ => PACKETS,
     };
     let traffic = traffic(name, &settings);
     let frames = Frames::draw(&*traffic, packets, &mut Prng::new(9));
     drop(traffic);
-    let (mut output, mut inputs) = open(Role::Client, socket);
+    let (mut output, mut inputs) = open(MemifRole::Client, socket);
     let start = Instant::now();
     while !output.link_is_up() || !inputs.iter().all(|input| input.link_is_up()) {
         let patience = Duration::from_secs(LINK_SECONDS);

@@ -17,21 +17,21 @@ mod process;
 mod turns;
 
 use crate::process::Process;
-use trine_packets::scenario::Name;
+use trine_packets::scenario::ApplicationName;
 use trine_report::pin::{pin, two_cores};
 use trine_report::{Pairs, Report};
 
 /// An application with the entries of its table, as in the paper, and more than a cache of 260 MiB holds where the
 /// algorithm allows it.
-const CASES: [(&str, Name, usize); 8] = [
-    ("echo", Name::Echo, 0),
-    ("ipv4", Name::Ipv4, 500_000),
-    ("ipv6", Name::Ipv6, 200_000),
-    ("ipv6_large", Name::Ipv6, 800_000),
-    ("switch", Name::Switch, 1_000_000),
-    ("switch_large", Name::Switch, 60_000_000),
-    ("names", Name::Names, 10_000_000),
-    ("patterns", Name::Patterns, 23_331),
+const CASES: [(&str, ApplicationName, usize); 8] = [
+    ("echo", ApplicationName::Echo, 0),
+    ("ipv4", ApplicationName::Ipv4, 500_000),
+    ("ipv6", ApplicationName::Ipv6, 200_000),
+    ("ipv6_large", ApplicationName::Ipv6, 800_000),
+    ("switch", ApplicationName::Switch, 1_000_000),
+    ("switch_large", ApplicationName::Switch, 60_000_000),
+    ("names", ApplicationName::Names, 10_000_000),
+    ("patterns", ApplicationName::Patterns, 23_331),
 ];
 
 fn main() {

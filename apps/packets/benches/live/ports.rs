@@ -2,16 +2,16 @@
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use trine_dpdk::config::Device;
+use trine_dpdk::config::PortChoice;
 use trine_dpdk::raw::RawQueue;
 use trine_dpdk::{DpdkConfig, Eal};
-use trine_packets::ports::{PortName, Role, eal_arguments};
+use trine_packets::ports::{MemifRole, PortName, eal_arguments};
 
 /// Output ports of the application.
 pub(crate) const OUTPUTS: u8 = 2;
 
 /// The port to the application, then those from it.
-pub(crate) fn open(role: Role, socket: &str) -> (RawQueue, Vec<RawQueue>) {
+pub(crate) fn open(role: MemifRole, socket: &str) -> (RawQueue, Vec<RawQueue>) {
     let ports: Vec<PortName> = (0..=OUTPUTS)
         .map(|number| format!("{socket}-{number}").parse().expect("a port"))
         .collect();
@@ -21,7 +21,7 @@ pub(crate) fn open(role: Role, socket: &str) -> (RawQueue, Vec<RawQueue>) {
     let mut queues: Vec<RawQueue> = (0..ports.len())
         .map(|number| {
             let config = DpdkConfig {
-                device: Device::Name(ports[number].device(number)),
+                device: PortChoice::Name(ports[number].device(number)),
                 ..DpdkConfig::new(Ipv4Addr::UNSPECIFIED)
             };
             let opened = RawQueue::open_for_forwarding(&eal, &config, 1);

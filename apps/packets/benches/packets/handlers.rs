@@ -6,7 +6,9 @@ use std::cell::Cell;
 use std::hint::black_box;
 use trine_packets::application::{Application, handle_all};
 use trine_packets::config::{BATCH_DEFAULT, BURST};
-use trine_packets::scenario::{Name, OnApplication, Settings, on_application, traffic};
+use trine_packets::scenario::{
+    ApplicationName, OnApplication, TableSettings, on_application, traffic,
+};
 use trine_packets::verdict::{Reason, Verdict};
 use trine_report::pin::cpu_time_ns;
 use trine_report::{Pairs, Report};
@@ -22,28 +24,32 @@ const COPIES: usize = 16 * BURST;
 
 /// Rows, and the entries of their tables: as in the paper, and more than a cache of 260 MiB holds where the algorithm
 /// allows it.
-const ROWS: [(&str, Name, usize); 8] = [
-    ("echo_batch_vs_one", Name::Echo, 0),
-    ("ipv4_batch_vs_one", Name::Ipv4, 500_000),
-    ("ipv6_batch_vs_one", Name::Ipv6, 200_000),
-    ("ipv6_large_batch_vs_one", Name::Ipv6, 800_000),
-    ("switch_batch_vs_one", Name::Switch, 1_000_000),
-    ("switch_large_batch_vs_one", Name::Switch, 60_000_000),
-    ("names_batch_vs_one", Name::Names, 10_000_000),
-    ("patterns_batch_vs_one", Name::Patterns, 23_331),
+const ROWS: [(&str, ApplicationName, usize); 8] = [
+    ("echo_batch_vs_one", ApplicationName::Echo, 0),
+    ("ipv4_batch_vs_one", ApplicationName::Ipv4, 500_000),
+    ("ipv6_batch_vs_one", ApplicationName::Ipv6, 200_000),
+    ("ipv6_large_batch_vs_one", ApplicationName::Ipv6, 800_000),
+    ("switch_batch_vs_one", ApplicationName::Switch, 1_000_000),
+    (
+        "switch_large_batch_vs_one",
+        ApplicationName::Switch,
+        60_000_000,
+    ),
+    ("names_batch_vs_one", ApplicationName::Names, 10_000_000),
+    ("patterns_batch_vs_one", ApplicationName::Patterns, 23_331),
 ];
 
 pub(crate) fn measure(report: &mut Report, is_wanted: &dyn Fn(&str) -> bool) {
     for (row, name, entries) in ROWS {
         if is_wanted(row) {
-            let settings = Settings {
+            let settings = TableSettings {
                 entries,
                 ports: 4,
                 seed: 1,
             };
             let packets = match name {
                 // Longer, and slow.
-                Name::Patterns => PACKETS / 16,
+                ApplicationName::Patterns => PACKETS / 16,
                 _ => PACKETS,
             };
             let traffic = traffic(name, &settings);

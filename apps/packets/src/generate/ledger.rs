@@ -51,7 +51,7 @@ pub enum Arrival {
 }
 
 #[derive(Copy, Clone, Default)]
-struct Slot {
+struct SentPacket {
     sent_ns: u64,
     /// Ports by which it has not come yet.
     missing: u8,
@@ -60,7 +60,7 @@ struct Slot {
 /// The packets of one queue.
 pub struct Ledger {
     queue: u64,
-    slots: Vec<Slot>,
+    slots: Vec<SentPacket>,
     /// The next number.
     next: u64,
     /// Everything before it is settled.
@@ -75,7 +75,7 @@ impl Ledger {
     pub fn new(queue: u16, window: usize, now_ns: u64) -> Self {
         Self {
             queue: u64::from(queue & 0xff),
-            slots: vec![Slot::default(); window],
+            slots: vec![SentPacket::default(); window],
             next: 0,
             oldest: 0,
             progress_ns: now_ns,
@@ -117,7 +117,7 @@ impl Ledger {
         if self.is_settled() {
             self.progress_ns = now_ns;
         }
-        *self.slot(self.next) = Slot {
+        *self.slot(self.next) = SentPacket {
             sent_ns: now_ns,
             missing: sample.expected.ports,
         };
@@ -146,7 +146,7 @@ impl Ledger {
         samples.of(self.next).frame.len()
     }
 
-    fn slot(&mut self, number: u64) -> &mut Slot {
+    fn slot(&mut self, number: u64) -> &mut SentPacket {
         let window = self.slots.len() as u64;
         &mut self.slots[(number % window) as usize]
     }

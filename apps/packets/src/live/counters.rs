@@ -6,7 +6,7 @@ use trine_packets::forwarding::Sum;
 /// Counters that one thread writes and another reads, on cache lines of their own.
 #[derive(Default)]
 #[repr(align(128))]
-pub(super) struct Counters {
+pub(super) struct PacketCounters {
     received: AtomicU64,
     forwarded: AtomicU64,
     flooded: AtomicU64,
@@ -22,7 +22,7 @@ fn add(counter: &AtomicU64, count: u64) {
     }
 }
 
-impl Counters {
+impl PacketCounters {
     /// Adds a burst.
     pub(super) fn add(&self, burst: &Sum) {
         add(&self.received, burst.received);
@@ -49,7 +49,7 @@ impl Counters {
 }
 
 /// The sum of all threads.
-pub(super) fn sum(counters: &[Counters]) -> Sum {
+pub(super) fn sum(counters: &[PacketCounters]) -> Sum {
     let mut sum = Sum::default();
     counters
         .iter()

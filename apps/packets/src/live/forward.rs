@@ -1,6 +1,6 @@
 //! Runs an application between ports: a thread for each core, with a queue of its own at every port.
 
-use super::counters::{Counters, sum};
+use super::counters::{PacketCounters, sum};
 use super::idle::Idle;
 use super::open::{open, pin};
 use crate::args::ForwardArguments;
@@ -17,15 +17,15 @@ use trine_dpdk::raw::RawQueue;
 use trine_packets::application::{Application, OnBatch, on_batch};
 use trine_packets::config::OUT_PORTS_MAX;
 use trine_packets::forwarding::{Sum, turn};
-use trine_packets::ports::Role;
-use trine_packets::scenario::{Name, OnApplication, on_application};
+use trine_packets::ports::MemifRole;
+use trine_packets::scenario::{ApplicationName, OnApplication, on_application};
 
 /// Between two lines of statistics.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs an application until its time is over or until Ctrl-C.
 pub(crate) fn forward(
-    name: Name,
+    name: ApplicationName,
     arguments: &ForwardArguments,
     output: Output,
 ) -> Result<(), Failure> {
@@ -47,7 +47,7 @@ pub(crate) fn forward(
 }
 
 struct Forwarding<'a> {
-    name: Name,
+    name: ApplicationName,
     arguments: &'a ForwardArguments,
     output: Output,
 }
@@ -63,8 +63,9 @@ impl OnApplication for Forwarding<'_> {
         } = self;
         let cores = &arguments.cores.0;
         let ports = [slice::from_ref(&arguments.input), &arguments.outputs].concat();
-        let opened = open(&ports, Role::Server, cores.len())?;
-        let counters: Vec<Counters> = cores.iter().map(|_| Counters::default()).collect();
+        let opened = open(&ports, MemifRole::Server, cores.len())?;
+        let counters: Vec<PacketCounters> =
+            cores.iter().map(|_| PacketCounters::default()).collect();
         let stop = AtomicBool::new(false);
         output.line(format_args!(
             "ready: {} from {} to {} ports, batches of {}, cores {cores:?}",
@@ -123,7 +124,7 @@ fn describe(sum: &Sum) -> String {
     format!("{received} received, {tally}; {sent} sent, {refused} refused by full ports")
 }
 
-fn document(name: Name, sum: &Sum) -> serde_json::Value {
+fn document(name: ApplicationName, sum: &Sum) -> serde_json::Value {
     json!({
         "application": name.text(),
         "received": sum.received,
@@ -138,7 +139,7 @@ fn document(name: Name, sum: &Sum) -> serde_json::Value {
 /// Prints statistics each second until it is time to end.
 fn report(
     time: Option<Duration>,
-    counters: &[Counters],
+    counters: &[PacketCounters],
     output: Output,
     is_over: impl Fn() -> bool,
 ) {
@@ -168,7 +169,7 @@ struct Worker<'a, A> {
     /// The one to receive on, then those to send on.
     queues: Vec<RawQueue>,
     core: u32,
-    counters: &'a Counters,
+    counters: &'a PacketCounters,
     stop: &'a AtomicBool,
 }
 

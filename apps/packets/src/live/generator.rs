@@ -14,7 +14,7 @@ use trine_base::units::{plural, show_count, show_ns};
 use trine_dpdk::raw::RawQueue;
 use trine_packets::config::{BURST, LINK_SECONDS, OUT_PORTS_MAX};
 use trine_packets::generate::{Arrival, Faults, Ledger, Sample, Samples};
-use trine_packets::ports::{PortName, Role};
+use trine_packets::ports::{MemifRole, PortName};
 use trine_packets::scenario::referee;
 
 /// Between two lines of statistics.
@@ -42,7 +42,7 @@ pub(crate) fn generate(arguments: &GenerateArguments, output: Output) -> Result<
     drop((reference, traffic));
     let ports = [slice::from_ref(&arguments.output), &arguments.inputs].concat();
     let queues = arguments.queues as usize;
-    let mut opened = open(&ports, Role::Client, queues)?;
+    let mut opened = open(&ports, MemifRole::Client, queues)?;
     if let Some(core) = arguments.core {
         pin(core)?;
     }
@@ -71,11 +71,11 @@ struct Generator<'a> {
     /// By port, then by queue.
     inputs: &'a mut [Vec<RawQueue>],
     ledgers: Vec<Ledger>,
-    report: Report,
+    report: QueueReport,
 }
 
 #[derive(Default)]
-struct Report {
+struct QueueReport {
     sent: u64,
     right: u64,
     seconds: f64,
@@ -101,7 +101,7 @@ impl<'a> Generator<'a> {
             ledgers: (0..output.len()).map(ledger).collect(),
             outputs: output,
             inputs,
-            report: Report::default(),
+            report: QueueReport::default(),
         }
     }
 
@@ -109,7 +109,7 @@ impl<'a> Generator<'a> {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    fn run(mut self, output: Output) -> Result<Report, Failure> {
+    fn run(mut self, output: Output) -> Result<QueueReport, Failure> {
         for queue in 0..self.outputs.len() {
             self.meet(queue)?;
         }
@@ -263,7 +263,7 @@ fn line(output: Output, sent: u64, right: u64, latencies: &Latencies) {
     ));
 }
 
-impl Report {
+impl QueueReport {
     fn print(&self, output: Output) {
         let Self {
             sent,
@@ -325,11 +325,11 @@ mod tests {
     /// Before: `--packets N` ended with status 0 after a Ctrl-C, as if all of them had been sent.
     #[test]
     fn packets_that_were_never_sent_are_no_success() {
-        let status = |report: &Report, asked| {
+        let status = |report: &QueueReport, asked| {
             let judged = report.judge(asked);
             judged.map_or_else(|failure| failure.exit_status(), |()| 0)
         };
-        let mut report = Report {
+        let mut report = QueueReport {
             sent: 5,
             ..Report::default()
         };

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trine_base::failure::Failure;
 use trine_base::{interrupt, placement};
-use trine_dpdk::config::Device;
+use trine_dpdk::config::PortChoice;
 use trine_dpdk::raw::RawQueue;
 use trine_dpdk::{DpdkConfig, DpdkError, Eal};
 use trine_packets::config::LINK_SECONDS;
-use trine_packets::ports::{PortName, Role, eal_arguments};
+use trine_packets::ports::{MemifRole, PortName, eal_arguments};
 
 /// How often a link that is not up yet, or not down yet, is asked for.
 const POLL: Duration = Duration::from_millis(10);
@@ -18,7 +18,7 @@ const POLL: Duration = Duration::from_millis(10);
 /// Opens the ports, each with this many queues.
 pub(super) fn open(
     ports: &[PortName],
-    role: Role,
+    role: MemifRole,
     queues: usize,
 ) -> Result<Vec<Vec<RawQueue>>, Failure> {
     let mut names = HashSet::new();
@@ -34,7 +34,7 @@ pub(super) fn open(
     std::mem::forget(Arc::clone(&eal));
     let open = |(number, port): (usize, &PortName)| {
         let config = DpdkConfig {
-            device: Device::Name(port.device(number)),
+            device: PortChoice::Name(port.device(number)),
             ..DpdkConfig::new(Ipv4Addr::UNSPECIFIED)
         };
         let count = u16::try_from(queues).expect("at most CORES_MAX");

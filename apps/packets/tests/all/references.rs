@@ -1,7 +1,7 @@
 //! Does every application do with a million random and crafted packets what its reference does?
 
 use trine_packets::check::{Check, Tally};
-use trine_packets::scenario::{Name, Settings};
+use trine_packets::scenario::{ApplicationName, TableSettings};
 use trine_packets::verdict::Reason;
 
 /// Packets of each application, over the batch sizes together.
@@ -10,10 +10,10 @@ const PACKETS: u64 = 1_000_000;
 const BATCHES: [usize; 3] = [1, 16, 32];
 
 #[track_caller]
-fn agree(name: Name, entries: usize) -> Tally {
+fn agree(name: ApplicationName, entries: usize) -> Tally {
     let mut sum = Tally::default();
     for (seed, batch) in (10..).zip(BATCHES) {
-        let settings = Settings {
+        let settings = TableSettings {
             entries,
             ports: 3,
             seed,
@@ -53,13 +53,13 @@ fn dropped_for(tally: &Tally, reasons: &[Reason]) {
 
 #[test]
 fn echo() {
-    dropped_for(&agree(Name::Echo, 0), &[Reason::Short]);
+    dropped_for(&agree(ApplicationName::Echo, 0), &[Reason::Short]);
 }
 
 #[test]
 fn ipv4() {
     use Reason::{Checksum, Expired, Foreign, Malformed, Short, Unknown};
-    let tally = agree(Name::Ipv4, 500_000);
+    let tally = agree(ApplicationName::Ipv4, 500_000);
     dropped_for(
         &tally,
         &[Short, Foreign, Malformed, Checksum, Expired, Unknown],
@@ -69,13 +69,13 @@ fn ipv4() {
 #[test]
 fn ipv6() {
     use Reason::{Expired, Foreign, Malformed, Short, Unknown};
-    let tally = agree(Name::Ipv6, 20_000);
+    let tally = agree(ApplicationName::Ipv6, 20_000);
     dropped_for(&tally, &[Short, Foreign, Malformed, Expired, Unknown]);
 }
 
 #[test]
 fn switch() {
-    let tally = agree(Name::Switch, 200_000);
+    let tally = agree(ApplicationName::Switch, 200_000);
     dropped_for(&tally, &[Reason::Short, Reason::Malformed]);
     assert!(tally.flooded > PACKETS / 100, "{tally}");
 }
@@ -83,12 +83,12 @@ fn switch() {
 #[test]
 fn names() {
     use Reason::{Foreign, Malformed, Short, Unknown};
-    let tally = agree(Name::Names, 50_000);
+    let tally = agree(ApplicationName::Names, 50_000);
     dropped_for(&tally, &[Short, Foreign, Malformed, Unknown]);
 }
 
 #[test]
 fn patterns() {
-    let tally = agree(Name::Patterns, 3_000);
+    let tally = agree(ApplicationName::Patterns, 3_000);
     dropped_for(&tally, &[Reason::Short, Reason::Matched]);
 }

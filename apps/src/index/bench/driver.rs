@@ -14,7 +14,7 @@ use trine_transport::time::{Clock, Duration, Instant};
 use crate::bench::{Work, median};
 use crate::config::INDEX_IN_FLIGHT_MAX;
 use crate::index::client::{INDEX, refused};
-use crate::index::wire::{ANSWER_BYTES_MAX, Answer, Ask, Encoded};
+use crate::index::wire::{ANSWER_BYTES_MAX, Encoded, IndexRequest, IndexResponse};
 use crate::line::{SAME_RELEASE, Service};
 use crate::rights::Denied;
 
@@ -26,7 +26,7 @@ const SLICE_GETS_MIN: u64 = 200;
 
 /// When requests are sent.
 #[derive(Copy, Clone, Debug)]
-pub(super) enum Load {
+pub(super) enum IndexLoad {
     /// All keys are written once.
     Fill,
     /// So many requests are in flight all the time.
@@ -47,7 +47,7 @@ pub(super) enum Load {
 
 /// What is asked.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Mix {
+pub(super) struct RequestMix {
     /// The keys that were written.
     pub(super) keys: u64,
     /// Scans in a hundred requests.
@@ -106,8 +106,8 @@ impl Slices {
 /// GETs, scans and PUTs.
 pub(super) struct Asks {
     draw: Prng,
-    load: Option<Load>,
-    mix: Mix,
+    load: Option<IndexLoad>,
+    mix: RequestMix,
     began: Instant,
     /// Requests of this load so far.
     sent: u64,
@@ -137,7 +137,7 @@ impl Asks {
         Self {
             draw: Prng::new(seed),
             load: None,
-            mix: Mix {
+            mix: RequestMix {
                 keys: 1,
                 scans: 0,
                 scan_keys: 1,
@@ -151,18 +151,18 @@ impl Asks {
     /// When a request of an open loop falls due.
     fn due_of(&self, number: u64) -> Option<Instant> {
         match self.load? {
-            Load::Open { interval, .. } => {
+            IndexLoad::Open { interval, .. } => {
                 let after = (number as f64 * interval) as u64;
                 Some(self.began + Duration::from_nanos(after))
             }
-            Load::Fill | Load::Closed { .. } => None,
+            IndexLoad::Fill | IndexLoad::Closed { .. } => None,
         }
     }
 }
 
 impl Work for Asks {
-    type Load = (Load, Mix);
-    type Asked = Ask;
+    type Load = (IndexLoad, RequestMix);
+    type Asked = IndexRequest;
     type Bytes = Encoded;
     type Measured = Measured;
 
@@ -170,7 +170,7 @@ impl Work for Asks {
     const SERVER: &'static str = "the index";
     const ANSWER_BYTES: usize = ANSWER_BYTES_MAX;
 
-    fn begin(&mut self, (load, mix): (Load, Mix)) {
+    fn begin(&mut self, (load, mix): (IndexLoad, RequestMix)) {
         self.load = Some(load);
         self.mix = mix;
         self.began = MonotonicClock.now();
@@ -183,9 +183,9 @@ impl Work for Asks {
 
     fn next_due(&mut self, now: Instant, in_flight: usize) -> Option<Instant> {
         let (due, is_last) = match self.load? {
-            Load::Fill => (now, self.sent == self.mix.keys),
-            Load::Closed { until, .. } => (now, now >= until),
-            Load::Open { until, .. } => {
+            IndexLoad::Fill => (now, self.sent == self.mix.keys),
+            IndexLoad::Closed { until, .. } => (now, now >= until),
+            IndexLoad::Open { until, .. } => {
                 let due = self.due_of(self.sent)?;
                 (due, due >= until)
             }
@@ -195,27 +195,27 @@ impl Work for Asks {
             return None;
         }
         let room = match self.load? {
-            Load::Fill => FILL_WINDOW,
-            Load::Closed { window, .. } => window,
-            Load::Open { .. } => INDEX_IN_FLIGHT_MAX,
+            IndexLoad::Fill => FILL_WINDOW,
+            IndexLoad::Closed { window, .. } => window,
+            IndexLoad::Open { .. } => INDEX_IN_FLIGHT_MAX,
         };
         (due <= now && in_flight < room).then_some(due)
     }
 
-    fn next_ask(&mut self) -> Ask {
+    fn next_ask(&mut self) -> IndexRequest {
         let mix = self.mix;
-        if let Some(Load::Fill) = self.load {
+        if let Some(IndexLoad::Fill) = self.load {
             let (key, value) = pair_of(self.sent);
-            return Ask::Put(key, value);
+            return IndexRequest::Put(key, value);
         }
         let key = key_of(self.draw.below(mix.keys));
         match self.draw.below(100) < u64::from(mix.scans) {
-            true => Ask::Scan(key, mix.scan_keys),
-            false => Ask::Get(key),
+            true => IndexRequest::Scan(key, mix.scan_keys),
+            false => IndexRequest::Get(key),
         }
     }
 
-    fn encode(&self, ask: Ask) -> (u8, Encoded) {
+    fn encode(&self, ask: IndexRequest) -> (u8, Encoded) {
         (ask.kind(), ask.encode())
     }
 
@@ -225,25 +225,29 @@ impl Work for Asks {
 
     fn record(
         &mut self,
-        ask: Ask,
+        ask: IndexRequest,
         bytes: &[u8],
         latency: u64,
         now: Instant,
     ) -> Result<(), Failure> {
-        match (ask, Answer::decode(ask, bytes)) {
-            (Ask::Get(key), Some(Answer::Value(value))) if value == value_of(key) => {
+        match (ask, IndexResponse::decode(ask, bytes)) {
+            (IndexRequest::Get(key), Some(IndexResponse::Value(value)))
+                if value == value_of(key) =>
+            {
                 self.measured.gets.record_ns(latency);
                 self.measured.slices.record(latency, now);
             }
-            (Ask::Scan(_, limit), Some(Answer::Scan(scan))) if scan.keys <= limit => {
+            (IndexRequest::Scan(_, limit), Some(IndexResponse::Scan(scan)))
+                if scan.keys <= limit =>
+            {
                 self.measured.scans.record_ns(latency);
             }
-            (Ask::Put(..), Some(Answer::Done)) => {}
+            (IndexRequest::Put(..), Some(IndexResponse::Done)) => {}
             (ask, answer) => return Err(wrong(ask, answer, bytes)),
         }
         let until = match self.load {
-            Some(Load::Closed { until, .. } | Load::Open { until, .. }) => Some(until),
-            Some(Load::Fill) | None => None,
+            Some(IndexLoad::Closed { until, .. } | IndexLoad::Open { until, .. }) => Some(until),
+            Some(IndexLoad::Fill) | None => None,
         };
         self.measured.in_time += u64::from(until.is_some_and(|until| now < until));
         Ok(())
@@ -259,19 +263,21 @@ impl Work for Asks {
 }
 
 /// An answer that the benchmark cannot go on from.
-fn wrong(ask: Ask, answer: Option<Answer>, bytes: &[u8]) -> Failure {
+fn wrong(ask: IndexRequest, answer: Option<IndexResponse>, bytes: &[u8]) -> Failure {
     if let Some(denied) = Denied::decode(bytes) {
         return denied.failure();
     }
     match (ask, answer) {
-        (Ask::Get(_), Some(Answer::Absent)) => Failure::usage(
+        (IndexRequest::Get(_), Some(IndexResponse::Absent)) => Failure::usage(
             "a key that the benchmark needs is not in the index",
             "leave --filled away, or give the --keys of the run that filled it",
         ),
-        (Ask::Get(_), Some(Answer::Value(_))) => {
+        (IndexRequest::Get(_), Some(IndexResponse::Value(_))) => {
             Failure::negative("a GET had a value that nobody wrote", "")
         }
-        (Ask::Put(key, _) | Ask::Scan(key, _), Some(answer)) => refused(key, answer),
+        (IndexRequest::Put(key, _) | IndexRequest::Scan(key, _), Some(answer)) => {
+            refused(key, answer)
+        }
         _ => Failure::usage("an answer could not be read", SAME_RELEASE),
     }
 }

@@ -14,8 +14,8 @@ use trine_index::ConcurrentMap;
 use trine_transport::backend::MonotonicClock;
 use trine_transport::time::{Clock, Duration};
 
-use self::driver::{Asks, Load, Measured, Mix, pair_of};
-use self::report::{Part, Rounds};
+use self::driver::{Asks, IndexLoad, Measured, RequestMix, pair_of};
+use self::report::{RoundPart, Rounds};
 use self::setup::{run_on, server};
 use crate::bench::{Driver, InProcess, Remote, Setup};
 use crate::config::INDEX_IN_FLIGHT_MAX;
@@ -44,7 +44,7 @@ fn remote<N: Network>(network: &N, arguments: &IndexBenchArguments) -> Result<Ro
     let address = peers::resolve_server(&arguments.client.connect)?;
     let mut remote = Remote::open(network, address, driver(arguments)?)?;
     if !arguments.filled {
-        remote.run((Load::Fill, mix(arguments)))?;
+        remote.run((IndexLoad::Fill, mix(arguments)))?;
     }
     measure(&mut [("server", &mut remote)], arguments)
 }
@@ -78,8 +78,8 @@ fn driver(arguments: &IndexBenchArguments) -> Result<Driver<Asks>, Failure> {
     Ok(Driver::new(asks, INDEX_IN_FLIGHT_MAX, timeout))
 }
 
-fn mix(arguments: &IndexBenchArguments) -> Mix {
-    Mix {
+fn mix(arguments: &IndexBenchArguments) -> RequestMix {
+    RequestMix {
         keys: arguments.keys,
         scans: arguments.scans(),
         scan_keys: arguments.scan_keys,
@@ -95,11 +95,11 @@ fn measure(
     let seconds = arguments.duration.as_secs_f64();
     let duration = Duration::from(arguments.duration);
     let window = arguments.pipeline as usize;
-    let closed = || Load::Closed {
+    let closed = || IndexLoad::Closed {
         window,
         until: MonotonicClock.now() + duration,
     };
-    let gets_alone = Mix {
+    let gets_alone = RequestMix {
         scans: 0,
         ..mix(arguments)
     };
@@ -108,9 +108,9 @@ fn measure(
         for (name, setup) in &mut *setups {
             let measured = setup.run((closed(), gets_alone))?;
             least = least.min(measured.in_time as f64 / seconds);
-            rounds.add(name, Part::Gets, seconds, &measured);
+            rounds.add(name, RoundPart::Gets, seconds, &measured);
             let measured = setup.run((closed(), mix(arguments)))?;
-            rounds.add(name, Part::Mixed, seconds, &measured);
+            rounds.add(name, RoundPart::Mixed, seconds, &measured);
         }
         if least == 0.0 {
             return Err(no_answers());
@@ -120,8 +120,8 @@ fn measure(
             for (name, setup) in &mut *setups {
                 let until = MonotonicClock.now() + duration;
                 let measured: Measured =
-                    setup.run((Load::Open { interval, until }, mix(arguments)))?;
-                rounds.add(name, Part::Open(*percent), seconds, &measured);
+                    setup.run((IndexLoad::Open { interval, until }, mix(arguments)))?;
+                rounds.add(name, RoundPart::Open(*percent), seconds, &measured);
             }
         }
     }

@@ -10,7 +10,7 @@ use trine_base::units::{plural, show_count, show_ns};
 
 /// A part of a round.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum RoundPart {
     /// GETs alone in a closed loop.
     Gets,
     /// GETs and scans in a closed loop.
@@ -32,28 +32,28 @@ struct Figures {
 /// The figures of all rounds.
 #[derive(Default)]
 pub(super) struct Rounds {
-    rows: Vec<Row>,
+    rows: Vec<ResultRow>,
 }
 
 /// A rate of the open loop in percent, and the ratios at it: of whole parts, and within a millisecond.
 type Ratios = (u32, [Option<f64>; 2]);
 
-struct Row {
+struct ResultRow {
     setup: &'static str,
-    part: Part,
+    part: RoundPart,
     rounds: Vec<Figures>,
 }
 
-impl Row {
+impl ResultRow {
     fn median(&self, figure: impl Fn(&Figures) -> f64) -> f64 {
         median(self.rounds.iter().map(figure))
     }
 
     fn to_json(&self) -> Value {
         let (kind, percent) = match self.part {
-            Part::Gets => ("gets", None),
-            Part::Mixed => ("mixed", None),
-            Part::Open(percent) => ("open", Some(percent)),
+            RoundPart::Gets => ("gets", None),
+            RoundPart::Mixed => ("mixed", None),
+            RoundPart::Open(percent) => ("open", Some(percent)),
         };
         let whole = |value: f64| value.round() as u64;
         json!({
@@ -71,9 +71,9 @@ impl Row {
 
     fn cells(&self) -> [String; 8] {
         let load = match self.part {
-            Part::Gets => "GETs alone, closed".to_owned(),
-            Part::Mixed => "mixed, closed".to_owned(),
-            Part::Open(percent) => format!("mixed, open, {percent} %"),
+            RoundPart::Gets => "GETs alone, closed".to_owned(),
+            RoundPart::Mixed => "mixed, closed".to_owned(),
+            RoundPart::Open(percent) => format!("mixed, open, {percent} %"),
         };
         let time = |figure: fn(&Figures) -> f64| match self.median(figure) {
             0.0 => "-".to_owned(),
@@ -96,7 +96,7 @@ impl Rounds {
     pub(super) fn add(
         &mut self,
         setup: &'static str,
-        part: Part,
+        part: RoundPart,
         seconds: f64,
         measured: &Measured,
     ) {
@@ -110,10 +110,10 @@ impl Rounds {
             get_slice: measured.slices.median_p99_ns(),
             scan: of(&measured.scans),
         };
-        let known = |row: &&mut Row| row.setup == setup && row.part == part;
+        let known = |row: &&mut ResultRow| row.setup == setup && row.part == part;
         match self.rows.iter_mut().find(known) {
             Some(row) => row.rounds.push(figures),
-            None => self.rows.push(Row {
+            None => self.rows.push(ResultRow {
                 setup,
                 part,
                 rounds: vec![figures],
@@ -126,11 +126,11 @@ impl Rounds {
     /// mix may have none in any round.
     fn ratios(&self) -> Vec<Ratios> {
         let row = |setup, part| {
-            let is_it = move |row: &&Row| row.setup == setup && row.part == part;
+            let is_it = move |row: &&ResultRow| row.setup == setup && row.part == part;
             self.rows.iter().find(is_it)
         };
-        let ratio = |worker: &Row| match worker.part {
-            Part::Open(percent) if worker.setup == "worker" => {
+        let ratio = |worker: &ResultRow| match worker.part {
+            RoundPart::Open(percent) if worker.setup == "worker" => {
                 let dispatch = row("dispatch", worker.part)?;
                 let of = |figure: fn(&Figures) -> f64| {
                     let rounds = worker.rounds.iter().zip(&dispatch.rounds);
@@ -160,7 +160,7 @@ impl Rounds {
             "scan_keys": arguments.scan_keys,
             "pipeline": arguments.pipeline,
             "rounds": arguments.rounds,
-            "loads": self.rows.iter().map(Row::to_json).collect::<Vec<_>>(),
+            "loads": self.rows.iter().map(ResultRow::to_json).collect::<Vec<_>>(),
             "get_p99_worker_over_dispatch": ratios.iter().map(ratio).collect::<Vec<_>>(),
         }));
         let mut table = Table::new([
@@ -211,9 +211,9 @@ mod tests {
             for (setup, ns) in [("worker", worker), ("dispatch", dispatch)] {
                 let mut measured = Measured::default();
                 measured.gets.record_ns(ns);
-                rounds.add(setup, Part::Open(80), 1.0, &measured);
+                rounds.add(setup, RoundPart::Open(80), 1.0, &measured);
             }
-            rounds.add("worker", Part::Open(50), 1.0, &Measured::default());
+            rounds.add("worker", RoundPart::Open(50), 1.0, &Measured::default());
         }
         let of_all: Vec<_> = rounds
             .ratios()
@@ -229,7 +229,7 @@ mod tests {
     fn a_mix_without_gets_has_no_ratio() {
         let mut rounds = Rounds::default();
         for setup in ["worker", "dispatch"] {
-            rounds.add(setup, Part::Open(80), 1.0, &Measured::default());
+            rounds.add(setup, RoundPart::Open(80), 1.0, &Measured::default());
         }
         assert_eq!(rounds.ratios(), [(80, [None, None])]);
         assert_eq!(

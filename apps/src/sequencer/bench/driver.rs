@@ -18,7 +18,7 @@ use crate::sequencer::service::SEQUENCER;
 
 /// How long requests are sent.
 #[derive(Copy, Clone, Debug)]
-pub(super) enum Load {
+pub(super) enum LoadLimit {
     /// So many are.
     Requests(u64),
     /// They are until then.
@@ -34,7 +34,7 @@ pub(super) struct Measured {
 /// Requests for numbers.
 pub(super) struct Numbers {
     count: u32,
-    load: Option<Load>,
+    load: Option<LoadLimit>,
     /// Requests of this load so far.
     sent: u64,
     /// Behind all numbers that have come.
@@ -57,9 +57,9 @@ impl Numbers {
     /// How many requests are to be sent now, where there is room for so many.
     pub(super) fn wanted(&mut self, now: Instant, room: usize) -> usize {
         let left = match self.load {
-            Some(Load::Requests(requests)) => requests - self.sent,
-            Some(Load::Until(until)) if now < until => u64::MAX,
-            Some(Load::Until(_)) | None => 0,
+            Some(LoadLimit::Requests(requests)) => requests - self.sent,
+            Some(LoadLimit::Until(until)) if now < until => u64::MAX,
+            Some(LoadLimit::Until(_)) | None => 0,
         };
         if left == 0 {
             self.load = None;
@@ -87,7 +87,7 @@ impl Numbers {
 }
 
 impl Work for Numbers {
-    type Load = Load;
+    type Load = LoadLimit;
     /// The least number that its answer may have.
     type Asked = u64;
     type Bytes = [u8; 4];
@@ -101,7 +101,7 @@ impl Work for Numbers {
         DENIED_BYTES_MAX
     };
 
-    fn begin(&mut self, load: Load) {
+    fn begin(&mut self, load: LoadLimit) {
         self.load = Some(load);
         self.sent = 0;
     }

@@ -7,21 +7,23 @@ use trine_base::endpoint::backend_failure;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
-use trine_sequencer::speculative::{ClientEnd, Told, Way};
+use trine_sequencer::speculative::{ClientEnd, ServerPath, Told};
 use trine_transport::backend::{Backend, MonotonicClock, RingBackend, RingConfig};
 use trine_transport::time::{Clock, Duration};
 
-use super::driver::{Load, Measured, Numbers};
+use super::driver::{LoadLimit, Measured, Numbers};
 use super::setup::shared;
 use crate::bench::{Setup, Work};
 use crate::config::SEQUENCER_IN_PROCESS_WAYS;
 use crate::sequencer::args::SequencerBenchArguments;
 use crate::sequencer::service::SEQUENCER;
-use crate::sequencer::speculative::{Client, Opener, connect, server_end, unless_unanswered};
+use crate::sequencer::speculative::{
+    Opener, SpeculativeClient, connect, server_end, unless_unanswered,
+};
 
 /// A client, and what turns the server if that runs in this thread.
 pub(super) struct FourBytes<B: Backend> {
-    client: Client<B>,
+    client: SpeculativeClient<B>,
     serve: Box<dyn FnMut() -> Result<(), Failure>>,
     numbers: Numbers,
     window: usize,
@@ -58,7 +60,7 @@ pub(super) fn in_process(
                 "take fewer --rounds, or less time",
             )
         })?;
-        Ok(Way {
+        Ok(ServerPath {
             backend,
             route,
             keep: None,
@@ -72,7 +74,7 @@ pub(super) fn in_process(
 
 impl<B: Backend> FourBytes<B> {
     fn new(
-        client: Client<B>,
+        client: SpeculativeClient<B>,
         serve: Box<dyn FnMut() -> Result<(), Failure>>,
         arguments: &SequencerBenchArguments,
     ) -> Self {
@@ -126,7 +128,7 @@ impl<B: Backend> FourBytes<B> {
 }
 
 impl<B: Backend> Setup<Numbers> for FourBytes<B> {
-    fn run(&mut self, load: Load) -> Result<Measured, Failure> {
+    fn run(&mut self, load: LoadLimit) -> Result<Measured, Failure> {
         self.numbers.begin(load);
         let mut answered_at = MonotonicClock.now();
         loop {

@@ -9,7 +9,7 @@ use trine_sequencer::config::SPECULATIVE_WINDOW_MAX;
 use trine_transport::backend::MonotonicClock;
 use trine_transport::time::{Clock, Duration};
 
-use self::driver::{Load, Measured, Numbers};
+use self::driver::{LoadLimit, Measured, Numbers};
 use self::setup::server;
 use super::args::SequencerBenchArguments;
 use super::client::addresses;
@@ -69,8 +69,8 @@ fn measure(
     for _ in 0..arguments.rounds {
         let begun = MonotonicClock.now();
         let load = match arguments.requests {
-            Some(requests) => Load::Requests(requests),
-            None => Load::Until(begun + Duration::from(arguments.duration)),
+            Some(requests) => LoadLimit::Requests(requests),
+            None => LoadLimit::Until(begun + Duration::from(arguments.duration)),
         };
         let measured = setup.run(load)?;
         let took = MonotonicClock.now().saturating_since(begun);

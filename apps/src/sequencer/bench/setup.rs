@@ -14,7 +14,7 @@ use crate::event_loop::event_loop;
 use crate::rights::Rights;
 use crate::sequencer::reserve::Desk;
 use crate::sequencer::serve::{Door, ServerLoop, dispatch};
-use crate::sequencer::shared::Shared;
+use crate::sequencer::server_state::ServerState;
 
 /// The lease of the server in this process. Nobody renews it.
 const LEASE: Duration = Duration::from_secs(24 * 3_600);
@@ -33,8 +33,8 @@ pub(super) fn server(
 }
 
 /// More numbers than a benchmark takes.
-pub(super) fn shared(lease_check: bool) -> Shared {
-    let shared = Shared {
+pub(super) fn shared(lease_check: bool) -> ServerState {
+    let shared = ServerState {
         supply: Arc::new(Supply::new(0)),
         keeping: Keeping::File,
         desk: Desk::default(),

@@ -19,7 +19,7 @@ use trine_transport::{
     App, Completion, ConnectParams, Cx, Event, EventLoop, RefusedReason, Reply, SessionId,
 };
 
-use super::{Finished, IN_FLIGHT_MAX, Outcome, Request, Target, silence};
+use super::{BenchRequest, Finished, IN_FLIGHT_MAX, OperationOutcome, StoreTarget, silence};
 
 /// The bytes of an answer beside its value; a denial fits, too.
 const ANSWER_BYTES_LEAST: usize = 128;
@@ -151,13 +151,20 @@ impl<B: Backend> Cache<B> {
     }
 }
 
-impl<B: Backend> Target for Cache<B> {
-    fn submit(&mut self, client: usize, tag: u64, request: Request<'_>) -> Result<(), Failure> {
+impl<B: Backend> StoreTarget for Cache<B> {
+    fn submit(
+        &mut self,
+        client: usize,
+        tag: u64,
+        request: BenchRequest<'_>,
+    ) -> Result<(), Failure> {
         let (command, key, answer_bytes) = match request {
-            Request::Read { key } => (Command::Get { key }, key, self.answer_bytes),
-            Request::Write { key, value } => (Command::Put { key, value }, key, ANSWER_BYTES_LEAST),
-            Request::Delete { key } => (Command::Delete { key }, key, ANSWER_BYTES_LEAST),
-            Request::Scan { .. } => {
+            BenchRequest::Read { key } => (Command::Get { key }, key, self.answer_bytes),
+            BenchRequest::Write { key, value } => {
+                (Command::Put { key, value }, key, ANSWER_BYTES_LEAST)
+            }
+            BenchRequest::Delete { key } => (Command::Delete { key }, key, ANSWER_BYTES_LEAST),
+            BenchRequest::Scan { .. } => {
                 return Err(Failure::usage("a cache keeps no order of keys to scan", ""));
             }
         };
@@ -189,7 +196,7 @@ impl<B: Backend> Target for Cache<B> {
 }
 
 impl<B: Backend> load::Target for Cache<B> {
-    type Outcome = Outcome;
+    type Outcome = OperationOutcome;
 
     fn has_room(&self, client: usize) -> bool {
         self.under_way[client] < IN_FLIGHT_MAX
@@ -210,7 +217,7 @@ impl<B: Backend> load::Target for Cache<B> {
         callers.failure.take().map_or(Ok(()), Err)
     }
 
-    fn patience(&self) -> Option<(Duration, Outcome)> {
+    fn patience(&self) -> Option<(Duration, OperationOutcome)> {
         Some(silence("a cache", &self.server, self.limit))
     }
 }
@@ -235,7 +242,7 @@ struct Callers {
     /// Client and tag of the requests under way, by the tags of the transport.
     flights: Vec<Option<(usize, u64)>>,
     free: Vec<usize>,
-    over: Vec<(usize, u64, Outcome)>,
+    over: Vec<(usize, u64, OperationOutcome)>,
     hello: Option<Vec<u8>>,
     failure: Option<Failure>,
 }
@@ -288,17 +295,20 @@ impl Callers {
 }
 
 /// What a cache's answer to a command means.
-fn outcome(answer: &[u8]) -> Outcome {
-    let failed = |message: String, hint: &str| Outcome::Failed(Failure::negative(message, hint));
+fn outcome(answer: &[u8]) -> OperationOutcome {
+    let failed =
+        |message: String, hint: &str| OperationOutcome::Failed(Failure::negative(message, hint));
     match answer.split_first() {
         Some((&DONE, response)) => match Response::decode(response) {
             Ok(
                 Response::Value { .. }
                 | Response::Written { .. }
                 | Response::Deleted { existed: true },
-            ) => Outcome::Done,
-            Ok(Response::NotFound | Response::Deleted { existed: false }) => Outcome::Missing,
-            Ok(Response::Error(error)) => Outcome::Failed(store_failure(error)),
+            ) => OperationOutcome::Done,
+            Ok(Response::NotFound | Response::Deleted { existed: false }) => {
+                OperationOutcome::Missing
+            }
+            Ok(Response::Error(error)) => OperationOutcome::Failed(store_failure(error)),
             other => failed(
                 format!("an answer that does not fit: {other:?}"),
                 "run the same release on both sides",
@@ -334,7 +344,8 @@ impl<R: Route> App<R> for Callers {
                     format!("the cache does not answer: {error}"),
                     START_ONE,
                 );
-                self.over.push((client, tag, Outcome::Failed(lost)));
+                self.over
+                    .push((client, tag, OperationOutcome::Failed(lost)));
             }
         }
     }
@@ -370,15 +381,18 @@ mod tests {
             response.encode_into(&mut bytes[1..]).expect("long enough");
             outcome(&bytes)
         };
-        assert_eq!(done(&Response::NotFound), Outcome::Missing);
-        assert_eq!(done(&Response::Deleted { existed: true }), Outcome::Done);
+        assert_eq!(done(&Response::NotFound), OperationOutcome::Missing);
+        assert_eq!(
+            done(&Response::Deleted { existed: true }),
+            OperationOutcome::Done
+        );
         assert!(matches!(
             done(&Response::Count { items: 3 }),
-            Outcome::Failed(_)
+            OperationOutcome::Failed(_)
         ));
         for refused in [&[][..], &[1], &[6, 1, 2, 0, 0, 0, 0]] {
             assert!(
-                matches!(outcome(refused), Outcome::Failed(_)),
+                matches!(outcome(refused), OperationOutcome::Failed(_)),
                 "{refused:?}"
             );
         }

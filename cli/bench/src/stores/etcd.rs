@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use trine_transport::time::{Duration, Instant};
 
-use super::http2::{Answer, Http2};
+use super::http2::{EndedCall, Http2};
 use super::protobuf::{field, has_field, number};
 use super::sockets::Sockets;
-use super::{Finished, IN_FLIGHT_MAX, Outcome, Request, Target, silence};
+use super::{BenchRequest, Finished, IN_FLIGHT_MAX, OperationOutcome, StoreTarget, silence};
 use trine_base::failure::Failure;
 use trine_base::load;
 
@@ -27,7 +27,7 @@ pub(crate) struct Etcd {
     /// The number of calls in flight of each client.
     of_client: Vec<usize>,
     readable: Vec<usize>,
-    answers: Vec<Answer>,
+    answers: Vec<EndedCall>,
 }
 
 impl Etcd {
@@ -75,28 +75,33 @@ impl Etcd {
 /// Set in the tag of a read while it is in flight.
 const READ: u64 = 1 << 63;
 
-impl Target for Etcd {
-    fn submit(&mut self, client: usize, tag: u64, request: Request<'_>) -> Result<(), Failure> {
+impl StoreTarget for Etcd {
+    fn submit(
+        &mut self,
+        client: usize,
+        tag: u64,
+        request: BenchRequest<'_>,
+    ) -> Result<(), Failure> {
         let index = client / CLIENTS_A_CONNECTION;
         let mut message = Vec::new();
         let (path, tag) = match request {
-            Request::Read { key } => {
+            BenchRequest::Read { key } => {
                 field(1, key, &mut message);
                 ("/etcdserverpb.KV/Range", tag | READ)
             }
-            Request::Scan { from, to, items } => {
+            BenchRequest::Scan { from, to, items } => {
                 // RangeRequest: field 2 is the end, and field 3 the limit.
                 field(1, from, &mut message);
                 field(2, to, &mut message);
                 number(3, items.into(), &mut message);
                 ("/etcdserverpb.KV/Range", tag | READ)
             }
-            Request::Write { key, value } => {
+            BenchRequest::Write { key, value } => {
                 field(1, key, &mut message);
                 field(2, value, &mut message);
                 ("/etcdserverpb.KV/Put", tag)
             }
-            Request::Delete { key } => {
+            BenchRequest::Delete { key } => {
                 field(1, key, &mut message);
                 ("/etcdserverpb.KV/DeleteRange", tag)
             }
@@ -109,7 +114,7 @@ impl Target for Etcd {
 }
 
 impl load::Target for Etcd {
-    type Outcome = Outcome;
+    type Outcome = OperationOutcome;
 
     fn has_room(&self, client: usize) -> bool {
         let connection = &self.connections[client / CLIENTS_A_CONNECTION];
@@ -142,17 +147,17 @@ impl load::Target for Etcd {
         Ok(())
     }
 
-    fn patience(&self) -> Option<(Duration, Outcome)> {
+    fn patience(&self) -> Option<(Duration, OperationOutcome)> {
         Some(silence("etcd", &self.servers, self.limit))
     }
 }
 
-fn outcome(read: bool, result: Result<Vec<u8>, String>) -> Outcome {
+fn outcome(read: bool, result: Result<Vec<u8>, String>) -> OperationOutcome {
     match result {
-        Err(why) => Outcome::Failed(Failure::not_reachable(why, "")),
+        Err(why) => OperationOutcome::Failed(Failure::not_reachable(why, "")),
         // RangeResponse: field 2 is a key with its value.
-        Ok(message) if read && !has_field(&message, 2) => Outcome::Missing,
-        Ok(_) => Outcome::Done,
+        Ok(message) if read && !has_field(&message, 2) => OperationOutcome::Missing,
+        Ok(_) => OperationOutcome::Done,
     }
 }
 
@@ -164,12 +169,12 @@ mod tests {
     fn a_missing_key_is_told_from_one_that_is_there() {
         let mut header = Vec::new();
         field(1, &[8, 1, 16, 2], &mut header);
-        assert_eq!(outcome(true, Ok(header.clone())), Outcome::Missing);
-        assert_eq!(outcome(false, Ok(header.clone())), Outcome::Done);
+        assert_eq!(outcome(true, Ok(header.clone())), OperationOutcome::Missing);
+        assert_eq!(outcome(false, Ok(header.clone())), OperationOutcome::Done);
         let mut found = header;
         field(2, &[7; 300], &mut found);
         // The number `count` follows it.
         found.extend_from_slice(&[4 << 3, 1]);
-        assert_eq!(outcome(true, Ok(found)), Outcome::Done);
+        assert_eq!(outcome(true, Ok(found)), OperationOutcome::Done);
     }
 }

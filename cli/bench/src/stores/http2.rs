@@ -30,13 +30,13 @@ const PADDED: u8 = 8;
 const PRIORITY: u8 = 32;
 
 /// A call that has ended: its stream, and the message or the server's error.
-pub type Answer = (u32, Result<Vec<u8>, String>);
+pub type EndedCall = (u32, Result<Vec<u8>, String>);
 
 /// One connection's state. Bytes to send go to an `out` buffer of the caller.
 pub struct Http2 {
     authority: String,
     next_stream: u32,
-    streams: BTreeMap<u32, Stream>,
+    streams: BTreeMap<u32, Http2Stream>,
     /// The bytes that may be sent on the connection, and on a new stream.
     window: i64,
     window_initial: i64,
@@ -50,7 +50,7 @@ pub struct Http2 {
 }
 
 #[derive(Debug, Default)]
-struct Stream {
+struct Http2Stream {
     message: Vec<u8>,
     status: Option<String>,
     reason: String,
@@ -107,10 +107,10 @@ impl Http2 {
                 .to_be_bytes(),
         );
         body.extend_from_slice(message);
-        let mut stream = Stream {
+        let mut stream = Http2Stream {
             window: self.window_initial,
             unsent: body,
-            ..Stream::default()
+            ..Http2Stream::default()
         };
         send_data(id, &mut stream, &mut self.window, out);
         self.streams.insert(id, stream);
@@ -146,7 +146,7 @@ impl Http2 {
         &mut self,
         input: &mut Vec<u8>,
         out: &mut Vec<u8>,
-        answers: &mut Vec<Answer>,
+        answers: &mut Vec<EndedCall>,
     ) -> Result<(), String> {
         let mut at = 0;
         while let Some(header) = input.get(at..at + FRAME_HEADER) {
@@ -178,7 +178,7 @@ impl Http2 {
         id: u32,
         payload: &[u8],
         out: &mut Vec<u8>,
-        answers: &mut Vec<Answer>,
+        answers: &mut Vec<EndedCall>,
     ) -> Result<(), String> {
         if self.headers.is_some() && kind != CONTINUATION {
             return Err("a header block that does not go on".into());
@@ -227,7 +227,7 @@ impl Http2 {
         flags: u8,
         id: u32,
         payload: &[u8],
-        answers: &mut Vec<Answer>,
+        answers: &mut Vec<EndedCall>,
     ) -> Result<(), String> {
         self.consumed += u32::try_from(payload.len()).expect("frames are small");
         let data = without_padding(flags, payload)?;
@@ -249,7 +249,7 @@ impl Http2 {
         flags: u8,
         id: u32,
         block: Vec<u8>,
-        answers: &mut Vec<Answer>,
+        answers: &mut Vec<EndedCall>,
     ) -> Result<(), String> {
         if flags & END_HEADERS == 0 {
             self.headers = Some((id, flags, block));
@@ -276,7 +276,7 @@ impl Http2 {
         Ok(())
     }
 
-    fn finish(&mut self, id: u32, answers: &mut Vec<Answer>) {
+    fn finish(&mut self, id: u32, answers: &mut Vec<EndedCall>) {
         let Some(stream) = self.streams.remove(&id) else {
             return;
         };
@@ -338,7 +338,7 @@ impl Http2 {
 }
 
 /// Sends as much of a stream's request as the windows allow; the last part ends it.
-fn send_data(id: u32, stream: &mut Stream, window: &mut i64, out: &mut Vec<u8>) {
+fn send_data(id: u32, stream: &mut Http2Stream, window: &mut i64, out: &mut Vec<u8>) {
     let mut sent = 0;
     while sent < stream.unsent.len() {
         let allowed = usize::try_from(stream.window.min(*window)).unwrap_or(0);

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use trine_transport::time::{Duration, Instant};
 
-use super::line_answer::{Answer, Taken};
+use super::line_answer::{LineReply, Taken};
 use super::sockets::Sockets;
-use super::{Finished, IN_FLIGHT_MAX, Outcome, silence};
+use super::{Finished, IN_FLIGHT_MAX, OperationOutcome, silence};
 use trine_base::failure::Failure;
 
 /// Clients with one connection each; answers arrive in the order of the requests.
@@ -75,7 +75,7 @@ impl InOrder {
     }
 
     /// See [`trine_base::load::Target::patience`].
-    pub(super) fn patience(&self) -> (Duration, Outcome) {
+    pub(super) fn patience(&self) -> (Duration, OperationOutcome) {
         silence(self.store, &self.server, self.limit)
     }
 
@@ -85,7 +85,7 @@ impl InOrder {
         until: Instant,
         finished: &mut Vec<Finished>,
         parse: impl Fn(&[u8]) -> Option<Taken>,
-        outcome: impl Fn(Answer) -> Outcome,
+        outcome: impl Fn(LineReply) -> OperationOutcome,
     ) -> Result<(), Failure> {
         let mut readable = std::mem::take(&mut self.readable);
         if let Err(error) = self.sockets.exchange(until, &mut readable) {

@@ -5,7 +5,7 @@ pub(super) const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum LineReply {
     /// A value, or a write was done. The contents do not matter.
     Done,
     /// There is no such key.
@@ -15,7 +15,7 @@ pub enum Answer {
 }
 
 /// An answer or the error in it, and its length.
-pub(super) type Taken = (Result<Answer, String>, usize);
+pub(super) type Taken = (Result<LineReply, String>, usize);
 
 /// Where the first line of `input` ends, once it is complete; or why it is none.
 pub(super) fn line_end(input: &[u8]) -> Option<Result<usize, String>> {
@@ -31,7 +31,7 @@ pub(super) fn line_end(input: &[u8]) -> Option<Result<usize, String>> {
 pub(super) fn value(input: &[u8], after: usize, length: usize, close: &[u8]) -> Option<Taken> {
     let end = after + length + close.len();
     let answer = match input.get(after + length..end)? == close {
-        true => Ok(Answer::Done),
+        true => Ok(LineReply::Done),
         false => Err(format!(
             "a value of {length} bytes that goes on behind its end"
         )),
@@ -50,7 +50,7 @@ pub(super) fn length(text: &str) -> Option<usize> {
 #[track_caller]
 pub(super) fn assert_taken_whole(
     parse: fn(&[u8]) -> Option<Taken>,
-    answers: &[(&str, Answer)],
+    answers: &[(&str, LineReply)],
     behind: &str,
 ) {
     for (text, answer) in answers {

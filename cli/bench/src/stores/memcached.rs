@@ -3,9 +3,9 @@
 use trine_transport::time::{Duration, Instant};
 
 use super::in_order::InOrder;
-use super::line_answer::Answer;
+use super::line_answer::LineReply;
 use super::memcached_answer::parse;
-use super::{Finished, Outcome, Request, Target};
+use super::{BenchRequest, Finished, OperationOutcome, StoreTarget};
 use trine_base::failure::Failure;
 use trine_base::load;
 
@@ -19,14 +19,19 @@ impl Memcached {
     }
 }
 
-impl Target for Memcached {
-    fn submit(&mut self, client: usize, tag: u64, request: Request<'_>) -> Result<(), Failure> {
+impl StoreTarget for Memcached {
+    fn submit(
+        &mut self,
+        client: usize,
+        tag: u64,
+        request: BenchRequest<'_>,
+    ) -> Result<(), Failure> {
         self.0.submit(client, tag, |out| encode(request, out))
     }
 }
 
 impl load::Target for Memcached {
-    type Outcome = Outcome;
+    type Outcome = OperationOutcome;
 
     fn has_room(&self, client: usize) -> bool {
         self.0.has_room(client)
@@ -36,22 +41,22 @@ impl load::Target for Memcached {
         self.0.poll(until, finished, parse, outcome)
     }
 
-    fn patience(&self) -> Option<(Duration, Outcome)> {
+    fn patience(&self) -> Option<(Duration, OperationOutcome)> {
         Some(self.0.patience())
     }
 }
 
 /// The benchmark's keys have no spaces and no control characters.
-fn encode(request: Request<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
+fn encode(request: BenchRequest<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
     match request {
-        Request::Read { key } => line(&[b"get ", key], out),
-        Request::Write { key, value } => {
+        BenchRequest::Read { key } => line(&[b"get ", key], out),
+        BenchRequest::Write { key, value } => {
             let length = format!(" 0 0 {}", value.len());
             line(&[b"set ", key, length.as_bytes()], out);
             line(&[value], out);
         }
-        Request::Delete { key } => line(&[b"delete ", key], out),
-        Request::Scan { .. } => {
+        BenchRequest::Delete { key } => line(&[b"delete ", key], out),
+        BenchRequest::Scan { .. } => {
             return Err(Failure::usage(
                 "memcached keeps no order of keys to scan",
                 "",
@@ -66,11 +71,11 @@ fn line(parts: &[&[u8]], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn outcome(answer: Answer) -> Outcome {
+fn outcome(answer: LineReply) -> OperationOutcome {
     match answer {
-        Answer::Done => Outcome::Done,
-        Answer::Missing => Outcome::Missing,
-        Answer::Refused(line) => Outcome::Failed(Failure::negative(line, "")),
+        LineReply::Done => OperationOutcome::Done,
+        LineReply::Missing => OperationOutcome::Missing,
+        LineReply::Refused(line) => OperationOutcome::Failed(Failure::negative(line, "")),
     }
 }
 
@@ -81,15 +86,15 @@ mod tests {
     #[test]
     fn questions_are_written_as_memcached_reads_them() {
         for (request, text) in [
-            (Request::Read { key: b"k" }, "get k\r\n"),
+            (BenchRequest::Read { key: b"k" }, "get k\r\n"),
             (
-                Request::Write {
+                BenchRequest::Write {
                     key: b"k",
                     value: b"v\r\n",
                 },
                 "set k 0 0 3\r\nv\r\n\r\n",
             ),
-            (Request::Delete { key: b"k" }, "delete k\r\n"),
+            (BenchRequest::Delete { key: b"k" }, "delete k\r\n"),
         ] {
             let mut out = Vec::new();
             encode(request, &mut out).expect("memcached has it");

@@ -1,13 +1,13 @@
 //! How does a memcached server answer `get` of one key, `set` and `delete` in its text protocol?
 
-use super::line_answer::{Answer, Taken, length, line_end, value};
+use super::line_answer::{LineReply, Taken, length, line_end, value};
 
 /// The longest value that it keeps, whatever it was started with.
 const VALUE_BYTES_MAX: usize = 1 << 30;
 const END: &[u8] = b"\r\nEND\r\n";
 
 /// Returns the first answer in `input` and its length, once it is complete; or the error in it.
-pub fn parse(input: &[u8]) -> Option<(Result<Answer, String>, usize)> {
+pub fn parse(input: &[u8]) -> Option<(Result<LineReply, String>, usize)> {
     let line_end = match line_end(input)? {
         Ok(line_end) => line_end,
         Err(why) => return Some((Err(why), input.len())),
@@ -18,11 +18,11 @@ pub fn parse(input: &[u8]) -> Option<(Result<Answer, String>, usize)> {
         return value_behind(input, rest, after);
     }
     let answer = match &*line {
-        "STORED" | "DELETED" => Ok(Answer::Done),
-        "END" | "NOT_FOUND" => Ok(Answer::Missing),
-        "ERROR" | "NOT_STORED" => Ok(Answer::Refused(line.into_owned())),
+        "STORED" | "DELETED" => Ok(LineReply::Done),
+        "END" | "NOT_FOUND" => Ok(LineReply::Missing),
+        "ERROR" | "NOT_STORED" => Ok(LineReply::Refused(line.into_owned())),
         _ if line.starts_with("SERVER_ERROR") || line.starts_with("CLIENT_ERROR") => {
-            Ok(Answer::Refused(line.into_owned()))
+            Ok(LineReply::Refused(line.into_owned()))
         }
         _ => Err(format!("{line:?} is no answer to get, set or delete")),
     };
@@ -45,15 +45,15 @@ mod tests {
     #[test]
     fn answers_are_taken_only_when_they_are_whole() {
         let answers = [
-            ("STORED\r\n", Answer::Done),
-            ("VALUE k 0 5\r\nab\r\nc\r\nEND\r\n", Answer::Done),
-            ("VALUE k 0 0\r\n\r\nEND\r\n", Answer::Done),
-            ("END\r\n", Answer::Missing),
-            ("DELETED\r\n", Answer::Done),
-            ("NOT_FOUND\r\n", Answer::Missing),
+            ("STORED\r\n", LineReply::Done),
+            ("VALUE k 0 5\r\nab\r\nc\r\nEND\r\n", LineReply::Done),
+            ("VALUE k 0 0\r\n\r\nEND\r\n", LineReply::Done),
+            ("END\r\n", LineReply::Missing),
+            ("DELETED\r\n", LineReply::Done),
+            ("NOT_FOUND\r\n", LineReply::Missing),
             (
                 "SERVER_ERROR out of memory\r\n",
-                Answer::Refused("SERVER_ERROR out of memory".into()),
+                LineReply::Refused("SERVER_ERROR out of memory".into()),
             ),
         ];
         assert_taken_whole(parse, &answers, "STORED\r\n");

@@ -35,7 +35,7 @@ pub(super) const IN_FLIGHT_MAX: usize = 64;
 
 /// One operation.
 #[derive(Copy, Clone, Debug)]
-pub(super) enum Request<'a> {
+pub(super) enum BenchRequest<'a> {
     Read {
         key: &'a [u8],
     },
@@ -54,9 +54,9 @@ pub(super) enum Request<'a> {
     },
 }
 
-/// Its outcome.
+/// The outcome of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum OperationOutcome {
     Done,
     /// A read of a key that does not exist, or a scan that finds none. To delete it is done either way.
     Missing,
@@ -64,12 +64,13 @@ pub(super) enum Outcome {
 }
 
 /// An operation that has ended: its tag and its outcome.
-pub(super) type Finished = (u64, Outcome);
+pub(super) type Finished = (u64, OperationOutcome);
 
 /// A store with a number of clients of ours.
-pub(super) trait Target: load::Target<Outcome = Outcome> {
+pub(super) trait StoreTarget: load::Target<Outcome = OperationOutcome> {
     /// Begins an operation of a client.
-    fn submit(&mut self, client: usize, tag: u64, request: Request<'_>) -> Result<(), Failure>;
+    fn submit(&mut self, client: usize, tag: u64, request: BenchRequest<'_>)
+    -> Result<(), Failure>;
 
     /// Whether a key seals what is sent, where that can be.
     fn is_sealed(&mut self) -> Option<bool> {
@@ -78,13 +79,13 @@ pub(super) trait Target: load::Target<Outcome = Outcome> {
 }
 
 /// How long a server may be silent that leaves operations without an answer, and what they have come to then.
-fn silence(store: &str, server: &str, limit: Duration) -> (Duration, Outcome) {
+fn silence(store: &str, server: &str, limit: Duration) -> (Duration, OperationOutcome) {
     let waited = show_ns(limit.as_nanos());
     let failure = Failure::not_reachable(
         format!("no answer from {store} at {server} (waited {waited})"),
         "--timeout waits longer",
     );
-    (limit, Outcome::Failed(failure))
+    (limit, OperationOutcome::Failed(failure))
 }
 
 /// The kind of a store and its address.

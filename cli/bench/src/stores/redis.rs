@@ -3,16 +3,16 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-use trine_server::tls::{Caller, Encrypted};
+use trine_server::tls::{Encrypted, TlsCaller};
 use trine_transport::time::{Duration, Instant};
 
 use super::in_order::InOrder;
-use super::line_answer::Answer;
+use super::line_answer::LineReply;
 use super::redis_answer::parse;
 use super::redis_url::{Login, RedisServer};
 use super::sockets::Sockets;
-use super::stream::Stream;
-use super::{Finished, Outcome, Request, Target};
+use super::stream::StoreStream;
+use super::{BenchRequest, Finished, OperationOutcome, StoreTarget};
 use trine_base::failure::Failure;
 use trine_base::load;
 
@@ -26,14 +26,14 @@ impl Redis {
     /// The server may be silent for so long. `caller` knows it by its certificate, if it speaks TLS.
     pub(crate) fn connect(
         server: &RedisServer,
-        caller: Option<&Caller>,
+        caller: Option<&TlsCaller>,
         clients: usize,
         limit: Duration,
     ) -> Result<Self, Failure> {
         let greet = |_: &str, socket| {
             let mut stream = match caller.filter(|_| server.is_encrypted) {
-                None => Stream::Clear(socket),
-                Some(caller) => Stream::Encrypted(Box::new(encrypt(server, caller, socket)?)),
+                None => StoreStream::Clear(socket),
+                Some(caller) => StoreStream::Encrypted(Box::new(encrypt(server, caller, socket)?)),
             };
             if let Some(login) = &server.login {
                 log_in(server, login, &mut stream)?;
@@ -47,7 +47,11 @@ impl Redis {
 }
 
 /// Agrees on keys with a server, and so learns that it has the certificate.
-fn encrypt(server: &RedisServer, caller: &Caller, socket: TcpStream) -> Result<Encrypted, Failure> {
+fn encrypt(
+    server: &RedisServer,
+    caller: &TlsCaller,
+    socket: TcpStream,
+) -> Result<Encrypted, Failure> {
     let encrypted = caller
         .encrypt(server.host(), socket)
         .and_then(|mut stream| {
@@ -64,7 +68,7 @@ fn encrypt(server: &RedisServer, caller: &Caller, socket: TcpStream) -> Result<E
 }
 
 /// Says who asks, and waits for the answer.
-fn log_in(server: &RedisServer, login: &Login, stream: &mut Stream) -> Result<(), Failure> {
+fn log_in(server: &RedisServer, login: &Login, stream: &mut StoreStream) -> Result<(), Failure> {
     let mut request = match login.user.is_empty() {
         true => b"*2\r\n$4\r\nAUTH\r\n".to_vec(),
         false => b"*3\r\n$4\r\nAUTH\r\n".to_vec(),
@@ -97,14 +101,19 @@ fn log_in(server: &RedisServer, login: &Login, stream: &mut Stream) -> Result<()
     }
 }
 
-impl Target for Redis {
-    fn submit(&mut self, client: usize, tag: u64, request: Request<'_>) -> Result<(), Failure> {
+impl StoreTarget for Redis {
+    fn submit(
+        &mut self,
+        client: usize,
+        tag: u64,
+        request: BenchRequest<'_>,
+    ) -> Result<(), Failure> {
         self.0.submit(client, tag, |out| encode(request, out))
     }
 }
 
 impl load::Target for Redis {
-    type Outcome = Outcome;
+    type Outcome = OperationOutcome;
 
     fn has_room(&self, client: usize) -> bool {
         self.0.has_room(client)
@@ -114,27 +123,27 @@ impl load::Target for Redis {
         self.0.poll(until, finished, parse, outcome)
     }
 
-    fn patience(&self) -> Option<(Duration, Outcome)> {
+    fn patience(&self) -> Option<(Duration, OperationOutcome)> {
         Some(self.0.patience())
     }
 }
 
-fn encode(request: Request<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
+fn encode(request: BenchRequest<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
     match request {
-        Request::Read { key } => {
+        BenchRequest::Read { key } => {
             out.extend_from_slice(b"*2\r\n$3\r\nGET\r\n");
             bulk(key, out);
         }
-        Request::Write { key, value } => {
+        BenchRequest::Write { key, value } => {
             out.extend_from_slice(b"*3\r\n$3\r\nSET\r\n");
             bulk(key, out);
             bulk(value, out);
         }
-        Request::Delete { key } => {
+        BenchRequest::Delete { key } => {
             out.extend_from_slice(b"*2\r\n$3\r\nDEL\r\n");
             bulk(key, out);
         }
-        Request::Scan { .. } => {
+        BenchRequest::Scan { .. } => {
             return Err(Failure::usage("redis keeps no order of keys to scan", ""));
         }
     }
@@ -147,11 +156,11 @@ fn bulk(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn outcome(answer: Answer) -> Outcome {
+fn outcome(answer: LineReply) -> OperationOutcome {
     match answer {
-        Answer::Done => Outcome::Done,
-        Answer::Missing => Outcome::Missing,
-        Answer::Refused(line) => Outcome::Failed(failure(line)),
+        LineReply::Done => OperationOutcome::Done,
+        LineReply::Missing => OperationOutcome::Missing,
+        LineReply::Refused(line) => OperationOutcome::Failed(failure(line)),
     }
 }
 
@@ -185,8 +194,8 @@ mod tests {
                 Failure::not_reachable("CLUSTERDOWN gone", ""),
             ),
         ] {
-            let refused = Answer::Refused(line.to_owned());
-            assert_eq!(outcome(refused), Outcome::Failed(failure));
+            let refused = LineReply::Refused(line.to_owned());
+            assert_eq!(outcome(refused), OperationOutcome::Failed(failure));
         }
     }
 
@@ -194,7 +203,7 @@ mod tests {
     fn questions_are_written_as_redis_reads_them() {
         let mut out = Vec::new();
         encode(
-            Request::Write {
+            BenchRequest::Write {
                 key: b"k",
                 value: b"v\r\n",
             },

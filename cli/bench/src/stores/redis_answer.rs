@@ -1,6 +1,6 @@
 //! How does a Redis server answer GET, SET and DEL? In RESP2, and with the null of RESP3.
 
-use super::line_answer::{Answer, Taken, length, line_end, value};
+use super::line_answer::{LineReply, Taken, length, line_end, value};
 
 /// Redis sends no longer value by default, and the benchmark writes none so long.
 const VALUE_BYTES_MAX: usize = 512 << 20;
@@ -14,10 +14,10 @@ pub fn parse(input: &[u8]) -> Option<Taken> {
     let line = String::from_utf8_lossy(&input[1..line_end.max(1)]);
     let after = line_end + 2;
     match input[0] {
-        b'+' | b':' => Some((Ok(Answer::Done), after)),
-        b'-' => Some((Ok(Answer::Refused(line.into_owned())), after)),
-        b'_' => Some((Ok(Answer::Missing), after)),
-        b'$' if line == "-1" => Some((Ok(Answer::Missing), after)),
+        b'+' | b':' => Some((Ok(LineReply::Done), after)),
+        b'-' => Some((Ok(LineReply::Refused(line.into_owned())), after)),
+        b'_' => Some((Ok(LineReply::Missing), after)),
+        b'$' if line == "-1" => Some((Ok(LineReply::Missing), after)),
         b'$' => match length(&line) {
             Some(length) if length > VALUE_BYTES_MAX => {
                 let why = format!(
@@ -43,12 +43,12 @@ mod tests {
     #[test]
     fn answers_are_taken_only_when_they_are_whole() {
         let answers = [
-            ("+OK\r\n", Answer::Done),
-            ("$5\r\nab\r\nc\r\n", Answer::Done),
-            ("$0\r\n\r\n", Answer::Done),
-            ("$-1\r\n", Answer::Missing),
-            ("_\r\n", Answer::Missing),
-            ("-ERR no\r\n", Answer::Refused("ERR no".to_owned())),
+            ("+OK\r\n", LineReply::Done),
+            ("$5\r\nab\r\nc\r\n", LineReply::Done),
+            ("$0\r\n\r\n", LineReply::Done),
+            ("$-1\r\n", LineReply::Missing),
+            ("_\r\n", LineReply::Missing),
+            ("-ERR no\r\n", LineReply::Refused("ERR no".to_owned())),
         ];
         assert_taken_whole(parse, &answers, "+OK\r\n");
         let endless = "+".repeat(LINE_BYTES_MAX);

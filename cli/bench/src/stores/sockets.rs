@@ -13,7 +13,7 @@ use trine_protocol::endpoint_config;
 use trine_transport::backend::MonotonicClock;
 use trine_transport::time::{Clock, Duration, Instant};
 
-use super::stream::Stream;
+use super::stream::StoreStream;
 use trine_base::failure::Failure;
 
 /// The longest time limit of connecting.
@@ -30,8 +30,8 @@ const ENDED: epoll::EventFlags = epoll::EventFlags::RDHUP
 
 /// The buffered bytes of one connection.
 #[derive(Debug)]
-pub(super) struct Connection {
-    stream: Stream,
+pub(super) struct BufferedConnection {
+    stream: StoreStream,
     /// Bytes that were written and not yet sent.
     pub(super) out: Vec<u8>,
     /// Bytes that were received and not yet parsed.
@@ -43,7 +43,7 @@ pub(super) struct Connection {
 /// All connections to a server.
 pub(super) struct Sockets {
     epoll: OwnedFd,
-    pub(super) connections: Vec<Connection>,
+    pub(super) connections: Vec<BufferedConnection>,
     /// Connections with something to send.
     dirty: Vec<usize>,
     events: Vec<epoll::Event>,
@@ -55,7 +55,9 @@ pub(super) struct Sockets {
 impl Sockets {
     /// Connects `count` times to the servers of `list`, round robin. Each connection may take `limit`.
     pub(super) fn connect(list: &str, count: usize, limit: Duration) -> Result<Self, Failure> {
-        Self::greet(list, count, limit, |_, socket| Ok(Stream::Clear(socket)))
+        Self::greet(list, count, limit, |_, socket| {
+            Ok(StoreStream::Clear(socket))
+        })
     }
 
     /// The same. `greet` makes of each new socket, which blocks for at most `limit` at a time, a connection that is ready for
@@ -64,7 +66,7 @@ impl Sockets {
         list: &str,
         count: usize,
         limit: Duration,
-        greet: impl Fn(&str, TcpStream) -> Result<Stream, Failure>,
+        greet: impl Fn(&str, TcpStream) -> Result<StoreStream, Failure>,
     ) -> Result<Self, Failure> {
         let limit = CONNECT_LIMIT.min(limit.into());
         let servers: Vec<&str> = list.split(',').map(str::trim).collect();
@@ -94,7 +96,7 @@ impl Sockets {
                 interest,
             )
             .map_err(|error| failure(server, error.into()))?;
-            connections.push(Connection {
+            connections.push(BufferedConnection {
                 stream,
                 out: Vec::new(),
                 input: Vec::new(),
@@ -177,7 +179,7 @@ impl Sockets {
     }
 }
 
-impl Connection {
+impl BufferedConnection {
     fn flush(&mut self) -> io::Result<()> {
         self.blocked = false;
         let mut sent = 0;

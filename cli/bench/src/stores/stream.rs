@@ -7,14 +7,14 @@ use trine_server::tls::Encrypted;
 
 /// A connection. Its socket does not block.
 #[derive(Debug)]
-pub(super) enum Stream {
+pub(super) enum StoreStream {
     /// In clear.
     Clear(TcpStream),
     /// In TLS.
     Encrypted(Box<Encrypted>),
 }
 
-impl Stream {
+impl StoreStream {
     /// What the kernel has of it.
     pub(super) fn socket(&self) -> &TcpStream {
         match self {
@@ -47,7 +47,7 @@ impl Stream {
     }
 }
 
-impl Read for Stream {
+impl Read for StoreStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Clear(socket) => socket.read(buffer),
@@ -56,7 +56,7 @@ impl Read for Stream {
     }
 }
 
-impl Write for Stream {
+impl Write for StoreStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Clear(socket) => socket.write(bytes),

@@ -5,7 +5,7 @@ use trine_kvstore::{Command, KeyRange, Response, ScanOptions};
 use trine_transport::backend::Backend;
 use trine_transport::time::Instant;
 
-use super::{Finished, Outcome, Request, Target};
+use super::{BenchRequest, Finished, OperationOutcome, StoreTarget};
 use trine_base::answers::{response_of, unexpected};
 use trine_base::client::advice;
 use trine_base::client_endpoint::ClientEndpoint;
@@ -26,13 +26,18 @@ impl<B: Backend> Trine<B> {
     }
 }
 
-impl<B: Backend> Target for Trine<B> {
-    fn submit(&mut self, client: usize, tag: u64, request: Request<'_>) -> Result<(), Failure> {
+impl<B: Backend> StoreTarget for Trine<B> {
+    fn submit(
+        &mut self,
+        client: usize,
+        tag: u64,
+        request: BenchRequest<'_>,
+    ) -> Result<(), Failure> {
         let (mode, command) = match request {
-            Request::Read { key } => (Mode::Read, Command::Get { key }),
-            Request::Write { key, value } => (Mode::Write, Command::Put { key, value }),
-            Request::Delete { key } => (Mode::Write, Command::Delete { key }),
-            Request::Scan { from, to, items } => (Mode::Read, scan(from, to, items)),
+            BenchRequest::Read { key } => (Mode::Read, Command::Get { key }),
+            BenchRequest::Write { key, value } => (Mode::Write, Command::Put { key, value }),
+            BenchRequest::Delete { key } => (Mode::Write, Command::Delete { key }),
+            BenchRequest::Scan { from, to, items } => (Mode::Read, scan(from, to, items)),
         };
         self.endpoint
             .submit(self.clients[client], mode, &command, tag)
@@ -47,7 +52,7 @@ impl<B: Backend> Target for Trine<B> {
 }
 
 impl<B: Backend> load::Target for Trine<B> {
-    type Outcome = Outcome;
+    type Outcome = OperationOutcome;
 
     fn has_room(&self, client: usize) -> bool {
         self.endpoint.has_room(self.clients[client])
@@ -58,16 +63,16 @@ impl<B: Backend> load::Target for Trine<B> {
             let outcome = match over.result.as_ref().map(response_of) {
                 Ok(Ok(
                     Response::Written { .. } | Response::Value { .. } | Response::Deleted { .. },
-                )) => Outcome::Done,
-                Ok(Ok(Response::NotFound)) => Outcome::Missing,
+                )) => OperationOutcome::Done,
+                Ok(Ok(Response::NotFound)) => OperationOutcome::Missing,
                 // A page ends at its bytes: long values may make it shorter than was asked.
                 Ok(Ok(Response::Items { items, .. })) => match items.is_empty() {
-                    true => Outcome::Missing,
-                    false => Outcome::Done,
+                    true => OperationOutcome::Missing,
+                    false => OperationOutcome::Done,
                 },
-                Ok(Ok(other)) => Outcome::Failed(unexpected(&other)),
-                Ok(Err(refused)) => Outcome::Failed(refused),
-                Err(error) => Outcome::Failed(without_answer(error)),
+                Ok(Ok(other)) => OperationOutcome::Failed(unexpected(&other)),
+                Ok(Err(refused)) => OperationOutcome::Failed(refused),
+                Err(error) => OperationOutcome::Failed(without_answer(error)),
             };
             finished.push((over.tag, outcome));
         })

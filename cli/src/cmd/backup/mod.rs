@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use trine_base::arguments::{ClientArguments, GroupArguments};
 use trine_base::capture::CaptureArguments;
-use trine_base::client::{Session, open};
+use trine_base::client::{CommandClient, open};
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
@@ -27,7 +27,7 @@ use trine_kvstore::{Command, Response};
 use trine_replica::backup::Header;
 
 use self::partial::Partial;
-use self::reading::{Pace, Reading, Stop};
+use self::reading::{BackupStream, Pace, Stop};
 use self::replicas::{Candidate, Wanted};
 use super::get::ReadFrom;
 use trine_base::config::DEFAULT_PEERS;
@@ -101,7 +101,7 @@ pub(crate) fn run<N: Network>(
     interrupt::check()?;
     let mut partial = Partial::open(file)?;
     let found = partial.header().copied();
-    let mut work = Work {
+    let mut work = BackupRun {
         network,
         arguments,
         at_least,
@@ -134,7 +134,7 @@ fn position<N: Network>(network: &N, arguments: &BackupArguments) -> Result<u64,
         },
         capture: CaptureArguments::default(),
     };
-    let mut session: Session = open(network, &client, |_| {})?;
+    let mut session: CommandClient = open(network, &client, |_| {})?;
     let answer = session.execute(Mode::Read, &Command::Count)?;
     match answer.response() {
         Ok(Response::Denied { reason }) => Err(refused(reason)),
@@ -150,7 +150,7 @@ fn refused(why: &str) -> Failure {
 }
 
 /// A backup under way.
-struct Work<'a, N: Network> {
+struct BackupRun<'a, N: Network> {
     network: &'a N,
     arguments: &'a BackupArguments,
     at_least: u64,
@@ -158,7 +158,7 @@ struct Work<'a, N: Network> {
     output: Output,
 }
 
-impl<N: Network> Work<'_, N> {
+impl<N: Network> BackupRun<'_, N> {
     fn candidates(&self) -> Result<Vec<Candidate>, Failure> {
         let addresses = peers::resolve(&self.arguments.peers)?;
         let limit = self.arguments.timeout.min(SURVEY).into();
@@ -239,7 +239,7 @@ impl<N: Network> Work<'_, N> {
         candidate: &Candidate,
         patience: Duration,
     ) -> Result<Result<(), String>, Failure> {
-        let mut reading = match Reading::open(self.network, candidate)? {
+        let mut reading = match BackupStream::open(self.network, candidate)? {
             Ok(reading) => reading,
             Err(why) => return Ok(Err(why)),
         };
@@ -268,7 +268,7 @@ impl<N: Network> Work<'_, N> {
         let mut pace = Pace::new(self.arguments.max_rate);
         loop {
             let before = self.partial.frames();
-            let reading = match Reading::open(self.network, candidate)? {
+            let reading = match BackupStream::open(self.network, candidate)? {
                 Ok(reading) => reading,
                 Err(why) => return Ok(Err(why)),
             };

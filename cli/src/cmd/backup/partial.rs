@@ -25,16 +25,16 @@ impl Partial {
         require_free(target)?;
         let path = new_file::partial_name(target);
         let mut file = new_file::open(&path, "backup")?;
-        let begun = match look(&mut file).map_err(|error| not_made(&path, &error))? {
-            Found::Nothing => None,
-            Found::Part(begun) => Some(*begun),
-            Found::Whole => {
+        let begun = match inspect(&mut file).map_err(|error| not_made(&path, &error))? {
+            PartialContent::Nothing => None,
+            PartialContent::Part(begun) => Some(*begun),
+            PartialContent::Whole => {
                 return Err(Failure::usage(
                     format!("{} is a whole backup that has no name yet", path.display()),
                     format!("name it: mv {} {}", path.display(), target.display()),
                 ));
             }
-            Found::Other => {
+            PartialContent::Other => {
                 return Err(Failure::usage(
                     format!(
                         "{} is no part of a backup, and it is not overwritten",
@@ -172,7 +172,7 @@ impl Drop for Partial {
 }
 
 /// The content of a partial file.
-enum Found {
+enum PartialContent {
     /// Nothing of which anything could be used.
     Nothing,
     /// The beginning of a backup.
@@ -184,7 +184,7 @@ enum Found {
 }
 
 /// Looks at a file, and cuts off the rest behind its last whole frame.
-fn look(file: &mut File) -> io::Result<Found> {
+fn inspect(file: &mut File) -> io::Result<PartialContent> {
     let (mut decoder, mut header) = (Decoder::default(), None);
     let mut portion = vec![0; PORTION];
     loop {
@@ -194,21 +194,21 @@ fn look(file: &mut File) -> io::Result<Found> {
             match decoder.part() {
                 Ok(Some(Part::Header(found))) => header = Some(found),
                 Ok(Some(Part::Frame(_))) => {}
-                Ok(Some(Part::End)) => return Ok(Found::Whole),
+                Ok(Some(Part::End)) => return Ok(PartialContent::Whole),
                 Ok(None) => break false,
                 Err(_) => break true,
             }
         };
         match header {
-            None if is_damaged => return Ok(Found::Other),
-            None if read == 0 => return Ok(Found::Nothing),
+            None if is_damaged => return Ok(PartialContent::Other),
+            None if read == 0 => return Ok(PartialContent::Nothing),
             Some(header) if is_damaged || read == 0 => {
                 let Some(encoder) = decoder.into_encoder() else {
-                    return Ok(Found::Nothing);
+                    return Ok(PartialContent::Nothing);
                 };
                 file.set_len(encoder.bytes())?;
                 file.seek(SeekFrom::Start(encoder.bytes()))?;
-                return Ok(Found::Part(Box::new((header, encoder))));
+                return Ok(PartialContent::Part(Box::new((header, encoder))));
             }
             _ => {}
         }

@@ -102,9 +102,9 @@ impl Pace {
 }
 
 /// A session with one replica, over any backend.
-pub(super) struct Reading(Box<dyn Source>);
+pub(super) struct BackupStream(Box<dyn BackupSource>);
 
-trait Source {
+trait BackupSource {
     fn begin(&mut self, at_least: u64) -> Result<Option<BackupHead>, BackupError>;
     fn why_not_yet(&self) -> String;
     fn go_on(&mut self, image: u64, number: u32);
@@ -115,12 +115,12 @@ trait Source {
 }
 
 /// The reader, and what its backend needs.
-struct Kept<B: Backend> {
+struct OpenReader<B: Backend> {
     reader: BackupReader<B, MonotonicClock>,
     _keep: Option<Box<dyn std::any::Any + Send>>,
 }
 
-impl<B: Backend> Source for Kept<B> {
+impl<B: Backend> BackupSource for OpenReader<B> {
     fn begin(&mut self, at_least: u64) -> Result<Option<BackupHead>, BackupError> {
         self.reader.begin(at_least, LOOK)
     }
@@ -150,7 +150,7 @@ impl<B: Backend> Source for Kept<B> {
     }
 }
 
-impl Reading {
+impl BackupStream {
     /// Opens a session with a replica. The inner error is one that another replica may not have.
     pub(super) fn open<N: Network>(
         network: &N,
@@ -178,7 +178,7 @@ impl Reading {
         let cluster = candidate.cluster;
         let reader = BackupReader::new(backend, MonotonicClock, endpoint, route, cluster, seed)
             .map_err(|error| Failure::usage(error.to_string(), ""))?;
-        Ok(Ok(Self(Box::new(Kept {
+        Ok(Ok(Self(Box::new(OpenReader {
             reader,
             _keep: keep,
         }))))

@@ -11,7 +11,7 @@ use trine_client::leader_of;
 use trine_protocol::status::{OrderedStatus, StoreStatus};
 
 use crate::cmd::status::{no_leader, nobody};
-use crate::settings::{GetArguments, Shared};
+use crate::settings::{GetArguments, GroupSetting};
 
 pub(crate) fn get<N: Network>(
     network: &N,
@@ -31,7 +31,7 @@ pub(crate) fn get<N: Network>(
         );
     };
     let mut document = Map::new();
-    for setting in [Shared::Memory, Shared::Ordered] {
+    for setting in [GroupSetting::Memory, GroupSetting::Ordered] {
         if arguments.setting.is_some_and(|wanted| wanted != setting) {
             continue;
         }
@@ -44,13 +44,13 @@ pub(crate) fn get<N: Network>(
 }
 
 /// The name of a setting, its value for programs and for people: as `trine config set` takes and prints it.
-fn value(setting: Shared, store: &StoreStatus) -> (&'static str, Value, String) {
+fn value(setting: GroupSetting, store: &StoreStatus) -> (&'static str, Value, String) {
     match setting {
-        Shared::Memory => {
+        GroupSetting::Memory => {
             let bytes = store.memory_bytes;
             ("memory", json!(bytes), show_bytes(bytes))
         }
-        Shared::Ordered => {
+        GroupSetting::Ordered => {
             let state = match store.ordered {
                 OrderedStatus::Off => "off",
                 OrderedStatus::Building { .. } => "building",

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use trine_base::answers::{response_of, unexpected};
 use trine_base::arguments::ClientArguments;
-use trine_base::client::{Session, call, open};
+use trine_base::client::{CommandClient, call, open};
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
@@ -75,7 +75,7 @@ fn set_ordered<N: Network>(
 }
 
 /// Asks until the index is whole.
-fn wait_until_whole(session: &mut Session, patience: Duration) -> Result<(), Failure> {
+fn wait_until_whole(session: &mut CommandClient, patience: Duration) -> Result<(), Failure> {
     let empty = KeyRange::Between {
         start: b"",
         end: Some(b""),

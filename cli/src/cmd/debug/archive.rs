@@ -3,10 +3,10 @@
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::gather::Part;
+use super::gather::ArchiveFile;
 
 /// Returns the archive: the list of contents and every available part, in a directory with the bundle's name.
-pub(super) fn pack(name: &str, seconds: u64, contents: &str, parts: &[Part]) -> Vec<u8> {
+pub(super) fn pack(name: &str, seconds: u64, contents: &str, parts: &[ArchiveFile]) -> Vec<u8> {
     let fill = || {
         let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
         let mut add = |file: &str, bytes: &[u8]| {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::args::BundleArguments;
 use crate::cmd::doctor;
-use crate::cmd::endpoint::Asker;
+use crate::cmd::endpoint::EndpointClient;
 use crate::cmd::status::document;
 use crate::observe::{Sample, between};
 use crate::settings::{
@@ -31,14 +31,14 @@ const STAT_INTERVAL: Duration = Duration::from_secs(1);
 const LOG_BYTES_MAX: u64 = 1 << 20;
 
 /// One file of the archive.
-pub(super) struct Part {
+pub(super) struct ArchiveFile {
     pub(super) file: String,
     pub(super) what: &'static str,
     /// The contents, or why they are missing.
     pub(super) bytes: Result<Vec<u8>, String>,
 }
 
-impl Part {
+impl ArchiveFile {
     fn new(file: impl Into<String>, what: &'static str, bytes: Result<Vec<u8>, String>) -> Self {
         let file = file.into();
         Self { file, what, bytes }
@@ -53,9 +53,9 @@ pub(super) fn gather<N: Network>(
     network: &N,
     addresses: &[SocketAddr],
     arguments: &BundleArguments,
-    asker: &Asker,
+    asker: &EndpointClient,
     output: Output,
-) -> Result<Vec<Part>, Failure> {
+) -> Result<Vec<ArchiveFile>, Failure> {
     let steps = 4 + arguments.at.len() + arguments.log_file.len();
     let mut progress = Progress::at_terminal("gathering", Some(steps as u64), output);
     let limit = arguments.group.timeout.min(SURVEY_TIMEOUT);
@@ -76,27 +76,27 @@ pub(super) fn gather<N: Network>(
         (Err(why), _) | (_, Err(why)) => Err(why.clone()),
     };
     let mut parts = vec![
-        Part::new(
+        ArchiveFile::new(
             "version.json",
             "this program and the system",
             Ok(json(&version())),
         ),
-        Part::new(
+        ArchiveFile::new(
             "status.json",
             "what every replica says of itself",
             status.map(|sample| json(&document(&sample.reports))),
         ),
-        Part::new(
+        ArchiveFile::new(
             "stat.json",
             "rates and stages of writes within a second",
             stat.map(|(before, after)| json(&between(before, after).document())),
         ),
-        Part::new(
+        ArchiveFile::new(
             "doctor.json",
             "what `trine doctor` finds here",
             Ok(json(&doctor::findings())),
         ),
-        Part::new(
+        ArchiveFile::new(
             "settings.json",
             "the settings that `trine serve` has here, secrets hidden",
             settings(arguments).map(|settings| json(&settings)),
@@ -111,21 +111,21 @@ pub(super) fn gather<N: Network>(
 /// The endpoints and logs that the user names.
 fn named(
     arguments: &BundleArguments,
-    asker: &Asker,
+    asker: &EndpointClient,
     progress: &mut Progress,
-) -> Result<Vec<Part>, Failure> {
+) -> Result<Vec<ArchiveFile>, Failure> {
     let mut parts = Vec::new();
     for (number, at) in (1..).zip(&arguments.at) {
         interrupt::check()?;
         progress.set(3 + number, || format!("asking {at} for metrics"));
-        parts.push(Part::new(
+        parts.push(ArchiveFile::new(
             format!("metrics-{number}.txt"),
             "metrics of a replica",
             metrics(asker, at),
         ));
     }
     for (number, path) in (1..).zip(&arguments.log_file) {
-        parts.push(Part::new(
+        parts.push(ArchiveFile::new(
             format!("log-{number}.txt"),
             "the end of a log",
             tail(path),
@@ -135,16 +135,20 @@ fn named(
 }
 
 /// The parts that exist only if the user names them.
-fn not_named(arguments: &BundleArguments) -> Vec<Part> {
+fn not_named(arguments: &BundleArguments) -> Vec<ArchiveFile> {
     let mut parts = Vec::new();
     if arguments.at.is_empty() {
         let why = "name the endpoint of each replica with --at HOST:PORT".to_owned();
-        parts.push(Part::new("metrics", "metrics of a replica", Err(why)));
+        parts.push(ArchiveFile::new(
+            "metrics",
+            "metrics of a replica",
+            Err(why),
+        ));
     }
     if arguments.log_file.is_empty() {
         let why =
             "replicas log to standard error; name where that went with --log-file FILE".to_owned();
-        parts.push(Part::new("log", "the end of a log", Err(why)));
+        parts.push(ArchiveFile::new("log", "the end of a log", Err(why)));
     }
     parts
 }
@@ -186,7 +190,7 @@ fn settings(arguments: &BundleArguments) -> Result<Value, String> {
     Ok(settings_document(&shown))
 }
 
-fn metrics(asker: &Asker, at: &str) -> Result<Vec<u8>, String> {
+fn metrics(asker: &EndpointClient, at: &str) -> Result<Vec<u8>, String> {
     let answer = asker.ask(at, "GET", "/metrics", "");
     match answer.map_err(|failure| failure.in_one_line())? {
         answer if answer.is_ok => Ok(answer.body.into_bytes()),

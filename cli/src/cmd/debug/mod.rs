@@ -24,7 +24,7 @@ use trine_base::whole_file::WholeFile;
 
 use self::args::BundleArguments;
 pub(crate) use self::args::DebugCommand;
-use self::gather::{Part, gather};
+use self::gather::{ArchiveFile, gather};
 
 /// The data that a bundle never holds. The terminal and the archive both show this text.
 const LEFT_OUT: &str = "left out on purpose: keys, values, passwords, packets, data directories";
@@ -74,15 +74,15 @@ fn bundle<N: Network>(
 }
 
 /// A line for each part: its name, and its size or why it is missing.
-fn contents(parts: &[Part]) -> String {
+fn contents(parts: &[ArchiveFile]) -> String {
     let mut lines: Vec<String> = parts.iter().map(ToString::to_string).collect();
     lines.push(LEFT_OUT.to_owned());
     lines.join("\n") + "\n"
 }
 
-fn tell(path: &std::path::Path, parts: &[Part], output: Output) {
+fn tell(path: &std::path::Path, parts: &[ArchiveFile], output: Output) {
     let missing = parts.iter().filter(|part| part.bytes.is_err()).count() as u64;
-    let of_one = |part: &Part| {
+    let of_one = |part: &ArchiveFile| {
         json!({
             "file": part.file,
             "what": part.what,
@@ -108,7 +108,7 @@ fn tell(path: &std::path::Path, parts: &[Part], output: Output) {
     ));
 }
 
-impl std::fmt::Display for Part {
+impl std::fmt::Display for ArchiveFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (file, what) = (&self.file, self.what);
         match &self.bytes {

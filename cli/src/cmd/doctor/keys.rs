@@ -215,7 +215,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cmd::doctor::Verdict;
+    use crate::cmd::doctor::Severity;
     use crate::cmd::status::tests::report;
 
     /// A replica with this stage, which uses the first root and takes the second one, too.
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn assert_stage(stages: [&str; 2], verdict: Verdict, parts: &[&str]) {
+    fn assert_stage(stages: [&str; 2], verdict: Severity, parts: &[&str]) {
         let reports = stages
             .iter()
             .zip(1..)
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn each_stage_has_its_finding() {
-        use Verdict::{Better, Good, Wrong};
+        use Severity::{Better, Good, Wrong};
         assert_stage(["require", "require"], Good, &["only callers with a key"]);
         let accept = ["4 sessions at the moment", "--key-stage require"];
         assert_stage(["accept", "accept"], Better, &accept);
@@ -271,11 +271,11 @@ mod tests {
             let finding = found(reports, ROOT);
             (finding.verdict, finding.to_string())
         };
-        assert_eq!(of(keyed(2, "require", "a", None)).0, Verdict::Good);
+        assert_eq!(of(keyed(2, "require", "a", None)).0, Severity::Good);
         let begun = of(keyed(2, "require", "a", Some("b")));
-        assert_eq!(begun.0, Verdict::Better, "{}", begun.1);
+        assert_eq!(begun.0, Severity::Better, "{}", begun.1);
         let apart = of(keyed(2, "require", "c", None));
-        assert_eq!(apart.0, Verdict::Wrong);
+        assert_eq!(apart.0, Severity::Wrong);
         assert!(
             apart.1.contains("does not take the sessions of replica 2"),
             "{}",
@@ -285,7 +285,7 @@ mod tests {
         stranger.answer = Err(Obstacle::Key(KeyObstacle::Unknown));
         let reports = vec![keyed(1, "require", "a", None), stranger];
         let unknown = found(reports, ROOT);
-        assert_eq!(unknown.verdict, Verdict::Wrong);
+        assert_eq!(unknown.verdict, Severity::Wrong);
         assert!(unknown.to_string().contains("127.0.0.1:7472"), "{unknown}");
     }
 }

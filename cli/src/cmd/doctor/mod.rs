@@ -68,8 +68,8 @@ fn tell(
     }
     output.document(&document(&findings));
     findings.iter().for_each(|finding| output.line(finding));
-    let wrong = count(&findings, Verdict::Wrong);
-    let better = count(&findings, Verdict::Better);
+    let wrong = count(&findings, Severity::Wrong);
+    let better = count(&findings, Severity::Better);
     output.line("");
     output.line(format!(
         "{}; {} would make it faster, steadier or safer.",
@@ -92,7 +92,7 @@ fn document(findings: &[Finding]) -> Value {
     json!({ "findings": findings })
 }
 
-fn count(findings: &[Finding], verdict: Verdict) -> u64 {
+fn count(findings: &[Finding], verdict: Severity) -> u64 {
     let matching = findings.iter().filter(|finding| finding.verdict == verdict);
     matching.count() as u64
 }
@@ -120,7 +120,7 @@ fn examine(machine: &Machine) -> Vec<Finding> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Finding {
     check: &'static str,
-    verdict: Verdict,
+    verdict: Severity,
     /// The observed fact.
     found: String,
     /// Why it matters; empty when all is well.
@@ -134,7 +134,7 @@ struct Finding {
 /// The severity of a finding.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Verdict {
+enum Severity {
     /// As it should be.
     Good,
     /// trine runs, but could run better.
@@ -147,14 +147,14 @@ enum Verdict {
 
 impl Finding {
     fn good(check: &'static str, found: impl Into<String>) -> Self {
-        Self::plain(check, Verdict::Good, found)
+        Self::plain(check, Severity::Good, found)
     }
 
     fn not_here(check: &'static str, found: impl Into<String>) -> Self {
-        Self::plain(check, Verdict::NotHere, found)
+        Self::plain(check, Severity::NotHere, found)
     }
 
-    fn plain(check: &'static str, verdict: Verdict, found: impl Into<String>) -> Self {
+    fn plain(check: &'static str, verdict: Severity, found: impl Into<String>) -> Self {
         let (why, hint) = (String::new(), String::new());
         let found = found.into();
         Self {
@@ -170,12 +170,12 @@ impl Finding {
         Self {
             why: why.to_owned(),
             hint: hint.to_owned(),
-            ..Self::plain(check, Verdict::Better, found)
+            ..Self::plain(check, Severity::Better, found)
         }
     }
 
     fn wrong(check: &'static str, found: impl Into<String>, why: &str, hint: &str) -> Self {
-        let verdict = Verdict::Wrong;
+        let verdict = Severity::Wrong;
         Self {
             verdict,
             ..Self::better(check, found, why, hint)
@@ -186,10 +186,10 @@ impl Finding {
 impl std::fmt::Display for Finding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mark = match self.verdict {
-            Verdict::Good => "ok    ",
-            Verdict::Better => "better",
-            Verdict::Wrong => "WRONG ",
-            Verdict::NotHere => "-     ",
+            Severity::Good => "ok    ",
+            Severity::Better => "better",
+            Severity::Wrong => "WRONG ",
+            Severity::NotHere => "-     ",
         };
         write!(f, "{mark}  {:<15} {}", self.check, self.found)?;
         if !self.why.is_empty() {

@@ -13,16 +13,16 @@ use super::Finding;
 
 const PACKETS: &str = "packet size";
 
-/// What came of a replica's answer in packets of one size.
-struct Asked {
+/// The outcome of asking a replica for an answer in packets of one size.
+struct PacketProbe {
     address: SocketAddr,
     /// Bytes of the session's largest packet. `None` if there was no session.
     packet_bytes: Option<u16>,
-    outcome: Outcome,
+    outcome: ProbeOutcome,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq)]
-enum Outcome {
+enum ProbeOutcome {
     Arrived,
     /// The replica was there, in short packets, and no answer came.
     Lost,
@@ -30,12 +30,12 @@ enum Outcome {
     Untold,
 }
 
-impl Asked {
+impl PacketProbe {
     fn of(probed: Probed) -> Self {
         let outcome = match (&probed.status, probed.packet_bytes) {
-            (Ok(_), _) => Outcome::Arrived,
-            (Err(Obstacle::NoAnswer | Obstacle::NoConnection), Some(_)) => Outcome::Lost,
-            (Err(_), _) => Outcome::Untold,
+            (Ok(_), _) => ProbeOutcome::Arrived,
+            (Err(Obstacle::NoAnswer | Obstacle::NoConnection), Some(_)) => ProbeOutcome::Lost,
+            (Err(_), _) => ProbeOutcome::Untold,
         };
         Self {
             address: probed.address,
@@ -52,10 +52,10 @@ pub(super) fn group<N: Network>(network: &N, addresses: &[SocketAddr]) -> Vec<Fi
     }
     let everywhere = PACKET_EVERYWHERE as u16;
     let larger = network.settings().mtu.unwrap_or(MTU_DEFAULT as u16);
-    let ask = |bytes| -> Result<Vec<Asked>, Failure> {
+    let ask = |bytes| -> Result<Vec<PacketProbe>, Failure> {
         let limit = SURVEY_TIMEOUT.into();
         let probed = ask_in_packets_of(network, addresses, Some(bytes), limit)?;
-        Ok(probed.into_iter().map(Asked::of).collect())
+        Ok(probed.into_iter().map(PacketProbe::of).collect())
     };
     match ask(everywhere).and_then(|small| Ok((small, ask(larger.max(everywhere))?))) {
         Ok((small, large)) => judge(&small, &large),
@@ -65,7 +65,7 @@ pub(super) fn group<N: Network>(network: &N, addresses: &[SocketAddr]) -> Vec<Fi
 }
 
 /// One finding for all replicas, or one for each whose packets do not arrive.
-fn judge(small: &[Asked], large: &[Asked]) -> Vec<Finding> {
+fn judge(small: &[PacketProbe], large: &[PacketProbe]) -> Vec<Finding> {
     let both = || small.iter().zip(large);
     let lost: Vec<Finding> = both()
         .filter_map(|(small, large)| lost(small, large))
@@ -74,7 +74,7 @@ fn judge(small: &[Asked], large: &[Asked]) -> Vec<Finding> {
         return lost;
     }
     let answered = both().filter(|(small, large)| {
-        small.outcome == Outcome::Arrived && large.outcome == Outcome::Arrived
+        small.outcome == ProbeOutcome::Arrived && large.outcome == ProbeOutcome::Arrived
     });
     let sizes = answered.filter_map(|(_, large)| large.packet_bytes);
     match sizes.max() {
@@ -87,11 +87,11 @@ fn judge(small: &[Asked], large: &[Asked]) -> Vec<Finding> {
 }
 
 /// The size of which this replica's packets do not arrive, if there is one.
-fn lost(small: &Asked, large: &Asked) -> Option<Finding> {
-    let of = |asked: &Asked| {
+fn lost(small: &PacketProbe, large: &PacketProbe) -> Option<Finding> {
+    let of = |asked: &PacketProbe| {
         asked
             .packet_bytes
-            .filter(|_| asked.outcome == Outcome::Lost)
+            .filter(|_| asked.outcome == ProbeOutcome::Lost)
     };
     if let Some(bytes) = of(small) {
         return Some(Finding::wrong(
@@ -104,7 +104,7 @@ fn lost(small: &Asked, large: &Asked) -> Option<Finding> {
             "tracepath HOST    # shows where the path gets narrow; docs/operations.md, \"Packet sizes\"",
         ));
     }
-    let bytes = of(large).filter(|_| small.outcome == Outcome::Arrived)?;
+    let bytes = of(large).filter(|_| small.outcome == ProbeOutcome::Arrived)?;
     Some(Finding::wrong(
         PACKETS,
         format!(
@@ -119,17 +119,17 @@ fn lost(small: &Asked, large: &Asked) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::doctor::Verdict;
+    use crate::cmd::doctor::Severity;
 
-    fn asked(packet_bytes: Option<u16>, outcome: Outcome) -> Asked {
-        Asked {
+    fn asked(packet_bytes: Option<u16>, outcome: ProbeOutcome) -> PacketProbe {
+        PacketProbe {
             address: "10.0.0.1:7471".parse().unwrap(),
             packet_bytes,
             outcome,
         }
     }
 
-    fn verdict(small: Asked, large: Asked) -> (Verdict, String) {
+    fn verdict(small: PacketProbe, large: PacketProbe) -> (Severity, String) {
         let mut findings = judge(&[small], &[large]);
         let finding = findings.pop().expect("one finding");
         assert!(findings.is_empty());
@@ -138,21 +138,21 @@ mod tests {
 
     #[test]
     fn the_size_that_does_not_arrive_is_named() {
-        let good = || asked(Some(1_232), Outcome::Arrived);
-        let (is, found) = verdict(good(), asked(Some(1_472), Outcome::Arrived));
-        assert_eq!(is, Verdict::Good);
+        let good = || asked(Some(1_232), ProbeOutcome::Arrived);
+        let (is, found) = verdict(good(), asked(Some(1_472), ProbeOutcome::Arrived));
+        assert_eq!(is, Severity::Good);
         assert!(found.contains("1472"), "{found}");
 
-        let (is, found) = verdict(good(), asked(Some(1_472), Outcome::Lost));
-        assert_eq!(is, Verdict::Wrong);
+        let (is, found) = verdict(good(), asked(Some(1_472), ProbeOutcome::Lost));
+        assert_eq!(is, Severity::Wrong);
         assert!(found.contains("packets of 1472"), "{found}");
 
-        let silent = || asked(Some(1_232), Outcome::Lost);
+        let silent = || asked(Some(1_232), ProbeOutcome::Lost);
         let (is, found) = verdict(silent(), silent());
-        assert_eq!(is, Verdict::Wrong);
+        assert_eq!(is, Severity::Wrong);
         assert!(found.contains("packets of 1232"), "{found}");
 
-        let away = || asked(None, Outcome::Untold);
-        assert_eq!(verdict(away(), away()).0, Verdict::NotHere);
+        let away = || asked(None, ProbeOutcome::Untold);
+        assert_eq!(verdict(away(), away()).0, Severity::NotHere);
     }
 }

@@ -29,7 +29,7 @@ impl Drop for Tree {
     }
 }
 
-fn verdict(findings: &[Finding], check: &str) -> Verdict {
+fn verdict(findings: &[Finding], check: &str) -> Severity {
     let found = findings.iter().find(|finding| finding.check == check);
     found.expect("a check of this name").verdict
 }
@@ -74,11 +74,11 @@ fn a_machine_that_is_set_up_well_needs_nothing() {
     let findings = examine(&tree.machine());
     let uneasy: Vec<_> = findings
         .iter()
-        .filter(|finding| matches!(finding.verdict, Verdict::Better | Verdict::Wrong))
+        .filter(|finding| matches!(finding.verdict, Severity::Better | Severity::Wrong))
         .filter(|finding| finding.check != "DPDK")
         .collect();
     assert!(uneasy.is_empty(), "{uneasy:#?}");
-    assert_eq!(verdict(&findings, "interrupts"), Verdict::Good);
+    assert_eq!(verdict(&findings, "interrupts"), Severity::Good);
 }
 
 /// Nothing said that a container has less memory than its machine.
@@ -103,11 +103,11 @@ fn the_limit_of_a_control_group_counts_as_the_memory() {
         found.expect("a check of this name")
     };
     let small = with("small-group", "314572800\n");
-    assert_eq!(small.verdict, Verdict::Better);
+    assert_eq!(small.verdict, Severity::Better);
     assert!(small.found.contains("300") && small.found.contains("memory.max"));
     assert_eq!(small.hint, "trine serve --memory 150MiB");
     let large = with("large-group", "4294967296\n");
-    assert_eq!(large.verdict, Verdict::Good);
+    assert_eq!(large.verdict, Severity::Good);
     assert!(
         large.found.starts_with("4.0 GiB, the limit"),
         "{}",
@@ -117,7 +117,7 @@ fn the_limit_of_a_control_group_counts_as_the_memory() {
         let finding = with("no-limit", none);
         assert_eq!(
             (finding.verdict, &*finding.found),
-            (Verdict::Good, "16.0 GiB")
+            (Severity::Good, "16.0 GiB")
         );
     }
 }
@@ -166,11 +166,11 @@ fn everything_that_could_be_better_comes_with_a_command() {
         "huge pages",
         "swap",
     ] {
-        assert_eq!(verdict(&findings, check), Verdict::Better, "{check}");
+        assert_eq!(verdict(&findings, check), Severity::Better, "{check}");
     }
-    assert_eq!(verdict(&findings, "RDMA"), Verdict::Wrong);
+    assert_eq!(verdict(&findings, "RDMA"), Severity::Wrong);
     for finding in &findings {
-        let easy = matches!(finding.verdict, Verdict::Good | Verdict::NotHere);
+        let easy = matches!(finding.verdict, Severity::Good | Severity::NotHere);
         assert_eq!(easy, finding.hint.is_empty(), "{finding}");
     }
 }
@@ -182,7 +182,7 @@ fn a_machine_that_tells_nothing_is_no_reason_to_panic() {
     assert!(
         findings
             .iter()
-            .all(|finding| finding.verdict != Verdict::Wrong)
+            .all(|finding| finding.verdict != Severity::Wrong)
     );
 }
 

@@ -3,13 +3,13 @@
 use std::time::SystemTime;
 
 use trine_base::answers::{response_of, store_failure, unexpected};
-use trine_base::client::Session;
+use trine_base::client::CommandClient;
 use trine_base::failure::Failure;
 use trine_client::Mode;
 use trine_kvstore::{Command, ExecuteMode, List, Response, StoreError};
 
 use super::Done;
-use crate::cmd::record::Record;
+use crate::cmd::record::ImportRecord;
 
 /// Bytes and records that one command carries.
 const BYTES_MAX: usize = 256 * 1024;
@@ -17,14 +17,14 @@ const RECORDS_MAX: usize = 512;
 
 /// The records of the next command.
 pub(super) struct Batch<'s> {
-    session: &'s mut Session,
-    records: Vec<(u64, Record)>,
+    session: &'s mut CommandClient,
+    records: Vec<(u64, ImportRecord)>,
     bytes: usize,
     done: Done,
 }
 
 impl<'s> Batch<'s> {
-    pub(super) fn new(session: &'s mut Session) -> Self {
+    pub(super) fn new(session: &'s mut CommandClient) -> Self {
         Self {
             session,
             records: Vec::new(),
@@ -42,7 +42,7 @@ impl<'s> Batch<'s> {
     }
 
     /// Adds the record of a line, and sends what there is if that is enough.
-    pub(super) fn add(&mut self, line: u64, record: Record) -> Result<(), Failure> {
+    pub(super) fn add(&mut self, line: u64, record: ImportRecord) -> Result<(), Failure> {
         self.bytes += record.bytes();
         self.records.push((line, record));
         match self.bytes >= BYTES_MAX || self.records.len() >= RECORDS_MAX {
@@ -68,7 +68,7 @@ impl<'s> Batch<'s> {
     }
 
     /// False if nothing was done because it was too much for one command.
-    fn send(&mut self, records: &[(u64, Record)]) -> Result<bool, Failure> {
+    fn send(&mut self, records: &[(u64, ImportRecord)]) -> Result<bool, Failure> {
         let now = SystemTime::now();
         let mut lines = Vec::with_capacity(records.len());
         let mut operations = Vec::with_capacity(records.len());

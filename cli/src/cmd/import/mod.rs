@@ -22,7 +22,7 @@ use trine_base::units::plural;
 
 use self::batch::Batch;
 use self::input::{Input, Lines};
-use super::record::Record;
+use super::record::ImportRecord;
 
 /// Bad lines of which each is reported.
 const REPORTED_MAX: u64 = 20;
@@ -93,7 +93,7 @@ pub(crate) fn run<N: Network>(
 fn check(mut lines: Lines) -> Result<u64, Failure> {
     let mut progress = Progress::towards("checking", None);
     while let Some(line) = lines.next()? {
-        Record::of_line(&line).map_err(|why| bad_line(lines.number(), &why))?;
+        ImportRecord::of_line(&line).map_err(|why| bad_line(lines.number(), &why))?;
         progress.set(lines.number(), || plural(lines.number(), "line"));
         interrupt::check()?;
     }
@@ -112,7 +112,7 @@ fn write(mut lines: Lines, partial: bool, batch: &mut Batch<'_>) -> Result<(), F
     let mut progress = Progress::towards("importing", lines.expected());
     while let Some(line) = lines.next()? {
         let number = lines.number();
-        match Record::of_line(&line) {
+        match ImportRecord::of_line(&line) {
             Ok(record) => batch.add(number, record)?,
             Err(why) if partial => {
                 batch.count_bad();

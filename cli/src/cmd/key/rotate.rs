@@ -47,7 +47,7 @@ struct StepArguments {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum RotationStep {
     Begin,
     Switch,
     Finish,
@@ -55,11 +55,11 @@ enum Step {
 
 impl StepArguments {
     /// The step that is meant for a file that stands here.
-    fn at(&self, rotation: Rotation) -> Step {
+    fn at(&self, rotation: Rotation) -> RotationStep {
         match (self.begin, self.switch, self.finish, rotation) {
-            (true, ..) | (false, false, false, Rotation::Settled) => Step::Begin,
-            (_, true, ..) | (false, false, false, Rotation::Begun) => Step::Switch,
-            (_, _, true, _) | (false, false, false, Rotation::Switched) => Step::Finish,
+            (true, ..) | (false, false, false, Rotation::Settled) => RotationStep::Begin,
+            (_, true, ..) | (false, false, false, Rotation::Begun) => RotationStep::Switch,
+            (_, _, true, _) | (false, false, false, Rotation::Switched) => RotationStep::Finish,
         }
     }
 }
@@ -90,15 +90,15 @@ pub(crate) fn run<N: Network>(
 }
 
 /// The key after a step, if it is this one's turn.
-fn taken(step: Step, key: ClusterKey) -> Result<ClusterKey, Failure> {
+fn taken(step: RotationStep, key: ClusterKey) -> Result<ClusterKey, Failure> {
     let taken = match step {
-        Step::Begin => {
+        RotationStep::Begin => {
             let root =
                 ClusterKey::draw_root().map_err(|error| Failure::usage(error.to_string(), ""))?;
             key.accepting(*root)
         }
-        Step::Switch => key.switched(),
-        Step::Finish => key.settled(),
+        RotationStep::Switch => key.switched(),
+        RotationStep::Finish => key.settled(),
     };
     taken.map_err(|error| {
         Failure::usage(
@@ -171,24 +171,24 @@ fn behind(report: Option<&Report>, present: &ClusterKey) -> Option<String> {
 }
 
 /// Says what was done, and what comes next.
-fn tell(step: Step, key: &ClusterKey, path: &Path, output: Output) {
+fn tell(step: RotationStep, key: &ClusterKey, path: &Path, output: Output) {
     let (path, used) = (path.display(), key.member_root());
     let second = key.accepted_root().map(|root| root.to_string());
     let second = second.as_deref().unwrap_or("none");
     let (done, next) = match step {
-        Step::Begin => (
+        RotationStep::Begin => (
             format!(
                 "step 1 of 3: {path} uses member root {used} and accepts the new one, {second}"
             ),
             format!("trine key rotate --switch {path}"),
         ),
-        Step::Switch => (
+        RotationStep::Switch => (
             format!(
                 "step 2 of 3: {path} uses the new member root {used} and still accepts {second}"
             ),
             format!("trine key rotate --finish {path}"),
         ),
-        Step::Finish => (
+        RotationStep::Finish => (
             format!("step 3 of 3: {path} knows only the new member root, {used}"),
             String::new(),
         ),

@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 use trine_base::units::show_ns;
 use trine_client::WriteTiming;
 
-/// A part of a write's way.
-struct Stage {
+/// A stage of a write.
+struct WriteStage {
     name: &'static str,
     what: &'static str,
     ns: u64,
@@ -15,8 +15,8 @@ struct Stage {
 const WIDTH: u64 = 40;
 
 /// What the client knows of a write's way, in its order.
-fn stages(timing: &WriteTiming) -> [Stage; 6] {
-    let stage = |name, what, ns| Stage { name, what, ns };
+fn stages(timing: &WriteTiming) -> [WriteStage; 6] {
+    let stage = |name, what, ns| WriteStage { name, what, ns };
     let leader = &timing.leader;
     [
         stage(
@@ -55,7 +55,7 @@ fn total_ns(timing: &WriteTiming) -> u64 {
 /// The timing for programs.
 pub(super) fn document(timing: &WriteTiming) -> Value {
     let mut document = Map::new();
-    for Stage { name, ns, .. } in stages(timing) {
+    for WriteStage { name, ns, .. } in stages(timing) {
         document.insert(name.into(), ns.into());
     }
     document.insert("total".into(), total_ns(timing).into());
@@ -69,13 +69,13 @@ pub(super) fn draw(timing: &WriteTiming) -> String {
 
 /// A bar for each stage, from its beginning to its end. The network's two ways are one bar: the clocks of the two machines
 /// do not tell them apart.
-fn bars(stages: &[Stage], total_ns: u64) -> String {
+fn bars(stages: &[WriteStage], total_ns: u64) -> String {
     let total = total_ns.max(1);
     let column =
         |ns: u64| (u128::from(ns) * u128::from(WIDTH) / u128::from(total)).min(WIDTH.into());
     let mut begun = 0;
     let mut text = String::new();
-    for Stage { name, what, ns } in stages {
+    for WriteStage { name, what, ns } in stages {
         let from = (column(begun) as usize).min(WIDTH as usize - 1);
         begun += ns;
         let until = (column(begun) as usize).clamp(from + 1, WIDTH as usize);
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn each_stage_begins_where_the_last_one_ended() {
-        let stage = |name, ns| Stage { name, what: "", ns };
+        let stage = |name, ns| WriteStage { name, what: "", ns };
         let drawn = bars(&[stage("a", 50), stage("b", 0), stage("c", 50)], 100);
         let bar = |line: &str| line.split('|').nth(1).map(str::to_owned);
         let drawn: Vec<String> = drawn.lines().filter_map(bar).collect();

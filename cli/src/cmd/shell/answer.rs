@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use trine_commands::Meaning;
 use trine_kvstore::{AbortCause, List, Position, RangeItem, Response, Versioned};
 
-use super::parse::{Shape, StoreRequest};
+use super::parse::{ReplyShape, StoreRequest};
 use trine_base::answers::{store_failure, unexpected};
 use trine_base::failure::Failure;
 use trine_base::output::insert_bytes;
@@ -97,10 +97,12 @@ pub(super) fn printable(value: &[u8]) -> String {
     }
 }
 
-fn for_people(shape: Shape, response: &Response<'_>) -> String {
+fn for_people(shape: ReplyShape, response: &Response<'_>) -> String {
     let written = |version: &Position| format!("ok, version {}", version.as_u64());
     match response {
-        Response::Value { version, .. } if shape == Shape::Version => version.as_u64().to_string(),
+        Response::Value { version, .. } if shape == ReplyShape::Version => {
+            version.as_u64().to_string()
+        }
         Response::Value { value, .. } => printable(value),
         Response::Written { version } => written(version),
         Response::Deleted { .. } => "1 key deleted".to_owned(),
@@ -148,9 +150,9 @@ fn seconds(ns: Option<u64>) -> String {
     )
 }
 
-fn raw(shape: Shape, response: &Response<'_>) -> Option<Vec<u8>> {
+fn raw(shape: ReplyShape, response: &Response<'_>) -> Option<Vec<u8>> {
     match response {
-        Response::Value { version, .. } if shape == Shape::Version => {
+        Response::Value { version, .. } if shape == ReplyShape::Version => {
             Some(version.as_u64().to_string().into_bytes())
         }
         Response::Value { value, .. } => Some(value.to_vec()),
@@ -239,10 +241,10 @@ fn document(response: &Response<'_>) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::parse::{Request, parse};
+    use super::super::parse::{LineRequest, parse};
     use super::*;
 
-    fn request(shape: Shape) -> StoreRequest {
+    fn request(shape: ReplyShape) -> StoreRequest {
         StoreRequest {
             command: Vec::new(),
             read_only: true,
@@ -253,7 +255,7 @@ mod tests {
     }
 
     fn told(response: &Response<'_>, form: Form) -> String {
-        let told = tell(&request(Shape::Plain), response, form).expect("no refusal");
+        let told = tell(&request(ReplyShape::Plain), response, form).expect("no refusal");
         String::from_utf8(told.unwrap_or_default()).expect("text")
     }
 
@@ -270,7 +272,7 @@ mod tests {
             told(&value, Form::Json),
             r#"{"value":"\u001b[2J","version":7}"#
         );
-        let shown = tell(&request(Shape::Version), &value, Form::Raw).expect("no refusal");
+        let shown = tell(&request(ReplyShape::Version), &value, Form::Raw).expect("no refusal");
         assert_eq!(shown, Some(b"7".to_vec()));
         assert_eq!(told(&Response::Written { version }, Form::Raw), "");
     }
@@ -328,7 +330,7 @@ mod tests {
             (Response::NotFound, "no such key: k"),
             (Response::Conflict { current }, "version is 9"),
         ] {
-            let failure = tell(&request(Shape::Plain), &response, Form::Raw).expect_err(part);
+            let failure = tell(&request(ReplyShape::Plain), &response, Form::Raw).expect_err(part);
             assert_eq!(failure.exit_status(), 1);
             assert!(failure.to_string().contains(part), "{failure}");
         }
@@ -339,7 +341,7 @@ mod tests {
     fn a_command_of_the_table_is_told_as_its_row_reads_the_answer() {
         let told = |line: &str, response: &Response<'_>, form: Form| {
             let request = match parse(line.as_bytes(), 5_000) {
-                Ok(Request::Store(request)) => request,
+                Ok(LineRequest::Store(request)) => request,
                 other => panic!("{line}: {other:?}"),
             };
             let told = tell(&request, response, form).map(Option::unwrap_or_default);

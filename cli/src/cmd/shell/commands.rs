@@ -8,9 +8,9 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 use trine_commands::StoreCommand;
 
-/// One command.
+/// The help on one command.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct CommandHelp {
     pub(super) name: &'static str,
     /// The arguments after the name.
     pub(super) form: String,
@@ -189,8 +189,8 @@ const OF_SHELL: &[Own] = &[
 ];
 
 /// All commands, in the order of the help: those of the store by name, then those of the shell.
-pub(super) static COMMANDS: LazyLock<Vec<Entry>> = LazyLock::new(|| {
-    let mut all: Vec<Entry> = OF_STORE.iter().map(own).collect();
+pub(super) static COMMANDS: LazyLock<Vec<CommandHelp>> = LazyLock::new(|| {
+    let mut all: Vec<CommandHelp> = OF_STORE.iter().map(own).collect();
     all.extend(OF_LINE.iter().map(own));
     let is_own = |name: &str| {
         let mut own = OF_STORE.iter().chain(OF_LINE);
@@ -206,8 +206,8 @@ pub(super) static COMMANDS: LazyLock<Vec<Entry>> = LazyLock::new(|| {
     all
 });
 
-fn own(&[name, form, what, example]: &Own) -> Entry {
-    Entry {
+fn own(&[name, form, what, example]: &Own) -> CommandHelp {
+    CommandHelp {
         name,
         form: form.to_owned(),
         what: what.to_owned(),
@@ -216,10 +216,10 @@ fn own(&[name, form, what, example]: &Own) -> Entry {
     }
 }
 
-fn of_table(command: StoreCommand) -> Entry {
+fn of_table(command: StoreCommand) -> CommandHelp {
     let sentence = command.summary().trim_end_matches('.');
     let (first, rest) = sentence.split_at(1);
-    Entry {
+    CommandHelp {
         name: command.name(),
         form: command.form(),
         what: first.to_lowercase() + rest,
@@ -235,12 +235,12 @@ pub(crate) fn examples_of_line() -> impl Iterator<Item = &'static str> {
 }
 
 /// Whether the definition of the command line reads this command.
-pub(super) fn is_of_line(entry: &Entry) -> bool {
+pub(super) fn is_of_line(entry: &CommandHelp) -> bool {
     OF_LINE.iter().any(|[name, ..]| *name == entry.name)
 }
 
 /// The command of that name, in upper or lower case.
-pub(super) fn find(name: &[u8]) -> Option<&'static Entry> {
+pub(super) fn find(name: &[u8]) -> Option<&'static CommandHelp> {
     COMMANDS
         .iter()
         .find(|entry| entry.name.as_bytes().eq_ignore_ascii_case(name))
@@ -249,13 +249,13 @@ pub(super) fn find(name: &[u8]) -> Option<&'static Entry> {
 /// The command whose name is most similar to a mistyped `name`.
 pub(super) fn nearest(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();
-    let distance = |entry: &&Entry| strsim::damerau_levenshtein(entry.name, &name);
+    let distance = |entry: &&CommandHelp| strsim::damerau_levenshtein(entry.name, &name);
     let best = COMMANDS.iter().min_by_key(distance)?;
     (distance(&best) <= 2).then_some(best.name)
 }
 
 /// The help: all commands, or one with its example.
-pub(super) fn help(of: Option<&'static Entry>) -> String {
+pub(super) fn help(of: Option<&'static CommandHelp>) -> String {
     if let Some(entry) = of {
         let line = format!("{} {}", entry.name, entry.form);
         return format!(
@@ -281,8 +281,8 @@ pub(super) fn help(of: Option<&'static Entry>) -> String {
 }
 
 /// The help for programs: all commands, or one.
-pub(super) fn document(of: Option<&'static Entry>) -> Value {
-    let one = |entry: &Entry| {
+pub(super) fn document(of: Option<&'static CommandHelp>) -> Value {
+    let one = |entry: &CommandHelp| {
         json!({
             "name": entry.name, "form": entry.form, "what": entry.what, "example": entry.example,
         })

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use trine_base::arguments::ClientArguments;
 use trine_base::capture::CaptureArguments;
-use trine_base::client::{self, Session};
+use trine_base::client::{self, CommandClient};
 use trine_base::network::Network;
 use trine_client::Mode;
 use trine_kvstore::{
@@ -112,7 +112,7 @@ fn start<N: Network>(network: N, arguments: ClientArguments) -> Option<Thread> {
 }
 
 /// In the ordered index if there is one. Without it pages of all keys are looked through, as long as there is time.
-fn find(session: &mut Session, prefix: &[u8], until: Instant) -> Option<Vec<Vec<u8>>> {
+fn find(session: &mut CommandClient, prefix: &[u8], until: Instant) -> Option<Vec<Vec<u8>>> {
     let scan = Command::Scan {
         range: KeyRange::Prefix(prefix),
         options: ScanOptions {
@@ -133,7 +133,7 @@ fn find(session: &mut Session, prefix: &[u8], until: Instant) -> Option<Vec<Vec<
     }
 }
 
-fn walk(session: &mut Session, prefix: &[u8], until: Instant) -> Option<Vec<Vec<u8>>> {
+fn walk(session: &mut CommandClient, prefix: &[u8], until: Instant) -> Option<Vec<Vec<u8>>> {
     let (mut keys, mut from) = (Vec::new(), Cursor::START);
     loop {
         let page = Command::Walk {

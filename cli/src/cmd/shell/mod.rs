@@ -26,7 +26,7 @@ pub(crate) use self::args::ShellArguments;
 pub(crate) use self::commands::examples_of_line;
 use self::finder::Finder;
 use self::input::{Input, read_command, size_of_input};
-use self::parse::{ParseError, Request, StoreRequest};
+use self::parse::{LineRequest, ParseError, StoreRequest};
 use self::paste::{Entered, Pastes, TooLong};
 use self::worker::Worker;
 use crate::config::SHELL_LINE_BYTES_MAX;
@@ -92,9 +92,9 @@ struct Shell<'a, N: Network> {
 
 const PROMPT: &str = "trine> ";
 
-/// Whether another line follows.
+/// Whether the loop reads another line.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum LoopControl {
     Line,
     End,
 }
@@ -135,7 +135,7 @@ fn converse<N: Network>(shell: &mut Shell<'_, N>) -> Result<(), Failure> {
             let _ = editor.add_history_entry(line);
         }
         edit::keep(&mut editor, history.as_ref());
-        if shell.lines(&entered.commands) == Next::End {
+        if shell.lines(&entered.commands) == LoopControl::End {
             break;
         }
     }
@@ -200,8 +200,8 @@ fn obey<N: Network>(shell: &mut Shell<'_, N>) -> Result<(), Failure> {
         let first_line = number;
         number += lines;
         let failure = match done {
-            Ok(Next::Line) => continue,
-            Ok(Next::End) => break,
+            Ok(LoopControl::Line) => continue,
+            Ok(LoopControl::End) => break,
             Err(failure) => failure.at_line(first_line),
         };
         if !failure.is_negative() {
@@ -223,7 +223,7 @@ fn obey<N: Network>(shell: &mut Shell<'_, N>) -> Result<(), Failure> {
 impl<N: Network> Shell<'_, N> {
     /// Executes lines that were typed or pasted. After a mistake the following ones are executed all the same, as if each had
     /// been typed; after a Ctrl-C none is.
-    fn lines(&mut self, lines: &[String]) -> Next {
+    fn lines(&mut self, lines: &[String]) -> LoopControl {
         let before = interrupt::taken();
         for (number, line) in lines.iter().enumerate() {
             // The editor shows the first one.
@@ -231,8 +231,8 @@ impl<N: Network> Shell<'_, N> {
                 print_all(format!("{PROMPT}{}\n", printable(line)).as_bytes());
             }
             match self.line(line.as_bytes()) {
-                Ok(Next::Line) => {}
-                Ok(Next::End) => return Next::End,
+                Ok(LoopControl::Line) => {}
+                Ok(LoopControl::End) => return LoopControl::End,
                 Err(failure) => self.output.complain(&failure),
             }
             let left = lines.len() - number - 1;
@@ -241,41 +241,41 @@ impl<N: Network> Shell<'_, N> {
                     "{} of what was pasted: not done",
                     plural(left as u64, "line")
                 ));
-                return Next::Line;
+                return LoopControl::Line;
             }
         }
-        Next::Line
+        LoopControl::Line
     }
 
-    fn line(&mut self, line: &[u8]) -> Result<Next, Failure> {
+    fn line(&mut self, line: &[u8]) -> Result<LoopControl, Failure> {
         self.request(&understood(parse::parse(line, unix_ms()))?)
     }
 
-    fn request(&mut self, request: &Request) -> Result<Next, Failure> {
+    fn request(&mut self, request: &LineRequest) -> Result<LoopControl, Failure> {
         match request {
-            Request::Nothing => {}
-            Request::Quit => return Ok(Next::End),
-            Request::Help(name) => {
+            LineRequest::Nothing => {}
+            LineRequest::Quit => return Ok(LoopControl::End),
+            LineRequest::Help(name) => {
                 let entry = name.and_then(|name| commands::find(name.as_bytes()));
                 self.output.json_line(&commands::document(entry));
                 self.output.line(commands::help(entry));
             }
-            Request::Timing(wanted) => {
+            LineRequest::Timing(wanted) => {
                 self.timing = wanted.unwrap_or(!self.timing);
                 let word = if self.timing { "on" } else { "off" };
                 note(format_args!("timing is {word}"));
             }
-            Request::Line(words) => return self.of_line(words),
-            Request::Clear if self.form == Form::People => print_all(b"\x1b[H\x1b[2J\x1b[3J"),
-            Request::Clear => {}
-            Request::Store(store) => self.store(store)?,
-            Request::Keys(pattern) => self.keys(pattern)?,
-            Request::Watch { every, words } => loop {
+            LineRequest::Line(words) => return self.of_line(words),
+            LineRequest::Clear if self.form == Form::People => print_all(b"\x1b[H\x1b[2J\x1b[3J"),
+            LineRequest::Clear => {}
+            LineRequest::Store(store) => self.store(store)?,
+            LineRequest::Keys(pattern) => self.keys(pattern)?,
+            LineRequest::Watch { every, words } => loop {
                 let before = interrupt::taken();
                 self.request(&understood(parse::request(words, unix_ms()))?)?;
                 // A command of the command line has taken the Ctrl-C that ended it.
                 if interrupt::taken() > before {
-                    return Ok(Next::Line);
+                    return Ok(LoopControl::Line);
                 }
                 interrupt::pause(*every);
                 if interrupt::interrupted() {
@@ -283,26 +283,26 @@ impl<N: Network> Shell<'_, N> {
                 }
             },
         }
-        Ok(Next::Line)
+        Ok(LoopControl::Line)
     }
 
     /// Executes a command of the command line for the shell's group. At a terminal Ctrl-C ends that command alone.
-    fn of_line(&mut self, words: &[Vec<u8>]) -> Result<Next, Failure> {
+    fn of_line(&mut self, words: &[Vec<u8>]) -> Result<LoopControl, Failure> {
         let words = words.iter().map(|word| OsStr::from_bytes(word).to_owned());
         let done = (self.of_line)(words.collect());
         if interrupt::interrupted() {
             return match self.interrupted()? {
-                Next::Line => done.map(|()| Next::Line),
-                Next::End => Ok(Next::End),
+                LoopControl::Line => done.map(|()| LoopControl::Line),
+                LoopControl::End => Ok(LoopControl::End),
             };
         }
-        done.map(|()| Next::Line)
+        done.map(|()| LoopControl::Line)
     }
 
     /// Handles Ctrl-C during `\watch`. At a terminal it is the usual end of `\watch`; in a script it ends the script.
-    fn interrupted(&self) -> Result<Next, Failure> {
+    fn interrupted(&self) -> Result<LoopControl, Failure> {
         match io::stdin().is_terminal() && interrupt::take() {
-            true => Ok(Next::Line),
+            true => Ok(LoopControl::Line),
             false => Err(Failure::interrupted()),
         }
     }
@@ -339,7 +339,7 @@ impl<N: Network> Shell<'_, N> {
 
 /// Milliseconds of Unix time.
 /// A line or words that the shell does not understand are a mistake of the user's.
-fn understood(request: Result<Request, ParseError>) -> Result<Request, Failure> {
+fn understood(request: Result<LineRequest, ParseError>) -> Result<LineRequest, Failure> {
     request.map_err(|error| Failure::usage(error.to_string(), ""))
 }
 

@@ -6,7 +6,7 @@ use trine_commands::{Pattern, Reading, Refused, StoreCommand};
 use trine_kvstore::config::SCAN_KEYS_MAX;
 use trine_kvstore::{Command, Cursor, KeyRange, Pair, Position, Prefix, ScanOptions, WalkContent};
 
-use super::commands::{Entry, find, is_of_line, nearest};
+use super::commands::{CommandHelp, find, is_of_line, nearest};
 use trine_base::words::{WordError, show, split};
 
 /// Keys that `range` shows if the line names no number.
@@ -16,7 +16,7 @@ const WATCH_SECONDS_MAX: f64 = 86_400.0;
 
 /// The request of a line.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Request {
+pub(super) enum LineRequest {
     /// Nothing: an empty line or a comment.
     Nothing,
     /// A command of the store.
@@ -47,7 +47,7 @@ pub(super) struct StoreRequest {
     pub(super) command: Vec<u8>,
     pub(super) read_only: bool,
     /// The form of the answer.
-    pub(super) shape: Shape,
+    pub(super) shape: ReplyShape,
     /// The key, for error messages.
     pub(super) key: Vec<u8>,
     /// How its row in the table reads the answer; none for commands that the shell parses.
@@ -56,7 +56,7 @@ pub(super) struct StoreRequest {
 
 /// The part of an answer that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum ReplyShape {
     /// The whole answer.
     Plain,
     /// The version of a value.
@@ -92,13 +92,13 @@ fn hint(nearest: Option<&'static str>) -> String {
 }
 
 /// Reads one line, at this moment of Unix time: some commands name a moment at which a key expires.
-pub(super) fn parse(line: &[u8], unix_ms: i64) -> Result<Request, ParseError> {
+pub(super) fn parse(line: &[u8], unix_ms: i64) -> Result<LineRequest, ParseError> {
     request(&split(line)?, unix_ms)
 }
 
-pub(super) fn request(words: &[Vec<u8>], unix_ms: i64) -> Result<Request, ParseError> {
+pub(super) fn request(words: &[Vec<u8>], unix_ms: i64) -> Result<LineRequest, ParseError> {
     let Some((name, arguments)) = words.split_first() else {
-        return Ok(Request::Nothing);
+        return Ok(LineRequest::Nothing);
     };
     let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
     // Names that users know from other shells.
@@ -118,25 +118,25 @@ pub(super) fn request(words: &[Vec<u8>], unix_ms: i64) -> Result<Request, ParseE
     if is_of_line(entry) || has_options_of_line(entry, &arguments) {
         let name = entry.name.as_bytes().to_vec();
         let rest = words[1..].iter().cloned();
-        return Ok(Request::Line([name].into_iter().chain(rest).collect()));
+        return Ok(LineRequest::Line([name].into_iter().chain(rest).collect()));
     }
     if let Some(row) = entry.row {
-        return of_table(entry, row, &arguments, unix_ms).map(Request::Store);
+        return of_table(entry, row, &arguments, unix_ms).map(LineRequest::Store);
     }
     match entry.name {
         "help" => help(entry, &arguments),
-        "quit" => alone(entry, &arguments, Request::Quit),
-        "clear" => alone(entry, &arguments, Request::Clear),
+        "quit" => alone(entry, &arguments, LineRequest::Quit),
+        "clear" => alone(entry, &arguments, LineRequest::Clear),
         "\\timing" => timing(entry, &arguments),
         "\\watch" => watch(entry, words, unix_ms),
         "keys" => keys(entry, &arguments),
-        _ => store(entry, &arguments).map(Request::Store),
+        _ => store(entry, &arguments).map(LineRequest::Store),
     }
 }
 
 /// Whether one of the quick commands is given an option that only the command line has. What is written can begin with a
 /// hyphen, so `put` has none here.
-fn has_options_of_line(entry: &Entry, arguments: &[&[u8]]) -> bool {
+fn has_options_of_line(entry: &CommandHelp, arguments: &[&[u8]]) -> bool {
     match entry.name {
         "count" => !arguments.is_empty(),
         "get" | "del" => arguments.iter().any(|word| word.starts_with(b"--")),
@@ -144,27 +144,27 @@ fn has_options_of_line(entry: &Entry, arguments: &[&[u8]]) -> bool {
     }
 }
 
-fn form(entry: &'static Entry) -> ParseError {
+fn form(entry: &'static CommandHelp) -> ParseError {
     let (name, form) = (entry.name, entry.form.as_str());
     ParseError::Form { name, form }
 }
 
 fn alone(
-    entry: &'static Entry,
+    entry: &'static CommandHelp,
     arguments: &[&[u8]],
-    request: Request,
-) -> Result<Request, ParseError> {
+    request: LineRequest,
+) -> Result<LineRequest, ParseError> {
     match arguments {
         [] => Ok(request),
         _ => Err(form(entry)),
     }
 }
 
-fn help(entry: &'static Entry, arguments: &[&[u8]]) -> Result<Request, ParseError> {
+fn help(entry: &'static CommandHelp, arguments: &[&[u8]]) -> Result<LineRequest, ParseError> {
     match arguments {
-        [] => Ok(Request::Help(None)),
+        [] => Ok(LineRequest::Help(None)),
         [name] => match find(name) {
-            Some(found) => Ok(Request::Help(Some(found.name))),
+            Some(found) => Ok(LineRequest::Help(Some(found.name))),
             None => {
                 let name = show(name);
                 let nearest = nearest(&name);
@@ -175,23 +175,23 @@ fn help(entry: &'static Entry, arguments: &[&[u8]]) -> Result<Request, ParseErro
     }
 }
 
-fn timing(entry: &'static Entry, arguments: &[&[u8]]) -> Result<Request, ParseError> {
+fn timing(entry: &'static CommandHelp, arguments: &[&[u8]]) -> Result<LineRequest, ParseError> {
     match arguments {
-        [] => Ok(Request::Timing(None)),
-        [b"on"] => Ok(Request::Timing(Some(true))),
-        [b"off"] => Ok(Request::Timing(Some(false))),
+        [] => Ok(LineRequest::Timing(None)),
+        [b"on"] => Ok(LineRequest::Timing(Some(true))),
+        [b"off"] => Ok(LineRequest::Timing(Some(false))),
         _ => Err(form(entry)),
     }
 }
 
-fn keys(entry: &'static Entry, arguments: &[&[u8]]) -> Result<Request, ParseError> {
+fn keys(entry: &'static CommandHelp, arguments: &[&[u8]]) -> Result<LineRequest, ParseError> {
     match arguments {
-        [text] => Ok(Request::Keys(pattern(entry, text)?)),
+        [text] => Ok(LineRequest::Keys(pattern(entry, text)?)),
         _ => Err(form(entry)),
     }
 }
 
-fn pattern(entry: &'static Entry, text: &[u8]) -> Result<Pattern, ParseError> {
+fn pattern(entry: &'static CommandHelp, text: &[u8]) -> Result<Pattern, ParseError> {
     let name = entry.name;
     Pattern::new(text).map_err(|why| ParseError::Refused { name, why })
 }
@@ -204,10 +204,14 @@ pub(super) fn page(from: Cursor, count: u32, prefix: &[u8]) -> StoreRequest {
         content: WalkContent::Keys,
         prefix: Prefix(prefix),
     };
-    encoded(&command, Shape::Plain)
+    encoded(&command, ReplyShape::Plain)
 }
 
-fn watch(entry: &'static Entry, words: &[Vec<u8>], unix_ms: i64) -> Result<Request, ParseError> {
+fn watch(
+    entry: &'static CommandHelp,
+    words: &[Vec<u8>],
+    unix_ms: i64,
+) -> Result<LineRequest, ParseError> {
     let [_, seconds, command @ ..] = words else {
         return Err(form(entry));
     };
@@ -215,7 +219,7 @@ fn watch(entry: &'static Entry, words: &[Vec<u8>], unix_ms: i64) -> Result<Reque
     let valid = asked.filter(|seconds| (0.01..=WATCH_SECONDS_MAX).contains(seconds));
     let every = valid.ok_or_else(|| wrong(seconds, "a number of seconds from 0.01 to 86400"))?;
     match request(command, unix_ms)? {
-        Request::Store(_) | Request::Line(_) => Ok(Request::Watch {
+        LineRequest::Store(_) | LineRequest::Line(_) => Ok(LineRequest::Watch {
             every: Duration::from_secs_f64(every),
             words: command.to_vec(),
         }),
@@ -239,7 +243,7 @@ fn whole(word: &[u8]) -> Result<i64, ParseError> {
 
 /// The commands of the table.
 fn of_table(
-    entry: &'static Entry,
+    entry: &'static CommandHelp,
     row: StoreCommand,
     arguments: &[&[u8]],
     unix_ms: i64,
@@ -255,14 +259,14 @@ fn of_table(
     Ok(StoreRequest {
         command: request.command,
         read_only: request.read_only,
-        shape: Shape::Plain,
+        shape: ReplyShape::Plain,
         key: request.key.unwrap_or_default(),
         reading: Some(request.reading),
     })
 }
 
 /// The commands of the store that the table does not have, or has in another form.
-fn store(entry: &'static Entry, arguments: &[&[u8]]) -> Result<StoreRequest, ParseError> {
+fn store(entry: &'static CommandHelp, arguments: &[&[u8]]) -> Result<StoreRequest, ParseError> {
     let command = match (entry.name, arguments) {
         ("version", &[key]) => Command::Get { key },
         ("put", &[key, value]) => Command::Put { key, value },
@@ -286,14 +290,17 @@ fn store(entry: &'static Entry, arguments: &[&[u8]]) -> Result<StoreRequest, Par
         _ => return Err(form(entry)),
     };
     let shape = match entry.name {
-        "version" => Shape::Version,
-        _ => Shape::Plain,
+        "version" => ReplyShape::Version,
+        _ => ReplyShape::Plain,
     };
     Ok(encoded(&command, shape))
 }
 
 /// One page of `range`.
-fn page_of<'a>(entry: &'static Entry, arguments: &[&'a [u8]]) -> Result<Command<'a>, ParseError> {
+fn page_of<'a>(
+    entry: &'static CommandHelp,
+    arguments: &[&'a [u8]],
+) -> Result<Command<'a>, ParseError> {
     let (prefix, limit) = match *arguments {
         [] => (&[][..], PAGE_KEYS),
         [prefix] => (prefix, PAGE_KEYS),
@@ -322,10 +329,10 @@ fn multi_put(pairs: &[(Vec<u8>, Vec<u8>)]) -> StoreRequest {
     let command = Command::MultiPut {
         pairs: borrowed.as_slice().into(),
     };
-    encoded(&command, Shape::Plain)
+    encoded(&command, ReplyShape::Plain)
 }
 
-fn encoded(command: &Command<'_>, shape: Shape) -> StoreRequest {
+fn encoded(command: &Command<'_>, shape: ReplyShape) -> StoreRequest {
     let mut bytes = Vec::with_capacity(command.encoded_len());
     command.encode(&mut bytes);
     StoreRequest {
@@ -337,7 +344,7 @@ fn encoded(command: &Command<'_>, shape: Shape) -> StoreRequest {
     }
 }
 
-fn delta(entry: &'static Entry, by: &[&[u8]]) -> Result<i64, ParseError> {
+fn delta(entry: &'static CommandHelp, by: &[&[u8]]) -> Result<i64, ParseError> {
     let delta = match by {
         [] => 1,
         [by] => whole(by)?,
@@ -365,13 +372,13 @@ mod tests {
     use trine_kvstore::{SetCondition, SetExpiry, SetOptions};
     use trine_transport::prng::Prng;
 
-    fn read(line: &[u8]) -> Result<Request, ParseError> {
+    fn read(line: &[u8]) -> Result<LineRequest, ParseError> {
         parse(line, 1_000)
     }
 
     fn command(line: &str) -> StoreRequest {
         match read(line.as_bytes()) {
-            Ok(Request::Store(request)) => request,
+            Ok(LineRequest::Store(request)) => request,
             other => panic!("{line}: {other:?}"),
         }
     }
@@ -387,7 +394,7 @@ mod tests {
     #[test]
     fn lines_become_the_commands_of_the_store() {
         let decoded = |line: &str| command(line).command;
-        let encode = |command: Command<'_>| encoded(&command, Shape::Plain).command;
+        let encode = |command: Command<'_>| encoded(&command, ReplyShape::Plain).command;
         let (key, value): (&[u8], &[u8]) = (b"k", b"v w");
         assert_eq!(decoded("GET k"), encode(Command::Get { key }));
         assert_eq!(decoded("put k 'v w'"), encode(Command::Put { key, value }));
@@ -477,14 +484,14 @@ mod tests {
         ] {
             assert_eq!(
                 read(line.as_bytes()),
-                Ok(Request::Line(words(line))),
+                Ok(LineRequest::Line(words(line))),
                 "{line}"
             );
         }
-        assert_eq!(read(b"\\status"), Ok(Request::Line(words("status"))));
+        assert_eq!(read(b"\\status"), Ok(LineRequest::Line(words("status"))));
         for line in ["get k", "count", "put k --value", "incr k -1"] {
             assert!(
-                matches!(read(line.as_bytes()), Ok(Request::Store(_))),
+                matches!(read(line.as_bytes()), Ok(LineRequest::Store(_))),
                 "{line}"
             );
         }
@@ -530,11 +537,11 @@ mod tests {
     #[test]
     fn a_watched_command_is_parsed_at_the_time_of_each_repetition() {
         let line = b"\\watch 1 expireat k 100";
-        let Ok(Request::Watch { words, .. }) = parse(line, 0) else {
+        let Ok(LineRequest::Watch { words, .. }) = parse(line, 0) else {
             panic!("a command that can be watched");
         };
         let after_ns = |unix_ms| {
-            let Ok(Request::Store(store)) = request(&words, unix_ms) else {
+            let Ok(LineRequest::Store(store)) = request(&words, unix_ms) else {
                 panic!("a command of the store");
             };
             match Command::decode(&store.command) {
@@ -551,7 +558,7 @@ mod tests {
         trine_corpus::replay("cli-words", 1_000, |bytes| {
             for line in bytes.split(|&byte| byte == b'\n') {
                 let asked = read(line);
-                if let Ok(Request::Store(request)) = &asked {
+                if let Ok(LineRequest::Store(request)) = &asked {
                     let command = Command::decode(&request.command).expect("a command");
                     assert_eq!(command.is_read_only(), request.read_only);
                     assert_eq!(command.key().unwrap_or_default(), request.key);

@@ -13,10 +13,10 @@ use crate::config::SHELL_LINE_BYTES_MAX;
 
 /// Reads what is pasted, for the editor; and hands it to the shell.
 #[derive(Clone, Default)]
-pub(super) struct Pastes(Arc<Mutex<State>>);
+pub(super) struct Pastes(Arc<Mutex<PasteState>>);
 
 #[derive(Default)]
-struct State {
+struct PasteState {
     /// While a text arrives.
     arriving: Option<Arriving>,
     /// The text after the command that the editor shows, and where it belongs in the editor's line.
@@ -55,7 +55,7 @@ impl Pastes {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PasteState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -87,7 +87,7 @@ impl ConditionalEventHandler for Pastes {
     }
 }
 
-impl State {
+impl PasteState {
     /// Takes a key, with the line up to the cursor; returns what the editor is to do if that is not what the key says.
     fn key(&mut self, code: KeyCode, modifiers: Modifiers, line: &str) -> Option<Cmd> {
         let Some(arriving) = &mut self.arriving else {

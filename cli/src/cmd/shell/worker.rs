@@ -24,11 +24,11 @@ pub(super) struct Worker<N: Network> {
 }
 
 /// A command, and how it is sent.
-type Asked = (Mode, Vec<u8>);
+type WorkerRequest = (Mode, Vec<u8>);
 
 /// A thread whose client is open.
 struct Thread {
-    requests: Sender<Asked>,
+    requests: Sender<WorkerRequest>,
     answers: Receiver<Result<Answer, Failure>>,
 }
 
@@ -55,7 +55,7 @@ impl<N: Network> Worker<N> {
     }
 
     /// Hands the command to the thread, or to a new one: a thread that has ended takes none.
-    fn hand_over(&mut self, mut asked: Asked) -> Result<Thread, Failure> {
+    fn hand_over(&mut self, mut asked: WorkerRequest) -> Result<Thread, Failure> {
         if let Some(thread) = self.thread.take() {
             match thread.requests.send(asked) {
                 Ok(()) => return Ok(thread),
@@ -104,12 +104,15 @@ fn given_up(mode: Mode) -> Failure {
 }
 
 /// Whether a thread's client is open, once that is known.
-type Opened = Receiver<Result<(), Failure>>;
+type OpenResult = Receiver<Result<(), Failure>>;
 
 /// The thread ends when requests no longer come, at the latest when its last command has timed out. It takes none at all
 /// if its client cannot be opened.
-fn start<N: Network>(network: N, arguments: ClientArguments) -> Result<(Thread, Opened), Failure> {
-    let (requests, asked) = channel::<Asked>();
+fn start<N: Network>(
+    network: N,
+    arguments: ClientArguments,
+) -> Result<(Thread, OpenResult), Failure> {
+    let (requests, asked) = channel::<WorkerRequest>();
     let (answered, answers) = channel();
     let (tell, opened) = channel();
     let work = move || {

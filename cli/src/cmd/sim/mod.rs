@@ -195,14 +195,14 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// The result of one seed, and whether a second run gave the same.
-struct Outcome<R> {
+struct SeedOutcome<R> {
     report: R,
     replays: bool,
     /// Whether the result counts: the simulation is complete, or its part before an interruption has found a violation.
     counts: bool,
 }
 
-impl<R: Report> Outcome<R> {
+impl<R: Report> SeedOutcome<R> {
     fn of<C: Run<Report = R>>(config: &C, twice: bool) -> Self {
         let once = || config.simulate(Trace::Off, goes_on);
         let report = once();
@@ -220,7 +220,7 @@ impl<R: Report> Outcome<R> {
 
 /// The runs of many seeds, counted.
 #[derive(Default)]
-struct Ended {
+struct SeedTally {
     seeds: u64,
     failed: Vec<u64>,
     /// The command that repeats the first failure.
@@ -233,15 +233,15 @@ fn each_seed<C: Run>(
     output: Output,
     config: impl Fn(u64) -> C + Sync,
     mut sum: impl FnMut(&C::Report) + Send,
-) -> Ended
+) -> SeedTally
 where
     C::Report: Send,
 {
-    let mut ended = Ended::default();
+    let mut ended = SeedTally::default();
     let mut progress = Progress::new("simulating", arguments.seeds);
-    let run = |seed| Outcome::of(&config(seed), arguments.twice);
-    let take = |outcome: Outcome<C::Report>| {
-        let Outcome {
+    let run = |seed| SeedOutcome::of(&config(seed), arguments.twice);
+    let take = |outcome: SeedOutcome<C::Report>| {
+        let SeedOutcome {
             report, replays, ..
         } = &outcome;
         if !outcome.counts {
@@ -281,7 +281,7 @@ where
 }
 
 /// What the runs are called that were made.
-fn of_seeds(ended: &Ended, arguments: &SimArguments) -> String {
+fn of_seeds(ended: &SeedTally, arguments: &SimArguments) -> String {
     let runs = ["", ", each run twice"][usize::from(arguments.twice)];
     format!("{} seeds from {}{runs}", ended.seeds, arguments.first_seed)
 }
@@ -311,7 +311,7 @@ fn many(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
     judge_all(ended)
 }
 
-fn judge_all(ended: Ended) -> Result<(), Failure> {
+fn judge_all(ended: SeedTally) -> Result<(), Failure> {
     match ended.replay {
         Some(command) => Err(Failure::negative(
             format!("{} of {} seeds failed", ended.failed.len(), ended.seeds),

@@ -13,8 +13,8 @@ use super::{
     trace,
 };
 
-/// How a part is spoken of.
-trait Named: Part {
+/// How a part is named in reports.
+trait ReportedPart: Part {
     /// The part.
     const NAME: &'static str;
 
@@ -22,7 +22,7 @@ trait Named: Part {
     fn document(report: &PartReport<Self::Facts>) -> Value;
 }
 
-impl Named for Transport {
+impl ReportedPart for Transport {
     const NAME: &'static str = "the transport alone";
 
     fn document(report: &RpcReport) -> Value {
@@ -34,7 +34,7 @@ impl Named for Transport {
     }
 }
 
-impl Named for Sequencers {
+impl ReportedPart for Sequencers {
     const NAME: &'static str = "sequencers";
 
     fn document(report: &NumbersReport) -> Value {
@@ -55,7 +55,7 @@ pub(super) fn sequencers(arguments: &SimArguments, output: Output) -> Result<(),
     run::<Sequencers>(arguments, output)
 }
 
-fn run<P: Named>(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
+fn run<P: ReportedPart>(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
     let config = |seed| chosen::<P>(seed, arguments);
     match arguments.seed {
         Some(seed) if arguments.shrink => shrink_seed(seed, &config(seed)?, P::document, output),
@@ -69,7 +69,7 @@ fn run<P: Named>(arguments: &SimArguments, output: Output) -> Result<(), Failure
 }
 
 /// The run of one seed, with the changes of the options.
-fn chosen<P: Named>(seed: u64, arguments: &SimArguments) -> Result<PartConfig<P>, Failure> {
+fn chosen<P: ReportedPart>(seed: u64, arguments: &SimArguments) -> Result<PartConfig<P>, Failure> {
     let mut config = PartConfig::new(seed);
     if let Some(faults) = &arguments.faults {
         let mut named = faults.0.iter();
@@ -89,7 +89,7 @@ fn chosen<P: Named>(seed: u64, arguments: &SimArguments) -> Result<PartConfig<P>
     Ok(config)
 }
 
-fn many<P: Named>(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
+fn many<P: ReportedPart>(arguments: &SimArguments, output: Output) -> Result<(), Failure> {
     // Whether a fault happens to the part does not depend on the seed.
     chosen::<P>(arguments.first_seed, arguments)?;
     let config = |seed| chosen::<P>(seed, arguments).expect("what one seed allows all do");

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use ratatui::layout::Constraint;
 
 /// How a table shares out its width.
-pub(super) struct Shape<'a> {
+pub(super) struct TableLayout<'a> {
     /// Each column's share, where all have enough.
     pub(super) shares: &'a [u16],
     /// The columns that are left out where not all fit, the first one first.
@@ -26,7 +26,7 @@ impl Columns {
     pub(super) fn fit<'a>(
         header: &[&str],
         rows: impl Iterator<Item = &'a [&'a str]>,
-        shape: &Shape<'_>,
+        shape: &TableLayout<'_>,
         width: u16,
     ) -> Self {
         let count = shape.shares.len();
@@ -138,7 +138,7 @@ fn shortened_cow(text: &str, width: u16) -> Cow<'_, str> {
 mod tests {
     use super::*;
 
-    const SHAPE: Shape<'_> = Shape {
+    const SHAPE: TableLayout<'_> = TableLayout {
         shares: &[1, 4, 2],
         drops: &[2],
     };

@@ -17,7 +17,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 
 pub(crate) use self::args::TopArguments;
 use self::hands::Hands;
-use self::model::{Action, Key, Model};
+use self::model::{Action, KeyPress, Model};
 use super::member::{Wanted, execute};
 use super::net::FaultyGroup;
 use crate::config::{TOP_KEYS_EVERY, TOP_TRANSFER_LIMIT};
@@ -59,7 +59,7 @@ pub(crate) fn run<N: Network>(
         }
         false => None,
     };
-    let (news, told) = channel();
+    let (news, incoming) = channel();
     let stop = Arc::new(AtomicBool::new(false));
     watch(network, survey, arguments, &news, &stop)?;
     let unusable = |error| Failure::usage(format!("the terminal cannot be used: {error}"), "");
@@ -71,7 +71,7 @@ pub(crate) fn run<N: Network>(
         arguments,
         hands.as_ref(),
         &news,
-        &told,
+        &incoming,
     );
     restore(terminal);
     stop.store(true, Ordering::Relaxed);
@@ -150,7 +150,7 @@ fn show<N: Network>(
     arguments: &TopArguments,
     hands: Option<&Arc<Hands>>,
     news: &Sender<News>,
-    told: &Receiver<News>,
+    incoming: &Receiver<News>,
 ) -> Result<(), Failure> {
     let unusable = |error| Failure::usage(format!("the terminal cannot be used: {error}"), "");
     let mut model = match hands {
@@ -163,12 +163,12 @@ fn show<N: Network>(
         terminal
             .draw(|frame| view::draw(frame, &model))
             .map_err(unusable)?;
-        let first = match told.recv_timeout(TOP_KEYS_EVERY) {
+        let first = match incoming.recv_timeout(TOP_KEYS_EVERY) {
             Ok(first) => Some(first),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => unreachable!("this function has a sender"),
         };
-        for message in first.into_iter().chain(told.try_iter()) {
+        for message in first.into_iter().chain(incoming.try_iter()) {
             let pressed = match message {
                 News::Sample(Ok(sample)) => {
                     model.on_sample(sample);
@@ -198,20 +198,20 @@ fn show<N: Network>(
     Ok(())
 }
 
-fn key_of(pressed: KeyEvent) -> Option<Key> {
+fn key_of(pressed: KeyEvent) -> Option<KeyPress> {
     if pressed.kind == KeyEventKind::Release {
         return None;
     }
     let control = pressed.modifiers.contains(KeyModifiers::CONTROL);
     match pressed.code {
-        KeyCode::Char('c') if control => Some(Key::CtrlC),
+        KeyCode::Char('c') if control => Some(KeyPress::CtrlC),
         KeyCode::Char(_) if control => None,
-        KeyCode::Char(c) => Some(Key::Char(c)),
-        KeyCode::Up => Some(Key::Up),
-        KeyCode::Down => Some(Key::Down),
-        KeyCode::Enter => Some(Key::Enter),
-        KeyCode::Backspace => Some(Key::Backspace),
-        KeyCode::Esc => Some(Key::Escape),
+        KeyCode::Char(c) => Some(KeyPress::Char(c)),
+        KeyCode::Up => Some(KeyPress::Up),
+        KeyCode::Down => Some(KeyPress::Down),
+        KeyCode::Enter => Some(KeyPress::Enter),
+        KeyCode::Backspace => Some(KeyPress::Backspace),
+        KeyCode::Esc => Some(KeyPress::Escape),
         _ => None,
     }
 }

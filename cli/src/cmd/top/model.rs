@@ -19,9 +19,9 @@ pub(super) struct ReplicaRow {
     pub(super) cells: [String; 9],
 }
 
-/// The keys that the screen knows.
+/// The key presses that the screen understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum KeyPress {
     Char(char),
     Up,
     Down,
@@ -135,15 +135,15 @@ impl Model {
     }
 
     /// A key was pressed.
-    pub(super) fn on_key(&mut self, key: Key) -> Action {
-        if key == Key::CtrlC {
+    pub(super) fn on_key(&mut self, key: KeyPress) -> Action {
+        if key == KeyPress::CtrlC {
             return Action::Quit;
         }
         match std::mem::replace(&mut self.dialog, Dialog::None) {
             Dialog::Help => return Action::None,
             Dialog::Confirm(action) => {
                 return match key {
-                    Key::Char('y' | 'Y') => {
+                    KeyPress::Char('y' | 'Y') => {
                         self.message = begun(action);
                         action
                     }
@@ -158,18 +158,18 @@ impl Model {
         }
         self.message.clear();
         match key {
-            Key::Char('q') => return Action::Quit,
-            Key::Up => self.selected = self.selected.saturating_sub(1),
-            Key::Down if self.selected + 1 < self.replicas.len() => self.selected += 1,
-            Key::Char('p') => self.paused = !self.paused,
-            Key::Char('?' | 'h') => self.dialog = Dialog::Help,
-            Key::Char('t') => self.ask(|node_id| Dialog::Confirm(Action::Transfer(node_id))),
-            Key::Char('s' | 'b' | 'c') if !self.fault_injection => {
+            KeyPress::Char('q') => return Action::Quit,
+            KeyPress::Up => self.selected = self.selected.saturating_sub(1),
+            KeyPress::Down if self.selected + 1 < self.replicas.len() => self.selected += 1,
+            KeyPress::Char('p') => self.paused = !self.paused,
+            KeyPress::Char('?' | 'h') => self.dialog = Dialog::Help,
+            KeyPress::Char('t') => self.ask(|node_id| Dialog::Confirm(Action::Transfer(node_id))),
+            KeyPress::Char('s' | 'b' | 'c') if !self.fault_injection => {
                 self.message = "faults are injected with trine top --fault-injection".to_owned();
             }
-            Key::Char('s') => self.ask(|node_id| Dialog::Confirm(Action::Stop(node_id))),
-            Key::Char('b') => self.ask(|from| Dialog::OtherEnd { from, typed: 0 }),
-            Key::Char('c') => {
+            KeyPress::Char('s') => self.ask(|node_id| Dialog::Confirm(Action::Stop(node_id))),
+            KeyPress::Char('b') => self.ask(|from| Dialog::OtherEnd { from, typed: 0 }),
+            KeyPress::Char('c') => {
                 self.message = begun(Action::Heal);
                 return Action::Heal;
             }
@@ -187,15 +187,15 @@ impl Model {
     }
 
     /// Takes the number of the other end, digit by digit. Enter ends it where longer numbers begin in the same way.
-    fn choose_other_end(&mut self, from: u32, typed: u64, key: Key) {
+    fn choose_other_end(&mut self, from: u32, typed: u64, key: KeyPress) {
         let digit = match key {
-            Key::Char(digit) => digit.to_digit(10),
+            KeyPress::Char(digit) => digit.to_digit(10),
             _ => None,
         };
         let typed = match (digit, key) {
             (Some(digit), _) => typed * 10 + u64::from(digit),
-            (None, Key::Backspace) => typed / 10,
-            (None, Key::Enter) if typed > 0 => typed,
+            (None, KeyPress::Backspace) => typed / 10,
+            (None, KeyPress::Enter) if typed > 0 => typed,
             _ => return,
         };
         let others = self.replicas.iter().filter_map(|row| row.node_id);
@@ -205,7 +205,7 @@ impl Model {
             .filter(|node_id| typed == 0 || node_id.to_string().starts_with(&digits))
             .collect();
         let found = fitting.iter().copied().find(|to| u64::from(*to) == typed);
-        let may_go_on = key != Key::Enter && fitting.len() > usize::from(found.is_some());
+        let may_go_on = key != KeyPress::Enter && fitting.len() > usize::from(found.is_some());
         self.dialog = match found {
             _ if may_go_on => Dialog::OtherEnd { from, typed },
             Some(to) => Dialog::Confirm(Action::Block(from, to)),

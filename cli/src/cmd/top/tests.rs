@@ -11,7 +11,7 @@ use trine_client::Report;
 use trine_protocol::node_status::NodeStatus;
 use trine_protocol::status::ReceivingStatus;
 
-use super::model::{Action, Dialog, Key, Model, ReplicaRow};
+use super::model::{Action, Dialog, KeyPress, Model, ReplicaRow};
 use super::view;
 use crate::observe::Sample;
 
@@ -143,7 +143,7 @@ fn the_screen_is_as_it_was_reviewed() {
     let mut model = model();
     assert_screen(&model, "80x24.txt", 80, 24);
     assert_screen(&model, "200x50.txt", 200, 50);
-    model.on_key(Key::Char('?'));
+    model.on_key(KeyPress::Char('?'));
     assert_screen(&model, "help-80x24.txt", 80, 24);
     assert_screen(&Model::new(), "empty-80x24.txt", 80, 24);
 }
@@ -151,7 +151,7 @@ fn the_screen_is_as_it_was_reviewed() {
 #[test]
 fn no_size_of_a_terminal_breaks_the_screen() {
     let mut model = model();
-    model.on_key(Key::Char('?'));
+    model.on_key(KeyPress::Char('?'));
     for (width, height) in [(1, 1), (1, 60), (300, 2), (20, 10), (79, 23)] {
         assert_eq!(
             drawn(&model, width, height).lines().count(),
@@ -163,28 +163,28 @@ fn no_size_of_a_terminal_breaks_the_screen() {
 #[test]
 fn the_lead_is_transferred_to_the_selected_replica_after_a_yes_alone() {
     let mut model = model();
-    model.on_key(Key::Up);
-    model.on_key(Key::Down);
-    assert_eq!(model.on_key(Key::Char('t')), Action::None);
+    model.on_key(KeyPress::Up);
+    model.on_key(KeyPress::Down);
+    assert_eq!(model.on_key(KeyPress::Char('t')), Action::None);
     assert_eq!(model.dialog, Dialog::Confirm(Action::Transfer(2)));
-    assert_eq!(model.on_key(Key::Char('n')), Action::None);
-    model.on_key(Key::Char('t'));
-    assert_eq!(model.on_key(Key::Char('y')), Action::Transfer(2));
+    assert_eq!(model.on_key(KeyPress::Char('n')), Action::None);
+    model.on_key(KeyPress::Char('t'));
+    assert_eq!(model.on_key(KeyPress::Char('y')), Action::Transfer(2));
     for _ in 0..5 {
-        model.on_key(Key::Down);
+        model.on_key(KeyPress::Down);
     }
     assert_eq!(model.selected, 2);
-    model.on_key(Key::Char('t'));
+    model.on_key(KeyPress::Char('t'));
     assert_eq!(model.dialog, Dialog::None, "a silent replica cannot lead");
     assert!(model.message.contains("does not answer"));
-    assert_eq!(model.on_key(Key::CtrlC), Action::Quit);
+    assert_eq!(model.on_key(KeyPress::CtrlC), Action::Quit);
 }
 
 /// Faults need fault injection, a replica that answers, and a confirmation. Healing needs none of these.
 #[test]
 fn faults_are_injected_only_with_fault_injection_and_after_a_yes() {
     let mut outside = model();
-    outside.on_key(Key::Char('s'));
+    outside.on_key(KeyPress::Char('s'));
     assert_eq!(outside.dialog, Dialog::None);
     assert!(
         outside.message.contains("--fault-injection"),
@@ -193,26 +193,26 @@ fn faults_are_injected_only_with_fault_injection_and_after_a_yes() {
     );
 
     let mut model = with_faults(model());
-    assert_eq!(model.on_key(Key::Char('s')), Action::None);
-    assert_eq!(model.on_key(Key::Escape), Action::None);
-    model.on_key(Key::Char('s'));
-    assert_eq!(model.on_key(Key::Char('y')), Action::Stop(1));
+    assert_eq!(model.on_key(KeyPress::Char('s')), Action::None);
+    assert_eq!(model.on_key(KeyPress::Escape), Action::None);
+    model.on_key(KeyPress::Char('s'));
+    assert_eq!(model.on_key(KeyPress::Char('y')), Action::Stop(1));
 
-    model.on_key(Key::Char('b'));
+    model.on_key(KeyPress::Char('b'));
     assert_eq!(model.dialog, Dialog::OtherEnd { from: 1, typed: 0 });
-    model.on_key(Key::Char('1'));
+    model.on_key(KeyPress::Char('1'));
     assert_eq!(model.dialog, Dialog::None, "a link has two ends");
     assert!(model.message.contains("no other replica"));
-    model.on_key(Key::Char('b'));
-    model.on_key(Key::Char('2'));
+    model.on_key(KeyPress::Char('b'));
+    model.on_key(KeyPress::Char('2'));
     assert_screen(&model, "faults-block-80x24.txt", 80, 24);
-    assert_eq!(model.on_key(Key::Char('y')), Action::Block(1, 2));
-    model.on_key(Key::Down);
-    model.on_key(Key::Down);
-    model.on_key(Key::Char('s'));
+    assert_eq!(model.on_key(KeyPress::Char('y')), Action::Block(1, 2));
+    model.on_key(KeyPress::Down);
+    model.on_key(KeyPress::Down);
+    model.on_key(KeyPress::Char('s'));
     assert!(model.message.contains("does not answer"));
-    assert_eq!(model.on_key(Key::Char('c')), Action::Heal);
-    model.on_key(Key::Char('?'));
+    assert_eq!(model.on_key(KeyPress::Char('c')), Action::Heal);
+    model.on_key(KeyPress::Char('?'));
     assert_screen(&model, "faults-help-80x24.txt", 80, 24);
 }
 
@@ -229,10 +229,10 @@ fn the_other_end_of_a_link_may_have_a_number_of_two_digits() {
     let press = |model: &mut Model, keys: &str| {
         for key in keys.chars() {
             let key = match key {
-                '\n' => Key::Enter,
-                '<' => Key::Backspace,
-                '\u{1b}' => Key::Escape,
-                key => Key::Char(key),
+                '\n' => KeyPress::Enter,
+                '<' => KeyPress::Backspace,
+                '\u{1b}' => KeyPress::Escape,
+                key => KeyPress::Char(key),
             };
             assert_eq!(model.on_key(key), Action::None);
         }
@@ -243,7 +243,7 @@ fn the_other_end_of_a_link_may_have_a_number_of_two_digits() {
     let foot = " Block the link of replica 2 to which other one? 1_  Enter takes it, Esc none\n";
     assert!(screen.ends_with(foot), "{screen}");
     press(&mut model, "2");
-    assert_eq!(model.on_key(Key::Char('y')), Action::Block(2, 12));
+    assert_eq!(model.on_key(KeyPress::Char('y')), Action::Block(2, 12));
     for (keys, to) in [
         ("b1\n", 1),
         ("b3", 3),
@@ -282,11 +282,11 @@ fn with_faults(mut model: Model) -> Model {
 #[test]
 fn a_paused_screen_stays_as_it_is() {
     let mut model = model();
-    model.on_key(Key::Char('p'));
+    model.on_key(KeyPress::Char('p'));
     let before = drawn(&model, 80, 24);
     model.on_sample(sample(Instant::now(), 0));
     assert_eq!(drawn(&model, 80, 24), before);
-    model.on_key(Key::Char('p'));
+    model.on_key(KeyPress::Char('p'));
     model.on_sample(sample(Instant::now(), 0));
     assert_ne!(drawn(&model, 80, 24), before);
 }

@@ -133,7 +133,7 @@ fn draw_throughput(frame: &mut Frame<'_>, model: &Model, area: Rect) {
 fn fitted<'a>(
     header: &[&'a str],
     rows: &'a [(Vec<&'a str>, Style)],
-    shape: &columns::Shape<'_>,
+    shape: &columns::TableLayout<'_>,
     left: usize,
     width: u16,
 ) -> Table<'a> {
@@ -186,7 +186,7 @@ fn draw_replicas(frame: &mut Frame<'_>, model: &Model, area: Rect) {
         (replica.cells.iter().map(String::as_str).collect(), style)
     });
     let rows: Vec<(Vec<&str>, Style)> = rows.collect();
-    let shape = columns::Shape {
+    let shape = columns::TableLayout {
         shares: &[3, 20, 9, 5, 11, 6, 8, 7, 13],
         drops: &[8, 7, 6, 3, 5, 4],
     };
@@ -219,7 +219,7 @@ fn draw_stages(frame: &mut Frame<'_>, model: &Model, area: Rect) {
         .iter()
         .map(|cells| (cells.iter().map(String::as_str).collect(), Style::new()))
         .collect();
-    let shape = columns::Shape {
+    let shape = columns::TableLayout {
         shares: &[1; 5],
         drops: &[],
     };
@@ -248,7 +248,7 @@ fn draw_links(frame: &mut Frame<'_>, model: &Model, area: Rect) {
         (link.iter().map(String::as_str).collect(), style)
     });
     let rows: Vec<(Vec<&str>, Style)> = rows.collect();
-    let shape = columns::Shape {
+    let shape = columns::TableLayout {
         shares: &[11, 10, 8, 8, 8, 13, 8, 7, 12],
         drops: &[8, 7, 6, 4, 3, 5],
     };

@@ -15,9 +15,9 @@ use trine_transport::backend::{Backend, MonotonicClock};
 use trine_transport::time::Duration;
 
 /// A stream of changes.
-pub(super) struct Changes(Box<dyn Source>);
+pub(super) struct Changes(Box<dyn WatchSource>);
 
-trait Source {
+trait WatchSource {
     fn next(&mut self, patience: Duration) -> Result<Option<WatchBatch>, WatchError>;
     fn began(&self) -> Option<Position>;
     fn served_by(&self) -> Option<SocketAddr>;
@@ -27,13 +27,13 @@ trait Source {
 }
 
 /// The watcher, and what its backend needs.
-struct Kept<B: Backend> {
+struct OpenWatcher<B: Backend> {
     watcher: Watcher<B, MonotonicClock>,
     route_of: RouteOf<B::Route>,
     _keep: Option<Box<dyn Any + Send>>,
 }
 
-impl<B: Backend> Source for Kept<B> {
+impl<B: Backend> WatchSource for OpenWatcher<B> {
     fn next(&mut self, patience: Duration) -> Result<Option<WatchBatch>, WatchError> {
         self.watcher.next(patience)
     }
@@ -86,7 +86,7 @@ impl Changes {
         let (clock, seed) = (MonotonicClock, random_seed()?);
         let watcher = Watcher::new(backend, clock, endpoint, config, &route_of, seed)
             .map_err(|error| Failure::usage(error.to_string(), ""))?;
-        Ok(Self(Box::new(Kept {
+        Ok(Self(Box::new(OpenWatcher {
             watcher,
             route_of,
             _keep: keep,

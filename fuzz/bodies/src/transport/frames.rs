@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use trine_dpdk::arp::Arp;
 use trine_dpdk::ethernet::ETHERNET_HEADER;
-use trine_dpdk::frame::{Checked, Datagram, HEADERS, Incoming, Local, Reject, parse};
+use trine_dpdk::frame::{Checked, Datagram, HEADERS, Local, ReceivedFrame, Reject, parse};
 use trine_dpdk::mac::MacAddr;
 use trine_dpdk::template::{Checksums, Fill, Template};
 use trine_transport::backend::CaptureAddress;
@@ -62,8 +62,8 @@ fn frame(bytes: &[u8]) {
         Err(reason) => assert_eq!(trusting, Err(reason)),
     }
     match trusting {
-        Ok(Incoming::Udp(datagram)) => whole(bytes, &datagram),
-        Ok(Incoming::Arp(_)) => arp(&bytes[ETHERNET_HEADER..]),
+        Ok(ReceivedFrame::Udp(datagram)) => whole(bytes, &datagram),
+        Ok(ReceivedFrame::Arp(_)) => arp(&bytes[ETHERNET_HEADER..]),
         Err(reason) => assert!(!reason.to_string().is_empty()),
     }
 }
@@ -86,7 +86,10 @@ fn whole(frame: &[u8], datagram: &Datagram<'_>) {
         ecn: false,
         ..*datagram
     };
-    assert_eq!(parse(&again, &OURS, UNCHECKED), Ok(Incoming::Udp(expected)));
+    assert_eq!(
+        parse(&again, &OURS, UNCHECKED),
+        Ok(ReceivedFrame::Udp(expected))
+    );
 }
 
 fn framed(sender: &Local, payload: &[u8]) -> Vec<u8> {
@@ -108,7 +111,7 @@ fn carried(bytes: &[u8]) {
         return;
     };
     let mut frame = framed(&PEER, &payload[..payload.len().min(PAYLOAD_BYTES_MAX)]);
-    let Ok(Incoming::Udp(datagram)) = parse(&frame, &OURS, UNCHECKED) else {
+    let Ok(ReceivedFrame::Udp(datagram)) = parse(&frame, &OURS, UNCHECKED) else {
         panic!("a frame of ours is refused");
     };
     assert_eq!(datagram.source, SocketAddrV4::new(PEER.ip, PEER.port));
@@ -116,7 +119,7 @@ fn carried(bytes: &[u8]) {
     let bit = usize::from(u16::from_le_bytes(*at)) % (frame.len() * 8);
     frame[bit / 8] ^= 1 << (bit % 8);
     // No sum covers the Ethernet source, and a UDP sum whose only bit is gone says that there is none.
-    if let Ok(Incoming::Udp(damaged)) = parse(&frame, &OURS, UNCHECKED) {
+    if let Ok(ReceivedFrame::Udp(damaged)) = parse(&frame, &OURS, UNCHECKED) {
         assert_eq!(damaged.payload, sent, "bit {bit}");
     }
 }
@@ -126,7 +129,10 @@ fn arp(body: &[u8]) {
         return;
     };
     let frame = read.frame();
-    assert_eq!(parse(&frame, &OURS, UNCHECKED), Ok(Incoming::Arp(read)));
+    assert_eq!(
+        parse(&frame, &OURS, UNCHECKED),
+        Ok(ReceivedFrame::Arp(read))
+    );
     let answer = read.answer(OURS.mac);
     assert_eq!(
         (answer.target_mac, answer.target_ip),

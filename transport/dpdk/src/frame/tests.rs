@@ -35,13 +35,13 @@ fn framed(payload: &[u8], checksums: Checksums) -> Vec<u8> {
     frame
 }
 
-fn read(frame: &[u8]) -> Result<Incoming<'_>, Reject> {
+fn read(frame: &[u8]) -> Result<ReceivedFrame<'_>, Reject> {
     parse(frame, &OURS, UNCHECKED)
 }
 
 fn datagram(frame: &[u8]) -> Datagram<'_> {
     match read(frame) {
-        Ok(Incoming::Udp(datagram)) => datagram,
+        Ok(ReceivedFrame::Udp(datagram)) => datagram,
         other => panic!("expected a datagram, got {other:?}"),
     }
 }
@@ -288,7 +288,7 @@ fn fuzzed_frames_never_get_through() {
             2 => prng.fill(&mut frame[ETHERNET_HEADER..]),
             _ => {}
         }
-        if let Ok(Incoming::Udp(datagram)) = read(&frame) {
+        if let Ok(ReceivedFrame::Udp(datagram)) = read(&frame) {
             through += 1;
             assert_is_ours(&frame, &datagram, round);
         }

@@ -7,7 +7,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use trine_sequencer::speculative::{Answerer, ClientEnd, ServerEnd, Told, Way};
+use trine_sequencer::speculative::{Answerer, ClientEnd, ServerEnd, ServerPath, Told};
 use trine_sequencer::wire::{ANSWER_BYTES_MAX, Answer, Keeping, NEXT, next_request};
 use trine_sequencer::{Denial, Dispatch, Gate, Grant, Need, Supply};
 use trine_transport::backend::{Backend, BackendError, MonotonicClock, Route};
@@ -168,14 +168,14 @@ struct FourBytes<O> {
     window: usize,
 }
 
-type Opened = Result<Way<VerbsBackend>, BackendError>;
+type Opened = Result<ServerPath<VerbsBackend>, BackendError>;
 
 impl FourBytes<Box<dyn FnMut() -> Opened>> {
     fn new(window: usize) -> Self {
         let server = open(&VerbsConfig::default());
         let route = server.route();
         let ways: Box<dyn FnMut() -> Opened> = Box::new(move || {
-            Ok(Way {
+            Ok(ServerPath {
                 backend: open(&VerbsConfig::default()),
                 route,
                 keep: None,

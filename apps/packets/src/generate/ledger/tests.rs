@@ -1,13 +1,13 @@
 //! Tests of the ledger: every kind of fault, and none.
 
 use super::*;
-use crate::scenario::{Name, Settings, referee};
+use crate::scenario::{ApplicationName, TableSettings, referee};
 
 const PORTS: u8 = 3;
 const WINDOW: usize = 8;
 
-fn samples(name: Name) -> Samples {
-    let settings = Settings {
+fn samples(name: ApplicationName) -> Samples {
+    let settings = TableSettings {
         entries: 50,
         ports: PORTS,
         seed: 5,
@@ -42,7 +42,7 @@ fn port(ports: u8) -> u8 {
 
 #[test]
 fn a_packet_comes_back_once_by_its_port() {
-    let samples = samples(Name::Ipv4);
+    let samples = samples(ApplicationName::Ipv4);
     let mut ledger = Ledger::new(2, WINDOW, 0);
     let (ports, back) = send_one(&mut ledger, &samples, 1);
     assert!(!ledger.is_settled());
@@ -70,7 +70,7 @@ fn a_packet_comes_back_once_by_its_port() {
 
 #[test]
 fn a_flooded_packet_comes_back_by_every_port() {
-    let samples = samples(Name::Switch);
+    let samples = samples(ApplicationName::Switch);
     let mut ledger = Ledger::new(0, WINDOW, 0);
     let (ports, back) = send_one(&mut ledger, &samples, u32::from(PORTS));
     for port in (0..PORTS).filter(|port| ports >> port & 1 != 0) {
@@ -86,7 +86,7 @@ fn a_flooded_packet_comes_back_by_every_port() {
 
 #[test]
 fn changed_bytes_and_unknown_numbers_are_faults() {
-    let samples = samples(Name::Ipv6);
+    let samples = samples(ApplicationName::Ipv6);
     let mut ledger = Ledger::new(1, WINDOW, 0);
     let (ports, mut back) = send_one(&mut ledger, &samples, 1);
     let mut strange = back.clone();
@@ -115,7 +115,7 @@ fn changed_bytes_and_unknown_numbers_are_faults() {
 
 #[test]
 fn what_should_be_dropped_holds_no_place_and_must_not_come() {
-    let samples = samples(Name::Ipv4);
+    let samples = samples(ApplicationName::Ipv4);
     let mut ledger = Ledger::new(0, WINDOW, 0);
     let (_, back) = send_one(&mut ledger, &samples, 0);
     assert!(ledger.is_settled() && ledger.room() == WINDOW);
@@ -125,7 +125,7 @@ fn what_should_be_dropped_holds_no_place_and_must_not_come() {
 
 #[test]
 fn a_full_window_waits_and_silence_means_loss() {
-    let samples = samples(Name::Echo);
+    let samples = samples(ApplicationName::Echo);
     let mut ledger = Ledger::new(0, WINDOW, 0);
     let mut expected = 0;
     while ledger.room() > 0 {
