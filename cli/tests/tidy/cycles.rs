@@ -25,7 +25,7 @@ fn read(root: &str) -> Option<Modules> {
 }
 
 /// The module trees of the workspace: of each library and of each program.
-fn trees() -> Vec<Modules> {
+pub(crate) fn trees() -> Vec<Modules> {
     let roots = crates()
         .flat_map(|directory| ["lib.rs", "main.rs"].map(|name| format!("{directory}/src/{name}")));
     roots.filter_map(|root| read(&root)).collect()

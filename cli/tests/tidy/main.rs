@@ -5,6 +5,7 @@ mod cycles;
 mod edges;
 mod imports;
 mod modules;
+mod names;
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
