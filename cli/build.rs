@@ -1,4 +1,4 @@
-//! Which commit is the program built from? `TRINE_COMMIT` names it, or git does; without both it is unknown.
+//! Finds the commit that the program is built from: `TRINE_COMMIT` names it, or git does; without both it is unknown.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! How is an event loop of a program made, and how does a client turn it?
+//! Builds a program's event loop, and turns it for a client.
 
 use trine_base::config::CLIENT_LOOK;
 use trine_base::endpoint::{backend_failure, random_seed};

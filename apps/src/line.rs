@@ -1,4 +1,4 @@
-//! How does a command ask one thread of a server?
+//! A command's request to one thread of a server.
 
 use std::any::Any;
 use std::net::SocketAddr;

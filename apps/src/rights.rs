@@ -1,4 +1,4 @@
-//! May the caller of a request do that? The key of its session says who it is, and a list says what users may do.
+//! Rights of callers: the key of a session says who the caller is, and a list says what users may do.
 
 mod denied;
 mod list;

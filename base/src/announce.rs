@@ -1,4 +1,4 @@
-//! How does a server (`serve`, `up`, `cache serve`) speak?
+//! The lines that a server (`serve`, `up`, `cache serve`) prints.
 //!
 //! Its output is best effort, because a server does not run in order to print. A closed pipe, a full disk or a stopped
 //! terminal neither ends nor delays it.

@@ -1,4 +1,4 @@
-//! Which arguments do all commands take, and which do commands take that talk to a group?
+//! The arguments of all commands, and those of commands that talk to a group.
 
 use std::time::Duration;
 

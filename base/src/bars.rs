@@ -1,4 +1,4 @@
-//! Which bars are on the terminal, and how does other text go around them?
+//! Bars on the terminal, and other text around them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! How does a command that does one thing talk to the group, and how does it report a failure?
+//! One operation of a command on the group, and the report of its failure.
 
 use trine_client::{Answer, CallError, ClientConfig, Error, Mode, Obstacle};
 use trine_kvstore::Command;

@@ -1,4 +1,4 @@
-//! How does a command fail, what does it say, and which exit status follows?
+//! How a command fails: its words and its exit status.
 //!
 //! | status | means |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Where does `trine up` keep the key of its group, and how do commands of the same user on the same machine find it?
+//! The file with the key of a local `trine up`, and how commands of the same user find it.
 //!
 //! For the address of each replica there is an entry, `STATE/trine/HOST/ADDRESS`, that names the key file. `up` holds a
 //! lock on its entries while it runs. An entry without a lock was left by one that was killed, and counts for nothing.

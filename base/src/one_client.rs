@@ -1,4 +1,4 @@
-//! How does a client wait for the answer to its one operation, and when does it give up?
+//! Waits for the answer to a client's one operation, and decides when to give up.
 //!
 //! It looks again and again whether the user wants the process to end: a signal does not end a sleep of the library's client.
 

@@ -1,4 +1,4 @@
-//! How do commands print? They print plain text for people and one JSON document for programs. The output of servers is
+//! The output of commands: plain text for people, one JSON document for programs. The output of servers is
 //! in [`crate::announce`].
 
 use std::fmt::Display;

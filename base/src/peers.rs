@@ -1,4 +1,4 @@
-//! Which addresses does a list of peers name?
+//! The addresses that a list of peers names.
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, ToSocketAddrs};

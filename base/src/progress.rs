@@ -1,4 +1,4 @@
-//! How far is a long operation? A terminal shows a bar; other outputs get a line now and then. Both go to standard
+//! Progress of a long operation. A terminal shows a bar; other outputs get a line now and then. Both go to standard
 //! error, so that standard output holds the result alone.
 
 use std::io::IsTerminal;

@@ -1,4 +1,4 @@
-//! How much of the group's state has reached a replica that has none, or too old a one?
+//! Progress of a replica that gets the group's state.
 
 use trine_protocol::status::ReceivingStatus;
 

@@ -1,4 +1,4 @@
-//! What do the replicas of a group say about it when each is asked separately?
+//! Asks each replica of a group for its status separately.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! How are sizes, counts and times read from the command line and shown to people?
+//! Sizes, counts and times: read from the command line, and shown to people.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,4 +1,4 @@
-//! Where does a value come from: the argument, a file, or standard input?
+//! Where a value comes from: the argument, a file, or standard input.
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! What does a person see while a command waits for the group? A line on standard error says what is known, and goes
+//! What a person sees while a command waits for the group. A line on standard error says what is known, and goes
 //! away with the answer. Programs and files get nothing.
 
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! How does a line become words? Quotes and escapes, so that a word can be any bytes.
+//! Splits a line into words, with quotes and escapes, so that a word can be any bytes.
 //!
 //! | written | means |
 //! |---|---|

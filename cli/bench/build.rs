@@ -1,4 +1,4 @@
-//! How far is this program optimized? Its figures say so.
+//! Tells the benchmark how far it is optimized, so that its figures can say so.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

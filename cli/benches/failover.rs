@@ -1,4 +1,4 @@
-//! How long does a group of three real processes have no leader that writes? This measures `kill -9` and SIGSTOP of the
+//! How long a group of three real processes has no leader that writes. This measures `kill -9` and SIGSTOP of the
 //! leader, with the default settings and with an `--election-timeout` of 20 and 10 ms.
 //!
 //! One client writes. The leader is hit between two of its writes, and the time runs until the next one is

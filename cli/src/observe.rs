@@ -1,4 +1,4 @@
-//! What happens in a group between two polls? Computes rates and percentiles from counters.
+//! Rates and percentiles between two polls of a group, computed from counters.
 
 use std::time::Instant;
 

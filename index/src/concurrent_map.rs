@@ -1,4 +1,4 @@
-//! Which map may several threads use together?
+//! The map that several threads use together.
 //!
 //! The tree of `trine index`: keys and values are numbers of 64 bits. It is scc's `TreeIndex` behind a type of ours, so
 //! that another tree could take its place. Readers and scans take no lock and are never blocked.

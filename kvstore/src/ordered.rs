@@ -1,4 +1,4 @@
-//! Does the group keep an ordered index, and how far is it?
+//! The ordered index: whether there is one, and how far it is.
 //!
 //! The index is a tree of keys beside the hash table. It follows from the items, so no snapshot holds it. Whether there
 //! is one is replicated state, and so is how far it is built. Its building goes through the order of reversed hashes in

@@ -1,4 +1,4 @@
-//! Which positions does the group read at? Replicated state.
+//! Positions that the group reads at. Replicated state.
 //!
 //! A pin is a command in the log. The position of the command is the position that is read. Every replica knows the same
 //! pins; whether it still has the state of a pin is another question (`shadows.rs`).

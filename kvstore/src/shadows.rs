@@ -1,4 +1,4 @@
-//! What does this replica keep of the state at earlier positions?
+//! What this replica keeps of the state at earlier positions.
 //!
 //! A block that a change would overwrite or remove becomes a *shadow* if a snapshot or a pin still needs it. It stays in
 //! index and arena, and no command finds it. Its record has what the block had in its version word, which holds the

@@ -1,4 +1,4 @@
-//! From which addresses do messages between replicas count?
+//! The addresses from which messages between replicas count.
 //!
 //! Any process can write a peer message. It counts only if its session leads to an address that this replica has reason
 //! to trust. Trusted are a member's address, one of `--peers`, and one that was named by an answer over a session that

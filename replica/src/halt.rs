@@ -1,4 +1,4 @@
-//! Why has a replica halted? Whatever it did next could differ from what the others do.
+//! Why a replica has halted. Whatever it did next could differ from what the others do.
 
 use trine_protocol::message::{ClusterId, NodeId};
 

@@ -1,4 +1,4 @@
-//! Which replica is asked who the members are?
+//! Which replica is asked who the members are.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Where does a member answer, if not at its address in the group's table?
+//! Where a member answers, if not at its address in the group's table.
 //!
 //! A machine gets another address, and the replica on it starts again with its disk: it is the same member, at another
 //! place. This replica sends there once it has seen that the member's incarnation answers there ([`crate::searches`]).

@@ -1,4 +1,4 @@
-//! Where does raft log its actions? Nowhere, unless the program gives it a place.
+//! Where raft logs its actions: nowhere, unless the program gives it a place.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,4 @@
-//! For checkers: what has each position of a group's log done to the store?
+//! For checkers: what each position of a group's log has done to the store.
 //!
 //! A replica that is told to keeps the entries that it applies, until they are taken. A replay applies them once more, to a
 //! state of its own, and shows the store behind each step.

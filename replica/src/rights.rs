@@ -1,4 +1,4 @@
-//! May this caller do that? One pure function decides for every message and every key of every command.
+//! Rights of callers: one pure function decides for every message and every key of every command.
 //!
 //! ```text
 //! Caller            what a session has proven

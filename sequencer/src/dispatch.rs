@@ -1,4 +1,4 @@
-//! How does one thread of a sequencer answer?
+//! One thread of a sequencer.
 //!
 //! Requests wait for the end of the turn. Then their numbers are taken together (`taker.rs`), and each request gets its share
 //! in the order in which the requests came.

@@ -1,4 +1,4 @@
-//! Which numbers does a server have that keeps its state in a file?
+//! The numbers of a server that keeps its state in a file.
 //!
 //! The file names the last epoch that was begun. A server begins the next one: it writes the file, has it synced, and may
 //! then give out the numbers of that epoch, epoch << 40 and up. Whatever a server gave out before it died belongs to an epoch

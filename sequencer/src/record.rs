@@ -1,4 +1,4 @@
-//! What does a group of replicas keep for a sequencer?
+//! What a group of replicas keeps for a sequencer.
 //!
 //! One value, which every change replaces under the condition that its version is still the one that was read:
 //!

@@ -1,4 +1,4 @@
-//! Which numbers may the threads of a server give out, and until when?
+//! The numbers that the threads of a server may give out, and until when.
 //!
 //! All threads share one supply: the next number, the end of what is reserved, and the moment at which the lease ends. A
 //! thread takes the numbers of all requests of a turn by one atomic operation. It is a compare-and-exchange and no

@@ -1,4 +1,4 @@
-//! How are the numbers of a turn's requests taken?
+//! Takes the numbers of a turn's requests.
 //!
 //! Together, by one atomic operation, and in the order in which the requests came.
 //!

@@ -1,4 +1,4 @@
-//! When does a server write the record of its sequence in the group, and what may it do then?
+//! When a server writes the record of its sequence in the group, and what it may do then.
 //!
 //! A value without I/O. It says what to ask the group next, and takes what the group said. The group is linearizable: each
 //! question takes effect at one moment between its being sent and its answer. A question without an answer may take effect

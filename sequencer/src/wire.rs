@@ -1,4 +1,4 @@
-//! Which messages do callers and servers of a sequencer exchange? Numbers are little-endian.
+//! The messages between callers and servers of a sequencer. Numbers are little-endian.
 //!
 //! | kind | request | answer |
 //! |---|---|---|

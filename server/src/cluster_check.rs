@@ -1,4 +1,4 @@
-//! The cluster-mismatch check: do a replica's configured peers belong to its group? It runs while the replica has no
+//! The cluster-mismatch check: a replica's configured peers must belong to its group. It runs while the replica has no
 //! leader. A replica with the files of another group waits for members that are elsewhere, and its peers do not even
 //! talk to it.
 

@@ -1,4 +1,4 @@
-//! May other machines reach a TCP service of this process? Only if something keeps strangers out.
+//! Whether other machines may reach a TCP service of this process: only if something keeps strangers out.
 
 use std::net::SocketAddr;
 

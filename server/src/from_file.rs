@@ -1,4 +1,4 @@
-//! What does a running replica read again in its settings file?
+//! What a running replica reads again in its settings file.
 
 use std::path::Path;
 

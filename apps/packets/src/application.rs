@@ -1,4 +1,4 @@
-//! What is a packet application, and how does a batch of packets run through it?
+//! A packet application, and the path of a batch of packets through it.
 
 use crate::verdict::Verdict;
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! What does the command line of `trine-packets` look like?
+//! The command line of `trine-packets`.
 
 use clap::{Args, Parser, Subcommand};
 use std::time::Duration;

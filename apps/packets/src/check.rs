@@ -1,4 +1,4 @@
-//! Does an application do with every packet what its reference does? Runs in memory, without ports.
+//! Compares each application with its reference, packet by packet, in memory and without ports.
 
 use crate::application::{Application, OnBatch, handle_all, on_batch};
 use crate::config::BURST;

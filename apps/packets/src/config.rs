@@ -1,4 +1,4 @@
-//! Which limits and defaults do the packet applications have?
+//! Limits and defaults of the packet applications.
 
 use std::ops::RangeInclusive;
 

@@ -1,4 +1,4 @@
-//! Why can a table not be built?
+//! Reasons why a table cannot be built.
 
 use thiserror::Error;
 

@@ -1,4 +1,4 @@
-//! What becomes of the frames that a port has received?
+//! The fate of the frames that a port has received.
 
 use crate::application::{Application, handle_all};
 use crate::check::Tally;

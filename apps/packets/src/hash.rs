@@ -1,4 +1,4 @@
-//! How are keys spread over buckets?
+//! The hash that spreads keys over buckets.
 
 /// Mixes 64 bits so that each one changes half of the others.
 #[inline(always)]

@@ -1,4 +1,4 @@
-//! By which port and to which Ethernet address does a next hop get its packets?
+//! Next hops: port and Ethernet address.
 
 use crate::frame::Mac;
 

@@ -1,4 +1,4 @@
-//! How are ports written on the command line, and which arguments of DPDK do they become?
+//! Ports on the command line, and the arguments of DPDK that they become.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! What does a slow second implementation say about a packet, and who draws the packets?
+//! The slow second implementation of an application, and the source of its packets.
 
 use crate::verdict::Verdict;
 use trine_transport::prng::Prng;

@@ -1,4 +1,4 @@
-//! Which applications are there, with which generated tables, references and packets?
+//! All applications, with their generated tables, references and packets.
 
 use crate::application::Application;
 use crate::echo::{Echo, EchoReference, EchoTraffic};

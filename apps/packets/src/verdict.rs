@@ -1,4 +1,4 @@
-//! What becomes of a packet, and why is one dropped?
+//! What is to become of a packet, and why one is dropped.
 
 /// What an application decided about a packet. The packet's bytes are already changed as it demands.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! How does a benchmark's client keep requests in flight? Its [`Work`] says which, and checks their answers.
+//! Keeps the requests of a benchmark's client in flight. Its [`Work`] chooses them, and checks their answers.
 
 use trine_base::failure::Failure;
 use trine_base::interrupt;

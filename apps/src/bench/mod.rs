@@ -1,4 +1,4 @@
-//! What do the benchmarks of the index and of the sequencer have in common?
+//! What the benchmarks of the index and of the sequencer share.
 
 mod driver;
 mod setup;

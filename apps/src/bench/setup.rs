@@ -1,4 +1,4 @@
-//! Who turns the event loops of a benchmark? The client's alone, or client and server in one thread.
+//! Event loops of a benchmark: the client's alone, or client and server in one thread.
 
 use std::any::Any;
 use std::net::SocketAddr;

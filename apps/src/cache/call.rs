@@ -1,4 +1,4 @@
-//! How does a cache command ask one shard?
+//! A cache command's request to one shard.
 
 use std::net::SocketAddr;
 

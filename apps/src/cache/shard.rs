@@ -1,4 +1,4 @@
-//! How does one thread of a cache server answer?
+//! One thread of a cache server.
 //!
 //! It executes writes as they arrive. GETs wait for the end of the turn, and all GETs of one turn are looked up
 //! together, so that their cache misses overlap. No answer leaves before that, so no client can observe the order among

@@ -1,4 +1,4 @@
-//! Which messages do cache clients and servers exchange?
+//! The messages between cache clients and servers.
 //!
 //! | kind | request | answer |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! How does one thread of an index answer?
+//! One thread of an index server.
 //!
 //! Every request is executed as it arrives, in this thread. Scans are the exception if worker threads run them.
 

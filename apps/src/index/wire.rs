@@ -1,4 +1,4 @@
-//! Which messages do clients and servers of an index exchange?
+//! The messages between clients and servers of an index.
 //!
 //! | kind | request | answer |
 //! |---|---|---|

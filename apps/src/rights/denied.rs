@@ -1,4 +1,4 @@
-//! Why is a request denied, and how does its answer say so?
+//! Why a request is denied, and how its answer says so.
 //!
 //! ```text
 //! byte 0       DENIED, which is no verdict of another answer and begins none

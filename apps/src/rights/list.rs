@@ -1,4 +1,4 @@
-//! Which users does the list of a server name, and what may they do?
+//! The list of a server's users and their rights.
 //!
 //! A line is `NAME ROLE [GENERATION]`. The role is read or write. The generation is that of the one key which counts, 1
 //! if absent. A `#` begins a comment.

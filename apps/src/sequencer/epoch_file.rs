@@ -1,4 +1,4 @@
-//! Where does a server without a group keep which numbers are taken?
+//! The file in which a server without a group keeps which numbers are taken.
 //!
 //! The file is replaced as a whole, and file and directory are synced before a number of the new epoch is given out. A lock
 //! beside it keeps a second server away. The lock file stays: it tells a removed state from none.

@@ -1,4 +1,4 @@
-//! How does a server ask the group for numbers? It has a client of its own, and reads and writes one key.
+//! Reserves numbers in the group, as a client that reads and writes one key.
 
 use trine_base::announce::note;
 use trine_base::answers::response_of;

@@ -1,4 +1,4 @@
-//! How does a server come by further numbers? One thread reserves them, and wakes those that wait for them.
+//! Reserves further numbers for a server. One thread reserves them, and wakes the threads that wait for them.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

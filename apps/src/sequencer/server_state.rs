@@ -1,4 +1,4 @@
-//! What do the threads of a server share?
+//! What the threads of a server share.
 
 use std::sync::Arc;
 

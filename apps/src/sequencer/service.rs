@@ -1,4 +1,4 @@
-//! How does a command reach a sequencer, and what does it say if there is none?
+//! A command's request to a sequencer, and its words when there is none.
 
 use std::net::SocketAddr;
 use std::time::Duration;

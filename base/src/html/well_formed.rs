@@ -1,4 +1,4 @@
-//! Is a page well-formed? Tests of reports ask this.
+//! Checks that a page is well-formed, for tests of reports.
 
 /// Checks what an XML parser would check. Every element is closed in the order in which it was opened. Every attribute
 /// is quoted. No special character is left unescaped.

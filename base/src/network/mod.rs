@@ -1,4 +1,4 @@
-//! Which backend carries the packets? The command line chooses it once; from there on it is a type parameter.
+//! The backend that carries the packets. The command line chooses it once; from there on it is a type parameter.
 
 mod dpdk;
 mod key_log;

@@ -1,4 +1,4 @@
-//! On which processors and from which memory does a replica run, and may other machines reach it?
+//! The processors and the memory of a replica, and whether other machines may reach it.
 
 mod control_group;
 mod numa;

@@ -1,4 +1,4 @@
-//! May a run have this data directory?
+//! Checks the data directory of a run.
 //!
 //! A run kills its replicas, and cuts off, fills and damages what they work with. So it has a group of its own.
 

@@ -1,4 +1,4 @@
-//! How often did each fault fire, over all processes?
+//! Counts how often each fault fired, over all processes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! How are links between replicas cut, damaged and repaired?
+//! Cuts, damages and repairs links between replicas.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Which fault begins when, and which replica does it hit? The schedule is drawn from the seed before the run begins.
+//! The schedule of faults, drawn from the seed before the run begins.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Is a backup the state of its position, and does a restored group begin with exactly that state?
+//! Backups against the state of their positions, and restored groups against their backups.
 //!
 //! The reference applies the log that the replicas have applied to a state of its own. So it asks nothing that makes images
 //! of a state, or reads them.

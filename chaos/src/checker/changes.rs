@@ -1,4 +1,4 @@
-//! What has each position of the log changed? The reference for watches.
+//! What each position of the log has changed: the reference for watches.
 //!
 //! It applies the log that the replicas have applied to a store of its own, and compares the items before and behind each
 //! position. So it asks nothing that keeps a history of changes.

@@ -1,4 +1,4 @@
-//! Is the count of a range that of its position?
+//! Counts of ranges against the state of their positions.
 //!
 //! Acknowledged writes and deletes up to the position say of each key whether it is there. A key is in doubt if a call
 //! about it had an unknown outcome, or if it was written for a time. So the answer is a number from those that are

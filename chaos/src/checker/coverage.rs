@@ -1,4 +1,4 @@
-//! Did the run test anything? A run with few operations, or whose faults never fired, is no proof.
+//! Checks that a run tested something: one with few operations, or whose faults never fired, is no proof.
 
 use super::Verdict;
 use crate::history::{Answer, History, Operation, Outcome};

@@ -1,4 +1,4 @@
-//! Was each acknowledged write applied exactly once?
+//! Exactly once: each acknowledged write was applied once.
 //!
 //! Works on the history alone. Values are written once, so an item that shows one value under two
 //! versions was written twice by one operation. Two acknowledged writes at one position cannot both

@@ -1,4 +1,4 @@
-//! Does a group go on while the disk of a replica hangs and a majority of the others is sound?
+//! Progress of a group while one disk hangs and a majority of the others is sound.
 
 use super::Verdict;
 use crate::history::{History, Operation};

@@ -1,4 +1,4 @@
-//! Does the group serve again within a bound once the faults have stopped?
+//! Liveness: the group serves again within a bound once the faults have stopped.
 
 use super::Verdict;
 use crate::history::{Action, History, Operation, Outcome};

@@ -1,4 +1,4 @@
-//! Do all replicas hold the same log and, at every applied index, the same state?
+//! Agreement of the logs, and of the states at every applied index.
 //!
 //! Fed during a run, because replicas come and go and logs are compacted. The first replica to show
 //! an index fixes the entry that every other must show there.

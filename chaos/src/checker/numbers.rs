@@ -1,4 +1,4 @@
-//! Did numbers come once, and did they grow?
+//! Numbers of a sequencer: each once, and growing.
 
 use super::Verdict;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Is each read the state of the position that its reply names?
+//! Reads against the state of the position that their replies name.
 //!
 //! The keys of a page share one position. So a page whose keys pass is the state of one moment, and no mixture of two.
 //! A single read is judged by the same rule. Only acknowledged writes count, whose positions are known: a write of

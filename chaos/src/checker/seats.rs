@@ -1,5 +1,5 @@
-//! Would one crash now leave a group without a leader for good? Does a replica lead that has no vote, or vote in a place
-//! that it has left?
+//! One crash must not leave a group without a leader for good. Nobody may lead without a vote, or vote in a place
+//! that it has left.
 //!
 //! The first question is asked whenever a replica applies a change of the members. A group has to survive a crash if the
 //! rest is a quorum of each configuration that any replica still has; a removed replica counts as there for that. Who can

@@ -1,4 +1,4 @@
-//! Is a stream of a watcher exactly what has changed?
+//! Streams of watchers against what has changed.
 //!
 //! From where it began on, each change of what it watches comes once, in the order of the positions, with its key, its
 //! effect and the numbers of its watches. A batch says up to where everything was told: behind that nothing older may be

@@ -1,4 +1,4 @@
-//! Sequencers under faults: does each number come once, and do numbers grow?
+//! Sequencers under faults: each number once, and growing.
 //!
 //! The real servers and the real transport run: `trine_sequencer::Dispatch` on an endpoint, and `Tenure` with its lease. The
 //! group behind them is a simulated register. Clocks drift, servers die and pause, also between the beginning of a turn and its

@@ -1,4 +1,4 @@
-//! Is a sealed packet opened once? Each machine's endpoint counts the runs that it has opened. This counts the different
+//! Checks that each sealed packet is opened once. Each machine's endpoint counts the runs that it has opened. This counts the different
 //! ones that have come to it, by their tags: an endpoint that has opened more has opened one twice.
 
 use super::Host;

@@ -1,4 +1,4 @@
-//! On which machine and with which build was something measured? Figures of different ones are not comparable.
+//! The machine and the build of a measurement: figures of different ones are not comparable.
 
 use serde::{Deserialize, Serialize};
 use trine_protocol::program::Program;

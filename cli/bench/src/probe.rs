@@ -1,4 +1,4 @@
-//! Can a target do what the workload needs? One operation says it, before many keys are written.
+//! Checks with one operation that a target can do what the workload needs, before many keys are written.
 
 use trine_base::failure::Failure;
 use trine_base::load::{Pace, Work, drive};

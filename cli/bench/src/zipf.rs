@@ -1,4 +1,4 @@
-//! Which key is next? The choice is uniform, follows YCSB's zipfian distributions, or prefers the latest keys.
+//! Draws the next key: uniformly, by YCSB's zipfian distributions, or preferring the latest keys.
 //!
 //! The zipfian generator comes from "Quickly Generating Billion-Record Synthetic Databases" (Gray, Sundaresan, Englert,
 //! Baclawski, Weinberger, SIGMOD 1994). It is used as in YCSB 0.17: its constant is 0.99. An FNV-1a hash scrambles a

@@ -1,4 +1,4 @@
-//! The whole command line. Which commands have the options of the network?
+//! The whole command line, and which commands have the options of the network.
 
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory};

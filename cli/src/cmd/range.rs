@@ -1,4 +1,4 @@
-//! Which keys are meant, and which replica reads them? The arguments that `scan`, `count`, `watch`, `rm` and `export` share.
+//! The keys that a command means, and the replica that reads them: arguments that `scan`, `count`, `watch`, `rm` and `export` share.
 
 use clap::Args;
 use std::ffi::{OsStr, OsString};

@@ -1,4 +1,4 @@
-//! What does a settings file say, on which line, and is it right?
+//! Parses a settings file.
 
 use std::fmt::Write;
 use std::ops::Range;

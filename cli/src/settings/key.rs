@@ -1,4 +1,4 @@
-//! Which settings are there? Every option of `trine serve` and `trine up` is one.
+//! The settings: every option of `trine serve` and `trine up` is one.
 
 use clap::builder::Resettable;
 use clap::{Arg, ArgAction, Command};

@@ -1,4 +1,4 @@
-//! Where does each setting of `trine serve` and `trine up` come from? Options override the environment. The environment
+//! Where each setting of `trine serve` and `trine up` comes from. Options override the environment. The environment
 //! overrides the file, and the file overrides the default.
 //!
 //! The command line is the only definition. Every option of the two commands is a key of the file with the same name.

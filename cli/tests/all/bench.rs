@@ -1,4 +1,4 @@
-//! Does `trine bench` measure the given target, compare only comparable results, and write its report?
+//! `trine bench`: its targets, comparisons and reports.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};

@@ -1,4 +1,4 @@
-//! Does `trine cache` work as documented, with real processes on free ports?
+//! `trine cache` as documented, with real processes on free ports.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,4 +1,4 @@
-//! Does `--capture` write files that Wireshark reads, within its limit, and say why it cannot?
+//! `--capture`: files that Wireshark reads, within the limit, and the reasons why there is none.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Where do settings come from, which are refused, and does the reference agree with the code?
+//! Sources of settings, refused settings, and the reference against the code.
 
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;

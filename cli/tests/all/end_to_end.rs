@@ -1,4 +1,4 @@
-//! Does the program work as documented, with real processes? Every test has its own group on free ports, and waits for
+//! The program as documented, with real processes. Every test has its own group on free ports, and waits for
 //! conditions, never for time.
 
 use std::fs::File;

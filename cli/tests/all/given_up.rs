@@ -1,4 +1,4 @@
-//! How does a command end that is given up while it waits, by Ctrl-C or by the reader of its output?
+//! Commands that end while they wait, by Ctrl-C or by the reader of their output.
 //!
 //! It says what may have been done, and the group keeps nothing for it.
 

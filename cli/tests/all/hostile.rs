@@ -1,4 +1,4 @@
-//! Does a replica survive a million hostile packets while clients work? Some are random. Others are recorded packets
+//! A replica under a million hostile packets while clients work. Some are random. Others are recorded packets
 //! that are cut, changed, spliced and replayed.
 
 use std::net::{SocketAddr, UdpSocket};

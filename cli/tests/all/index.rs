@@ -1,4 +1,4 @@
-//! Does `trine index` work as documented, with real processes on free ports?
+//! `trine index` as documented, with real processes on free ports.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Does a server keep running whether or not its output is read?
+//! Servers go on whether or not their output is read.
 //!
 //! A replica ended at the next change of role when its standard output could not be written. Examples are
 //! `trine serve >> log` on a full disk, `trine serve | head -1` (silently, with exit status 0), and `trine up &` after its

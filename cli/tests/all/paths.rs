@@ -1,4 +1,4 @@
-//! Do commands and replicas work with paths that are no text?
+//! Commands and replicas with paths that are no text.
 //!
 //! A replica whose data directory had such a name served, and panicked at every later start. Commands panicked after they
 //! had done their work.

@@ -1,4 +1,4 @@
-//! Does long work draw a bar on a terminal, and print plain lines elsewhere?
+//! Long work: a bar on a terminal, plain lines elsewhere.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! Does every command in the README and the documents work, and does it print the shown output?
+//! Runs every command of the README and the documents, and compares its output.
 //!
 //! `common/console.rs` runs their `console` blocks: all commands of one document one after another, with a separate
 //! group and separate ports. Different documents run at the same time.

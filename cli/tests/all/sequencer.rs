@@ -1,4 +1,4 @@
-//! Does `trine sequencer` work as documented, with real processes on free ports?
+//! `trine sequencer` as documented, with real processes on free ports.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;

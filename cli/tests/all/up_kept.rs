@@ -1,4 +1,4 @@
-//! What does `trine up` keep of a group on disk that syncs nothing before an orderly end, and does it say what is lost?
+//! What `trine up` keeps of a group on disk that syncs nothing before an orderly end.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Do files of a crate import each other in a circle?
+//! Finds circles of imports between the files of a crate.
 //!
 //! A parent module and those below it may use each other, also in a larger circle within that parent. The parent is
 //! where they are put together. The test reports the other circles: those between modules of which none contains the

@@ -1,4 +1,4 @@
-//! Which names does each file of a crate take from which other? It reads `use` lines and paths in the code, also in
+//! The names that each file of a crate takes from other files. Reads `use` lines and paths in the code, also in
 //! macros' arguments.
 //!
 //! A name from a re-export counts for the file that defines it. A module's name alone takes nothing; a name inside of

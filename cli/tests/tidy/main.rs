@@ -1,4 +1,4 @@
-//! Do the sources keep the rules that a machine can check? (Crate edges, no hidden I/O, clock or randomness in core
+//! The rules of the sources that a machine can check. (Crate edges, no hidden I/O, clock or randomness in core
 //! modules, where `unsafe` may be, file headers, function lengths, no circles of imports.)
 
 mod cycles;

@@ -1,4 +1,4 @@
-//! The modules of a crate: which names does each of them declare, and which file defines the item of a path?
+//! The modules of a crate: the names that each declares, and the file that defines the item of a path.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

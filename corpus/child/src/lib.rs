@@ -1,4 +1,4 @@
-//! Children by `fork`, for tests alone: what does a copy of this process do? And scripts that can be executed at once.
+//! Children by `fork`, and scripts that can be executed at once; for tests alone.
 //!
 //! ```
 //! use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Does a tree keep its invariants?
+//! Checks the invariants of a tree.
 
 use super::KeyTree;
 use super::page::{self, StoredKey, View};

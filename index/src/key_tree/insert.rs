@@ -1,4 +1,4 @@
-//! How does a key come into the tree?
+//! Inserts a key.
 //!
 //! A node without room first gets the longest prefix that its keys and the new one share. If that makes no room, it is
 //! split, and the node above gets an entry for the new half.

@@ -1,4 +1,4 @@
-//! What are the keys of a range, one after the other?
+//! The keys of a range, one after the other.
 
 use std::ops::{Bound, RangeBounds};
 

@@ -1,4 +1,4 @@
-//! Where do keys lie that are too long for their node?
+//! Keys that are too long for their node.
 //!
 //! Each has an allocation of its own and a number. A node keeps the number. Separators of inner nodes have their own
 //! copies.

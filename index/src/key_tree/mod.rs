@@ -1,4 +1,4 @@
-//! Which keys are there, in their order?
+//! The keys in their order.
 //!
 //! A B+ tree of keys alone, for one thread. Its nodes are pages of fixed size from a pool (`pool.rs`, `page.rs`). Keys
 //! of a node share a prefix, which it has once. Every inner node counts the keys below each child. So the number of keys

@@ -1,4 +1,4 @@
-//! Which byte of a node means what?
+//! The bytes of a node.
 //!
 //! ```text
 //! level u8 | prefix length u8 | entries u16 | heap start u16 | heap bytes in use u16

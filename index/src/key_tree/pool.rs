@@ -1,4 +1,4 @@
-//! Where do nodes come from?
+//! The pool of nodes.
 //!
 //! From regions, which the pool asks for one at a time. A region's memory is zero and untouched until its nodes are
 //! used. A freed node is used again; regions stay until the tree is dropped.

@@ -1,4 +1,4 @@
-//! How many keys are before a key, and which key is at a place?
+//! Ranks: how many keys are before a key, and which key is at a rank.
 
 use std::ops::{Bound, RangeBounds};
 

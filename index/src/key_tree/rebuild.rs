@@ -1,4 +1,4 @@
-//! How does a node get another prefix, and a heap without gaps?
+//! Gives a node another prefix, or a heap without gaps.
 
 use std::ops::Range;
 

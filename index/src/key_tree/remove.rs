@@ -1,4 +1,4 @@
-//! How does a key leave the tree?
+//! Removes a key.
 //!
 //! A node without entries leaves it, too. One that is underfull is merged with a neighbour below the same node, if both
 //! fit into one with room to spare.

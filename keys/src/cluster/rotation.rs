@@ -1,4 +1,4 @@
-//! A change of the member root, in three steps. Which step follows which, and may a server go from one file to another?
+//! A change of the member root, in three steps: their order, and whether a server may go from one file to another.
 //!
 //! ```text
 //!               members use   and accept

@@ -1,4 +1,4 @@
-//! Which keys is a scan about, and what does it return of them?
+//! The range of a scan, and what it returns of the keys.
 
 use crate::codec::{DecodeError, Field, Reader, Sink};
 

@@ -1,4 +1,4 @@
-//! What is an event, and which bytes of the ring hold it?
+//! An event, and its bytes in the ring.
 //!
 //! ```text
 //! 0      1         2           10             18              22             26

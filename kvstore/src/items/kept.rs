@@ -1,4 +1,4 @@
-//! Which blocks stay for snapshots and pins, until when, and which one is the state of a key at a position?
+//! Blocks kept for snapshots and pins, and which of them is the state of a key at a position.
 
 use super::{BlockChange, Items};
 use crate::arena::{ItemView, Location, Stamp};

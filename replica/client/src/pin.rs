@@ -1,4 +1,4 @@
-//! How long does a client hold a pin? It takes one, renews it in time, and gives it back.
+//! Takes a pin for a client, renews it in time, and gives it back.
 //!
 //! Its owners say which reads follow (`pinned.rs`, `counts.rs`, `whole.rs`).
 

@@ -1,4 +1,4 @@
-//! The damage of a backup file: what is it, and where?
+//! The damage of a backup file, and where it is.
 
 /// The newest format that this release reads and the one that it writes.
 pub const FORMAT: u16 = 1;

@@ -1,4 +1,4 @@
-//! The header of a backup file: of which group and position is it?
+//! The header of a backup file: its group and position.
 
 use trine_kvstore::checksum::crc32c;
 use trine_protocol::message::{BackupHead, ClusterId, Incarnation};

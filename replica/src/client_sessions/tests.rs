@@ -1,4 +1,4 @@
-//! Do client sessions execute every command exactly once, within their bounds?
+//! Client sessions execute every command exactly once, within their bounds.
 
 use super::*;
 use crate::client_sessions::replies::REPLY_CHARGE;

@@ -1,4 +1,4 @@
-//! Which files of a data directory were set aside, and how do they go away? Neither needs the directory's lock: what is
+//! Files of a data directory that were set aside, and their removal. Neither needs the directory's lock: what is
 //! set aside is read and renamed by no replica.
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Which files of a data directory hold no data, and how data is set aside?
+//! Files of a data directory that hold no data, and how data is set aside.
 
 use trine_protocol::message::Incarnation;
 

@@ -1,4 +1,4 @@
-//! How far is the reading of a data directory?
+//! Progress of reading a data directory.
 
 use super::{Disk, DiskError, Step};
 

@@ -1,4 +1,4 @@
-//! A restore that did not come to its end: may another one begin in its directory?
+//! A restore that did not come to its end, and whether another one may begin in its directory.
 //!
 //! A restore begins in an empty directory. So what lies there behind its mark with a name of a replica's file is its own, and
 //! can go. A recovery, which has the same mark, has set files aside: its directory stays as it is. So does one in which

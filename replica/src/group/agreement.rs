@@ -1,4 +1,4 @@
-//! Do replicas that have applied the same entries hold the same state? This is checked while they run.
+//! Checks, while replicas run, that those that have applied the same entries hold the same state.
 //!
 //! After every [`CHECK_EVERY`]th entry each replica tells the others the hash of its state, and each answers with its
 //! own. A report that arrives only raises a suspicion, for any process can write one. The voters' answers over sessions

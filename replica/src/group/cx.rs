@@ -1,4 +1,4 @@
-//! What do the parts of a member work with, beside what is theirs?
+//! What the parts of a member work with, beside what is theirs.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! What when the leader's process has ended? Its members are told, and need not wait for an election timeout.
+//! Notices of a leader's death: the members are told, and need not wait for an election timeout.
 //!
 //! A leader gives each voter the secret of its run. When its process has ended, another process on its machine tells
 //! the secret to the other voters, in a notice. A follower that hears it campaigns at once, as if the leader had

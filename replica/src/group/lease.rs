@@ -1,4 +1,4 @@
-//! Until when may a leader answer reads by itself?
+//! The lease: until when a leader answers reads by itself.
 //!
 //! A round that began at some moment and was confirmed by a quorum proves more than the leadership at that moment. Each
 //! member of the quorum has heard from this leader since, and votes for no other replica for the group's vote refusal

@@ -1,4 +1,4 @@
-//! Does this member take part in its group?
+//! Whether this member takes part in its group.
 
 use trine_transport::time::Instant;
 

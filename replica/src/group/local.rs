@@ -1,4 +1,4 @@
-//! Who is this member, and what are its settings?
+//! This member's identity and settings.
 
 use trine_protocol::message::{ClusterId, GroupId, Incarnation, Member, PeerHeader};
 use trine_transport::time::Duration;

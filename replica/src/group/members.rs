@@ -1,4 +1,4 @@
-//! Who is alive, who is taken in, and what does this member's leader change by itself?
+//! Who is alive, who joins, and what this member's leader changes by itself.
 
 mod admin;
 mod audit;

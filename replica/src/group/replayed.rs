@@ -1,4 +1,4 @@
-//! Which entries did this replica have before it was started again?
+//! Entries that this replica had before it was restarted.
 //!
 //! It applies them a second time, and whoever reads its audit log must not take their commands for new ones. How far the
 //! log was committed is on disk only as of the last write. Beyond that nobody knows any more what was applied before.

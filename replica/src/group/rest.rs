@@ -1,4 +1,4 @@
-//! May this member sleep through ticks of raft that do nothing?
+//! When this member may sleep through ticks of raft that do nothing.
 //!
 //! The work of a tick (`Group::maintain`) is done when a member wakes up, and an idle group wakes up for each heartbeat.
 //! That is soon enough unless something here waits for the next tick.

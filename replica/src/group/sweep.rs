@@ -1,4 +1,4 @@
-//! How many expired items does the next log entry remove?
+//! How many expired items the next log entry removes.
 //!
 //! Only the leader decides, and the entry says what it has decided: replicas that used a clock of their own would differ.
 //! One entry gets what the leader's own sweeps do in 0.2 ms, and what is proposed and not yet applied stays below 0.4 ms.

@@ -1,4 +1,4 @@
-//! Who is connected to this node, by what the keys of the sessions prove? Counted only when a status is asked for.
+//! Callers connected to this node, by what the keys of their sessions prove; counted only when a status is requested.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

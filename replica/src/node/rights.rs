@@ -1,4 +1,4 @@
-//! What has the session of a request proven, and is its message allowed to it?
+//! What the session of a request has proven, and whether its message is allowed to it.
 
 use trine_canary as canary;
 use trine_keys::Credential;

@@ -1,4 +1,4 @@
-//! For how long is a leader's silence no reason for an election?
+//! How long a leader's silence is no reason for an election.
 //!
 //! The group's election timeout is the least: leases rely on it. A machine or a network that stalls now and then makes
 //! longer gaps between the messages of a leader that is well, and an election would interrupt its writes for nothing. So a

@@ -1,4 +1,4 @@
-//! How many terms may messages use up?
+//! A limit on the terms that messages use up.
 //!
 //! Raft takes whatever greater term a message names, so one message could end a group: at the greatest term of all no
 //! replica can be elected any more. So messages draw on an allowance. It is far more than elections ever use, and far

@@ -1,4 +1,4 @@
-//! When does raft tick, and which ticks may be slept through?
+//! When raft ticks, and which ticks may be slept through.
 //!
 //! A tick moves raft's timers by one. Most ticks do nothing else, and waking up for them is what an idle replica would
 //! spend its time on. So a replica sleeps until the tick that does something, and counts the ones before it when it wakes

@@ -1,4 +1,4 @@
-//! Which states does a replica pass through from its start to its end?
+//! The states of a replica from its start to its end.
 
 use trine_transport::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Does the state machine answer every entry alike, at every replica?
+//! The state machine answers every entry alike, at every replica.
 
 use super::entry::{EntryBuilder, move_member};
 use super::*;

@@ -1,4 +1,4 @@
-//! Whose request is next, when many wait? Holders take turns: one with a hundred requests delays another by one of them.
+//! Which waiting request is next: holders take turns, and one with a hundred requests delays another by one of them.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,4 +1,4 @@
-//! Who watches this key?
+//! Finds who watches a key.
 //!
 //! Each write is looked up, so a key costs one look-up by its hash. Prefixes are found in the time of a few look-ups,
 //! whatever their number. Ranges with a start and an end are compared one by one; a limit on their number bounds that.

@@ -1,4 +1,4 @@
-//! What does a server answer to a datagram of four bytes?
+//! A server's answer to a datagram of four bytes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What does a client make of answers that name no request?
+//! What a client makes of answers that name no request.
 //!
 //! A client sends its requests on one **way**: from one queue pair of its own, which the server answers to. All requests of a
 //! way have the same guess, and the answers of a way are those to its requests. Each goes to the request that has waited

@@ -1,4 +1,4 @@
-//! How do client and server use a backend? One that hands over each packet as a datagram of its own.
+//! The use by client and server of a backend that hands over each packet as a datagram of its own.
 
 use std::any::Any;
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! The arguments that all replicas of a group share: which of them name the replica, and do they give it files?
+//! The arguments that all replicas of a group share: which of them name the replica or give it files.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

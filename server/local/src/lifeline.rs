@@ -1,4 +1,4 @@
-//! How does a child learn that its parent is gone, however the parent ended?
+//! Tells a child that its parent is gone, however the parent ended.
 //!
 //! The child asks the kernel (Linux: `PR_SET_PDEATHSIG`) for SIGKILL at its parent's death. Then it
 //! checks that the parent it expects is still there, which closes the window between the two. The

@@ -1,4 +1,4 @@
-//! Which of the two text formats of metrics does a caller want?
+//! Which of the two text formats of metrics a caller wants.
 
 /// A format that `/metrics` can answer in.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Which metrics are there, and what are their values in a snapshot? This file and `families/` alone hold the name, the
+//! The metrics, and their values in a snapshot. This file and `families/` alone hold the name, the
 //! help and the value of each.
 
 mod process;

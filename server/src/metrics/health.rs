@@ -1,4 +1,4 @@
-//! Is the process alive, and can the replica be used?
+//! Health: whether the process is alive, and whether the replica can be used.
 
 use std::time::{Duration, Instant};
 

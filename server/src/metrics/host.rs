@@ -1,4 +1,4 @@
-//! By which names may a request call this endpoint?
+//! The names by which a request may call this endpoint.
 //!
 //! A page of a foreign site can give its own name the address of this machine (DNS rebinding). The browser then takes the
 //! endpoint for a part of that site, and asks it on the page's behalf. It still sends the name of the site.

@@ -1,4 +1,4 @@
-//! How much room does the file system of the data directory have left?
+//! Free room on the file system of the data directory.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

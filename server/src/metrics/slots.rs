@@ -1,4 +1,4 @@
-//! Which connections of the metrics endpoint are open, and which of them makes room for a new one?
+//! Open connections of the metrics endpoint, and which of them makes room for a new one.
 //!
 //! Anybody who reaches the port can connect and say nothing. Such a connection keeps its slot only until another one wants
 //! it: a probe has to get in at any time.

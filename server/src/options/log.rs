@@ -1,4 +1,4 @@
-//! Where does a replica keep its log?
+//! Where a replica keeps its log.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

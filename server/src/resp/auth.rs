@@ -1,4 +1,4 @@
-//! Who is a Redis client? Its key is compared with the group's key file here, and a password in `checker.rs`. Whether the
+//! Authentication of Redis clients. A key is compared with the group's key file here, and a password in `checker.rs`. Whether the
 //! user still exists is asked of the group, once for each AUTH. From there on the replica that does a command checks the user's rights.
 
 use trine_keys::{KeyRing, Role, UserKey, UserName};

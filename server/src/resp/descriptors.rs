@@ -1,4 +1,4 @@
-//! How many Redis clients may be connected at a time? Each takes a descriptor, and the replica needs some itself: without one
+//! How many Redis clients may be connected at a time. Each takes a descriptor, and the replica needs some itself: without one
 //! it cannot begin another segment of its log, and ends.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -1,4 +1,4 @@
-//! Which passwords do users have? The file of `--resp-users` has a verifier of each: a salted hash (argon2id), from which
+//! Passwords of users. The file of `--resp-users` has a verifier of each: a salted hash (argon2id), from which
 //! nobody gets the password back.
 //!
 //! A line is `NAME:GENERATION:VERIFIER`, as `trine user password NAME` prints it. The password stands in for the user's key of

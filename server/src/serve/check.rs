@@ -1,4 +1,4 @@
-//! Which settings of a replica are wrong on any machine? `trine serve` reports them at its start, `trine config check`
+//! Settings of a replica that are wrong on any machine. `trine serve` reports them at its start, `trine config check`
 //! before.
 
 use std::net::SocketAddr;

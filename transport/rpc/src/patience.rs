@@ -1,4 +1,4 @@
-//! How long does an idle worker thread poll for its next job before it sleeps?
+//! How long an idle worker thread polls for its next job before it sleeps.
 //!
 //! A thread that sleeps is woken by the event loop, with a system call that takes as long as a short handler. Every
 //! request behind it waits. So where jobs come often, a thread polls for longer than its settings say: until the next

@@ -1,4 +1,4 @@
-//! The last byte of each typed response: did the handler run, and how did it end?
+//! The last byte of each typed response: whether the handler ran, and how it ended.
 //!
 //! At the end, so that the response itself begins where the message does, aligned.
 

@@ -1,4 +1,4 @@
-//! A process of its own, because its allocator counts: does anything allocate between the start and the end of a long run?
+//! A process of its own, because its allocator counts: nothing may allocate between the start and the end of a long run.
 //! The data path must not: every buffer comes from the pool, every queue has its memory from the start.
 
 use trine_allocations::{Counting, allocations};

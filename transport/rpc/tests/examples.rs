@@ -1,4 +1,4 @@
-//! Does every example run to its end? They are part of the documentation, and check their own results.
+//! Runs every example to its end. The examples are part of the documentation, and check their own results.
 
 use std::error::Error;
 use std::sync::mpsc;

@@ -1,4 +1,4 @@
-//! Which packets of a batch are sealed together? Those of one session, in their order, wherever they are in the batch.
+//! Which packets of a batch are sealed together: those of one session, in their order, wherever they are in the batch.
 
 /// Sessions of a batch that are told apart at once. With more of them, packets that could share a tag may not do so.
 const PLACES: usize = 64;

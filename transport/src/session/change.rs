@@ -1,4 +1,4 @@
-//! Which sessions are left over when the keys change?
+//! Sessions that are left over when the keys change.
 
 use super::{SessionId, SessionState, Sessions};
 use crate::backend::Route;

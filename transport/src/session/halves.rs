@@ -1,4 +1,4 @@
-//! Which sessions are half open? They are kept in two parts, so that callers with one kind of key cannot push out the
+//! Half-open sessions, kept in two parts, so that callers with one kind of key cannot push out the
 //! others: one part is for keys that go first.
 
 use std::collections::VecDeque;

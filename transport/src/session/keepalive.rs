@@ -1,4 +1,4 @@
-//! Is the peer there? PING, PONG, and RESET from one who does not know us.
+//! Whether the peer is there: PING, PONG, and RESET from one who does not know us.
 //!
 //! A session is down when a PING and its repetitions stayed unanswered, and no request moved on, for
 //! the failure timeout. Any other packet may be the replay of a dead peer's. Slow answers never count. A process

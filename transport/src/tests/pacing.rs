@@ -1,4 +1,4 @@
-//! A paced client end: when does the next packet leave?
+//! A paced client end: when the next packet leaves.
 
 use super::client_handlers::outcome;
 use super::script::{FULL, Script};

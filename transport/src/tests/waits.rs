@@ -1,4 +1,4 @@
-//! A server that answers late: is it taken for a loss, and once or for ever?
+//! A server that answers late is taken for a loss once, and not for ever.
 
 use super::client_handlers::{outcome, sent};
 use super::script::Script;

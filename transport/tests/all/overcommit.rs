@@ -1,4 +1,4 @@
-//! More credits granted than the receive queue holds: what does it cost, who counts it, does everything still complete?
+//! More credits granted than the receive queue holds: what it costs, who counts it, and that everything still completes.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! How many packets a second does a way of handling full bursts take, of the time that it works?
+//! Packets a second that a way of handling full bursts takes, of the time that it works.
 //!
 //! The generator needs as much time for a packet as a bare forwarder does. So it keeps no fast application busy, and the
 //! rate of packets would be its own. The benchmark measures the time of each turn whose poll found a full burst, from the

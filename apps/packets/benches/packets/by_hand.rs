@@ -1,4 +1,4 @@
-//! How close does a batch of lookups come to group prefetching that was written by hand?
+//! Batches of lookups against group prefetching written by hand.
 //!
 //! For each lookup: the same table and keys, once in batches and once by hand. A hand-written loop takes groups of as many
 //! keys as a batch has lanes.

@@ -1,4 +1,4 @@
-//! How much faster does a handler become when a batch of packets takes turns at memory?
+//! The gain of a handler when a batch of packets takes turns at memory.
 
 use crate::PAIRS;
 use crate::frames::Frames;

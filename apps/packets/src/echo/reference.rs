@@ -1,4 +1,4 @@
-//! What must echo do, and which packets does it get?
+//! The reference of echo, and the packets that it is tried with.
 
 use crate::frame::build;
 use crate::reference::{Reference, Traffic, cut};

@@ -1,4 +1,4 @@
-//! How are the frames of generators and tests written?
+//! Writes the frames of generators and tests.
 
 use super::{ETHERNET, IPV4, IPV6, Mac, TYPE_IPV4, TYPE_IPV6, ones_sum};
 use trine_transport::prng::Prng;

@@ -1,4 +1,4 @@
-//! Where are the fields of the headers, and how is a checksum kept right?
+//! Offsets of header fields, and checksums that are adjusted in place.
 
 pub mod build;
 

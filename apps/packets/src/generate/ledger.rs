@@ -1,4 +1,4 @@
-//! Which packets of one queue are under way, and what went wrong with those that came back?
+//! The packets of one queue that are in flight, and what went wrong with those that came back.
 //!
 //! A value without a clock and without ports. Packets have numbers in the order in which they are sent. At most a window of
 //! them is under way, so none is lost for lack of room where the load is below capacity.

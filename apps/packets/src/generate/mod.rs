@@ -1,4 +1,4 @@
-//! Which packets does a generator send, and did each of them come back as it must?
+//! The packets that a generator sends, and the check that each came back as it must.
 
 mod ledger;
 mod samples;

@@ -1,4 +1,4 @@
-//! What must an IPv4 router do, and which packets does it get?
+//! The reference of the IPv4 router, and the packets that it is tried with.
 
 use super::Route4;
 use super::routes::unicast;

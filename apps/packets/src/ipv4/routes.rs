@@ -1,4 +1,4 @@
-//! Which routes does a router have that looks like one of the Internet's core?
+//! Routes like those of a router in the Internet's core.
 
 use crate::config::HOPS_GENERATED;
 use std::collections::HashSet;

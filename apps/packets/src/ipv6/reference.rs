@@ -1,4 +1,4 @@
-//! What must an IPv6 router do, and which routes and packets does it get?
+//! The reference of the IPv6 router, and the routes and packets that it is tried with.
 
 use super::Route6;
 use crate::config::HOPS_GENERATED;

@@ -1,4 +1,4 @@
-//! What has a thread of an application done so far?
+//! Counters of one thread of an application.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use trine_packets::forwarding::Sum;

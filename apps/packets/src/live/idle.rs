@@ -1,4 +1,4 @@
-//! When does a polling thread let others run?
+//! When a polling thread yields.
 
 use trine_packets::config::EMPTY_POLLS;
 

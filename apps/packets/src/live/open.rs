@@ -1,4 +1,4 @@
-//! How are the ports of a command opened, and how do they close?
+//! Opens and closes the ports of a command.
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;

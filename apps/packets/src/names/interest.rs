@@ -1,4 +1,4 @@
-//! Where in a frame is the name of an interest, and what are the hashes of its prefixes?
+//! The name of an interest in a frame, and the hashes of its prefixes.
 //!
 //! A frame is an Ethernet header, then `05 length { 07 length { 08 length component, ... }, ... }`. Lengths are numbers
 //! of NDN's TLV encoding: one byte below 253, or 253 and two bytes. Longer forms do not occur in a frame.

@@ -1,4 +1,4 @@
-//! What must a forwarder of named data do, and which names does it see?
+//! The reference of the forwarder of named data, and the names that it is tried with.
 
 use super::interest::append_interest;
 use super::{Prefix, encode};

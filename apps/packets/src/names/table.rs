@@ -1,4 +1,4 @@
-//! Which port does a name prefix have? A cuckoo table of tags, whose entries lead to records with the whole prefix.
+//! The table of name prefixes and their ports: a cuckoo table of tags, whose entries lead to records with the whole prefix.
 //!
 //! A record is the port in one byte, a byte of zero, the length in two bytes and the encoded prefix. It lies in one cache
 //! line if it fits one. Tags of 24 bits make it rare that a record is read in vain.

@@ -1,4 +1,4 @@
-//! What must a filter do, and which patterns and packets does it see?
+//! The reference of the filter, and the patterns and packets that it is tried with.
 
 use crate::frame::{OWN_MAC, build};
 use crate::reference::{Reference, Traffic, cut};

@@ -1,4 +1,4 @@
-//! What must a switch do, and which stations and frames does it see?
+//! The reference of the switch, and the stations and frames that it is tried with.
 
 use super::Station;
 use crate::frame::{OWN_MAC, build};

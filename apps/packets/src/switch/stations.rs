@@ -1,4 +1,4 @@
-//! Behind which port is a station? A cuckoo table whose entry is an Ethernet address and a port.
+//! The table of stations: a cuckoo table whose entry is an Ethernet address and a port.
 
 use crate::cuckoo::{Cuckoo, SLOTS};
 use crate::error::TableError;

@@ -1,4 +1,4 @@
-//! Does every application do with a million random and crafted packets what its reference does?
+//! Every application against its reference, with a million random and crafted packets.
 
 use trine_packets::check::{Check, Tally};
 use trine_packets::scenario::{ApplicationName, TableSettings};

@@ -1,4 +1,4 @@
-//! Do the tables find what simple models find, whatever was entered?
+//! The tables against simple models.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

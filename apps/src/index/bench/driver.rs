@@ -1,4 +1,4 @@
-//! What does the benchmark ask an index? The requests of a load, whose answers it checks and whose latency it records.
+//! The requests of the index's benchmark: it checks their answers and records their latency.
 //!
 //! In a closed loop a request is sent when an answer arrives. In an open loop requests fall due at a rate, even if
 //! answers are missing. Their latency counts from the due time.

@@ -1,4 +1,4 @@
-//! Which index does the benchmark run in its own process, and on which processors?
+//! The index that the benchmark runs in its own process, and its processors.
 
 use std::sync::Arc;
 use std::thread;

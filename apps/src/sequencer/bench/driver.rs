@@ -1,4 +1,4 @@
-//! What does the benchmark ask a sequencer? Requests for numbers, and it checks that the numbers grow.
+//! The requests of the sequencer's benchmark: it checks that the numbers grow.
 //!
 //! A request that is sent after an answer has come must get larger numbers than that answer. Of requests that are in flight
 //! together each may be the first.

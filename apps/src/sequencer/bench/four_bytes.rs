@@ -1,4 +1,4 @@
-//! How does the benchmark send requests of four bytes?
+//! The benchmark's requests of four bytes.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Which sequencer does the benchmark run in its own process?
+//! The sequencer that the benchmark runs in its own process.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Did the clients of the old program see what they were promised? Judged by what they recorded themselves.
+//! Judges what the clients of the old program saw, by what they recorded themselves.
 
 use trine_chaos::checker::{Verdict, Violation};
 use trine_chaos::history::{Action, Answer, History, Operation, Outcome};

@@ -1,4 +1,4 @@
-//! In which order are replicas replaced, by which program, and how does each of them end? Drawn from the seed before the run.
+//! The order of an upgrade's replacements, and how each replica ends; drawn from the seed before the run.
 
 use std::fmt;
 

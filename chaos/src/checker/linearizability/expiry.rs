@@ -1,4 +1,4 @@
-//! Was the time to live the broken promise? Asked of a key that has no order: perhaps it has one if items may expire
+//! Expiry in the search for an order. Used for a key that has no order: perhaps it has one if items may expire
 //! before their time, or never have to.
 
 use super::{Limits, judge_key};

@@ -1,4 +1,4 @@
-//! Is there one order of all operations that respects real time and the model of a register?
+//! Linearizability: one order of all operations that respects real time and the model of a register.
 //!
 //! Keys are judged one by one, since linearizability is local. For each key the first stage that
 //! decides wins:

@@ -1,4 +1,4 @@
-//! How do clients talk to a server that answers each connection's requests in their order?
+//! Clients of a server that answers each connection's requests in their order.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! What is the same in the answers of all servers that begin each with a line?
+//! What is alike in answers that begin with a line.
 
 /// The longest line of an answer. No server sends one near this length.
 pub(super) const LINE_BYTES_MAX: usize = 64 << 10;

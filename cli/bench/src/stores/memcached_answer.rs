@@ -1,4 +1,4 @@
-//! How does a memcached server answer `get` of one key, `set` and `delete` in its text protocol?
+//! memcached's answers to `get` of one key, `set` and `delete`, in its text protocol.
 
 use super::line_answer::{LineReply, Taken, length, line_end, value};
 

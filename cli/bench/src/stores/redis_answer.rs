@@ -1,4 +1,4 @@
-//! How does a Redis server answer GET, SET and DEL? In RESP2, and with the null of RESP3.
+//! Answers of a Redis server to GET, SET and DEL, in RESP2, with the null of RESP3.
 
 use super::line_answer::{LineReply, Taken, length, line_end, value};
 

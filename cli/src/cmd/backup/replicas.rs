@@ -1,4 +1,4 @@
-//! Which replicas can a backup be read from, and in which order?
+//! The replicas that a backup can be read from, in their order.
 
 use std::net::SocketAddr;
 

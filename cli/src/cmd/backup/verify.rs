@@ -1,4 +1,4 @@
-//! `trine backup verify`: is a file a whole backup, and of what?
+//! `trine backup verify`: checks that a file is a whole backup, and says of what.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! Are the group's keys in order? The stages and member roots of the replicas, and this caller's own key file.
+//! Checks the group's keys: the stages and member roots of the replicas, and this caller's own key file.
 
 use std::path::Path;
 

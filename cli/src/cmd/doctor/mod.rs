@@ -1,4 +1,4 @@
-//! `trine doctor`: is this machine fit for trine, and which changes would make it fitter?
+//! `trine doctor`: checks whether this machine is fit for trine, and names what would make it fitter.
 //!
 //! Every check of the machine only reads files below `/proc`, `/sys` and `/dev`, so a test can give it a separate directory
 //! tree. With `--peers` it also asks a group.

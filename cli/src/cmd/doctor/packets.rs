@@ -1,4 +1,4 @@
-//! Do packets of each size arrive from the replicas? Their status, which fills several packets, is asked for in sessions
+//! Checks that packets of each size arrive from the replicas. Their status, which fills several packets, is requested in sessions
 //! of small packets and of large ones.
 
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Where did the time of one write go?
+//! The time of one write, by stage.
 
 use serde_json::{Map, Value};
 use trine_base::units::show_ns;

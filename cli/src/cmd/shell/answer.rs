@@ -1,4 +1,4 @@
-//! How does the shell print an answer: for people, raw for pipes, or as a JSON line?
+//! Prints an answer in the shell: for people, raw for pipes, or as a JSON line.
 
 use serde_json::{Map, Value, json};
 use trine_commands::Meaning;

@@ -1,4 +1,4 @@
-//! Which keys begin with what was typed? Asked when the user presses Tab.
+//! Finds the keys that begin with what was typed, when the user presses Tab.
 //!
 //! A thread with a client of its own asks, so that nothing holds the line editor up for longer than
 //! [`COMPLETION_WAIT_MAX`]. A group that does not answer, or an error, is no key: the editor has no place to say more.

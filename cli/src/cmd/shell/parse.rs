@@ -1,4 +1,4 @@
-//! What does a line request? The parser reads nothing but the line.
+//! Parses one line of the shell, and reads nothing but the line.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `trine sim --planted-bugs`: do the checkers find every planted bug, and nothing in the same seeds without it?
+//! `trine sim --planted-bugs`: the checkers must find every planted bug, and nothing in the same seeds without it.
 
 use serde_json::json;
 use trine_base::failure::Failure;

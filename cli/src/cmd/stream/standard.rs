@@ -1,4 +1,4 @@
-//! How does a page get to standard output? A reader that has gone or has stopped does not keep a command from giving its pin
+//! Writes pages to standard output. A reader that has gone or has stopped does not keep a command from giving its pin
 //! back.
 
 use std::io::{self, ErrorKind};

@@ -1,4 +1,4 @@
-//! The directory with which `trine up` continues a group: which group is in it, and does that one go on?
+//! The directory with which `trine up` continues a group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;

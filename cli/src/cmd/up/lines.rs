@@ -1,4 +1,4 @@
-//! Which lines of its replicas does `trine up` show?
+//! The lines of its replicas that `trine up` shows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

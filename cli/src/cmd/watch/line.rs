@@ -1,4 +1,4 @@
-//! How does a change look in one line?
+//! A change in one line.
 
 use serde_json::{Map, Value};
 use trine_base::output::insert_bytes;

@@ -1,4 +1,4 @@
-//! The same random commands go to redis-server and to a group of three replicas: are the replies the same?
+//! The same random commands go to redis-server and to a group of three replicas: the replies must be the same.
 //!
 //! The commands avoid the intended differences (docs/redis.md).
 

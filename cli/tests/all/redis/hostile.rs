@@ -1,4 +1,4 @@
-//! Some clients break the protocol, send without reading, disconnect half-way or come in crowds: do the others notice?
+//! Some clients break the protocol, send without reading, disconnect half-way or come in crowds: the others must not notice.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

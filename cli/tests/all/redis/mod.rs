@@ -1,4 +1,4 @@
-//! Does the Redis protocol of a real group of three replicas behave as Redis clients expect?
+//! The Redis protocol of a real group of three replicas.
 //!
 //! Tests that need redis-server, redis-cli, redis-benchmark or redis-py say so and pass where these are missing. With
 //! `TRINE_NEED_TOOLS=1` they fail there. `.ci/redis` installs the tools.

@@ -1,4 +1,4 @@
-//! Why do the replicas not serve a stream, and when is that final?
+//! Objections of replicas to a stream, and which of them are final.
 //!
 //! A replica that is dead, busy or behind may serve later. One that has forgotten the events will never have them again,
 //! and one that denies them may only not have heard of the user yet. Such an objection is final when all replicas that

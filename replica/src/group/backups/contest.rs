@@ -1,4 +1,4 @@
-//! When does an image go to another caller that waits for one?
+//! When an image goes to another caller that waits for one.
 //!
 //! A replica has one image at a time. Whoever begins one and asks for a piece now and then could keep it from all others
 //! for good, and needs no key for that where callers without one are let in.

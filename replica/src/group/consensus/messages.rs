@@ -1,4 +1,4 @@
-//! Where do the messages of raft go?
+//! Where raft's messages go.
 
 use raft::eraftpb::{Message, MessageType};
 use trine_protocol::message::{Incarnation, PEER_HEADER_SIZE, kind};

@@ -1,4 +1,4 @@
-//! A new identity asks to be taken in: may it?
+//! Requests of new identities to join.
 
 use std::net::SocketAddr;
 

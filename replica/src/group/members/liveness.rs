@@ -1,4 +1,4 @@
-//! When was each member last heard from, and which state-machine version does it understand?
+//! When each member was last heard from, and the state-machine version that it understands.
 
 use std::collections::BTreeMap;
 

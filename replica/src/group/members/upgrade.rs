@@ -1,4 +1,4 @@
-//! When does a leader switch the group to a newer state-machine version?
+//! When a leader switches the group to a newer state-machine version.
 //!
 //! All members have to have understood it for a while, by this leader's clock. Until the switch the way back to the older
 //! release is open. A new leader counts anew: it does not know what its predecessor has heard, so it is later, never earlier.

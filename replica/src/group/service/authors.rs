@@ -1,4 +1,4 @@
-//! Who gave the administrative commands that this leader has taken? Their entries say it of users alone.
+//! The authors of the administrative commands that this leader has accepted. Their entries say it of users alone.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

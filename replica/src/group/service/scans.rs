@@ -1,4 +1,4 @@
-//! May a scan begin now? Scans run in the thread of the group, and must not starve its writers.
+//! When a scan may begin. Scans run in the thread of the group, and must not starve its writers.
 //!
 //! A scan is charged when it comes, by the keys that it may look at. While commands are applied, the next one has to wait
 //! until the time since then is ten times the charge. So scans take a tenth of the time at most. A group that applies

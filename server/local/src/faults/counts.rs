@@ -1,4 +1,4 @@
-//! How often did which fault fire at one replica? The counts as text: by name, in JSON.
+//! Counts of each fault at one replica as text: by name, in JSON.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! May datagrams be sent as trains (GSO)? Not where the kernel or the device below cannot.
+//! When datagrams may be sent as trains (GSO): not where the kernel or the device below cannot.
 //!
 //! `EIO` and `EOPNOTSUPP` say that the device does not segment or sum: that is permanent. `EMSGSIZE` says that the
 //! datagrams of a train are larger than what the interface carries; older kernels say `EINVAL`, which also means a kernel

@@ -1,4 +1,4 @@
-//! Which work does each guideline save? Bursts of datagrams from one endpoint to another, with one guideline switched
+//! The work that each guideline saves. Bursts of datagrams from one endpoint to another, with one guideline switched
 //! off at a time. Each guideline stands in the table of the packets that it is for.
 
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! How much does an RPC add to a datagram? Both ends in one thread, so that the two differ in nothing else.
+//! What an RPC adds to a datagram. Both ends in one thread, so that the two differ in nothing else.
 
 use std::time::Instant as Wall;
 

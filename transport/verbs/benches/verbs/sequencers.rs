@@ -1,4 +1,4 @@
-//! What does a number cost by sessions, by datagrams of four bytes (Spec-S0), and by FETCH_ADD?
+//! The cost of a number by sessions, by datagrams of four bytes (Spec-S0), and by FETCH_ADD.
 //!
 //! Both ends are in one thread. Work requests, their cache lines and doorbells are those of both ends together, as ConnectX
 //! devices lay them out. Packets are counted by the device. Bytes are those of InfiniBand, all headers and checksums included.

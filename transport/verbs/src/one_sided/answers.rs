@@ -1,4 +1,4 @@
-//! The server's end of RFP: where does an answer lie for its client to fetch?
+//! The server's end of RFP: where an answer lies for its client to fetch.
 //!
 //! Answer `n` lies in slot `n mod 8` of the connection's second region, which the client may read and nobody but this
 //! end writes. A later answer in the slot says that the former was written over. So no slot has to be cleared, as the

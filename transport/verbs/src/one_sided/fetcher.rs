@@ -1,4 +1,4 @@
-//! When does a client read its next answer out of the server's memory, and how much of it?
+//! When a client reads its next answer out of the server's memory, and how much of it.
 //!
 //! ```text
 //!            a request leaves

@@ -1,4 +1,4 @@
-//! Which connection belongs to a session of a peer? Asked for each packet that may use one.
+//! Which connection belongs to a session of a peer; looked up for each packet that may use one.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

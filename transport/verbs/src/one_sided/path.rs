@@ -1,4 +1,4 @@
-//! Joins both directions: which way does a packet of the core take, and what does a datagram mean for the connections?
+//! Joins both directions: the path of a packet of the core, and the meaning of a datagram for the connections.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! How many bytes does a client fetch at first? As many as the last answers of the session had.
+//! How many bytes a client fetches at first: as many as the last answers of the session had.
 //!
 //! RFP calls this the remote fetching size (RFS). One READ is enough for an answer that is not longer.
 

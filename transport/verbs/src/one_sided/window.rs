@@ -1,4 +1,4 @@
-//! Which slots of a connection does its server look at, and when?
+//! Which slots of a connection its server looks at, and when.
 //!
 //! Mostly at one: that of the next sequence. A write that was lost leaves a hole there, and later packets are behind it. So
 //! all slots are looked at when a datagram of the session has come, and in growing pauses while nothing comes.

@@ -1,4 +1,4 @@
-//! Increments over lossy paths: does each happen once, and in an order that all clients can agree on?
+//! Increments over lossy paths: each happens once, and in an order that all clients can agree on.
 //!
 //! A counter is incremented by several sessions, eight requests of each under way. Its answers are the new values. A history of
 //! increments is linearizable if and only if the values are 1, 2, 3 .. and an increment that began after another one had

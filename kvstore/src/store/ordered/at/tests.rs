@@ -1,4 +1,4 @@
-//! Is every page of a scan at a pin the state of that pin, whatever happens meanwhile? And does nothing stay behind?
+//! Scans at a pin against the state of that pin, whatever happens meanwhile; nothing stays behind.
 
 use crate::codec::List;
 use crate::config::{PIN_TTL_NS, SCAN_KEYS_MAX};
