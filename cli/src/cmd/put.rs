@@ -98,10 +98,10 @@ pub(crate) fn run<N: Network>(
         },
     )?;
     let version = match outcome(&answer)? {
-        Outcome::Written(version) => version,
+        PutOutcome::Written(version) => version,
         unmet => {
             let present = match unmet {
-                Outcome::Unmet { present } => present,
+                PutOutcome::Unmet { present } => present,
                 _ => present_version(network, &arguments.client, key, output)?,
             };
             let unmet = Unmet {
@@ -133,7 +133,7 @@ pub(crate) fn run<N: Network>(
     Ok(())
 }
 
-enum Outcome {
+enum PutOutcome {
     Written(Position),
     /// The condition does not hold: the key has this version, or is absent.
     Unmet {
@@ -143,19 +143,19 @@ enum Outcome {
     Aborted,
 }
 
-fn outcome(answer: &Answer) -> Result<Outcome, Failure> {
+fn outcome(answer: &Answer) -> Result<PutOutcome, Failure> {
     if let Ok(Response::Error(StoreError::KeyMissing)) = answer.response() {
-        return Ok(Outcome::Unmet { present: None });
+        return Ok(PutOutcome::Unmet { present: None });
     }
     Ok(match response_of(answer)? {
-        Response::Written { version } => Outcome::Written(version),
-        Response::Conflict { current } => Outcome::Unmet { present: current },
+        Response::Written { version } => PutOutcome::Written(version),
+        Response::Conflict { current } => PutOutcome::Unmet { present: current },
         Response::Aborted {
             cause: AbortCause::Refused { error, .. },
         } => return Err(store_failure(error)),
-        Response::Aborted { .. } => Outcome::Aborted,
+        Response::Aborted { .. } => PutOutcome::Aborted,
         Response::List(answers) => match answers.iter().next() {
-            Some(Response::Written { version }) => Outcome::Written(version),
+            Some(Response::Written { version }) => PutOutcome::Written(version),
             _ => return Err(unexpected(&Response::List(answers))),
         },
         other => return Err(unexpected(&other)),
