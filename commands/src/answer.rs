@@ -19,7 +19,7 @@ pub enum Failure {
 }
 
 /// What a call brought.
-pub type Outcome<'a> = Result<Response<'a>, Failure>;
+pub type CommandOutcome<'a> = Result<Response<'a>, Failure>;
 
 /// Answers that were written as replies.
 #[derive(Clone, Copy, Default, Debug)]
@@ -35,7 +35,7 @@ pub struct Answered {
 }
 
 /// Whether nothing was applied, and some of several commands may succeed alone.
-pub fn may_succeed_singly(result: &Outcome<'_>) -> bool {
+pub fn may_succeed_singly(result: &CommandOutcome<'_>) -> bool {
     matches!(
         result,
         Err(Failure::TooLarge)
@@ -58,7 +58,7 @@ pub fn may_succeed_singly(result: &Outcome<'_>) -> bool {
 pub fn write_run(
     items: &[Item],
     read_only: bool,
-    result: Outcome<'_>,
+    result: CommandOutcome<'_>,
     writer: &mut Writer<'_>,
 ) -> Answered {
     let operations: usize = items.iter().map(|item| item.operations).sum();
@@ -85,7 +85,7 @@ pub fn write_run(
 pub fn write_transaction(
     items: &[Item],
     read_only: bool,
-    result: Outcome<'_>,
+    result: CommandOutcome<'_>,
     writer: &mut Writer<'_>,
 ) -> Answered {
     match result {
@@ -144,7 +144,7 @@ pub fn write_items(items: &[Item], answers: &[Response<'_>], writer: &mut Writer
 }
 
 /// The error of a call that was not answered with what it asks for.
-pub fn error_of(result: Outcome<'_>, read_only: bool) -> String {
+pub fn error_of(result: CommandOutcome<'_>, read_only: bool) -> String {
     match result {
         Ok(Response::Error(error)) => error_text(error),
         Ok(Response::OtherError(error)) => format!("ERR {error}"),

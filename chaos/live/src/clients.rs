@@ -41,7 +41,7 @@ type ChaosFaults<N> = FaultHandle<<<N as Network>::Backend as Backend>::Route>;
 /// All clients of a run.
 pub(super) struct Crew<N: Network> {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<Result<Log, Failure>>>,
+    threads: Vec<JoinHandle<Result<ThreadLog, Failure>>>,
     network: N,
     seed: u64,
     faults: Faults,
@@ -60,7 +60,7 @@ struct Shared {
 }
 
 /// The observations of one thread.
-struct Log {
+struct ThreadLog {
     history: History,
     fired: FaultCounts,
 }
@@ -205,11 +205,11 @@ fn work<B: Backend>(
     mut endpoint: ClientEndpoint<B>,
     mut recorder: Recorder,
     handle: &FaultHandle<B::Route>,
-) -> Result<Log, Failure> {
+) -> Result<ThreadLog, Failure> {
     let count = recorder.numbers.len();
     let mut clients = Clients::open(&mut endpoint, count);
     drive(&mut clients, count, PACE, (now(), None), &mut recorder)?;
-    Ok(Log {
+    Ok(ThreadLog {
         history: recorder.history,
         fired: handle.total(),
     })

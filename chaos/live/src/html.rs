@@ -7,7 +7,7 @@ use trine_chaos::history::{History, Operation, Outcome};
 use trine_transport::time::Instant;
 
 use super::minimal::minimal;
-use super::report::Report;
+use super::report::LiveReport;
 use super::timeline::{Done, Timeline};
 use trine_base::html::bars::{Bar, Bars, Row};
 use trine_base::html::page::{Page, table};
@@ -31,7 +31,7 @@ const CUT: usize = 1;
 const STILL: usize = 3;
 
 /// The whole page.
-pub(super) fn page(report: &Report<'_>) -> String {
+pub(super) fn page(report: &LiveReport<'_>) -> String {
     let verdict = if report.passed() { "PASS" } else { "FAIL" };
     let title = format!("trine chaos: {verdict}, seed {}", report.arguments.seed);
     let mut page = Page::new(&title, &report.seed_line());
@@ -105,7 +105,7 @@ fn show_seconds(seconds: f64) -> String {
     format!("{seconds:.1} s")
 }
 
-fn summary(report: &Report<'_>, page: &mut Page) {
+fn summary(report: &LiveReport<'_>, page: &mut Page) {
     let tally = report.history.tally();
     let verdicts = &report.verdicts;
     let first_line = |verdict: &Verdict| {

@@ -45,7 +45,7 @@ use self::faults::ReplicaFaults;
 use self::links::Links;
 use self::names::Names;
 use self::nemesis::{Clock as WorkClock, Failover, Nemesis};
-use self::report::Report;
+use self::report::LiveReport;
 use self::sandbox::Sandbox;
 use self::schedule::Planned;
 use self::timeline::{Leads, Timeline};
@@ -235,7 +235,7 @@ impl<N: Network> LiveRun<'_, N> {
         let findings = self.upgrade.as_ref().zip(upgraded);
         let findings =
             findings.map(|(upgrade, (course, old))| Findings::of(upgrade, course, &old, history));
-        let report = Report {
+        let report = LiveReport {
             arguments,
             history,
             verdicts: judge(history, &counts, &failovers, worked.seen.reread_from),
@@ -315,7 +315,7 @@ impl<N: Network> LiveRun<'_, N> {
     }
 
     /// Writes the files that were asked for.
-    fn keep(&self, report: &Report<'_>) -> Result<(), Failure> {
+    fn keep(&self, report: &LiveReport<'_>) -> Result<(), Failure> {
         if let Some(path) = &self.arguments.history {
             result_file::write("history", path, &report.history.to_text())?;
         }

@@ -20,7 +20,7 @@ use trine_base::latency::{Latencies, latency_table};
 use trine_base::output::Output;
 use trine_base::units::{plural, show_count, show_ns};
 
-pub(super) struct Report<'a> {
+pub(super) struct LiveReport<'a> {
     pub(super) arguments: &'a ChaosArguments,
     pub(super) history: &'a History,
     pub(super) counts: BTreeMap<String, u64>,
@@ -46,7 +46,7 @@ pub(super) fn seed_line(seed: u64) -> String {
     )
 }
 
-impl Report<'_> {
+impl LiveReport<'_> {
     pub(super) fn passed(&self) -> bool {
         let Verdicts {
             linearizability,

@@ -52,17 +52,7 @@ pub(crate) fn run<N: Network>(
     let key = key_bytes(&arguments.key)?;
     let value = read_value(arguments.value.as_deref())?;
     let expected = arguments.if_version.map(Position::from_u64);
-    let options = SetOptions {
-        condition: match arguments.if_absent {
-            true => SetCondition::Absent,
-            false => SetCondition::Always,
-        },
-        expiry: match arguments.ttl {
-            None => SetExpiry::Never,
-            Some(ttl) => SetExpiry::After(ttl),
-        },
-        return_previous: false,
-    };
+    let options = options_of(arguments);
     let set = Command::Set {
         key,
         options,
@@ -112,9 +102,33 @@ pub(crate) fn run<N: Network>(
             return Err(unmet.report("written", output));
         }
     };
+    tell(arguments, output, key, value.len(), version, &answer);
+    Ok(())
+}
+
+fn options_of(arguments: &PutArguments) -> SetOptions {
+    SetOptions {
+        condition: match arguments.if_absent {
+            true => SetCondition::Absent,
+            false => SetCondition::Always,
+        },
+        expiry: arguments.ttl.map_or(SetExpiry::Never, SetExpiry::After),
+        return_previous: false,
+    }
+}
+
+/// Says what was written.
+fn tell(
+    arguments: &PutArguments,
+    output: Output,
+    key: &[u8],
+    bytes: usize,
+    version: Position,
+    answer: &Answer,
+) {
     let mut document = Map::new();
     insert_bytes(&mut document, "key", key);
-    document.insert("bytes".into(), value.len().into());
+    document.insert("bytes".into(), bytes.into());
     document.insert("version".into(), json!(version.as_u64()));
     if let Some(timing) = answer.timing() {
         document.insert("timing_ns".into(), timing::document(timing));
@@ -126,11 +140,10 @@ pub(crate) fn run<N: Network>(
             output.line("no timing: the replica runs an older release");
         }
         None => output.at_terminal(format_args!(
-            "ok, version {} (`trine watch --since` goes on from there, `cas` in the shell compares with it)",
+            "ok, version {} (`trine watch --since` goes on from there, `--if-version` compares with it)",
             version.as_u64()
         )),
     }
-    Ok(())
 }
 
 enum PutOutcome {

@@ -119,7 +119,7 @@ pub struct Connection {
 }
 
 /// The next item of the input.
-enum Next<'a> {
+enum NextItem<'a> {
     Nothing,
     /// Commands for the store.
     Run(Plan<'a>),
@@ -291,25 +291,25 @@ impl Connection {
         // The requests are borrowed while the rest of the connection changes.
         let input = self.input.lend();
         let going_on = match self.next(&input, environment) {
-            Next::Nothing => {
+            NextItem::Nothing => {
                 self.on_nothing(input.len(), environment.limits);
                 false
             }
-            Next::Run(plan) => {
+            NextItem::Run(plan) => {
                 let served = self.executor.submit_plan(plan, submit);
                 self.on_served(served);
                 true
             }
-            Next::Local(parts, length) => {
+            NextItem::Local(parts, length) => {
                 self.on_local(&parts, length, environment, submit);
                 self.input.begin_again();
                 true
             }
-            Next::Line(length) => {
+            NextItem::Line(length) => {
                 self.on_line(length, environment, submit);
                 true
             }
-            Next::Broken(error) => {
+            NextItem::Broken(error) => {
                 self.executor.end_broken(&error.to_string());
                 false
             }
@@ -319,7 +319,7 @@ impl Connection {
     }
 
     /// The next commands for the store, as many as fit together, or the next request of another kind.
-    fn next<'a>(&mut self, input: &'a [u8], environment: &Environment<'_>) -> Next<'a> {
+    fn next<'a>(&mut self, input: &'a [u8], environment: &Environment<'_>) -> NextItem<'a> {
         let mut plan = Plan::default();
         let commands_max = self.executor.begin_plan(environment.limits);
         while plan.command_count() < commands_max
@@ -330,9 +330,9 @@ impl Connection {
             let progress = self.input.parse(input, environment.limits, known);
             let length = match progress {
                 Ok(Progress::Complete { length }) => length,
-                Ok(Progress::Incomplete) if plan.command_count() == 0 => return Next::Nothing,
+                Ok(Progress::Incomplete) if plan.command_count() == 0 => return NextItem::Nothing,
                 Ok(Progress::Incomplete) => break,
-                Err(error) if plan.command_count() == 0 => return Next::Broken(error),
+                Err(error) if plan.command_count() == 0 => return NextItem::Broken(error),
                 // The parser finds it again when the commands before it are answered.
                 Err(_) => {
                     self.input.begin_again();
@@ -360,11 +360,11 @@ impl Connection {
                 break;
             }
             return match self.input.is_line() {
-                true => Next::Line(length),
-                false => Next::Local(parts, length),
+                true => NextItem::Line(length),
+                false => NextItem::Local(parts, length),
             };
         }
-        Next::Run(plan)
+        NextItem::Run(plan)
     }
 
     /// A request that is handled here, of `length` bytes.

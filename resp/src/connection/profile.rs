@@ -13,12 +13,12 @@ pub(super) struct Profile {
     id: u64,
     peer: String,
     since_unix_ms: i64,
-    names: Names,
+    names: ClientNames,
 }
 
 /// What a client calls itself.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Names {
+pub(super) struct ClientNames {
     client: Vec<u8>,
     /// The name and the version of its library.
     library: [Vec<u8>; 2],
@@ -31,7 +31,7 @@ impl Profile {
             id,
             peer,
             since_unix_ms: unix_ms,
-            names: Names::default(),
+            names: ClientNames::default(),
         }
     }
 
@@ -86,12 +86,12 @@ impl Profile {
     }
 
     /// All names, for [`Profile::restore`].
-    pub(super) fn names(&self) -> Names {
+    pub(super) fn names(&self) -> ClientNames {
         self.names.clone()
     }
 
     /// The names are again what they were.
-    pub(super) fn restore(&mut self, names: Names) {
+    pub(super) fn restore(&mut self, names: ClientNames) {
         self.names = names;
     }
 }

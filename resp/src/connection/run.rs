@@ -16,7 +16,7 @@ use trine_commands::keyspace::Walk;
 use trine_commands::plan::Item;
 use trine_kvstore::config::LIST_RESPONSE_BYTES_MAX;
 
-use super::profile::Names;
+use super::profile::ClientNames;
 use super::standing::ActsAs;
 use super::tracking::Options;
 
@@ -28,7 +28,7 @@ const VALUE_BYTES_MIN: usize = 128;
 /// The work of one connection at the store.
 #[derive(Default, Debug)]
 pub(super) struct Run {
-    stage: Stage,
+    stage: RunStage,
     last: LastCall,
     /// This many commands are sent one by one.
     alone: usize,
@@ -37,7 +37,7 @@ pub(super) struct Run {
 }
 
 #[derive(Default, Debug)]
-enum Stage {
+enum RunStage {
     #[default]
     Idle,
     /// A call is under way.
@@ -92,7 +92,7 @@ pub(super) enum Then {
 /// What commands of a transaction that need no store can change at the connection.
 #[derive(Debug)]
 pub(super) struct Settings {
-    pub(super) names: Names,
+    pub(super) names: ClientNames,
     pub(super) user: ActsAs,
 }
 
@@ -128,21 +128,21 @@ impl Waiting {
 impl Run {
     /// Whether a call is under way, or is to follow another one.
     pub(super) fn is_busy(&self) -> bool {
-        !matches!(self.stage, Stage::Idle)
+        !matches!(self.stage, RunStage::Idle)
     }
 
     /// Whether a call is under way that only reads; none without a call.
     pub(super) fn call_reads(&self) -> Option<bool> {
         match self.stage {
-            Stage::Waiting { read_only, .. } => Some(read_only),
-            Stage::Idle | Stage::Walking(_) => None,
+            RunStage::Waiting { read_only, .. } => Some(read_only),
+            RunStage::Idle | RunStage::Walking(_) => None,
         }
     }
 
     /// A call is under way.
     pub(super) fn begin(&mut self, call: Waiting, read_only: bool) {
         assert!(!self.is_busy(), "one call is under way at a time");
-        self.stage = Stage::Waiting { call, read_only };
+        self.stage = RunStage::Waiting { call, read_only };
     }
 
     /// The call that has ended, if it is one that `fits`, and whether it only read.
@@ -151,7 +151,7 @@ impl Run {
         fits: impl FnOnce(&Waiting) -> bool,
     ) -> Option<(Waiting, bool)> {
         match std::mem::take(&mut self.stage) {
-            Stage::Waiting { call, read_only } if fits(&call) => {
+            RunStage::Waiting { call, read_only } if fits(&call) => {
                 self.last = match read_only {
                     true => LastCall::Read,
                     false => LastCall::Write,
@@ -168,13 +168,13 @@ impl Run {
     /// The walk has another page, which is asked for next.
     pub(super) fn walk_on(&mut self, walk: Box<Walk>) {
         assert!(!self.is_busy(), "the page before was taken");
-        self.stage = Stage::Walking(walk);
+        self.stage = RunStage::Walking(walk);
     }
 
     /// The walk of which another page is to be asked for, if there is one.
     pub(super) fn take_walk(&mut self) -> Option<Box<Walk>> {
         match std::mem::take(&mut self.stage) {
-            Stage::Walking(walk) => Some(walk),
+            RunStage::Walking(walk) => Some(walk),
             other => {
                 self.stage = other;
                 None
@@ -222,9 +222,9 @@ impl Run {
     /// Bytes of memory that it holds beside itself.
     pub(super) fn held_bytes(&self) -> usize {
         match &self.stage {
-            Stage::Idle => 0,
-            Stage::Waiting { call, .. } => call.held_bytes(),
-            Stage::Walking(walk) => walk.held_bytes(),
+            RunStage::Idle => 0,
+            RunStage::Waiting { call, .. } => call.held_bytes(),
+            RunStage::Walking(walk) => walk.held_bytes(),
         }
     }
 }

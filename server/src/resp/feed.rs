@@ -60,7 +60,7 @@ enum Question {
 
 /// The way to the replica.
 #[derive(Clone, Copy, Debug)]
-enum Link {
+enum FeedSession {
     /// There is none.
     Down,
     Connecting(SessionId),
@@ -75,7 +75,7 @@ enum Link {
     },
 }
 
-impl Link {
+impl FeedSession {
     fn session(self) -> Option<SessionId> {
         match self {
             Self::Down => None,
@@ -144,18 +144,18 @@ pub(super) struct Feed<R: Route> {
     /// How long clients wait for the stream to begin.
     patience: Duration,
     cluster: ClusterId,
-    link: Link,
+    link: FeedSession,
     next_tag: u64,
     /// Nothing is asked before this.
     ask_at: Instant,
     reached: Reached,
     /// The replica takes the request for changes.
     is_served: bool,
-    verdict: Verdict,
+    verdict: FeedVerdict,
 }
 
 /// Whether the stream is there.
-struct Verdict {
+struct FeedVerdict {
     phase: Phase,
     /// When that was judged last.
     at: Instant,
@@ -176,12 +176,12 @@ impl<R: Route> Feed<R> {
             number: number.max(1),
             patience,
             cluster: ClusterId::NONE,
-            link: Link::Down,
+            link: FeedSession::Down,
             next_tag: 0,
             ask_at: Instant::ZERO,
             reached: Reached::Unknown,
             is_served: false,
-            verdict: Verdict {
+            verdict: FeedVerdict {
                 phase: Phase::Resting,
                 at: Instant::ZERO,
                 trouble: "it has not begun".to_owned(),
@@ -234,14 +234,14 @@ impl<R: Route> Feed<R> {
         if let Some(session) = self.link.session() {
             cx.disconnect(session);
         }
-        (self.link, self.is_served) = (Link::Down, false);
+        (self.link, self.is_served) = (FeedSession::Down, false);
     }
 
     /// Tells clients that the stream is there, or that it is not.
     fn judge(&mut self, now: Instant, server: &mut Server, has_leader: bool) {
         self.verdict.at = now;
         self.is_served |= match self.link {
-            Link::Asking {
+            FeedSession::Asking {
                 question: Question::Changes,
                 at,
                 ..
@@ -289,10 +289,10 @@ impl<R: Route> Feed<R> {
             return;
         }
         match (self.link, self.reached.place()) {
-            (Link::Down, _) => self.connect(cx),
-            (Link::Connecting(_) | Link::Asking { .. }, _) => {}
-            (Link::Idle(session), None) => self.ask_where(cx, session),
-            (Link::Idle(session), Some(known)) => self.ask_changes(cx, session, known),
+            (FeedSession::Down, _) => self.connect(cx),
+            (FeedSession::Connecting(_) | FeedSession::Asking { .. }, _) => {}
+            (FeedSession::Idle(session), None) => self.ask_where(cx, session),
+            (FeedSession::Idle(session), Some(known)) => self.ask_changes(cx, session, known),
         }
     }
 
@@ -303,7 +303,7 @@ impl<R: Route> Feed<R> {
         };
         let route = (self.route_of)(self.own);
         match route.and_then(|route| cx.connect(route, params).ok()) {
-            Some(session) => self.link = Link::Connecting(session),
+            Some(session) => self.link = FeedSession::Connecting(session),
             None => self.fail(cx, "its replica cannot be reached", PAUSE),
         }
     }
@@ -354,7 +354,7 @@ impl<R: Route> Feed<R> {
             self.ask_at = cx.now() + PAUSE;
             return;
         }
-        self.link = Link::Asking {
+        self.link = FeedSession::Asking {
             session,
             tag,
             question,
@@ -365,8 +365,8 @@ impl<R: Route> Feed<R> {
     /// The replica does not serve the stream now.
     fn fail(&mut self, cx: &Cx<'_, R>, why: &str, pause: Duration) {
         why.clone_into(&mut self.verdict.trouble);
-        if let Link::Asking { session, .. } = self.link {
-            self.link = Link::Idle(session);
+        if let FeedSession::Asking { session, .. } = self.link {
+            self.link = FeedSession::Idle(session);
         }
         self.is_served = false;
         self.ask_at = cx.now() + pause;
@@ -380,7 +380,7 @@ impl<R: Route> Feed<R> {
         completion: &Completion,
     ) {
         let (session, question) = match self.link {
-            Link::Asking {
+            FeedSession::Asking {
                 session,
                 tag: asked,
                 question,
@@ -388,7 +388,7 @@ impl<R: Route> Feed<R> {
             } if asked == tag => (session, question),
             _ => return,
         };
-        self.link = Link::Idle(session);
+        self.link = FeedSession::Idle(session);
         let bytes = &completion.response[..];
         if completion.result.is_err() {
             self.leave(cx);
@@ -456,12 +456,12 @@ impl<R: Route> Feed<R> {
         let own = self.link.session();
         match event {
             Event::Connected { session, .. } if own == Some(*session) => {
-                self.link = Link::Idle(*session);
+                self.link = FeedSession::Idle(*session);
             }
             Event::ConnectFailed { session, .. } | Event::Down { session, .. }
                 if own == Some(*session) =>
             {
-                self.link = Link::Down;
+                self.link = FeedSession::Down;
                 self.fail(cx, "its replica cannot be reached", PAUSE);
             }
             _ => {}
@@ -475,12 +475,12 @@ impl<R: Route> Feed<R> {
             return self.link.session().map(|_| Instant::ZERO);
         }
         let (asks, judges) = match self.link {
-            Link::Down | Link::Idle(_) => {
+            FeedSession::Down | FeedSession::Idle(_) => {
                 let is_known = !self.cluster.is_none();
                 (is_known.then_some(self.ask_at), None)
             }
-            Link::Connecting(_) => (None, None),
-            Link::Asking { at, .. } => (None, (!self.is_served).then(|| at + SERVED_AFTER)),
+            FeedSession::Connecting(_) => (None, None),
+            FeedSession::Asking { at, .. } => (None, (!self.is_served).then(|| at + SERVED_AFTER)),
         };
         let again = Some(self.verdict.at + JUDGE_EVERY);
         [asks, judges, again].into_iter().flatten().min()

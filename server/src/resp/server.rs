@@ -335,21 +335,21 @@ impl Server {
                 client.claims.asked = Some(claim);
             }
             self.seats.count(&mut client);
-            if matches!(state, State::Over)
+            if matches!(state, TurnOutcome::Over)
                 && client.connection.is_broken()
                 && client.deadlines.drain.is_none()
             {
                 self.stats.protocol_errors += 1;
                 client.begin_drain(now);
-                state = State::GoesOn;
+                state = TurnOutcome::GoesOn;
             }
-            if matches!(state, State::Over) && client.connection.is_attack() {
+            if matches!(state, TurnOutcome::Over) && client.connection.is_attack() {
                 self.on_attack(now, &client);
             }
             match state {
-                State::Over => self.close(key, client),
-                State::Rests => self.seats.put_back(key, client),
-                State::GoesOn => {
+                TurnOutcome::Over => self.close(key, client),
+                TurnOutcome::Rests => self.seats.put_back(key, client),
+                TurnOutcome::GoesOn => {
                     self.seats.put_back(key, client);
                     self.seats.mark(key);
                 }
@@ -420,14 +420,14 @@ impl Server {
         unix_ms: i64,
         now: Instant,
         submit: &mut dyn Submit,
-    ) -> State {
+    ) -> TurnOutcome {
         let before = client.connection.commands();
         let limits = memory::limits_now(&self.options, self.seats.held());
-        let mut state = State::GoesOn;
+        let mut state = TurnOutcome::GoesOn;
         for _ in 0..ROUNDS_MAX {
             if self.read(client, &limits).is_err() {
                 self.note_tls_error(now, client);
-                state = State::Over;
+                state = TurnOutcome::Over;
                 break;
             }
             if !client.stream.is_handshaking() {
@@ -456,7 +456,7 @@ impl Server {
             let written = write(client, now, &mut self.stats);
             let is_over = client.connection.is_over() && !client.stream.has_pending();
             if written.is_err() || is_over {
-                state = State::Over;
+                state = TurnOutcome::Over;
                 break;
             }
             // Commands that waited for room for replies continue at once, because no socket event reports the written
@@ -464,7 +464,7 @@ impl Server {
             let cleared = clogged && !client.connection.is_clogged(&limits);
             let reads_on = client.readiness.readable && client.connection.wants_bytes(&limits);
             if !reads_on && !cleared {
-                state = State::Rests;
+                state = TurnOutcome::Rests;
                 break;
             }
         }
@@ -622,30 +622,30 @@ impl Rates {
 }
 
 /// The fate of a connection after its turn.
-enum State {
+enum TurnOutcome {
     Over,
     Rests,
     GoesOn,
 }
 
 /// Discards the data of a client that broke the protocol, until it ends or reaches its limit.
-fn drain(client: &mut Client, scratch: &mut [u8]) -> State {
+fn drain(client: &mut Client, scratch: &mut [u8]) -> TurnOutcome {
     for _ in 0..ROUNDS_MAX {
         let (true, Some(drain)) = (client.readiness.readable, &mut client.deadlines.drain) else {
-            return State::Rests;
+            return TurnOutcome::Rests;
         };
         match client.stream.discard(scratch) {
-            Ok(0) => return State::Over,
-            Ok(count) if count >= drain.bytes_left => return State::Over,
+            Ok(0) => return TurnOutcome::Over,
+            Ok(count) if count >= drain.bytes_left => return TurnOutcome::Over,
             Ok(count) => drain.bytes_left -= count,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 client.readiness.readable = false
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => return State::Over,
+            Err(_) => return TurnOutcome::Over,
         }
     }
-    State::GoesOn
+    TurnOutcome::GoesOn
 }
 
 /// Writes as much as the socket takes.

@@ -22,7 +22,7 @@ pub enum CallError {
     /// No packet of it left: the handler did not run.
     NotSent(NotSent),
     /// The server answered, but did not run the handler.
-    Refused(Refusal),
+    Refused(CallRefusal),
     /// The session ended while it was in flight: the handler ran once or never.
     OutcomeUnknown,
     /// Its deadline passed; the handler ran once or never.
@@ -56,7 +56,7 @@ pub enum NotSent {
 
 /// Why a server did not run a handler.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum Refusal {
+pub enum CallRefusal {
     /// It has none for this request type.
     UnknownType,
     /// The request is no value of the type that its handler takes.
@@ -106,7 +106,7 @@ impl fmt::Display for NotSent {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for CallRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::UnknownType => "it has no handler for this request type",

@@ -69,7 +69,7 @@ mod tasks;
 pub mod worker;
 
 pub use client::{Call, Client, Connect, Session};
-pub use error::{CallError, NodeError, NotSent, Refusal, SessionError, StartError};
+pub use error::{CallError, CallRefusal, NodeError, NotSent, SessionError, StartError};
 pub use message::{DecodeError, Message};
 pub use node::{Builder, Node};
 pub use serve::{Caller, Responder};

@@ -2,7 +2,7 @@
 //!
 //! At the end, so that the response itself begins where the message does, aligned.
 
-use super::error::{CallError, Refusal};
+use super::error::{CallError, CallRefusal};
 use super::message::Message;
 use trine_transport::buf::{MESSAGE_BYTES_MAX, MsgBuf, Pool};
 
@@ -49,9 +49,9 @@ pub(super) fn read<T: Message>(bytes: &[u8]) -> Result<T, CallError> {
     };
     match *status {
         0 => T::decode(value).map_err(CallError::BadResponse),
-        1 => Err(CallError::Refused(Refusal::UnknownType)),
-        2 => Err(CallError::Refused(Refusal::BadRequest)),
-        3 => Err(CallError::Refused(Refusal::Overloaded)),
+        1 => Err(CallError::Refused(CallRefusal::UnknownType)),
+        2 => Err(CallError::Refused(CallRefusal::BadRequest)),
+        3 => Err(CallError::Refused(CallRefusal::Overloaded)),
         5 => Err(CallError::ResponseTooLarge),
         // A later version's statuses are none that we can name.
         _ => Err(CallError::Unanswered),
@@ -71,10 +71,16 @@ mod tests {
         let cases = [
             (
                 Status::UnknownType,
-                CallError::Refused(Refusal::UnknownType),
+                CallError::Refused(CallRefusal::UnknownType),
             ),
-            (Status::BadRequest, CallError::Refused(Refusal::BadRequest)),
-            (Status::Overloaded, CallError::Refused(Refusal::Overloaded)),
+            (
+                Status::BadRequest,
+                CallError::Refused(CallRefusal::BadRequest),
+            ),
+            (
+                Status::Overloaded,
+                CallError::Refused(CallRefusal::Overloaded),
+            ),
             (Status::Unanswered, CallError::Unanswered),
             (Status::ResponseTooLarge, CallError::ResponseTooLarge),
         ];

@@ -140,9 +140,9 @@ fn an_unknown_type_and_a_malformed_request_are_refused() {
     }
     let pair = pair();
     let unknown = block_on(pair.session.call::<Unknown>(&()));
-    assert_eq!(unknown, Err(CallError::Refused(Refusal::UnknownType)));
+    assert_eq!(unknown, Err(CallError::Refused(CallRefusal::UnknownType)));
     let malformed = block_on(pair.session.call::<Confused>(&"12345".to_owned()));
-    assert_eq!(malformed, Err(CallError::Refused(Refusal::BadRequest)));
+    assert_eq!(malformed, Err(CallError::Refused(CallRefusal::BadRequest)));
 }
 
 #[test]
@@ -414,7 +414,7 @@ fn a_worker_request_without_memory_for_its_copy_is_refused_as_overloaded() {
     let session = block_on(client.client().connect(route)).expect("a session");
     let request = vec![7; CLASS - 8];
     let refused = block_on(session.call::<Long>(&request));
-    assert_eq!(refused, Err(CallError::Refused(Refusal::Overloaded)));
+    assert_eq!(refused, Err(CallError::Refused(CallRefusal::Overloaded)));
     large.clear();
     assert_eq!(
         block_on(session.call::<Long>(&request)),
@@ -507,7 +507,7 @@ fn async_handlers_beyond_their_limit_are_refused_as_overloaded() {
     ];
     wait_for(|| started.load(Ordering::SeqCst) == 2);
     let third = block_on(pair.session.call::<Nested>(&3));
-    assert_eq!(third, Err(CallError::Refused(Refusal::Overloaded)));
+    assert_eq!(third, Err(CallError::Refused(CallRefusal::Overloaded)));
     drop(endless);
 }
 

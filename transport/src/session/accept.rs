@@ -6,8 +6,8 @@ use super::refuse::refuse;
 use super::seal::Seal;
 use super::secret::cookie_period;
 use super::{
-    ControlOutput, DownReason, Ended, Event, Handshake, Holder, Identity, Input, Role, Session,
-    SessionId, SessionState, Sessions, Terms,
+    ControlOutput, DownReason, Ended, Event, Handshake, Holder, Identity, Role, Session, SessionId,
+    SessionInput, SessionState, Sessions, Terms,
 };
 use crate::backend::Route;
 use crate::config::{MTU_MIN, SLOTS_MAX};
@@ -136,7 +136,7 @@ impl<R: Route> Sessions<R> {
         let Some(id) = self.insert_server(now, now, route, connect, terms) else {
             return ended;
         };
-        let opened = self.table[id.index].go(Input::CookieReturned);
+        let opened = self.table[id.index].go(SessionInput::CookieReturned);
         assert!(opened, "a fresh session cannot open");
         self.table.name(id.index);
         self.enter(id.index, holder, out);
@@ -262,7 +262,7 @@ impl<R: Route> Sessions<R> {
         };
         // Made now: with the session its keys go.
         let farewell = session.control(&header, &body.write());
-        let ended = self.end(index, Input::GiveWay, DownReason::GaveWay, out)?;
+        let ended = self.end(index, SessionInput::GiveWay, DownReason::GaveWay, out)?;
         out.stats.sessions_gave_way += 1;
         out.push(farewell);
         Some(ended)

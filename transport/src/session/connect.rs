@@ -3,7 +3,7 @@
 use super::seal::{Attempt, Seal, Sealed};
 use super::{
     ConnectError, ConnectParams, ConnectRefused, ControlOutput, Ended, Event, Handshake, Identity,
-    Input, KeyObstacle, Received, Role, Session, SessionId, SessionState, Sessions, Terms,
+    KeyObstacle, Received, Role, Session, SessionId, SessionInput, SessionState, Sessions, Terms,
 };
 use crate::backend::Route;
 use crate::config::{CREDITS_MAX, MTU_MIN, SLOTS_MAX, TIMER_MAX};
@@ -67,7 +67,7 @@ impl<R: Route> Sessions<R> {
             seal: Seal::Off,
         });
         let id = id.ok_or(ConnectRefused::TooManySessions)?;
-        let begun = self.table[id.index].go(Input::Connect);
+        let begun = self.table[id.index].go(SessionInput::Connect);
         assert!(begun, "a fresh session cannot connect");
         if let Some(own) = own_key {
             self.begin_handshake(id.index, &own, params.intended);
@@ -121,7 +121,7 @@ impl<R: Route> Sessions<R> {
         let session = &mut self.table[rx.session.index];
         let is_first = session.state == SessionState::Asking;
         let is_news = session.handshake.cookie != cookie.cookie;
-        if !is_news || !session.go(Input::Cookie) {
+        if !is_news || !session.go(SessionInput::Cookie) {
             out.stats.drops.wrong_state += 1;
             return;
         }
@@ -142,7 +142,11 @@ impl<R: Route> Sessions<R> {
             return false;
         };
         let index = rx.session.index;
-        if self.table[index].state.after(Input::Accept).is_none() {
+        if self.table[index]
+            .state
+            .after(SessionInput::Accept)
+            .is_none()
+        {
             out.stats.drops.wrong_state += 1;
             return false;
         }
@@ -154,7 +158,7 @@ impl<R: Route> Sessions<R> {
             out.stats.drops.handshake += 1;
             return false;
         }
-        let opened = self.table[index].go(Input::Accept);
+        let opened = self.table[index].go(SessionInput::Accept);
         assert!(opened, "asked above");
         let terms = Terms {
             credits: accept.credits,
@@ -250,7 +254,7 @@ impl<R: Route> Sessions<R> {
             attempt.obstacle = Some(reason);
             return None;
         }
-        if !session.go(Input::Refuse) {
+        if !session.go(SessionInput::Refuse) {
             out.stats.drops.wrong_state += 1;
             return None;
         }

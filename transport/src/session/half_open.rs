@@ -7,7 +7,7 @@ use super::seal::{
     FIRST_PAYLOAD_BYTES, LATER_PAYLOAD_BYTES, SECOND_PAYLOAD_BYTES, Seal, SealRequest, Sealed,
     prologue,
 };
-use super::{ControlOutput, Ended, Holder, Input, Role, SessionState, Sessions};
+use super::{ControlOutput, Ended, Holder, Role, SessionInput, SessionState, Sessions};
 use crate::backend::Route;
 use crate::config::{
     HANDSHAKE_COST, HANDSHAKE_RESERVE, HANDSHAKE_SHARE, HANDSHAKE_SPAN, PROOF_INTERVAL,
@@ -226,7 +226,7 @@ impl<R: Route> Sessions<R> {
         let body = self.accept_of(id).write();
         let mut message = [0; SECOND_PAYLOAD_BYTES + MESSAGE_OVERHEAD];
         let session = &mut self.table[id.index];
-        let begun = session.go(Input::KeyShown);
+        let begun = session.go(SessionInput::KeyShown);
         assert!(begun, "a fresh session cannot open");
         self.table.set_half_open(id.index);
         let session = &mut self.table[id.index];
@@ -299,7 +299,7 @@ impl<R: Route> Sessions<R> {
 
     /// A half-open session is over. Nobody knew of it.
     pub(super) fn end_half(&mut self, index: u16) {
-        let ended = self.table[index].go(Input::Silence);
+        let ended = self.table[index].go(SessionInput::Silence);
         assert!(ended, "only a half-open session ends so");
         self.timers.remove(u32::from(index));
         // It has received nothing.
@@ -341,7 +341,7 @@ impl<R: Route> Sessions<R> {
             self.end_half(index);
             return (ended, false);
         }
-        let opened = session.go(Input::Proven);
+        let opened = session.go(SessionInput::Proven);
         assert!(opened, "a half-open session cannot open");
         session.heard_at = now;
         self.table.prove(index);

@@ -7,7 +7,7 @@
 
 use super::half_open::send_reset;
 use super::{
-    ControlOutput, DownReason, Ended, Input, Probing, Received, Role, Session, SessionState,
+    ControlOutput, DownReason, Ended, Probing, Received, Role, Session, SessionInput, SessionState,
     Sessions,
 };
 use crate::backend::Route;
@@ -98,7 +98,7 @@ impl<R: Route> Sessions<R> {
         let session = &self.table[index];
         match session.probe {
             Some(_) if self.end_of_doubt(session) <= now => {
-                return self.end(index, Input::Reset, DownReason::Reset, out);
+                return self.end(index, SessionInput::Reset, DownReason::Reset, out);
             }
             Some(probe) if self.has_overslept(now, &probe) => {
                 // Our silence, not the peer's.
@@ -106,7 +106,7 @@ impl<R: Route> Sessions<R> {
                 self.ping(now, index, out);
             }
             Some(probe) if probe.since + self.settings.failure_timeout <= now => {
-                return self.end(index, Input::Silence, DownReason::TimedOut, out);
+                return self.end(index, SessionInput::Silence, DownReason::TimedOut, out);
             }
             Some(probe) if probe.sent_at + self.ping_interval() <= now => {
                 self.ping(now, index, out);
@@ -238,7 +238,7 @@ impl<R: Route> Sessions<R> {
             }
             return None;
         }
-        self.end(index, Input::Reset, DownReason::Reset, out)
+        self.end(index, SessionInput::Reset, DownReason::Reset, out)
     }
 }
 

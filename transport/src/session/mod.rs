@@ -43,7 +43,7 @@ use self::black_holes::BlackHoles;
 use self::half_open::Trust;
 use self::secret::Secret;
 use self::shares::Shares;
-use self::state::{Input, SessionState};
+use self::state::{SessionInput, SessionState};
 use self::table::{Handshake, Probing, SessionTable};
 use crate::backend::{PACKET_EVERYWHERE, PacketSizes, Route};
 use crate::config::HALF_OPEN_MAX;

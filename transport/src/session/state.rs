@@ -29,7 +29,7 @@ pub(crate) enum SessionState {
 
 /// The events of a session.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Hash)]
-pub(crate) enum Input {
+pub(crate) enum SessionInput {
     /// The program connects.
     Connect,
     /// A CONNECT with a good cookie has come.
@@ -62,8 +62,8 @@ pub(crate) enum Input {
 
 impl SessionState {
     /// The state after `input`; `None` if it does not belong here and changes nothing.
-    pub(crate) const fn after(self, input: Input) -> Option<Self> {
-        use Input as I;
+    pub(crate) const fn after(self, input: SessionInput) -> Option<Self> {
+        use SessionInput as I;
         use SessionState as S;
         Some(match (self, input) {
             (S::Free, I::Connect) => S::Asking,
@@ -97,21 +97,21 @@ mod tests {
         SessionState::Open,
         SessionState::Closing,
     ];
-    const INPUTS: [Input; 14] = [
-        Input::Connect,
-        Input::CookieReturned,
-        Input::KeyShown,
-        Input::Proven,
-        Input::Cookie,
-        Input::Accept,
-        Input::Refuse,
-        Input::Close,
-        Input::PeerClosed,
-        Input::CloseConfirmed,
-        Input::Reset,
-        Input::Silence,
-        Input::Violation,
-        Input::GiveWay,
+    const INPUTS: [SessionInput; 14] = [
+        SessionInput::Connect,
+        SessionInput::CookieReturned,
+        SessionInput::KeyShown,
+        SessionInput::Proven,
+        SessionInput::Cookie,
+        SessionInput::Accept,
+        SessionInput::Refuse,
+        SessionInput::Close,
+        SessionInput::PeerClosed,
+        SessionInput::CloseConfirmed,
+        SessionInput::Reset,
+        SessionInput::Silence,
+        SessionInput::Violation,
+        SessionInput::GiveWay,
     ];
 
     /// The whole table, as PROTOCOL.md prints it.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::names::{EndedNames, ServerEndName};
 use super::seal::Seal;
-use super::state::{Input, SessionState};
+use super::state::{SessionInput, SessionState};
 use super::{Identity, PeerInfo, RtoLimits, SessionId, SessionPeer, Terms};
 use crate::backend::Route;
 use crate::config::{HALF_OPEN_MAX, SESSIONS_CACHED, SESSIONS_MAX, SIBLINGS_SOUGHT_MAX};
@@ -199,7 +199,7 @@ impl<R> Session<R> {
 
     /// Moves on, or says that the input does not belong here.
     #[must_use]
-    pub(super) fn go(&mut self, input: Input) -> bool {
+    pub(super) fn go(&mut self, input: SessionInput) -> bool {
         match self.state.after(input) {
             Some(next) => {
                 self.state = next;

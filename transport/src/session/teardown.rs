@@ -3,8 +3,8 @@
 use super::keepalive::{read_probe, reset};
 use super::names::ServerEndName;
 use super::{
-    ConnectError, ControlOutput, DownReason, Ended, Event, Handshake, Input, Received, Role,
-    SessionId, SessionState, Sessions,
+    ConnectError, ControlOutput, DownReason, Ended, Event, Handshake, Received, Role, SessionId,
+    SessionInput, SessionState, Sessions,
 };
 use crate::backend::Route;
 use crate::time::Instant;
@@ -34,7 +34,7 @@ impl<R: Route> Sessions<R> {
         let Some(session) = self.table.get_mut(id) else {
             return Closed::Not;
         };
-        if !session.go(Input::Close) {
+        if !session.go(SessionInput::Close) {
             return Closed::Not;
         }
         if session.state == SessionState::Free {
@@ -101,7 +101,12 @@ impl<R: Route> Sessions<R> {
         };
         // Made now: with the session its keys go.
         let answer = session.control(&header, &[]);
-        let ended = self.end(index, Input::PeerClosed, DownReason::PeerDisconnected, out);
+        let ended = self.end(
+            index,
+            SessionInput::PeerClosed,
+            DownReason::PeerDisconnected,
+            out,
+        );
         if ended.is_none() {
             out.stats.drops.wrong_state += 1;
             return None;
@@ -123,7 +128,12 @@ impl<R: Route> Sessions<R> {
             out.stats.drops.wrong_state += 1;
             return None;
         }
-        self.end(index, Input::CloseConfirmed, DownReason::Disconnected, out)
+        self.end(
+            index,
+            SessionInput::CloseConfirmed,
+            DownReason::Disconnected,
+            out,
+        )
     }
 
     /// The peer broke the protocol: it loses its session, and no other peer is affected.
@@ -132,7 +142,7 @@ impl<R: Route> Sessions<R> {
         index: u16,
         out: &mut ControlOutput<'_, R>,
     ) -> Option<Ended> {
-        let ended = self.end(index, Input::Violation, DownReason::Violation, out);
+        let ended = self.end(index, SessionInput::Violation, DownReason::Violation, out);
         out.stats.sessions_violated += u64::from(ended.is_some());
         ended
     }
@@ -149,7 +159,7 @@ impl<R: Route> Sessions<R> {
     pub(super) fn end(
         &mut self,
         index: u16,
-        input: Input,
+        input: SessionInput,
         reason: DownReason,
         out: &mut ControlOutput<'_, R>,
     ) -> Option<Ended> {

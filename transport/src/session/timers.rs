@@ -6,7 +6,8 @@
 //! keepalive and costs nothing in between.
 
 use super::{
-    ConnectError, ControlOutput, DownReason, Ended, Input, Role, SessionId, SessionState, Sessions,
+    ConnectError, ControlOutput, DownReason, Ended, Role, SessionId, SessionInput, SessionState,
+    Sessions,
 };
 use crate::backend::Route;
 use crate::stats::EndpointStats;
@@ -77,7 +78,7 @@ impl<R: Route> Sessions<R> {
         let handshake = session.handshake;
         match session.state {
             SessionState::Asking | SessionState::Returning if handshake.give_up_at <= now => {
-                let gone = session.go(Input::Silence);
+                let gone = session.go(SessionInput::Silence);
                 debug_assert!(gone, "silence ends a handshake");
                 let reason = session.obstacle().unwrap_or(ConnectError::TimedOut);
                 return Timer::Ended(self.end_connect(index, reason, out));
@@ -87,7 +88,7 @@ impl<R: Route> Sessions<R> {
             }
             SessionState::HalfOpen if handshake.give_up_at <= now => self.end_half(index),
             SessionState::Closing if handshake.give_up_at <= now => {
-                let ended = self.end(index, Input::Silence, DownReason::Disconnected, out);
+                let ended = self.end(index, SessionInput::Silence, DownReason::Disconnected, out);
                 return ended.map_or(Timer::Done, Timer::Ended);
             }
             SessionState::Closing if handshake.resend_at <= now => {

@@ -80,7 +80,7 @@ fn page_of(history: &History) -> String {
         exactly_once: exactly_once::check(history),
         coverage: coverage::check(history, &coverage::Required::default()),
     };
-    page(&Report {
+    page(&LiveReport {
         arguments: &arguments,
         history,
         counts: BTreeMap::from([("pause".to_owned(), 1)]),

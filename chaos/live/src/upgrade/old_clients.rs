@@ -34,7 +34,7 @@ const STARTS_MAX: u64 = 1_000;
 /// Shells at work, a thread each. Dropping this has them end after what they do.
 pub(crate) struct OldClients {
     stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<Log>>,
+    threads: Vec<JoinHandle<ClientLog>>,
     counting: Vec<Counting>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Start {
 }
 
 /// What one of them saw.
-struct Log {
+struct ClientLog {
     history: History,
     trouble: Option<String>,
 }
@@ -145,9 +145,9 @@ struct Worker {
 }
 
 impl Worker {
-    fn work(mut self) -> Log {
+    fn work(mut self) -> ClientLog {
         let trouble = self.work_until_stopped().err();
-        Log {
+        ClientLog {
             history: self.history,
             trouble,
         }

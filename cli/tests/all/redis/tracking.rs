@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use trine_transport::prng::Prng;
@@ -258,14 +259,14 @@ fn a_replica_that_is_not_heard_lets_its_clients_forget() {
     group
         .cluster
         .ok(&[&cut[..], &["--direction", "out"]].concat());
-    let is_over = AtomicBool::new(false);
+    let (over, is_over) = channel();
     let (written, told, ended) = std::thread::scope(|scope| {
         let listening = scope.spawn(|| {
             let mut told = 0;
             loop {
                 let heard = wire.reply();
                 if heard == ALL_INVALID {
-                    is_over.store(true, Ordering::Relaxed);
+                    over.send(()).expect("the writer waits for it");
                     return (told, Instant::now());
                 }
                 assert_eq!(heard, invalid(&format!("k{told}")));
@@ -273,10 +274,10 @@ fn a_replica_that_is_not_heard_lets_its_clients_forget() {
             }
         });
         let mut written = Vec::new();
-        while !is_over.load(Ordering::Relaxed) && written.len() < KEYS {
+        let pause = Duration::from_millis(4);
+        while written.len() < KEYS && is_over.recv_timeout(pause).is_err() {
             assert_eq!(writer.ask(&format!("SET k{} v", written.len())), "+OK");
             written.push(Instant::now());
-            std::thread::sleep(Duration::from_millis(4));
         }
         let (told, ended) = listening.join().expect("it hears of the end");
         (written, told, ended)

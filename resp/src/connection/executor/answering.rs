@@ -1,7 +1,7 @@
 //! The end of a call: its answer becomes replies, and changes what the connection waits for.
 
 use trine_commands::answer::{
-    Answered, Outcome, error_of, may_succeed_singly, write_run, write_transaction,
+    Answered, CommandOutcome, error_of, may_succeed_singly, write_run, write_transaction,
 };
 use trine_commands::plan::Item;
 use trine_kvstore::Response;
@@ -11,7 +11,7 @@ use crate::connection::run::Waiting;
 
 impl Executor {
     /// The call that was under way is over.
-    pub(in crate::connection) fn on_answer(&mut self, result: Outcome<'_>) -> Served {
+    pub(in crate::connection) fn on_answer(&mut self, result: CommandOutcome<'_>) -> Served {
         // The stream is no call, and its wait ends otherwise.
         let is_call = |waiting: &Waiting| !matches!(waiting, Waiting::Stream(_));
         let Some((call, read_only)) = self.run.take_if(is_call) else {
@@ -48,7 +48,12 @@ impl Executor {
         Served::Answered
     }
 
-    fn on_run_answer(&mut self, items: &[Item], read_only: bool, result: Outcome<'_>) -> Served {
+    fn on_run_answer(
+        &mut self,
+        items: &[Item],
+        read_only: bool,
+        result: CommandOutcome<'_>,
+    ) -> Served {
         if items.len() > 1 && may_succeed_singly(&result) {
             // Nothing was applied: each of the commands is tried for itself.
             self.run.split(items.len());
@@ -62,7 +67,7 @@ impl Executor {
         Served::Answered
     }
 
-    fn on_watch_answer(&mut self, keys: Vec<Vec<u8>>, result: Outcome<'_>) {
+    fn on_watch_answer(&mut self, keys: Vec<Vec<u8>>, result: CommandOutcome<'_>) {
         let list = match result {
             Ok(Response::List(list)) if list.len() == keys.len() => list,
             other => {
