@@ -66,9 +66,6 @@ pub fn run<N: Network>(
     output: Output,
 ) -> Result<(), Failure> {
     interrupt::start()?;
-    if !host::IS_OPTIMIZED {
-        note("this program was not built for speed; `cargo build --release` makes one that is");
-    }
     let plan = BenchPlan::new(arguments)?;
     plan.check_targets()?;
     let earlier = match &arguments.compare {
@@ -83,6 +80,11 @@ pub fn run<N: Network>(
         true => vec![Url::Trine(None)],
         false => arguments.targets.clone(),
     };
+    if !host::IS_OPTIMIZED {
+        output.line(
+            "This program was not built for speed: `cargo build --release` makes one that is.",
+        );
+    }
     let measured = measure_all(network, &plan, &targets, output);
     let done = measured.and_then(|(runs, failed)| {
         finish(arguments, &runs, earlier.as_deref(), output)?;
