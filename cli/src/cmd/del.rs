@@ -20,7 +20,9 @@ use trine_base::values::key_bytes;
 pub(crate) struct DelArguments {
     /// The key.
     pub(crate) key: OsString,
-    /// Delete only if the key has this version, which an earlier `put`, `get --json` or `watch` named; exit status 1 if not.
+    /// Delete only if the key has this version; exit status 1 if not.
+    ///
+    /// An earlier `put`, `get --json` or `watch` has named the version.
     #[arg(long, value_name = "VERSION")]
     pub(crate) if_version: Option<u64>,
     #[command(flatten)]

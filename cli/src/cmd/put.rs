@@ -34,7 +34,9 @@ pub(crate) struct PutArguments {
     /// Write only if there is no such key; exit status 1 if there is.
     #[arg(long, conflicts_with = "if_version")]
     pub(crate) if_absent: bool,
-    /// Write only if the key has this version, which an earlier `put`, `get --json` or `watch` named; exit status 1 if not.
+    /// Write only if the key has this version; exit status 1 if not.
+    ///
+    /// An earlier `put`, `get --json` or `watch` has named the version.
     #[arg(long, value_name = "VERSION")]
     pub(crate) if_version: Option<u64>,
     /// Draw where the time of the write went, a bar for each stage.

@@ -479,8 +479,13 @@ impl<R: Route> Feed<R> {
                 let is_known = !self.cluster.is_none();
                 (is_known.then_some(self.ask_at), None)
             }
-            FeedSession::Connecting(_) => (None, None),
-            FeedSession::Asking { at, .. } => (None, (!self.is_served).then(|| at + SERVED_AFTER)),
+            // Time alone says of a question for changes that it is held. The others end with their session.
+            FeedSession::Asking {
+                question: Question::Changes,
+                at,
+                ..
+            } => (None, (!self.is_served).then(|| at + SERVED_AFTER)),
+            FeedSession::Connecting(_) | FeedSession::Asking { .. } => (None, None),
         };
         let again = Some(self.verdict.at + JUDGE_EVERY);
         [asks, judges, again].into_iter().flatten().min()
