@@ -11,10 +11,10 @@ use trine_transport::session::{ConnectError, ConnectRefused};
 /// a second thought.
 ///
 /// ```
-/// use trine_rpc::{CallError, NotSent, Refusal};
+/// use trine_rpc::{CallError, CallRefusal, NotSent};
 ///
 /// assert!(!CallError::NotSent(NotSent::SessionOver).may_have_run());
-/// assert!(!CallError::Refused(Refusal::Overloaded).may_have_run());
+/// assert!(!CallError::Refused(CallRefusal::Overloaded).may_have_run());
 /// assert!(CallError::OutcomeUnknown.may_have_run());
 /// ```
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
