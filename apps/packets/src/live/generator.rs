@@ -331,7 +331,7 @@ mod tests {
         };
         let mut report = QueueReport {
             sent: 5,
-            ..Report::default()
+            ..QueueReport::default()
         };
         assert_eq!(status(&report, Some(5)), 0);
         report.interrupted = true;
