@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use trine_client::Mode;
-use trine_kvstore::{Command, Position, Response};
+use trine_kvstore::{Command, Condition, ExecuteMode, List, Position, Response};
 
 use trine_base::answers::{response_of, unexpected};
 use trine_base::arguments::ClientArguments;
@@ -10,6 +10,29 @@ use trine_base::client::call;
 use trine_base::failure::Failure;
 use trine_base::network::Network;
 use trine_base::output::Output;
+
+/// An operation that is done only while its key has a version.
+pub(super) struct IfVersion<'a> {
+    conditions: [Condition<'a>; 1],
+    operations: [Command<'a>; 1],
+}
+
+impl<'a> IfVersion<'a> {
+    pub(super) fn new(key: &'a [u8], version: Position, operation: Command<'a>) -> Self {
+        Self {
+            conditions: [Condition::VersionIs { key, version }],
+            operations: [operation],
+        }
+    }
+
+    pub(super) fn command(&self) -> Command<'_> {
+        Command::Execute {
+            mode: ExecuteMode::AllOrNothing,
+            conditions: List::from(&self.conditions[..]),
+            operations: List::from(&self.operations[..]),
+        }
+    }
+}
 
 /// The condition of `put` or `del` does not hold. Nothing was changed.
 pub(super) struct Unmet<'a> {

@@ -1,9 +1,9 @@
 //! `trine del KEY` deletes a key.
 
 use trine_client::Mode;
-use trine_kvstore::{AbortCause, Command, Condition, ExecuteMode, List, Position, Response};
+use trine_kvstore::{AbortCause, Command, Position, Response};
 
-use super::condition::{Unmet, present_version};
+use super::condition::{IfVersion, Unmet, present_version};
 use super::get::no_such_key;
 use trine_base::answers::{response_of, store_failure, unexpected};
 
@@ -37,16 +37,12 @@ pub(crate) fn run<N: Network>(
     let key = key_bytes(&arguments.key)?;
     let delete = Command::Delete { key };
     let expected = arguments.if_version.map(Position::from_u64);
-    let (conditions, operations);
+    let conditional;
     let command = match expected {
         None => delete,
         Some(version) => {
-            (conditions, operations) = ([Condition::VersionIs { key, version }], [delete]);
-            Command::Execute {
-                mode: ExecuteMode::AllOrNothing,
-                conditions: List::from(&conditions[..]),
-                operations: List::from(&operations[..]),
-            }
+            conditional = IfVersion::new(key, version, delete);
+            conditional.command()
         }
     };
     let mode = Mode::WriteAndClose;

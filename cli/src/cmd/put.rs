@@ -5,13 +5,12 @@ mod timing;
 use serde_json::{Map, Value, json};
 use trine_client::{Answer, Mode};
 use trine_kvstore::{
-    AbortCause, Command, Condition, ExecuteMode, List, Position, Response, SetCondition, SetExpiry,
-    SetOptions, StoreError,
+    AbortCause, Command, Position, Response, SetCondition, SetExpiry, SetOptions, StoreError,
 };
 
 use trine_base::answers::{response_of, store_failure, unexpected};
 
-use super::condition::{Unmet, present_version};
+use super::condition::{IfVersion, Unmet, present_version};
 use clap::Args;
 use std::ffi::OsString;
 use trine_base::arguments::ClientArguments;
@@ -60,7 +59,7 @@ pub(crate) fn run<N: Network>(
         options,
         value: &value,
     };
-    let (conditions, operations);
+    let conditional;
     let command = match expected {
         None if options == SetOptions::default() => Command::Put { key, value: &value },
         None => set,
@@ -70,12 +69,8 @@ pub(crate) fn run<N: Network>(
             value: &value,
         },
         Some(version) => {
-            (conditions, operations) = ([Condition::VersionIs { key, version }], [set]);
-            Command::Execute {
-                mode: ExecuteMode::AllOrNothing,
-                conditions: List::from(&conditions[..]),
-                operations: List::from(&operations[..]),
-            }
+            conditional = IfVersion::new(key, version, set);
+            conditional.command()
         }
     };
     let mode = Mode::WriteAndClose;
