@@ -5,6 +5,9 @@
 //! get their turn, and carries the results of one to the next.
 
 mod agreement;
+mod asking;
+#[cfg(test)]
+mod asking_tests;
 mod backups;
 #[cfg(test)]
 mod backups_tests;
@@ -19,6 +22,7 @@ mod life;
 mod local;
 mod members;
 mod peers;
+mod promised;
 mod receiving;
 #[cfg(test)]
 mod receiving_tests;
@@ -60,6 +64,7 @@ use crate::state_machine::entry::moved_member;
 use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
 use crate::timing::Stopwatch;
 use agreement::Agreement;
+use asking::Asking;
 use backups::{BackupCx, Backups};
 use clock::GroupClock;
 use consensus::Consensus;
@@ -70,6 +75,7 @@ use hanging::{Ends, HangingDisk};
 use life::Life;
 use local::{Local, election_timeout};
 use members::Membership;
+use promised::Promised;
 use receiving::Receiving;
 use replayed::Replayed;
 use sending::Sending;
@@ -90,6 +96,10 @@ pub(crate) struct Group {
     clock: GroupClock,
     membership: Membership,
     agreement: Agreement,
+    /// What the other members have promised to this one.
+    promised: Promised,
+    /// Some after a start from files, until the others have said what this member has promised to them.
+    asking: Option<Asking>,
     deaths: Deaths,
     sending: Sending,
     receiving: Receiving,
@@ -192,6 +202,8 @@ impl Group {
             clock: GroupClock::new(now, config.watch_history_bytes),
             membership: Membership::new(origin),
             agreement: Agreement::default(),
+            promised: Promised::default(),
+            asking: None,
             deaths: Deaths::default(),
             sending: Sending::starting_at(1),
             receiving: Receiving::default(),
@@ -342,8 +354,14 @@ impl Group {
         if let Some(sweep) = self.clock.next_sweep(self.state.as_ref(), raft) {
             tick = tick.min(sweep);
         }
-        let chunk = self.sending.next_timeout();
-        Some(chunk.map_or(tick, |chunk| chunk.min(tick)))
+        let (chunk, asking) = (self.sending.next_timeout(), &self.asking);
+        let asking = asking.as_ref().map(Asking::next_timeout);
+        Some(
+            [chunk, asking]
+                .into_iter()
+                .flatten()
+                .fold(tick, Instant::min),
+        )
     }
 
     /// Runs raft's ready loop; bounded, so that clients and the clock get their turn.
@@ -467,6 +485,7 @@ impl Group {
         let was_member = state.members().get(own).is_some();
         state.apply_conf_change(entry.index, named.as_ref(), conf.as_ref());
         self.membership.on_members_changed(state.members());
+        self.promised.retain(state.members());
         if was_member && state.members().get(own).is_none() {
             self.leave();
         }

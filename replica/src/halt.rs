@@ -1,5 +1,7 @@
 //! Why a replica has halted. Whatever it did next could differ from what the others do.
 
+use std::net::SocketAddr;
+
 use trine_protocol::message::{ClusterId, NodeId};
 
 use crate::disk::DiskError;
@@ -47,6 +49,22 @@ pub enum Halt {
         last: u64,
         /// The index up to which the leader has its acknowledgement for committed entries.
         commit: u64,
+    },
+    /// A member remembers more of this one than its files say, so its directory is an older copy of itself: the machine was set
+    /// back, or the directory put back from a copy. Disk mode only.
+    #[error(
+        "its files are older than what it has promised: they end in term {} at entry {}, and node {node_id} at {address} has its word for term {} up to entry {}",
+        own.0, own.1, remembered.0, remembered.1
+    )]
+    OlderCopy {
+        /// The member that remembers.
+        node_id: NodeId,
+        /// Where that one is.
+        address: SocketAddr,
+        /// Term and entry that this replica has promised to it.
+        remembered: (u64, u64),
+        /// Term and last entry of this replica's files.
+        own: (u64, u64),
     },
     /// A write has failed: the content of the disk is unknown.
     #[error(transparent)]

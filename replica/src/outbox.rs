@@ -61,6 +61,8 @@ pub(crate) enum Purpose {
     Members,
     /// The question which replica is at a place.
     Place(PlaceQuestion),
+    /// The question what this replica has promised to a member.
+    Promised(Incarnation),
 }
 
 /// A request to a peer, before it has bytes.

@@ -4,6 +4,7 @@ mod asked;
 mod life;
 mod peers;
 mod places;
+mod promised;
 mod views;
 
 pub(crate) use self::peers::is_for_anybody;
@@ -584,6 +585,7 @@ impl Replica {
             Some(Purpose::Join(from)) => self.on_join_answer(now, from, answer),
             Some(Purpose::Members) => self.on_discovery(now, answer),
             Some(Purpose::Place(question)) => self.on_place_answer(now, question, answer),
+            Some(Purpose::Promised(of)) => self.on_promised(of, answer),
             None => self.out.counters.messages_foreign += 1,
         }
     }
@@ -596,6 +598,7 @@ impl Replica {
         let own = self.cluster();
         if own.is_none() || discovery.cluster == own {
             self.hear_of_own_place(&discovery);
+            self.hear_of_promise(&discovery);
             let own = self.own.address;
             // A follower may lag behind and name former places, and a copy of a directory names its own.
             let leads = discovery.role == RoleCode::Leader;
@@ -754,6 +757,7 @@ impl Replica {
             self.joiner
                 .on_turn(now, cluster, &self.addresses, &mut self.out);
         }
+        self.ask_for_promises(now);
         self.seek_members(now);
         // Last, because any step above may want to know.
         self.ask_for_members(now);

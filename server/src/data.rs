@@ -151,7 +151,7 @@ pub const REJOIN: &str = "start it with --rejoin: it sets the files aside and jo
                                  if a majority of the group is lost, see trine recover";
 
 /// The advice for a quarantine.
-const QUARANTINED: &str = "start it with --rejoin: it sets the files aside and joins its group as a new replica; only if too \
+pub const QUARANTINED: &str = "start it with --rejoin: it sets the files aside and joins its group as a new replica; only if too \
                            few sound replicas are left for that, `trine recover --quarantined --data-dir DIR` lifts the \
                            quarantine and keeps this replica's state as it is";
 

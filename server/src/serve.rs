@@ -483,9 +483,10 @@ fn end_of(
         // It has promised nothing to any other replica, so the user need not decide.
         Halt::NeverBegan { .. } => Some(startup.bootstrap),
         // Its memory is of no use any more.
-        Halt::Removed { .. } | Halt::Diverged { .. } | Halt::RolledBack { .. } => {
-            arguments.rejoin.then_some(false)
-        }
+        Halt::Removed { .. }
+        | Halt::Diverged { .. }
+        | Halt::RolledBack { .. }
+        | Halt::OlderCopy { .. } => arguments.rejoin.then_some(false),
         // In disk mode it has lost nothing: its disk fails, and the group still counts on what it has acknowledged.
         Halt::Disk(_) | Halt::Broken(_) => (arguments.rejoin && !on_disk).then_some(false),
         // Whatever this release begins anew, it is too old for it.
@@ -497,6 +498,7 @@ fn end_of(
     let (node_id, own) = (arguments.id, startup.own);
     let hint = match (halt, on_disk) {
         (Halt::Diverged { .. } | Halt::RolledBack { .. }, true) => data::REJOIN.to_owned(),
+        (Halt::OlderCopy { .. }, true) => data::QUARANTINED.to_owned(),
         (Halt::Removed { .. }, false) => format!(
             "if that was not meant: `trine member add {node_id} --address {own}`, and start it again; with --rejoin it waits for that by itself"
         ),

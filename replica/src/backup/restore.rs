@@ -329,6 +329,7 @@ pub fn restore_in_memory(
         ..HardState::default()
     };
     let restored = Restored {
+        is_lifted: false,
         identity,
         snapshot: Some(Loaded { head, state }),
         hard_state,

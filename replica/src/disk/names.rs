@@ -2,7 +2,7 @@
 
 use trine_protocol::message::Incarnation;
 
-use super::writer::{MARKED, QUARANTINED, SYNCED, UNSYNCED};
+use super::writer::{LIFTED, MARKED, QUARANTINED, SYNCED, UNSYNCED};
 use super::{Disk, DiskError, identity, segment, snapshot_file};
 
 /// In front of the names of files that were set aside.
@@ -24,6 +24,7 @@ pub(super) fn is_own(name: &str) -> bool {
         MARKED,
         UNSYNCED,
         QUARANTINED,
+        LIFTED,
     ];
     let is_data = segment::number(name).is_some() || snapshot_file::index(name).is_some();
     alone.contains(&name) || name == identity::FILE || is_data || is_temporary(name)

@@ -13,7 +13,7 @@ use super::replay::{Replay, Replayed, Restored, base_of};
 use super::segment::{self, Scan};
 use super::snapshot_file;
 use super::writer::{
-    MARKED, Position, QUARANTINED, SYNCED, SYNCED_NUMBER, UNSYNCED, Writer, create_segment,
+    LIFTED, MARKED, Position, QUARANTINED, SYNCED, SYNCED_NUMBER, UNSYNCED, Writer, create_segment,
     replace_identity,
 };
 use super::{Disk, DiskError, Fsync, Write};
@@ -98,7 +98,7 @@ pub fn lift_quarantine(disk: &mut impl Disk) -> Result<Option<String>, OpenError
     let names = present(disk)?;
     let why = quarantine(disk, &names)?;
     if why.is_some() {
-        disk.remove(QUARANTINED)?;
+        disk.rename(QUARANTINED, LIFTED)?;
         disk.sync_names()?;
     }
     Ok(why)
@@ -194,6 +194,7 @@ pub(super) fn inspect(
         snapshot,
         hard_state,
         entries,
+        is_lifted: names.iter().any(|name| name == LIFTED),
     });
     Ok(Some(Found {
         identity,
@@ -366,7 +367,7 @@ fn resume<D: Disk>(
     for name in disk.names()? {
         let index = snapshot_file::index(&name);
         let old = index.is_some() && index != found.position.snapshot;
-        if name.ends_with(".tmp") || old {
+        if name.ends_with(".tmp") || old || name == LIFTED {
             disk.remove(&name)?;
         }
     }

@@ -16,6 +16,8 @@ pub struct Restored {
     pub(crate) snapshot: Option<Loaded>,
     pub(crate) hard_state: HardState,
     pub(crate) entries: Vec<Entry>,
+    /// An operator has lifted the quarantine: this start goes on with less than others remember.
+    pub(crate) is_lifted: bool,
 }
 
 impl std::fmt::Debug for Restored {

@@ -16,6 +16,8 @@ pub(crate) const MARKED: &str = "marked";
 pub(crate) const UNSYNCED: &str = "unsynced";
 /// Exists, with the reason, when the state must not be used again.
 pub(crate) const QUARANTINED: &str = "condemned";
+/// Exists, with the same, since an operator has lifted the quarantine, until the next start.
+pub(crate) const LIFTED: &str = "lifted";
 /// In the checksum of a sector of [`SYNCED`], in place of a segment's number.
 pub(crate) const SYNCED_NUMBER: u64 = u64::MAX;
 const SEGMENT_TEMPORARY: &str = "segment.tmp";

@@ -9,9 +9,11 @@ use trine_transport::time::Instant;
 
 use super::Group;
 use super::members::says_removed;
+use super::promised::promise_in;
 use crate::halt::Halt;
 use crate::outbox::Outbox;
 use crate::raft_group::Refusal;
+use crate::state_machine::StateMachine;
 
 impl Group {
     /// A raft message that came as a request: the answer that raft makes rides in the response, if that is not out yet.
@@ -75,11 +77,12 @@ impl Group {
             .hear(now, from, version, self.state.as_ref());
     }
 
-    /// Whether a frame is meant for this incarnation, in this cluster.
+    /// Whether a frame is meant for this incarnation, in this cluster, and this member takes part. After a start from files it
+    /// does not yet.
     pub(super) fn concerns(&self, header: &PeerHeader, out: &mut Outbox) -> bool {
         let concerns = self.local.is_addressed_by(header) && !self.life.is_halted();
         out.counters.messages_foreign += u64::from(!concerns);
-        concerns
+        concerns && self.asking.is_none()
     }
 
     fn take_message(
@@ -120,8 +123,15 @@ impl Group {
             self.membership.note_log_end(from, end);
         }
         let term = message.term;
+        let promise = promise_in(&message);
         match self.consensus.step(now, from, message, token) {
-            Ok(answers) => answers,
+            Ok(answers) => {
+                if let Some(promise) = promise {
+                    let members = self.state.as_ref().map(StateMachine::members);
+                    self.promised.note(from, promise, members);
+                }
+                answers
+            }
             Err(refusal) => {
                 out.counters.messages_refused += 1;
                 match refusal {

@@ -1,11 +1,13 @@
 //! A member of disk mode: how it resumes from its disk, and which messages a durable write releases.
 
 use raft::eraftpb::ConfState;
+use trine_canary as canary;
 use trine_protocol::message::Member;
 use trine_transport::prng::Prng;
 use trine_transport::time::Instant;
 
 use super::Group;
+use super::asking::Asking;
 use super::durability::Durability;
 use super::local::election_timeout;
 use super::replayed::Replayed;
@@ -34,6 +36,7 @@ impl Group {
             snapshot,
             hard_state,
             entries,
+            is_lifted,
         } = restored;
         let Identity {
             cluster, origin, ..
@@ -75,6 +78,9 @@ impl Group {
         group.sending = Sending::starting_at(first);
         group.replayed = Some(replayed);
         group.disk = Some(Box::new(Durability::with_log(log_bytes)));
+        if !is_lifted && !canary::planted("an older copy is not asked") {
+            group.asking = Some(Asking::new(now, &group.local.config));
+        }
         group.announce_places(out);
         group
     }
@@ -88,7 +94,7 @@ impl Group {
         out: &mut Outbox,
     ) -> Self {
         let mut group = Self::restored(config, own, restored, begin, out);
-        group.disk = None;
+        (group.disk, group.asking) = (None, None);
         group
     }
 

@@ -174,6 +174,7 @@ impl Group {
         if state.is_too_new() {
             return self.life.halt(Halt::TooOld);
         }
+        self.promised.retain(state.members());
         self.state = Some(state);
         out.places.forget_findings();
         self.watches.on_new_state();

@@ -303,7 +303,9 @@ impl<R: Route> Node<R> {
         };
         match request.form {
             StatusForm::Discovery => {
-                reply_with(cx, &StatusReply::Discovery(self.replica.discovery()))
+                let mut discovery = self.replica.discovery();
+                discovery.promised = self.promised_in(cx, session);
+                reply_with(cx, &StatusReply::Discovery(discovery))
             }
             StatusForm::Json => {
                 let Some(status) = self.status_for(cx, session) else {

@@ -3,7 +3,9 @@
 use trine_canary as canary;
 use trine_keys::Credential;
 use trine_protocol::message::kind;
-use trine_protocol::message::{AdminReply, AdminStatus, BackupReply};
+use trine_protocol::message::{
+    AdminReply, AdminStatus, BackupReply, Incarnation, PromisedPosition,
+};
 use trine_protocol::node_status::NodeStatus;
 use trine_transport::backend::Route;
 use trine_transport::keys::KeyId;
@@ -70,6 +72,19 @@ impl<R: Route> Node<R> {
             status.leave_others_out();
         }
         Some(status)
+    }
+
+    /// What the member at the other end of a session has promised to this one. Only members are told, and each of itself alone:
+    /// how far the log goes is not for others, and with all members' an answer would be too long for release 0.1.0.
+    pub(super) fn promised_in(
+        &self,
+        cx: &Cx<'_, R>,
+        session: SessionId,
+    ) -> Option<PromisedPosition> {
+        let asker = Incarnation(cx.peer(session)?.identity.incarnation);
+        let promised = self.replica.promised_by(asker)?;
+        let may_know = self.replica.permits(caller_in(cx, session), What::Peer);
+        may_know.then_some(promised)
     }
 
     /// Whether this is a user's key that counts no more, as this replica knows. One that it has not heard of may be too new for

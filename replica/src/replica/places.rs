@@ -17,7 +17,7 @@ use crate::output::Class;
 use crate::searches::{PlaceNews, PlaceQuestion};
 
 /// The answer of a place that is asked has to come within this.
-const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
 impl Replica {
     /// The trusted address that messages of a session come from; nothing if they do not count here. `comes_from` says
@@ -131,6 +131,7 @@ impl Replica {
         if !is_it || found.cluster != self.cluster() {
             return self.searches.on_silence(question);
         }
+        self.hear_of_promise(&found);
         let gives_it = |own: &Member| {
             own.incarnation == question.of && is_same_address(own.address, question.at)
         };

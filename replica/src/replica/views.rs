@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use trine_kvstore::Users;
-use trine_protocol::message::{ClusterId, Discovery, Incarnation};
+use trine_protocol::message::{ClusterId, Discovery, Incarnation, PromisedPosition};
 use trine_protocol::stages::WriteStages;
 use trine_protocol::status::{
     Counters, LogStatus, ReceivingStatus, Role, SessionStatus, Status, StoreStatus,
@@ -79,6 +79,12 @@ impl Replica {
             group.discover(&self.out.places, &mut discovery);
         }
         discovery
+    }
+
+    /// What a member has promised to this replica, as far as this one has heard it since its start.
+    #[must_use]
+    pub fn promised_by(&self, member: Incarnation) -> Option<PromisedPosition> {
+        self.life.group()?.promised_by(member)
     }
 
     /// For checkers: the voters of the configuration that this replica has applied, and, during a joint change, those of

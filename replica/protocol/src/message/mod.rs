@@ -51,7 +51,7 @@ pub use kinds::KnownKinds;
 pub use other_status::{OtherStatus, OtherVersion, StatusClass};
 pub use peer::{PEER_HEADER_SIZE, PeerHeader, RaftFrame};
 pub use snapshot::{ChunkAck, ChunkOutcome, SNAPSHOT_HEADER_SIZE, SnapshotChunk};
-pub use status::{Discovery, RoleCode, StatusForm, StatusReply, StatusRequest};
+pub use status::{Discovery, PromisedPosition, RoleCode, StatusForm, StatusReply, StatusRequest};
 pub use timing::{LeaderTiming, TIMING_SIZE};
 pub use watch::{
     EventList, EventWriter, WATCH_REPLY_BYTES, WATCH_REPLY_BYTES_MIN, WATCH_STATUS_MIN,

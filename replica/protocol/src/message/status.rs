@@ -13,6 +13,8 @@ use crate::release::{RELEASE_SIZE, Release};
 
 /// Bytes behind the members of a [`Discovery`].
 const VERSIONS_SIZE: usize = RELEASE_SIZE + 8 + 32;
+/// Bytes behind those, if there is something to say.
+const PROMISED_SIZE: usize = 16;
 
 /// Which form of the status is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -117,6 +119,15 @@ impl RoleCode {
     }
 }
 
+/// A term and an entry: how far a replica has promised to go. Earlier terms are less, whatever the entry is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct PromisedPosition {
+    /// The term, never zero.
+    pub term: u64,
+    /// The last entry that was acknowledged in this term; zero if none was.
+    pub index: u64,
+}
+
 /// The facts that a client needs to find the leader.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Discovery {
@@ -144,6 +155,8 @@ pub struct Discovery {
     pub message_version: u8,
     /// The kinds of message that it knows, for clients of later releases.
     pub kinds: KnownKinds,
+    /// What it remembers that the member who asks has promised to it. Others are told nothing.
+    pub promised: Option<PromisedPosition>,
 }
 
 impl Discovery {
@@ -163,6 +176,7 @@ impl Discovery {
             understands: trine_kvstore::command::STATE_VERSION,
             message_version: MESSAGE_VERSION,
             kinds: KnownKinds::THIS,
+            promised: None,
         }
     }
 }
@@ -204,9 +218,14 @@ impl<'a> StatusReply<'a> {
             understands: reader.u8()?,
             message_version: reader.u8()?,
             kinds: KnownKinds::THIS,
+            promised: None,
         };
         reader.skip::<5>()?;
         discovery.kinds = KnownKinds(reader.array()?);
+        // Release 0.1.0 ends here, and so does an answer to anybody who is no member.
+        if let (Ok(term @ 1..), Ok(index)) = (reader.u64(), reader.u64()) {
+            discovery.promised = Some(PromisedPosition { term, index });
+        }
         Ok(Self::Discovery(discovery))
     }
 }
@@ -215,7 +234,9 @@ impl Encode for StatusReply<'_> {
     fn encoded_len(&self) -> usize {
         match self {
             Self::Discovery(discovery) => {
-                32 + address::ADDRESS_SIZE + discovery.members.encoded_len() + VERSIONS_SIZE
+                let promised = discovery.promised.map_or(0, |_| PROMISED_SIZE);
+                let known = address::ADDRESS_SIZE + discovery.members.encoded_len() + VERSIONS_SIZE;
+                32 + known + promised
             }
             Self::Json(text) => 8 + text.len(),
         }
@@ -240,6 +261,10 @@ impl Encode for StatusReply<'_> {
                 out.u8(discovery.message_version);
                 out.zeros(5);
                 out.bytes(&discovery.kinds.0);
+                if let Some(promised) = discovery.promised {
+                    out.u64(promised.term);
+                    out.u64(promised.index);
+                }
             }
             Self::Json(text) => {
                 out.u8(StatusForm::Json as u8);

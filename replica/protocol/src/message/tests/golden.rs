@@ -563,9 +563,26 @@ fn status() {
     bytes.extend([7, 8, 1, 0, 0, 0, 0, 0]); // state version, understood, message version, reserved
     bytes.extend([0xfe, 0x77]); // kinds 1 to 10 and 12 to 14
     bytes.extend([0; 30]);
-    let reply = StatusReply::Discovery(discovery);
+    let reply = StatusReply::Discovery(discovery.clone());
     assert_eq!(reply.encode_to_vec(), bytes);
-    assert_eq!(StatusReply::decode(&bytes), Ok(reply));
+    assert_eq!(StatusReply::decode(&bytes), Ok(reply.clone()));
+    // Less than a position says nothing, and neither does one without a term.
+    let mut cut = bytes.clone();
+    cut.extend([9; 15]);
+    assert_eq!(StatusReply::decode(&cut), Ok(reply.clone()));
+    let mut termless = bytes.clone();
+    termless.extend([0; 16]);
+    assert_eq!(StatusReply::decode(&termless), Ok(reply));
+    bytes.extend([3, 0, 0, 0, 0, 0, 0, 0, 9, 1, 0, 0, 0, 0, 0, 0]); // term, index
+    let told = StatusReply::Discovery(Discovery {
+        promised: Some(PromisedPosition {
+            term: 3,
+            index: 265,
+        }),
+        ..discovery
+    });
+    assert_eq!(told.encode_to_vec(), bytes);
+    assert_eq!(StatusReply::decode(&bytes), Ok(told));
     assert_eq!(
         StatusReply::Json(b"{}").encode_to_vec(),
         [1, 2, 0, 0, 0, 0, 0, 0, b'{', b'}']

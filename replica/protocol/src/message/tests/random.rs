@@ -154,7 +154,8 @@ proptest! {
         if let Ok(reply) = ClientReply::decode(&refused) {
             prop_assert_eq!(reply.status.to_wire(), status);
         }
-        let discovery = Discovery { members: members.clone(), leader, ..Discovery::unattached(NodeId(node), Incarnation(1)) };
+        let promised = Some(PromisedPosition { term: seen | 1, index: seen });
+        let discovery = Discovery { members: members.clone(), leader, promised, ..Discovery::unattached(NodeId(node), Incarnation(1)) };
         let mut bytes = StatusReply::Discovery(discovery.clone()).encode_to_vec();
         bytes.extend(&behind);
         prop_assert_eq!(StatusReply::decode(&bytes), Ok(StatusReply::Discovery(discovery)));
