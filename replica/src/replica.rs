@@ -598,7 +598,6 @@ impl Replica {
         let own = self.cluster();
         if own.is_none() || discovery.cluster == own {
             self.hear_of_own_place(&discovery);
-            self.hear_of_promise(&discovery);
             let own = self.own.address;
             // A follower may lag behind and name former places, and a copy of a directory names its own.
             let leads = discovery.role == RoleCode::Leader;

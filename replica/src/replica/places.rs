@@ -131,7 +131,6 @@ impl Replica {
         if !is_it || found.cluster != self.cluster() {
             return self.searches.on_silence(question);
         }
-        self.hear_of_promise(&found);
         let gives_it = |own: &Member| {
             own.incarnation == question.of && is_same_address(own.address, question.at)
         };

@@ -1,8 +1,6 @@
 //! The questions of a replica that starts from files: what has it promised to the others?
 
-use trine_protocol::message::{
-    Discovery, Incarnation, StatusForm, StatusReply, StatusRequest, kind,
-};
+use trine_protocol::message::{Incarnation, StatusForm, StatusReply, StatusRequest, kind};
 use trine_transport::time::Instant;
 
 use super::places::ANSWER_WITHIN;
@@ -36,25 +34,20 @@ impl Replica {
         }
     }
 
-    /// The end of such a question.
+    /// The end of such a question. Only the answer that comes from a member's place and in its name counts: elsewhere a copy
+    /// of its directory may answer, or a program that makes things up.
     pub(super) fn on_promised(&mut self, of: Incarnation, answer: Option<&[u8]>) {
-        let said = answer.and_then(|answer| StatusReply::decode(answer).ok());
-        match said {
-            Some(StatusReply::Discovery(said)) if said.incarnation == of => {
-                self.hear_of_promise(&said);
-            }
-            _ => {}
-        }
-        if let Some(group) = self.life.group_mut() {
-            group.on_no_promise(of);
-        }
-    }
-
-    /// A replica has answered over a session of this one's own, and said what it remembers of it.
-    pub(super) fn hear_of_promise(&mut self, said: &Discovery) {
         let cluster = self.cluster();
-        if let Some(group) = self.life.group_mut().filter(|_| said.cluster == cluster) {
-            group.on_promise(said.incarnation, said.promised, &mut self.out);
+        let Some(group) = self.life.group_mut() else {
+            return;
+        };
+        match answer.map(StatusReply::decode) {
+            Some(Ok(StatusReply::Discovery(said)))
+                if said.incarnation == of && said.cluster == cluster =>
+            {
+                group.on_promise(of, said.promised, &mut self.out);
+            }
+            _ => group.on_no_promise(of),
         }
     }
 }
