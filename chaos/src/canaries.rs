@@ -80,7 +80,12 @@ pub const CANARIES: &[Canary] = &[
     group("vote after amnesia", &["not linearizable", "no agreement"]),
     group(
         "ack before fsync",
-        &["no agreement", "not linearizable", "applied in order"],
+        &[
+            "no agreement",
+            "not linearizable",
+            "applied in order",
+            "lacks what it has promised",
+        ],
     ),
     group("vote forgotten", &["not linearizable", "no agreement"]).from(30),
     group(
@@ -221,6 +226,14 @@ pub const CANARIES: &[Canary] = &[
     ),
     sequencer("a request is repeated on its way", &["a number went back"]),
     group(
+        "an older copy is not asked",
+        &["takes part on an older copy"],
+    ),
+    group(
+        "members forget what was promised",
+        &["takes part on an older copy"],
+    ),
+    group(
         "a front has the rights of whomever it names",
         &["beyond what a front and its user may both do"],
     ),
@@ -357,6 +370,9 @@ fn may_find(canary: Canary, seed: u64) -> bool {
         | "a failed lookup forgets"
         | "two places, the newer wins"
         | "a place is not agreed on" => config.has_addresses_to_change(),
+        "an older copy is not asked" | "members forget what was promised" => {
+            config.has_machines_to_set_back()
+        }
         "a revoked user keeps its session"
         | "a session answers another user"
         | "a front has the rights of whomever it names"

@@ -38,6 +38,8 @@ pub enum Need {
     Spares,
     /// Machines get other addresses. That follows from its configuration, so nothing draws it.
     NewAddresses,
+    /// Its machines may be set back. That follows from its configuration, so nothing draws it.
+    SetBack,
     /// Its paths carry little. That follows from its configuration, so nothing draws it.
     SmallPaths,
     /// Reads without leases: leases are promised only if clocks run within their drift.
@@ -518,6 +520,14 @@ kinds! {
             look: Look::Down,
         },
     ),
+    /// A machine is set back: its replica starts on an older copy of its own disk. The replica has to notice.
+    OlderCopy => event("older-copy", |draw| Event::SetBack {
+        node_id: draw.replica(),
+        age: draw.span(200, 3_000),
+        span: draw.span(1, 1_000),
+        hands_over: draw.chance(70),
+    })
+    .needing(&[Need::Disk, Need::Syncs, Need::SetBack]),
 }
 
 fn draw_lossy(prng: &mut Prng, replicas: u64) -> Strike {
@@ -706,6 +716,17 @@ pub enum Event {
         /// For how long a copy of each disk runs at the old machine, once the group knows the new one.
         copied: Option<Duration>,
     },
+    /// The disk of a replica is copied, and put back when the replica has died.
+    SetBack {
+        /// Which.
+        node_id: usize,
+        /// How long it goes on with its own.
+        age: Duration,
+        /// How long it is down.
+        span: Duration,
+        /// Whether its leader hands over meanwhile.
+        hands_over: bool,
+    },
     /// A machine's clock runs at another speed.
     Drift {
         /// Which.
@@ -811,6 +832,7 @@ impl Event {
             Event::Remove { .. } | Event::Replace { .. } => Fault::Members,
             Event::Move { .. } => Fault::Move,
             Event::Renumber { .. } => Fault::Addresses,
+            Event::SetBack { .. } => Fault::OlderCopy,
             Event::Drift { .. } => Fault::Drift,
             Event::Jump { .. } => Fault::Jump,
             Event::ClientCrash { .. } => Fault::ClientCrash,

@@ -31,7 +31,8 @@ pub fn draw_kinds(prng: &mut Prng) -> BTreeSet<Fault> {
 
 /// Draws a random subset of the faults of disks.
 pub fn draw_disk_kinds(prng: &mut Prng) -> BTreeSet<Fault> {
-    let of_disks = |fault: &Fault| fault.needs(Need::Disk) && !fault.needs(Need::NewAddresses);
+    let apart = |fault: &Fault| fault.needs(Need::NewAddresses) || fault.needs(Need::SetBack);
+    let of_disks = |fault: &Fault| fault.needs(Need::Disk) && !apart(fault);
     let mut kinds: Vec<Fault> = Fault::simulated().filter(of_disks).collect();
     prng.shuffle(&mut kinds);
     let count = prng.in_range(1..=kinds.len() as u64) as usize;
@@ -70,6 +71,8 @@ const REPLAY_PERCENT_MAX: u64 = 6;
 const BEFORE_ALONE: Duration = Duration::from_secs(5);
 /// So long nothing happens behind the move of a replica whose old disk is started again: the group has to agree first.
 const SETTLED_AFTER: Duration = Duration::from_secs(17);
+/// So long nothing happens behind the start of a replica that was set back: it has to notice, and another one takes its place.
+const SET_BACK_SETTLES: Duration = Duration::from_secs(6);
 /// Shortest distance between two crashes: time to come back and be a voter again.
 const EVENT_GAP: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
 
@@ -121,7 +124,7 @@ impl Schedule {
         // What came later leaves what others draw as it was.
         let mut apart = None;
         for fault in Fault::simulated() {
-            let came_later = matches!(fault, Fault::DiskHang | Fault::Addresses);
+            let came_later = matches!(fault, Fault::DiskHang | Fault::Addresses | Fault::OlderCopy);
             let of_kind = match fault.needs(Need::Sealed) || came_later {
                 true => apart.get_or_insert_with(|| prng.clone()).fork(),
                 false => prng.fork(),
@@ -136,6 +139,7 @@ impl Schedule {
         let mut events = drawer.events;
         events.sort_by_key(|&(at, _)| at);
         settle_before_copy(&mut events, quiet_from);
+        leave_set_back_alone(&mut events, quiet_from);
         // Last: what happens beside that disk would be judged.
         leave_alone(&mut events, quiet_from);
         Self {
@@ -158,6 +162,19 @@ fn leave_alone(events: &mut Vec<(Instant, Event)>, quiet_from: Instant) {
         let calm_from = Instant::ZERO + (begin - Instant::ZERO).saturating_sub(BEFORE_ALONE);
         calm(events, calm_from, begin, (end, quiet_from));
     }
+}
+
+/// Takes away what would happen while the first machine is set back, and every other one that would be: each costs the group a
+/// replica, until another one has taken its place.
+fn leave_set_back_alone(events: &mut Vec<(Instant, Event)>, quiet_from: Instant) {
+    let first = events.iter().find_map(|(at, event)| match event {
+        Event::SetBack { age, span, .. } => Some((*at, *at + *age + *span + SET_BACK_SETTLES)),
+        _ => None,
+    });
+    let Some((begin, end)) = first else { return };
+    events.retain(|(at, event)| *at == begin || !matches!(event, Event::SetBack { .. }));
+    let calm_from = Instant::ZERO + (begin - Instant::ZERO).saturating_sub(BEFORE_ALONE);
+    calm(events, calm_from, begin, (end, quiet_from));
 }
 
 /// Takes away what would happen until the group knows where the first replica is whose disk was copied.
@@ -295,9 +312,10 @@ mod tests {
 
     #[test]
     fn taking_one_fault_away_leaves_what_the_others_do() {
-        // A disk that hangs alone is the exception, and so is one that is copied.
-        let usual =
-            Fault::simulated().filter(|fault| !matches!(fault, Fault::DiskHang | Fault::Addresses));
+        // A disk that hangs alone is the exception, and so are those that are copied.
+        let is_alone =
+            |fault: &Fault| matches!(fault, Fault::DiskHang | Fault::Addresses | Fault::OlderCopy);
+        let usual = Fault::simulated().filter(|fault| !is_alone(fault));
         let all = of(usual.collect(), &mut Prng::new(5));
         let some = of(
             BTreeSet::from([Fault::Crash, Fault::Clog]),
@@ -365,6 +383,7 @@ mod tests {
             Fault::Move,
             Fault::SmallPaths,
             Fault::Addresses,
+            Fault::OlderCopy,
         ]);
         assert_eq!(all.len(), Fault::simulated().count());
     }

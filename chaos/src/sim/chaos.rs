@@ -2,6 +2,7 @@
 
 mod moves;
 mod renumbered;
+mod set_back;
 
 use super::Host;
 use super::cluster::{Cluster, Settling};
@@ -59,6 +60,13 @@ pub(crate) enum End {
     CopyByName(Host),
     /// The copy of this node's replica ends.
     CopyEnds(Host),
+    /// What this node's replica has applied by now its leader will have heard of. Then its machine dies, to be set back after the
+    /// span; whether the leader hands over meanwhile.
+    NoteHeardOf(Host, Duration, bool),
+    /// The machine dies.
+    DieToBeSetBack(Host, Duration, bool),
+    /// The machine of this node is there again, with an older copy of its disk.
+    StartSetBack(Host),
     /// New processes with new clients ask for the replicas by their names.
     FreshClients,
 }
@@ -85,7 +93,12 @@ impl Chaos {
         self.end_all(cluster, |end| {
             matches!(
                 end,
-                End::CutOld(..) | End::NextKeys(_) | End::Amid(..) | End::Copy(..)
+                End::CutOld(..)
+                    | End::NextKeys(_)
+                    | End::Amid(..)
+                    | End::Copy(..)
+                    | End::NoteHeardOf(..)
+                    | End::DieToBeSetBack(..)
             )
         });
         cluster.forget_copies();
@@ -166,6 +179,13 @@ impl Chaos {
             }
             End::CopyByName(seat) => self.copy_in_quiet(cluster, *seat),
             End::CopyEnds(seat) => cluster.end_copy(*seat),
+            End::NoteHeardOf(seat, span, hands_over) => {
+                self.note_heard_of(cluster, *seat, (*span, *hands_over));
+            }
+            End::DieToBeSetBack(seat, span, hands_over) => {
+                self.die_to_be_set_back(cluster, *seat, (*span, *hands_over));
+            }
+            End::StartSetBack(seat) => self.start_set_back(cluster, *seat),
             End::FreshClients => cluster.replace_callers(),
             End::Rejoin(host) => self.rejoin(cluster, *host),
             End::CutOld(until, span) => self.cut_old(cluster, *until, *span),
@@ -284,6 +304,12 @@ impl Chaos {
                 span,
                 copied,
             } => self.renumber(cluster, *victim, *name, (*span, *copied)),
+            Event::SetBack {
+                node_id,
+                age,
+                span,
+                hands_over,
+            } => self.set_back(cluster, host(*node_id), (*age, *span), *hands_over),
             Event::Drift {
                 machine,
                 parts_per_million,
@@ -438,6 +464,9 @@ impl Chaos {
             return;
         }
         for host in cluster.halted() {
+            if cluster.is_writing_that_it_was_set_back(host) {
+                continue;
+            }
             cluster
                 .world
                 .trace

@@ -9,6 +9,7 @@ mod moved;
 mod renumbered;
 mod restored;
 mod sealed;
+mod set_back;
 mod upgrades;
 mod view;
 mod watched;
@@ -23,6 +24,7 @@ use self::renumbered::Names;
 pub(crate) use self::restored::OldLife;
 use self::restored::{Beginning, Begun};
 use self::sealed::Trust;
+use self::set_back::SetBacks;
 use self::upgrades::Upgrades;
 use self::view::View;
 use self::watched::Watched;
@@ -108,6 +110,8 @@ pub(crate) struct Cluster {
     names: Names,
     /// Copies of the replicas' disks.
     copies: Copies,
+    /// Machines that were set back.
+    set_backs: SetBacks,
     /// What the leader had applied when the clients fell silent. By the end every replica has.
     led_to: Option<u64>,
     /// When a disk hung and nothing else was wrong.
@@ -151,6 +155,7 @@ impl Cluster {
         let spares_from = config.has_spares().then(|| first_spare(&config));
         let moves = Moves::new(config.seed, spares_from);
         let copies = Copies::new(config.seed);
+        let set_backs = SetBacks::new(config.seed);
         let upgrades = Upgrades::new(config.seed);
         let mut cluster = Self {
             world,
@@ -176,6 +181,7 @@ impl Cluster {
             moves,
             names: Names::default(),
             copies,
+            set_backs,
             led_to: None,
             hangs: Hangs::default(),
             seats: Rc::default(),
@@ -660,6 +666,7 @@ impl Cluster {
         self.attend_moves();
         self.attend_names();
         self.attend_copies();
+        self.attend_set_backs();
         self.attend_users();
         self.attend_watchers();
         self.attend_backups();

@@ -81,6 +81,8 @@ pub struct SimConfig {
     pub moves: bool,
     /// Machines get other addresses, where the rest allows it.
     pub renumbers: bool,
+    /// A machine may be set back to an older copy of its disk, if disks are synced and no backup is taken.
+    pub sets_back: bool,
     /// Paths carry little, for the whole run; unless other faults are named.
     pub small_paths: bool,
     /// Fewest operations that must complete, or the run proves nothing.
@@ -235,6 +237,7 @@ impl SimConfig {
             // A group that is restored from a backup begins at known places.
             moves: draw_moves(seed) && !backups::is_drawn(seed),
             renumbers: draw_renumbers(seed),
+            sets_back: draw_sets_back(seed),
             small_paths: draw_small_paths(seed),
             operations_min: 2_000,
             simulated_min: Duration::from_secs(60),
@@ -312,6 +315,13 @@ impl SimConfig {
         self.renumbers && is_synced && !self.backups && !self.watches && !self.sealed
     }
 
+    /// Whether a machine may be set back. A group that is restored from a backup begins with what is on the disks.
+    pub(crate) fn has_machines_to_set_back(&self) -> bool {
+        let syncs = self.disk.as_ref().map(|disk| disk.fsync);
+        let is_synced = syncs.is_some_and(|fsync| fsync != Fsync::None);
+        self.sets_back && is_synced && !self.backups
+    }
+
     /// Whether each node has a second machine.
     pub(super) fn has_spares(&self) -> bool {
         self.moves || self.has_addresses_to_change()
@@ -378,6 +388,11 @@ fn draw_moves(seed: u64) -> bool {
 /// In half of the seeds machines may get other addresses. Drawn separately, so that the other seeds stay the same.
 fn draw_renumbers(seed: u64) -> bool {
     Prng::new(seed ^ 0x0add_4e55_0add_4e55).below(2) == 0
+}
+
+/// In a quarter of the seeds a machine may be set back. Drawn separately, so that the other seeds stay the same.
+fn draw_sets_back(seed: u64) -> bool {
+    Prng::new(seed ^ 0x05e7_bac0_05e7_bac0).below(4) == 0
 }
 
 /// In a quarter of the seeds paths carry little. Drawn separately, so that the other seeds stay the same.

@@ -93,6 +93,11 @@ impl Device {
         })
     }
 
+    /// Whether a file with this name survives the death of the machine.
+    pub(crate) fn has_durable(&self, name: &str) -> bool {
+        self.durable.contains_key(name)
+    }
+
     /// A disk with what is on this one's plate.
     fn copy(&self, prng: Prng) -> Self {
         Self {

@@ -56,6 +56,7 @@ impl SimConfig {
         config.first_state_version = config.replica.state_version;
         config.sealed = false;
         config.small_paths = false;
+        config.sets_back = false;
         config.watches = false;
         config.backups = false;
         config.moves = false;

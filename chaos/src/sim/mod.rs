@@ -166,6 +166,9 @@ fn draw_faults(config: &SimConfig, prng: &mut Prng) -> BTreeSet<Fault> {
     if config.has_addresses_to_change() {
         drawn.insert(Fault::Addresses);
     }
+    if config.has_machines_to_set_back() {
+        drawn.insert(Fault::OlderCopy);
+    }
     if config.has_small_paths() {
         drawn.insert(Fault::SmallPaths);
     }

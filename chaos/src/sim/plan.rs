@@ -156,6 +156,9 @@ impl SimConfig {
             self.renumbers = true;
             (self.backups, self.watches, self.sealed) = (false, false, false);
         }
+        if asked(Need::SetBack).is_some() {
+            (self.sets_back, self.backups) = (true, false);
+        }
         if asked(Need::IndexReads).is_some() {
             self.replica.reads = ReadMode::Index;
         }

@@ -107,6 +107,7 @@ impl SimReport {
             .and(cluster.seat_verdict())
             .and(cluster.place_verdict())
             .and(cluster.copy_verdict())
+            .and(cluster.set_back_verdict())
             .and(cluster.sweep_verdict())
             .and(cluster.trust_verdict())
             .and(cluster.watch_verdict(schedule.quiet_from, silent_from))

@@ -131,7 +131,7 @@ impl Cluster {
     }
 
     /// Term of the leader whom all replicas follow, and the last index of its log.
-    fn calm_leader(&self) -> Option<(u64, u64)> {
+    pub(super) fn calm_leader(&self) -> Option<(u64, u64)> {
         let (leader, term) = self.leader()?;
         let follows = |seat: Seat| {
             let place = self.place_of(seat);
@@ -153,7 +153,7 @@ impl Cluster {
             .all(|seat| applied(seat).is_some_and(|(applied, _)| applied >= index))
     }
 
-    fn replica_at(&self, host: Host) -> Option<&Replica> {
+    pub(super) fn replica_at(&self, host: Host) -> Option<&Replica> {
         let node = self.world.program(host).and_then(Member::replica);
         node.map(Node::replica)
     }

@@ -51,6 +51,11 @@ impl Companions {
         secret
     }
 
+    /// The run of a replica that runs at a machine.
+    pub(super) fn run_at(&self, host: Host) -> Option<RunSecret> {
+        self.secrets.get(&host).copied()
+    }
+
     fn draw(&mut self) -> RunSecret {
         let mut secret = RunSecret([0; 16]);
         self.prng.fill(&mut secret.0);
