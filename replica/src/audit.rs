@@ -28,6 +28,8 @@ pub struct Audit {
     pub what: String,
     /// How it ended.
     pub outcome: String,
+    /// The limit of the memory in bytes, if the command has set one.
+    pub sets_memory: Option<u64>,
     /// The command in the log, if it belongs to no user.
     pub(crate) asked: Option<Asked>,
 }
@@ -148,6 +150,15 @@ pub(crate) fn words_of(command: &Command<'_>) -> Option<String> {
     })
 }
 
+/// The limit of the memory in bytes that a command asks for.
+pub(crate) fn memory_asked_for(command: &Command<'_>) -> Option<u64> {
+    match command {
+        Command::SetLimits { limits } => Some(limits.memory_bytes),
+        Command::SetMemory { memory_bytes } => Some(*memory_bytes),
+        _ => None,
+    }
+}
+
 /// What the outcome of a command begins with that was denied to its sender.
 const DENIED: &str = "denied";
 
@@ -163,6 +174,7 @@ impl Audit {
         Self {
             what: "an administrative command of before the restart".to_owned(),
             outcome: "the line of this position is in the log of before, unless the process ended just then".to_owned(),
+            sets_memory: None,
             ..self
         }
     }
@@ -285,6 +297,7 @@ mod tests {
             by: By::NoUser,
             what: "set memory to 1 bytes".to_owned(),
             outcome: "done".to_owned(),
+            sets_memory: Some(1),
             asked: None,
         }
     }
@@ -312,6 +325,18 @@ mod tests {
             "user alice (number 3): rotate the key of user alice: refused: there is no user with this name"
         );
         assert_eq!(line(1).to_string(), "no user: set memory to 1 bytes: done");
+    }
+
+    /// The server found the limit in the words of the line.
+    #[test]
+    fn a_command_that_sets_the_memory_says_how_much() {
+        let limits = Limits::default();
+        let all = Command::SetLimits { limits };
+        assert_eq!(memory_asked_for(&all), Some(limits.memory_bytes));
+        let memory = Command::SetMemory { memory_bytes: 77 };
+        assert_eq!(memory_asked_for(&memory), Some(77));
+        assert_eq!(memory_asked_for(&Command::SetOrdered { on: true }), None);
+        assert_eq!(line(1).of_before().sets_memory, None);
     }
 
     #[test]

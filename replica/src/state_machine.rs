@@ -9,10 +9,10 @@ pub(crate) use genesis::Genesis;
 use raft::eraftpb::ConfState;
 use trine_kvstore::command::{STATE_VERSION, SWEEP_VERSION};
 use trine_kvstore::interleave::LANES;
-use trine_kvstore::{Command, Ordered, PinOwner, Position, Store, Swept};
+use trine_kvstore::{Command, Ordered, PinOwner, Position, Response, Store, Swept};
 use trine_protocol::message::{ClientStatus, ClusterId, Member, NO_CHECK, Operation};
 
-use crate::audit::{Asked, Audit, By, ToldBefore, Trail, outcome_of, words_of};
+use crate::audit::{Asked, Audit, By, ToldBefore, Trail, memory_asked_for, outcome_of, words_of};
 use crate::client_sessions::{ClientSessions, Registration, Verdict};
 use crate::membership::MemberTable;
 use entry::{Change, EntryError, EntryView, Envelope};
@@ -430,6 +430,10 @@ impl StateMachine {
             by,
             what,
             outcome: outcome_of(&response),
+            sets_memory: match response {
+                Response::Error(_) => None,
+                _ => memory_asked_for(command),
+            },
             asked: (user == 0).then_some(Asked { client, sequence }),
         };
         match self.told_before {

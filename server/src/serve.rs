@@ -848,18 +848,14 @@ fn tell_audit<B: Backend>(event_loop: &mut ReplicaLoop<B>) {
             true => tracing::warn!(target: AUDIT, by, what, outcome, %position, "denied"),
             false => {
                 tracing::info!(target: AUDIT, by, what, outcome, %position, "applied");
-                warn_of_memory(what);
+                warn_of_memory(audit.sets_memory);
             }
         }
     }
 }
 
 /// `trine config set memory` asks no machine whether it has so much. Each replica says so for its own.
-fn warn_of_memory(what: &str) {
-    let bytes = what
-        .strip_prefix("set memory to ")
-        .and_then(|rest| rest.strip_suffix(" bytes"))
-        .and_then(|bytes| bytes.parse().ok());
+fn warn_of_memory(bytes: Option<u64>) {
     if let Some(failure) = bytes.and_then(|bytes| placement::require_memory(bytes, 1).err()) {
         tracing::warn!(
             why = failure.message(),

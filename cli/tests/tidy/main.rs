@@ -4,6 +4,7 @@
 mod cycles;
 mod edges;
 mod imports;
+mod log_parts;
 mod modules;
 mod names;
 

@@ -199,6 +199,7 @@ impl Backups {
             by,
             what: "read all keys and users for a backup".to_owned(),
             outcome: "begun".to_owned(),
+            sets_memory: None,
             asked: None,
         });
         cx.out.counters.backups_begun += 1;

@@ -49,6 +49,7 @@ impl AdminTrail {
             by,
             what: words_of(request),
             outcome: format!("{word}: {}", verdict.1),
+            sets_memory: None,
             asked: None,
         });
     }

@@ -53,6 +53,7 @@ impl Denials {
             by: author(cx, caller, name, request),
             what,
             outcome: denied(why),
+            sets_memory: None,
             asked: None,
         });
     }
