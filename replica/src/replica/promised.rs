@@ -1,4 +1,4 @@
-//! The questions of a replica that starts from files: what has it promised to the others?
+//! The questions of a replica that starts from files, to each member: what it has promised to that one.
 
 use trine_protocol::message::{Incarnation, StatusForm, StatusReply, StatusRequest, kind};
 use trine_transport::time::Instant;
