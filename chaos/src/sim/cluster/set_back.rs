@@ -20,10 +20,10 @@ const NOTICED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Copies of disks, and the replicas that were started on them.
 pub(super) struct SetBacks {
-    kept: Option<Kept>,
+    kept: Option<KeptCopy>,
     /// The replicas that were set back; others must not find that they were.
     were: BTreeSet<Incarnation>,
-    judged: Option<Judged>,
+    judged: Option<JudgedStart>,
     /// The first one that took part, or found that it was set back although it was not.
     mistake: Option<String>,
     /// Apart from all others.
@@ -32,7 +32,7 @@ pub(super) struct SetBacks {
 
 /// One replica, and the one that remembers what it has promised.
 #[derive(Clone, Copy)]
-struct Pair {
+struct Witnessed {
     seat: Seat,
     host: Host,
     incarnation: Incarnation,
@@ -43,15 +43,15 @@ struct Pair {
 }
 
 /// The copy of a disk.
-struct Kept {
-    pair: Pair,
+struct KeptCopy {
+    pair: Witnessed,
     disk: SimDisk,
     /// An entry that the leader has heard of: the replica had applied it for a while when it died.
     heard_of: u64,
 }
 
-struct Judged {
-    pair: Pair,
+struct JudgedStart {
+    pair: Witnessed,
     /// The copy lacks something that it has promised.
     until: Instant,
 }
@@ -74,7 +74,7 @@ impl Cluster {
         let seats = self.config.replicas as u16;
         let pair = (self.pair_of(seat)).or_else(|| self.pair_of(Host((seat.0 + 1) % seats)))?;
         let disk = self.disks.get(&pair.host)?.copy(self.set_backs.prng.fork());
-        self.set_backs.kept = Some(Kept {
+        self.set_backs.kept = Some(KeptCopy {
             pair,
             disk,
             heard_of: 0,
@@ -83,7 +83,7 @@ impl Cluster {
     }
 
     /// A follower of a calm group, and its leader.
-    fn pair_of(&self, seat: Seat) -> Option<Pair> {
+    fn pair_of(&self, seat: Seat) -> Option<Witnessed> {
         let host = self.place_of(seat);
         let (leader, term) = self.leader()?;
         let busy = |seat: Seat| self.is_moving(seat) || self.is_leaving(seat);
@@ -92,7 +92,7 @@ impl Cluster {
             return None;
         }
         self.calm_leader()?;
-        Some(Pair {
+        Some(Witnessed {
             seat,
             host,
             incarnation: self.replica_at(host)?.incarnation(),
@@ -110,7 +110,7 @@ impl Cluster {
 
     /// What the replica has applied by now its leader has heard of a moment later.
     pub(crate) fn note_heard_of(&mut self) {
-        let applied = |kept: &Kept| {
+        let applied = |kept: &KeptCopy| {
             let replica = self.replica_at(kept.pair.host);
             let replica = replica.filter(|_| self.is_prompt(kept.pair.host));
             Some(replica?.applied_state()?.0)
@@ -146,7 +146,7 @@ impl Cluster {
     }
 
     /// Whether the leader that remembers runs since then, and can be asked.
-    fn runs_on(&self, pair: Pair) -> bool {
+    fn runs_on(&self, pair: Witnessed) -> bool {
         self.companions.run_at(pair.leader) == Some(pair.leader_run)
             && self
                 .replica_at(pair.leader)
@@ -158,7 +158,7 @@ impl Cluster {
     /// The replica starts on the copy of its disk. False if nobody would remember, so that it starts on its own.
     pub(crate) fn start_set_back(&mut self, seat: Seat) -> bool {
         let kept = self.set_backs.kept.take();
-        let Some(Kept {
+        let Some(KeptCopy {
             pair,
             disk,
             heard_of,
@@ -187,7 +187,7 @@ impl Cluster {
         self.world.trace.note(now, note);
         if lacks {
             let until = now + NOTICED_WITHIN;
-            self.set_backs.judged = Some(Judged { pair, until });
+            self.set_backs.judged = Some(JudgedStart { pair, until });
         }
         true
     }
@@ -217,7 +217,7 @@ impl Cluster {
                 self.set_backs.mistake.get_or_insert(text);
             }
         }
-        let Some(Judged { pair, until }) = &self.set_backs.judged else {
+        let Some(JudgedStart { pair, until }) = &self.set_backs.judged else {
             return;
         };
         let (pair, is_due) = (*pair, self.world.now() >= *until);
