@@ -100,6 +100,8 @@ pub(crate) struct Group {
     promised: Promised,
     /// Some after a start from files, until the others have said what this member has promised to them.
     asking: Option<Asking>,
+    /// An operator has lifted the quarantine of the files: it goes on with them, whatever others remember.
+    is_lifted: bool,
     deaths: Deaths,
     sending: Sending,
     receiving: Receiving,
@@ -204,6 +206,7 @@ impl Group {
             agreement: Agreement::default(),
             promised: Promised::default(),
             asking: None,
+            is_lifted: false,
             deaths: Deaths::default(),
             sending: Sending::starting_at(1),
             receiving: Receiving::default(),

@@ -367,7 +367,7 @@ fn resume<D: Disk>(
     for name in disk.names()? {
         let index = snapshot_file::index(&name);
         let old = index.is_some() && index != found.position.snapshot;
-        if name.ends_with(".tmp") || old || name == LIFTED {
+        if name.ends_with(".tmp") || old {
             disk.remove(&name)?;
         }
     }

@@ -16,7 +16,7 @@ pub struct Restored {
     pub(crate) snapshot: Option<Loaded>,
     pub(crate) hard_state: HardState,
     pub(crate) entries: Vec<Entry>,
-    /// An operator has lifted the quarantine: this start goes on with less than others remember.
+    /// An operator has lifted the quarantine: the replica goes on with less than others may remember.
     pub(crate) is_lifted: bool,
 }
 

@@ -11,6 +11,8 @@ pub enum Write {
     Identity(Vec<u8>),
     /// Why the state on this disk must not be used again: the next start finds lost memory.
     Quarantined(String),
+    /// The mark of a lifted quarantine is needed no more.
+    LiftEnded,
     /// The next piece of a snapshot; the first one begins it.
     SnapshotPiece {
         /// Names the snapshot until it is complete.
@@ -40,7 +42,7 @@ impl Write {
             Self::Log(record) => record.bytes.len(),
             Self::Identity(bytes) | Self::SnapshotPiece { bytes, .. } => bytes.len(),
             Self::Quarantined(why) => why.len(),
-            Self::SnapshotEnd { .. } | Self::SnapshotGivenUp { .. } => 0,
+            Self::LiftEnded | Self::SnapshotEnd { .. } | Self::SnapshotGivenUp { .. } => 0,
         }
     }
 

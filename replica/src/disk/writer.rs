@@ -16,7 +16,7 @@ pub(crate) const MARKED: &str = "marked";
 pub(crate) const UNSYNCED: &str = "unsynced";
 /// Exists, with the reason, when the state must not be used again.
 pub(crate) const QUARANTINED: &str = "condemned";
-/// Exists, with the same, since an operator has lifted the quarantine, until the next start.
+/// Exists, with the same, since an operator has lifted the quarantine, until no member remembers more than the files hold.
 pub(crate) const LIFTED: &str = "lifted";
 /// In the checksum of a sector of [`SYNCED`], in place of a segment's number.
 pub(crate) const SYNCED_NUMBER: u64 = u64::MAX;
@@ -101,6 +101,7 @@ impl<D: Disk> Writer<D> {
             Write::Log(_) => Ok(()),
             Write::Identity(bytes) => self.write_identity(&bytes),
             Write::Quarantined(why) => self.quarantine(&why),
+            Write::LiftEnded => self.end_lift(),
             Write::SnapshotPiece { stream, bytes } => self.write_piece(stream, &bytes),
             Write::SnapshotEnd { stream, index } => self.end_snapshot(stream, index),
             Write::SnapshotGivenUp { stream } => match self.streams.remove(&stream) {
@@ -237,6 +238,12 @@ impl<D: Disk> Writer<D> {
         self.disk.create(QUARANTINED, 0)?;
         self.disk.write(QUARANTINED, 0, why.as_bytes())?;
         self.disk.sync(QUARANTINED)?;
+        self.disk.sync_names()
+    }
+
+    /// Synced: else the mark may come back, and hide a loss of later.
+    fn end_lift(&mut self) -> Result<(), DiskError> {
+        self.disk.remove(LIFTED)?;
         self.disk.sync_names()
     }
 

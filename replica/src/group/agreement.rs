@@ -271,7 +271,7 @@ mod tests {
 
     use super::*;
     use crate::bootstrap::Origin;
-    use crate::disk::{Fsync, MemoryDisk, OpenError, OpenOptions, lift_quarantine, open};
+    use crate::disk::{Fsync, MemoryDisk, OpenError, OpenOptions, Write, lift_quarantine, open};
     use crate::group::Group;
     use crate::state_machine::Genesis;
     use trine_protocol::message::{ClusterId, Member, Members, NodeId};
@@ -326,8 +326,17 @@ mod tests {
         let mut lifted = files.clone();
         assert_eq!(lift_quarantine(&mut lifted), Ok(Some(why)));
         assert_eq!(lift_quarantine(&mut lifted), Ok(None));
-        let restored = open(lifted, options(false)).unwrap();
-        assert_eq!(restored.incarnation, Incarnation(1), "as who it was");
+        // Opening does not use the mark up: a start may end at once.
+        for _ in 0..2 {
+            let mut opened = open(lifted, options(false)).unwrap();
+            assert_eq!(opened.incarnation, Incarnation(1), "as who it was");
+            assert!(opened.restored.is_some_and(|restored| restored.is_lifted));
+            lifted = opened.writer.disk_mut().clone();
+        }
+        let mut opened = open(lifted, options(false)).unwrap();
+        opened.writer.perform([Write::LiftEnded]).unwrap();
+        let ended = open(opened.writer.disk_mut().clone(), options(false)).unwrap();
+        assert!(ended.restored.is_some_and(|restored| !restored.is_lifted));
         let lost_memory = open(files, options(true)).unwrap();
         assert_eq!(lost_memory.incarnation, Incarnation(11));
         assert!(lost_memory.restored.is_none() && lost_memory.lost.is_some());

@@ -1,13 +1,13 @@
 //! A start from files, message by message: whom it asks, what it drops meanwhile, and what an answer shows.
 
 use prost::Message as _;
-use raft::eraftpb::{Entry, HardState, Message, MessageType};
+use raft::eraftpb::{Entry, EntryType, HardState, Message, MessageType};
 use trine_protocol::message::{
     ClusterId, GroupId, Incarnation, Member, MemberRole, Members, NodeId, PeerHeader,
     PromisedPosition, ReplyToken,
 };
 use trine_transport::buf::{Pool, PoolConfig};
-use trine_transport::time::Instant;
+use trine_transport::time::{Duration, Instant};
 
 use super::Group;
 use super::asking::Asking;
@@ -16,6 +16,7 @@ use crate::bootstrap::Origin;
 use crate::config::ReplicaConfig;
 use crate::disk::{Identity, Restored, Write};
 use crate::halt::Halt;
+use crate::membership::{self, MemberTable};
 use crate::outbox::Outbox;
 use crate::state_machine::Genesis;
 use crate::state_machine::genesis::{FIRST_INDEX, FIRST_TERM};
@@ -40,6 +41,21 @@ fn outbox() -> Outbox {
 
 /// A member of a group of `count` that starts from files.
 fn started(count: u64, is_lifted: bool, out: &mut Outbox) -> Group {
+    let last = Entry {
+        term: FIRST_TERM + 1,
+        index: LAST,
+        ..Entry::default()
+    };
+    started_with(count, is_lifted, (vec![last], FIRST_INDEX), out)
+}
+
+/// The same, with a log that is committed up to an entry.
+fn started_with(
+    count: u64,
+    is_lifted: bool,
+    (entries, commit): (Vec<Entry>, u64),
+    out: &mut Outbox,
+) -> Group {
     let config = ReplicaConfig::default();
     let own = member(OWN);
     let restored = Restored {
@@ -57,13 +73,9 @@ fn started(count: u64, is_lifted: bool, out: &mut Outbox) -> Group {
         hard_state: HardState {
             term: TERM,
             vote: 0,
-            commit: FIRST_INDEX,
+            commit,
         },
-        entries: vec![Entry {
-            term: FIRST_TERM + 1,
-            index: LAST,
-            ..Entry::default()
-        }],
+        entries,
         is_lifted,
     };
     let mut group = Group::restored(config, own, restored, (1, Instant::ZERO), out);
@@ -71,9 +83,48 @@ fn started(count: u64, is_lifted: bool, out: &mut Outbox) -> Group {
     group
 }
 
-fn asked(group: &mut Group, now: Instant) -> Vec<u64> {
-    let asked = group.promises_to_ask_for(now).into_iter();
+/// Entries that take the member 12 in, first as a learner.
+fn taken_in(changes: usize) -> Vec<Entry> {
+    let table = MemberTable::new(&[member(OWN)]);
+    let newcomer = member(OWN + 1);
+    let add = membership::add_learner(&newcomer, &table);
+    let all = [add, membership::promote(newcomer.incarnation)];
+    let entries = (FIRST_INDEX + 1..).zip(&all[..changes]);
+    let entries = entries.map(|(index, change)| {
+        let mut entry = Entry {
+            term: FIRST_TERM + 1,
+            index,
+            data: change.encode_to_vec(),
+            ..Entry::default()
+        };
+        entry.set_entry_type(EntryType::EntryConfChangeV2);
+        entry
+    });
+    entries.collect()
+}
+
+/// The disk has everything by now.
+fn write_all(group: &mut Group, out: &mut Outbox) {
+    let writes = std::iter::from_fn(|| out.pop_write());
+    if let Some((number, _)) = writes.last() {
+        group.on_written(Instant::ZERO, number, out);
+        group.on_turn(Instant::ZERO, out);
+    }
+}
+
+fn lifts_ended(out: &mut Outbox) -> usize {
+    let writes = std::iter::from_fn(|| out.pop_write());
+    let ended = writes.filter(|(_, write)| matches!(write, Write::LiftEnded));
+    ended.count()
+}
+
+fn asked(group: &mut Group, now: Instant, out: &mut Outbox) -> Vec<u64> {
+    let asked = group.promises_to_ask_for(now, out).into_iter();
     asked.map(|member| member.incarnation.0).collect()
+}
+
+fn tick() -> Duration {
+    ReplicaConfig::default().tick
 }
 
 /// A heartbeat of the member 12, which leads: an answer follows it.
@@ -109,45 +160,139 @@ fn position(term: u64, index: u64) -> Option<PromisedPosition> {
 fn nobody_is_heard_until_all_have_said_what_they_remember() {
     let (mut out, now) = (outbox(), Instant::ZERO);
     let mut group = started(3, false, &mut out);
-    assert_eq!(asked(&mut group, now), [12, 13]);
+    assert_eq!(asked(&mut group, now, &mut out), [12, 13]);
     assert!(!is_heard(&mut group, now, &mut out));
     // Neither again while the questions are under way, nor before a tick has passed.
-    let next = now + ReplicaConfig::default().tick;
-    assert!(asked(&mut group, next).is_empty());
+    let next = now + tick();
+    assert!(asked(&mut group, next, &mut out).is_empty());
     group.on_promise(Incarnation(12), None, &mut out);
     group.on_no_promise(Incarnation(13));
-    assert!(asked(&mut group, next).is_empty());
-    let later = next + ReplicaConfig::default().tick;
+    assert!(asked(&mut group, next, &mut out).is_empty());
+    let later = next + tick();
     assert_eq!(is_due_at(&group), Some(later));
-    assert_eq!(asked(&mut group, later), [13]);
+    assert_eq!(asked(&mut group, later, &mut out), [13]);
     assert!(!is_heard(&mut group, later, &mut out));
     group.on_promise(Incarnation(13), position(TERM, LAST), &mut out);
-    assert!(asked(&mut group, later).is_empty());
+    assert!(asked(&mut group, later, &mut out).is_empty());
     assert!(is_heard(&mut group, later, &mut out));
     assert_eq!(group.halted(), None);
 }
 
+/// The time ran while the log was applied, and was over before the first question had left.
 #[test]
-fn whoever_does_not_answer_is_waited_for_no_longer_than_an_election_timeout() {
-    let mut out = outbox();
+fn whoever_does_not_answer_is_waited_for_an_election_timeout_from_when_the_log_is_applied() {
+    let (mut out, now) = (outbox(), Instant::ZERO);
     let mut group = started(3, false, &mut out);
-    let end = Instant::ZERO + election_timeout(&ReplicaConfig::default());
+    assert_eq!(asked(&mut group, now, &mut out), [12, 13]);
+    for of in [12, 13] {
+        group.on_no_promise(Incarnation(of));
+    }
+    let applied = now + Duration::from_millis(700);
+    assert_eq!(asked(&mut group, applied, &mut out), [12, 13]);
+    let end = applied + election_timeout(&ReplicaConfig::default());
     let before = Instant::from_nanos(end.as_nanos() - 1);
-    assert_eq!(asked(&mut group, before), [12, 13]);
+    assert!(asked(&mut group, before, &mut out).is_empty());
     assert!(!is_heard(&mut group, before, &mut out));
     assert_eq!(is_due_at(&group), Some(end));
-    assert!(asked(&mut group, end).is_empty());
+    assert!(asked(&mut group, end, &mut out).is_empty());
     assert!(is_heard(&mut group, end, &mut out));
 }
 
 #[test]
-fn a_member_that_is_alone_asks_nobody_and_so_does_one_whose_quarantine_was_lifted() {
-    for (count, is_lifted) in [(1, false), (3, true)] {
+fn a_member_that_is_alone_asks_nobody() {
+    let mut out = outbox();
+    let mut group = started(1, false, &mut out);
+    assert!(asked(&mut group, Instant::ZERO, &mut out).is_empty());
+    assert!(group.asking.is_none());
+}
+
+/// At the first turn the members were those of the group's beginning, so one that was alone then asked nobody, although its log
+/// said who had come in since.
+#[test]
+fn a_voter_that_only_the_log_knows_is_asked_and_waited_for() {
+    let last = FIRST_INDEX + 2;
+    for commit in FIRST_INDEX..=last {
         let mut out = outbox();
-        let mut group = started(count, is_lifted, &mut out);
-        assert!(asked(&mut group, Instant::ZERO).is_empty());
-        assert!(group.asking.is_none());
+        let mut group = started_with(1, false, (taken_in(2), commit), &mut out);
+        assert_eq!(asked(&mut group, Instant::ZERO, &mut out), [12]);
+        assert!(group.asking.is_some(), "before it is applied");
+        write_all(&mut group, &mut out);
+        let is_member = group.members().any(|member| member.incarnation.0 == 12);
+        assert_eq!(is_member, commit > FIRST_INDEX);
+        let next = Instant::ZERO + tick();
+        assert!(asked(&mut group, next, &mut out).is_empty());
+        assert!(group.asking.is_some(), "applied up to {commit}");
+        group.on_promise(Incarnation(12), None, &mut out);
+        assert!(asked(&mut group, next, &mut out).is_empty());
+        assert!(group.asking.is_none(), "applied up to {commit}");
+
+        let mut group = started_with(1, false, (taken_in(2), commit), &mut out);
+        group.on_promise(Incarnation(12), position(TERM + 1, 0), &mut out);
+        assert!(group.halted().is_some(), "applied up to {commit}");
     }
+}
+
+/// Before all that is committed is applied, nobody knows who votes.
+#[test]
+fn nothing_ends_before_what_is_committed_is_applied() {
+    let mut out = outbox();
+    let log = (taken_in(2), FIRST_INDEX + 2);
+    let mut group = started_with(1, false, log, &mut out);
+    assert_eq!(asked(&mut group, Instant::ZERO, &mut out), [12]);
+    group.on_promise(Incarnation(12), None, &mut out);
+    let later = Instant::ZERO + Duration::from_secs(9);
+    assert!(asked(&mut group, later, &mut out).is_empty());
+    assert!(group.asking.is_some());
+    write_all(&mut group, &mut out);
+    assert!(asked(&mut group, later, &mut out).is_empty());
+    assert!(group.asking.is_none());
+}
+
+/// One that was dead made each start of the others deaf for an election timeout.
+#[test]
+fn a_learner_is_asked_and_not_waited_for() {
+    let mut out = outbox();
+    let log = (taken_in(1), FIRST_INDEX + 1);
+    let mut group = started_with(1, false, log, &mut out);
+    write_all(&mut group, &mut out);
+    assert_eq!(asked(&mut group, Instant::ZERO, &mut out), [12]);
+    assert!(group.asking.is_none());
+    group.on_promise(Incarnation(12), position(TERM + 1, 0), &mut out);
+    assert!(group.halted().is_some(), "its answer counts");
+}
+
+/// The mark was used up by the first start. If that one ended early, the next one put the files into quarantine again.
+#[test]
+fn a_lifted_quarantine_holds_until_nobody_remembers_more() {
+    let (mut out, now) = (outbox(), Instant::ZERO);
+    let mut group = started(3, true, &mut out);
+    assert_eq!(asked(&mut group, now, &mut out), [12, 13]);
+    group.on_promise(Incarnation(12), position(TERM + 1, 0), &mut out);
+    group.on_promise(Incarnation(13), None, &mut out);
+    assert!(asked(&mut group, now, &mut out).is_empty());
+    assert!(group.asking.is_none());
+    group.on_promise(Incarnation(13), position(TERM + 9, 0), &mut out);
+    assert_eq!(group.halted(), None);
+    assert_eq!(lifts_ended(&mut out), 0);
+
+    // Nobody says anything: that is no reason to forget it.
+    let mut group = started(3, true, &mut out);
+    for at in [Duration::ZERO, tick(), Duration::from_secs(9)] {
+        asked(&mut group, now + at, &mut out);
+    }
+    assert!(group.asking.is_none());
+    assert_eq!(lifts_ended(&mut out), 0);
+
+    let mut group = started(3, true, &mut out);
+    asked(&mut group, now, &mut out);
+    group.on_promise(Incarnation(12), position(TERM, LAST), &mut out);
+    asked(&mut group, now, &mut out);
+    assert_eq!(lifts_ended(&mut out), 0, "one has not answered");
+    group.on_promise(Incarnation(13), None, &mut out);
+    asked(&mut group, now, &mut out);
+    assert_eq!(lifts_ended(&mut out), 1);
+    group.on_promise(Incarnation(12), position(TERM + 9, 0), &mut out);
+    assert!(group.halted().is_some(), "the files count again");
 }
 
 /// The copy of a directory took part without a word if a leader was elected after it had come back.
@@ -162,7 +307,7 @@ fn a_member_of_which_more_is_remembered_halts_and_its_files_are_in_quarantine() 
     ] {
         let mut out = outbox();
         let mut group = started(3, false, &mut out);
-        asked(&mut group, Instant::ZERO);
+        asked(&mut group, Instant::ZERO, &mut out);
         group.on_promise(Incarnation(13), remembered, &mut out);
         let halts = matches!(
             group.halted(),
@@ -183,7 +328,7 @@ fn a_member_of_which_more_is_remembered_halts_and_its_files_are_in_quarantine() 
         if let [why] = &quarantines[..] {
             let node = "node 3 at 10.0.0.13:7471";
             assert!(why.contains(node), "{why}");
-            assert!(asked(&mut group, Instant::ZERO).is_empty());
+            assert!(asked(&mut group, Instant::ZERO, &mut out).is_empty());
         }
     }
 }
@@ -198,8 +343,9 @@ fn only_another_members_word_counts() {
         assert_eq!(group.halted(), None, "{of}");
     }
     // The time for questions is over, and an answer comes late.
-    let end = Instant::ZERO + election_timeout(&ReplicaConfig::default());
-    asked(&mut group, end);
+    for at in [Duration::ZERO, tick(), Duration::from_secs(9)] {
+        asked(&mut group, Instant::ZERO + at, &mut out);
+    }
     assert!(group.asking.is_none());
     group.on_promise(Incarnation(12), position(TERM + 9, 9), &mut out);
     assert!(group.halted().is_some());
@@ -211,7 +357,11 @@ fn a_member_remembers_what_others_have_said_to_it() {
     let (mut out, now) = (outbox(), Instant::ZERO);
     let group = started(1, false, &mut out);
     assert_eq!(group.promised_by(Incarnation(12)), None);
-    let mut group = started(3, true, &mut out);
+    let mut group = started(3, false, &mut out);
+    for of in [12, 13] {
+        group.on_promise(Incarnation(of), None, &mut out);
+    }
+    asked(&mut group, now, &mut out);
     assert!(is_heard(&mut group, now, &mut out));
     assert_eq!(group.promised_by(Incarnation(12)), position(TERM + 1, 0));
     assert_eq!(group.promised_by(Incarnation(13)), None);

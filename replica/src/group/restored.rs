@@ -62,6 +62,8 @@ impl Group {
             Some(state) => state.genesis().adapt(&config),
             None => config,
         };
+        let asking = (!canary::planted("an older copy is not asked"))
+            .then(|| Asking::new(now, &config, &entries, hard_state.commit));
         let known = entries.iter().map(|entry| (entry.index, entry.term));
         let replayed = Replayed::new(known, hard_state.commit);
         let log = MemoryLog::restored(base, conf, hard_state, entries);
@@ -78,9 +80,7 @@ impl Group {
         group.sending = Sending::starting_at(first);
         group.replayed = Some(replayed);
         group.disk = Some(Box::new(Durability::with_log(log_bytes)));
-        if !is_lifted && !canary::planted("an older copy is not asked") {
-            group.asking = Some(Asking::new(now, &group.local.config));
-        }
+        (group.asking, group.is_lifted) = (asking, is_lifted);
         group.announce_places(out);
         group
     }

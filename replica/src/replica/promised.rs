@@ -14,7 +14,8 @@ impl Replica {
         let Some(group) = self.life.group_mut() else {
             return;
         };
-        for member in group.promises_to_ask_for(now) {
+        let timeout = ANSWER_WITHIN.min(group.promise_limit());
+        for member in group.promises_to_ask_for(now, &mut self.out) {
             let of = member.incarnation;
             let peer_request = PeerRequest {
                 to: self.out.places.of(&member),
@@ -22,7 +23,7 @@ impl Replica {
                 kind: kind::STATUS,
                 class: Class::Bulk,
                 purpose: Purpose::Promised(of),
-                timeout: ANSWER_WITHIN,
+                timeout,
                 answer_bytes_max: DISCOVERY_BYTES_MAX,
             };
             let form = StatusForm::Discovery;
