@@ -123,7 +123,9 @@ impl Group {
             self.membership.note_log_end(from, end);
         }
         let term = message.term;
-        let promise = promise_in(&message);
+        let raft = self.consensus.raft();
+        let leads = raft.is_leader() && raft.term() == term;
+        let promise = promise_in(&message, leads.then(|| raft.last_index()));
         match self.consensus.step(now, from, message, token) {
             Ok(answers) => {
                 if let Some(promise) = promise {

@@ -20,12 +20,16 @@ pub(super) struct Promised {
 
 /// What the sender of a message promises with it. Every message is sent in the sender's term. Only a question ahead of a
 /// vote and its answer name a term that nobody has entered. A rejection is left out: a replica that has halted over lost
-/// entries answers with one in the leader's term.
-pub(super) fn promise_in(message: &Message) -> Option<PromisedPosition> {
+/// entries answers with one in the leader's term. An acknowledged entry counts only for the leader of its term, which has it:
+/// `led` is the last entry of that leader here. Nobody else can check what a message says, and a number that is made up would
+/// end its sender at its next start.
+pub(super) fn promise_in(message: &Message, led: Option<u64>) -> Option<PromisedPosition> {
     let index = match MessageType::from_i32(message.msg_type)? {
         MessageType::MsgRequestPreVote | MessageType::MsgRequestPreVoteResponse => return None,
         MessageType::MsgAppendResponse if message.reject => return None,
-        MessageType::MsgAppendResponse => message.index,
+        MessageType::MsgAppendResponse if led.is_some_and(|last| message.index <= last) => {
+            message.index
+        }
         _ => 0,
     };
     let term = message.term;
@@ -70,6 +74,7 @@ mod tests {
     use super::*;
     use trine_protocol::message::{Member, MemberRole, NodeId};
 
+    /// To a leader of the term whose log ends at entry 40.
     fn said(kind: MessageType, (term, index): (u64, u64)) -> Option<PromisedPosition> {
         let mut message = Message {
             term,
@@ -77,7 +82,7 @@ mod tests {
             ..Message::default()
         };
         message.set_msg_type(kind);
-        promise_in(&message)
+        promise_in(&message, Some(40))
     }
 
     fn position(term: u64, index: u64) -> PromisedPosition {
@@ -111,7 +116,25 @@ mod tests {
             ..Message::default()
         };
         rejection.set_msg_type(MessageType::MsgAppendResponse);
-        assert_eq!(promise_in(&rejection), None);
+        assert_eq!(promise_in(&rejection, Some(40)), None);
+    }
+
+    /// Whatever an acknowledgement names was remembered, also by those who never sent the entry, and its sender halted at its next
+    /// start.
+    #[test]
+    fn an_acknowledged_entry_counts_only_for_the_leader_that_has_it() {
+        let acknowledged = |led| {
+            let mut message = Message {
+                term: 7,
+                index: 40,
+                ..Message::default()
+            };
+            message.set_msg_type(MessageType::MsgAppendResponse);
+            promise_in(&message, led)
+        };
+        assert_eq!(acknowledged(Some(41)), Some(position(7, 40)));
+        assert_eq!(acknowledged(Some(39)), Some(position(7, 0)));
+        assert_eq!(acknowledged(None), Some(position(7, 0)));
     }
 
     #[test]
