@@ -74,8 +74,9 @@ impl<R: Route> Node<R> {
         Some(status)
     }
 
-    /// What the member at the other end of a session has promised to this one. Only members are told, and each of itself alone:
-    /// how far the log goes is not for others, and with all members' an answer would be too long for release 0.1.0.
+    /// What the member at the other end of a session has promised to this one. Each member is told of itself alone: how
+    /// far the log goes is not for others, and with all members' an answer would be too long for release 0.1.0. Who asks is proven
+    /// only where members need keys. Else it is what the session claims.
     pub(super) fn promised_in(
         &self,
         cx: &Cx<'_, R>,
