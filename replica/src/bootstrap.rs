@@ -128,7 +128,7 @@ fn are_distinct(members: &Members) -> bool {
 
 /// The stage of a bootstrap.
 #[derive(Debug)]
-enum Stage {
+enum BootstrapStage {
     /// The peers that have answered in this round: their incarnations, and the newest state-machine versions that they
     /// understand.
     Probing(BTreeMap<NodeId, (Incarnation, u8)>),
@@ -143,7 +143,7 @@ enum Stage {
 
 /// The result of an answer.
 #[derive(Debug)]
-pub(crate) enum Progress {
+pub(crate) enum BootstrapProgress {
     /// Nothing yet.
     Waiting,
     /// The group exists; this replica is the last to begin.
@@ -160,7 +160,7 @@ pub(crate) struct Bootstrap {
     peers: Vec<(NodeId, Option<SocketAddr>)>,
     config: ReplicaConfig,
     prng: Prng,
-    stage: Stage,
+    stage: BootstrapStage,
     next_attempt: Instant,
     problem: String,
 }
@@ -175,7 +175,7 @@ impl Bootstrap {
         prng: Prng,
         now: Instant,
     ) -> Self {
-        let stage = Stage::Probing(BTreeMap::new());
+        let stage = BootstrapStage::Probing(BTreeMap::new());
         Self {
             own,
             peers,
@@ -195,7 +195,7 @@ impl Bootstrap {
             None => self.peers.push((node_id, address)),
         }
         // Another replica may be there. Once the members are fixed, nothing changes their addresses any more.
-        if let Stage::Probing(found) = &mut self.stage {
+        if let BootstrapStage::Probing(found) = &mut self.stage {
             found.remove(&node_id);
         }
     }
@@ -213,9 +213,9 @@ impl Bootstrap {
     }
 
     /// Asks, or tells, once more.
-    pub(crate) fn on_turn(&mut self, now: Instant, out: &mut Outbox) -> Progress {
+    pub(crate) fn on_turn(&mut self, now: Instant, out: &mut Outbox) -> BootstrapProgress {
         if now < self.next_attempt {
-            return Progress::Waiting;
+            return BootstrapProgress::Waiting;
         }
         self.next_attempt = now + self.config.attach_retry;
         if self.peers.is_empty() {
@@ -224,10 +224,10 @@ impl Bootstrap {
         self.act(out)
     }
 
-    fn act(&mut self, out: &mut Outbox) -> Progress {
+    fn act(&mut self, out: &mut Outbox) -> BootstrapProgress {
         let timeout = self.config.attach_retry;
         match &self.stage {
-            Stage::Probing(found) => {
+            BootstrapStage::Probing(found) => {
                 let unheard = self.peers.iter();
                 let unheard = unheard.filter(|(node_id, _)| !found.contains_key(node_id));
                 for &(node_id, address) in unheard {
@@ -243,12 +243,12 @@ impl Bootstrap {
                     );
                 }
             }
-            Stage::Beginning { origin, untold, .. } => match untold.first() {
+            BootstrapStage::Beginning { origin, untold, .. } => match untold.first() {
                 Some(member) => origin.send_begin(member, timeout, out),
-                None => return Progress::Begun(origin.clone()),
+                None => return BootstrapProgress::Begun(origin.clone()),
             },
         }
-        Progress::Waiting
+        BootstrapProgress::Waiting
     }
 
     /// The peer at `node_id` has answered, or has not.
@@ -257,14 +257,14 @@ impl Bootstrap {
         node_id: NodeId,
         answer: Option<&[u8]>,
         out: &mut Outbox,
-    ) -> Progress {
+    ) -> BootstrapProgress {
         let Some(Ok(reply)) = answer.map(BootstrapReply::decode) else {
-            if let Stage::Probing(found) = &mut self.stage {
+            if let BootstrapStage::Probing(found) = &mut self.stage {
                 // Earlier answers may have ended together with the one that is missing now.
                 found.clear();
             }
             self.problem = no_reply(&self.name(node_id), answer);
-            return Progress::Waiting;
+            return BootstrapProgress::Waiting;
         };
         match reply {
             BootstrapReply::Present {
@@ -297,25 +297,25 @@ impl Bootstrap {
         peer: (Incarnation, u8),
         cluster: ClusterId,
         out: &mut Outbox,
-    ) -> Progress {
+    ) -> BootstrapProgress {
         let incarnation = peer.0;
         let name = self.name(node_id);
-        let Stage::Probing(found) = &mut self.stage else {
-            return Progress::Waiting;
+        let BootstrapStage::Probing(found) = &mut self.stage else {
+            return BootstrapProgress::Waiting;
         };
         if filled != node_id || incarnation.is_none() || incarnation == self.own.incarnation {
             self.problem = format!("{name} says that it is node {filled}: the peer lists differ");
-            return Progress::Waiting;
+            return BootstrapProgress::Waiting;
         }
         if !cluster.is_none() {
             self.problem = format!(
                 "{name} belongs to cluster {cluster} already: a group is there, joining it"
             );
-            return Progress::Yielded;
+            return BootstrapProgress::Yielded;
         }
         found.insert(node_id, peer);
         if found.len() < self.peers.len() {
-            return Progress::Waiting;
+            return BootstrapProgress::Waiting;
         }
         if let Some(older) = self.first_without_index() {
             let name = self.name(older);
@@ -323,8 +323,8 @@ impl Bootstrap {
                 "{name} runs a release without ordered indexes: upgrade it, or start without --ordered"
             );
             // It is asked again at the next attempt.
-            self.stage = Stage::Probing(BTreeMap::new());
-            return Progress::Waiting;
+            self.stage = BootstrapStage::Probing(BTreeMap::new());
+            return BootstrapProgress::Waiting;
         }
         self.begin();
         self.act(out)
@@ -332,7 +332,7 @@ impl Bootstrap {
 
     /// A peer that keeps a group with an ordered index from beginning.
     fn first_without_index(&self) -> Option<NodeId> {
-        let Stage::Probing(found) = &self.stage else {
+        let BootstrapStage::Probing(found) = &self.stage else {
             return None;
         };
         let mut found = found.iter().filter(|_| self.config.ordered);
@@ -342,7 +342,7 @@ impl Bootstrap {
 
     /// Every peer is there and free: fixes the incarnations, and draws the group's id.
     fn begin(&mut self) {
-        let Stage::Probing(found) = &self.stage else {
+        let BootstrapStage::Probing(found) = &self.stage else {
             return;
         };
         let mut untold: Vec<Member> = self
@@ -376,7 +376,7 @@ impl Bootstrap {
             genesis,
         };
         self.problem = "telling the peers that the group exists".to_owned();
-        self.stage = Stage::Beginning {
+        self.stage = BootstrapStage::Beginning {
             origin,
             untold,
             begun: false,
@@ -389,20 +389,20 @@ impl Bootstrap {
         incarnation: Incarnation,
         cluster: ClusterId,
         out: &mut Outbox,
-    ) -> Progress {
-        let Stage::Beginning {
+    ) -> BootstrapProgress {
+        let BootstrapStage::Beginning {
             origin,
             untold,
             begun,
         } = &mut self.stage
         else {
-            return Progress::Waiting;
+            return BootstrapProgress::Waiting;
         };
         let told = untold
             .first()
             .is_some_and(|m| m.node_id == node_id && m.incarnation == incarnation);
         if !told || cluster != origin.cluster {
-            return Progress::Waiting;
+            return BootstrapProgress::Waiting;
         }
         untold.remove(0);
         *begun = true;
@@ -416,21 +416,21 @@ impl Bootstrap {
         incarnation: Incarnation,
         cluster: ClusterId,
         out: &mut Outbox,
-    ) -> Progress {
+    ) -> BootstrapProgress {
         let name = self.name(node_id);
-        let Stage::Beginning { untold, begun, .. } = &mut self.stage else {
+        let BootstrapStage::Beginning { untold, begun, .. } = &mut self.stage else {
             // No replica of this release refuses a probe.
             if let BeginRefusal::Other(reason) = reason {
                 self.problem = refused_for(&name, reason);
             }
-            return Progress::Waiting;
+            return BootstrapProgress::Waiting;
         };
         let Some(asked) = untold
             .first()
             .filter(|member| member.node_id == node_id)
             .copied()
         else {
-            return Progress::Waiting;
+            return BootstrapProgress::Waiting;
         };
         let same_incarnation = incarnation == asked.incarnation;
         self.problem = match reason {
@@ -450,17 +450,19 @@ impl Bootstrap {
             // it has already told a peer. If it told one incarnation of a peer and the other bootstrapper told the
             // next, each would wait for the other for ever. The peers that it told find out that the group never
             // begins.
-            BeginRefusal::OtherBootstrapper if self.own.node_id < node_id => Progress::Waiting,
-            BeginRefusal::OtherBootstrapper => Progress::Yielded,
+            BeginRefusal::OtherBootstrapper if self.own.node_id < node_id => {
+                BootstrapProgress::Waiting
+            }
+            BeginRefusal::OtherBootstrapper => BootstrapProgress::Yielded,
             // A replica that is not with the group now joins it later, like any restarted replica.
             _ if *begun => {
                 untold.remove(0);
                 self.act(out)
             }
-            BeginRefusal::AlreadyAttached if same_incarnation => Progress::Yielded,
+            BeginRefusal::AlreadyAttached if same_incarnation => BootstrapProgress::Yielded,
             _ => {
-                self.stage = Stage::Probing(BTreeMap::new());
-                Progress::Waiting
+                self.stage = BootstrapStage::Probing(BTreeMap::new());
+                BootstrapProgress::Waiting
             }
         }
     }
@@ -528,7 +530,10 @@ mod tests {
         let mut out = Outbox::new(Pool::new(PoolConfig::default()));
         let mut problem_after = |answer: &[u8]| {
             let progress = bootstrap.on_answer(NodeId(2), Some(answer), &mut out);
-            assert!(matches!(progress, Progress::Waiting), "{progress:?}");
+            assert!(
+                matches!(progress, BootstrapProgress::Waiting),
+                "{progress:?}"
+            );
             bootstrap.problem().to_owned()
         };
         let refused = BootstrapReply::Refused {

@@ -38,7 +38,7 @@ const CHECKED: u8 = 4;
 
 /// A session's decision on a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum SessionVerdict {
     /// New: apply it, then [`ClientSessions::record`] its reply.
     Apply,
     /// Applied before: give this answer ([`ClientSessions::cached`]).
@@ -214,16 +214,16 @@ impl ClientSessions {
         (client, sequence, check): (u64, u64, u32),
         lowest_awaited: u64,
         now_ns: u64,
-    ) -> Verdict {
+    ) -> SessionVerdict {
         let Some(&slot) = self.by_client.get(&client) else {
-            return Verdict::Refuse(ClientStatus::SessionExpired);
+            return SessionVerdict::Refuse(ClientStatus::SessionExpired);
         };
         self.touch(slot, now_ns);
         // A client awaits at least the command that it sends.
         self.forget_below(slot, lowest_awaited.min(sequence));
         let session = self.session(slot);
         if sequence < session.replies.lowest_awaited() {
-            return Verdict::Refuse(ClientStatus::Stale);
+            return SessionVerdict::Refuse(ClientStatus::Stale);
         }
         let forgotten = canary::planted("dedup window off by one")
             && sequence == session.replies.lowest_awaited();
@@ -232,21 +232,21 @@ impl ClientSessions {
         {
             if reply.is_to_another(check) && !canary::planted("a sequence is not one command") {
                 self.counters.sequences_used += 1;
-                return Verdict::Refuse(ClientStatus::SequenceUsed);
+                return SessionVerdict::Refuse(ClientStatus::SequenceUsed);
             }
             self.counters.duplicates += 1;
-            return Verdict::Duplicate;
+            return SessionVerdict::Duplicate;
         }
         if session.closed {
-            return Verdict::Refuse(ClientStatus::SessionExpired);
+            return SessionVerdict::Refuse(ClientStatus::SessionExpired);
         }
         if !session.replies.covers(sequence) {
-            return Verdict::Refuse(ClientStatus::WindowExceeded);
+            return SessionVerdict::Refuse(ClientStatus::WindowExceeded);
         }
         if !self.has_reply_room(now_ns) && !self.makes_room(slot, sequence) {
-            return Verdict::Refuse(ClientStatus::SessionsFull);
+            return SessionVerdict::Refuse(ClientStatus::SessionsFull);
         }
-        Verdict::Apply
+        SessionVerdict::Apply
     }
 
     /// The number that the client of a session drew when it registered, and the number of the user whom the session

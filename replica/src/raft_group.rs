@@ -107,7 +107,7 @@ pub(crate) enum ProposeError {
 
 /// The leader's knowledge of one member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Progress {
+pub(crate) struct MemberProgress {
     /// Greatest index known to be in its log.
     pub(crate) matched: u64,
     /// Whether it is sent a snapshot at the moment.
@@ -562,8 +562,8 @@ impl<L: Log> RaftGroup<L> {
     }
 
     /// The leader's knowledge of the member `id`.
-    pub(crate) fn progress(&self, id: u64) -> Option<Progress> {
-        self.node.raft.prs().get(id).map(|progress| Progress {
+    pub(crate) fn progress(&self, id: u64) -> Option<MemberProgress> {
+        self.node.raft.prs().get(id).map(|progress| MemberProgress {
             matched: progress.matched,
             in_snapshot: progress.state == ProgressState::Snapshot,
         })

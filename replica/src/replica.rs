@@ -27,7 +27,7 @@ use trine_transport::time::{Duration, Instant};
 
 use crate::addresses::Addresses;
 use crate::audit::Audit;
-use crate::bootstrap::{self, Begin, Bootstrap, Origin, Progress};
+use crate::bootstrap::{self, Begin, Bootstrap, BootstrapProgress, Origin};
 use crate::config::{BEGIN_PATIENCE, ConfigError, ReplicaConfig};
 use crate::disk::{DiskError, Fsync, Restored, Write};
 use crate::group::Group;
@@ -680,16 +680,16 @@ impl Replica {
         }
     }
 
-    fn follow_bootstrap(&mut self, now: Instant, progress: Progress) {
+    fn follow_bootstrap(&mut self, now: Instant, progress: BootstrapProgress) {
         match progress {
-            Progress::Waiting => {}
-            Progress::Begun(origin) => {
+            BootstrapProgress::Waiting => {}
+            BootstrapProgress::Begun(origin) => {
                 self.become_first_member(now, origin);
                 if let Some(group) = self.life.group_mut() {
                     group.campaign();
                 }
             }
-            Progress::Yielded => {
+            BootstrapProgress::Yielded => {
                 if let Some(bootstrap) = self.life.bootstrap() {
                     let problem = bootstrap.problem();
                     self.joiner.explain(format!("bootstrap refused: {problem}"));

@@ -13,13 +13,13 @@ use trine_kvstore::{Command, Ordered, PinOwner, Position, Response, Store, Swept
 use trine_protocol::message::{ClientStatus, ClusterId, Member, NO_CHECK, Operation};
 
 use crate::audit::{Asked, Audit, By, ToldBefore, Trail, memory_asked_for, outcome_of, words_of};
-use crate::client_sessions::{ClientSessions, Registration, Verdict};
+use crate::client_sessions::{ClientSessions, Registration, SessionVerdict};
 use crate::membership::MemberTable;
 use entry::{Change, EntryError, EntryView, Envelope};
 
 /// The answer to a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Answer<'a> {
+pub(crate) struct CommandReply<'a> {
     /// How it ended.
     pub(crate) status: ClientStatus,
     /// Where it was applied; for a registration the client id.
@@ -172,7 +172,7 @@ impl StateMachine {
         &mut self,
         index: u64,
         data: &[u8],
-        mut answers: impl FnMut(usize, Answer<'_>),
+        mut answers: impl FnMut(usize, CommandReply<'_>),
     ) -> Result<(), EntryError> {
         let Some(view) = self.begin_entry(index, data)? else {
             return Ok(());
@@ -260,7 +260,7 @@ impl StateMachine {
         &mut self,
         place: usize,
         envelope: &Envelope<'_>,
-        answer: impl FnOnce(Answer<'_>),
+        answer: impl FnOnce(CommandReply<'_>),
     ) -> Position {
         // `EntryView` holds at most 65,535 commands.
         let at = Position::new(self.applied_index, place as u16);
@@ -307,11 +307,11 @@ impl StateMachine {
         &mut self,
         at: Position,
         envelope: &Envelope<'_>,
-        answer: impl FnOnce(Answer<'_>),
+        answer: impl FnOnce(CommandReply<'_>),
     ) {
         self.commands_applied += 1;
         self.sessions.set_version(self.store.state_version());
-        let refusal = |status| Answer {
+        let refusal = |status| CommandReply {
             status,
             position: at,
             response: &[],
@@ -326,7 +326,7 @@ impl StateMachine {
                     .sessions
                     .register_for(at, envelope.client, user, self.group_time_ns)
                 {
-                    Registration::Session(client) => Answer {
+                    Registration::Session(client) => CommandReply {
                         status: ClientStatus::Ok,
                         position: client,
                         response: &[],
@@ -345,12 +345,12 @@ impl StateMachine {
         let name = (client, sequence, self.check_of(envelope));
         let verdict = self.sessions.judge(name, lowest_awaited, now_ns);
         match verdict {
-            Verdict::Apply => answer(self.apply_new(at, name, envelope)),
-            Verdict::Duplicate => answer(self.cached_answer(client, sequence, at)),
-            Verdict::Refuse(status) => answer(refusal(status)),
+            SessionVerdict::Apply => answer(self.apply_new(at, name, envelope)),
+            SessionVerdict::Duplicate => answer(self.cached_answer(client, sequence, at)),
+            SessionVerdict::Refuse(status) => answer(refusal(status)),
         }
         // A last command that was refused will be asked again, and needs its session for that.
-        let refused = matches!(verdict, Verdict::Refuse(_));
+        let refused = matches!(verdict, SessionVerdict::Refuse(_));
         if envelope.operation == Operation::ApplyAndClose && !refused {
             self.sessions.close(client);
         }
@@ -362,9 +362,9 @@ impl StateMachine {
         at: Position,
         name: (u64, u64, u32),
         envelope: &Envelope<'_>,
-    ) -> Answer<'_> {
+    ) -> CommandReply<'_> {
         let Ok(command) = Command::decode(envelope.command) else {
-            return Answer {
+            return CommandReply {
                 status: ClientStatus::Malformed,
                 position: at,
                 response: &[],
@@ -381,7 +381,7 @@ impl StateMachine {
             Some(what) => self.administrate(at, envelope, &command, what),
         }
         self.sessions.record(name, at, &self.scratch);
-        Answer {
+        CommandReply {
             status: ClientStatus::Ok,
             position: at,
             response: &self.scratch,
@@ -448,14 +448,14 @@ impl StateMachine {
         self.trail.pop()
     }
 
-    fn cached_answer(&self, client: u64, sequence: u64, at: Position) -> Answer<'_> {
+    fn cached_answer(&self, client: u64, sequence: u64, at: Position) -> CommandReply<'_> {
         match self.sessions.cached(client, sequence) {
-            Some(reply) => Answer {
+            Some(reply) => CommandReply {
                 status: ClientStatus::Ok,
                 position: reply.position,
                 response: &reply.response,
             },
-            None => Answer {
+            None => CommandReply {
                 status: ClientStatus::Stale,
                 position: at,
                 response: &[],

@@ -28,4 +28,4 @@ pub use self::dispatch::{Denial, Dispatch, Gate, Need};
 pub use self::epoch::{BadEpoch, Block, block_of, next_epoch, read_epoch, write_epoch};
 pub use self::record::{BadRecord, Record};
 pub use self::supply::{Supply, Why};
-pub use self::tenure::{Ask, Grant, Next, Refused, Tenure, Terms, Told, Version};
+pub use self::tenure::{Ask, Grant, GroupAnswer, Next, Refused, Tenure, Terms, Version};

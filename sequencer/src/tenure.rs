@@ -66,7 +66,7 @@ pub enum Ask {
 
 /// What the group said.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum GroupAnswer {
     /// There is no record.
     Absent,
     /// This is the record.
@@ -252,25 +252,25 @@ impl Tenure {
         asked: Instant,
         now: Instant,
         ask: &Ask,
-        told: &Told,
+        told: &GroupAnswer,
     ) -> Result<Option<Grant>, Refused> {
         match (*ask, *told) {
-            (Ask::Read, Told::Absent) => self.known = Known::Absent,
-            (Ask::Read, Told::Found(version, record)) => {
+            (Ask::Read, GroupAnswer::Absent) => self.known = Known::Absent,
+            (Ask::Read, GroupAnswer::Found(version, record)) => {
                 return self.read(now, version, record).map(|()| None);
             }
-            (Ask::Create(record), Told::Written(version)) => {
+            (Ask::Create(record), GroupAnswer::Written(version)) => {
                 return Ok(Some(self.written(asked, version, record, self.floor)));
             }
-            (Ask::Swap(before, record), Told::Written(version)) => {
+            (Ask::Swap(before, record), GroupAnswer::Written(version)) => {
                 let reserved = self.limit_at(before).filter(|&limit| limit < record.limit);
                 let start = reserved.map_or(record.limit, |limit| limit.max(self.floor));
                 return Ok(Some(self.written(asked, version, record, start)));
             }
             // An earlier write of this server may have taken effect late; or another server has written, or somebody has
             // removed the record.
-            (_, Told::Conflict | Told::Absent) => self.known = Known::Nothing(now),
-            (_, Told::Nothing | Told::Found(..) | Told::Written(_)) => {
+            (_, GroupAnswer::Conflict | GroupAnswer::Absent) => self.known = Known::Nothing(now),
+            (_, GroupAnswer::Nothing | GroupAnswer::Found(..) | GroupAnswer::Written(_)) => {
                 self.known = Known::Nothing(now + RETRY)
             }
         }
@@ -382,7 +382,7 @@ mod tests {
         }
     }
 
-    fn tell(tenure: &mut Tenure, at_ns: u64, ask: &Ask, told: Told) -> Option<Grant> {
+    fn tell(tenure: &mut Tenure, at_ns: u64, ask: &Ask, told: GroupAnswer) -> Option<Grant> {
         tenure
             .tell(at(at_ns), at(at_ns + 1), ask, &told)
             .expect("of the same mode")
@@ -399,9 +399,10 @@ mod tests {
     fn a_fresh_sequence_begins_at_zero_and_goes_on_in_blocks() {
         let mut tenure = tenure(1, LEASE);
         assert_eq!(asks(&tenure, 5, 1), Ask::Read);
-        tell(&mut tenure, 5, &Ask::Read, Told::Absent);
+        tell(&mut tenure, 5, &Ask::Read, GroupAnswer::Absent);
         let create = asks(&tenure, 6, 11);
-        let grant = tell(&mut tenure, 100, &create, Told::Written(Version(1))).expect("a grant");
+        let grant =
+            tell(&mut tenure, 100, &create, GroupAnswer::Written(Version(1))).expect("a grant");
         assert_eq!(
             (grant.start, grant.end, grant.until),
             (0, 20, at(100 + 1_600))
@@ -409,10 +410,12 @@ mod tests {
         assert_eq!(tenure.next(at(499), 0), Ok(Next::Wait(at(500))));
         // A renewal reserves nothing.
         let renewal = asks(&tenure, 500, 0);
-        let grant = tell(&mut tenure, 500, &renewal, Told::Written(Version(2))).expect("a grant");
+        let grant =
+            tell(&mut tenure, 500, &renewal, GroupAnswer::Written(Version(2))).expect("a grant");
         assert_eq!((grant.start, grant.end, grant.until), (20, 20, at(2_100)));
         let more = asks(&tenure, 501, 1);
-        let grant = tell(&mut tenure, 501, &more, Told::Written(Version(3))).expect("a grant");
+        let grant =
+            tell(&mut tenure, 501, &more, GroupAnswer::Written(Version(3))).expect("a grant");
         assert_eq!((grant.start, grant.end), (20, 30));
     }
 
@@ -420,7 +423,7 @@ mod tests {
     #[test]
     fn a_holder_that_writes_nothing_loses_its_record_after_its_lease_and_the_guard() {
         let mut tenure = tenure(1, LEASE);
-        let found = Told::Found(Version(5), theirs(40));
+        let found = GroupAnswer::Found(Version(5), theirs(40));
         tell(&mut tenure, 99, &Ask::Read, found);
         let free = 100 + 1_600 + 100 + 1;
         assert_eq!(tenure.next(at(101), 5), Ok(Next::Wait(at(500))));
@@ -440,13 +443,13 @@ mod tests {
             )
         ));
         // The holder wrote in the last moment.
-        assert_eq!(tell(&mut tenure, free, &swap, Told::Conflict), None);
+        assert_eq!(tell(&mut tenure, free, &swap, GroupAnswer::Conflict), None);
         assert_eq!(asks(&tenure, free + 1, 5), Ask::Read);
         tell(
             &mut tenure,
             free + 1,
             &Ask::Read,
-            Told::Found(Version(6), theirs(60)),
+            GroupAnswer::Found(Version(6), theirs(60)),
         );
         assert!(matches!(tenure.next(at(free + 3), 5), Ok(Next::Wait(_))));
     }
@@ -454,9 +457,9 @@ mod tests {
     #[test]
     fn a_record_that_was_given_back_is_taken_at_once() {
         let (mut first, mut second) = (tenure(7, LEASE), tenure(8, LEASE));
-        tell(&mut first, 1, &Ask::Read, Told::Absent);
+        tell(&mut first, 1, &Ask::Read, GroupAnswer::Absent);
         let create = asks(&first, 2, 1);
-        tell(&mut first, 2, &create, Told::Written(Version(1)));
+        tell(&mut first, 2, &create, GroupAnswer::Written(Version(1)));
         let Some(Ask::Swap(Version(1), given_back)) = first.release() else {
             panic!("nothing to give back")
         };
@@ -464,10 +467,10 @@ mod tests {
             &mut second,
             3,
             &Ask::Read,
-            Told::Found(Version(2), given_back),
+            GroupAnswer::Found(Version(2), given_back),
         );
         let swap = asks(&second, 4, 0);
-        let grant = tell(&mut second, 4, &swap, Told::Written(Version(3))).expect("a grant");
+        let grant = tell(&mut second, 4, &swap, GroupAnswer::Written(Version(3))).expect("a grant");
         assert_eq!((grant.start, grant.end), (10, 20));
     }
 
@@ -480,37 +483,45 @@ mod tests {
                 &mut tenure,
                 1,
                 &Ask::Read,
-                Told::Found(Version(1), theirs(40)),
+                GroupAnswer::Found(Version(1), theirs(40)),
             );
             let first = asks(&tenure, 2, 1);
             assert!(matches!(
                 first,
                 Ask::Swap(Version(1), Record { limit: 50, .. })
             ));
-            assert_eq!(tell(&mut tenure, 2, &first, Told::Nothing), None);
+            assert_eq!(tell(&mut tenure, 2, &first, GroupAnswer::Nothing), None);
             let again = 3 + RETRY.as_nanos();
             assert_eq!(tenure.next(at(again - 1), 1), Ok(Next::Wait(at(again))));
             assert_eq!(asks(&tenure, again, 1), Ask::Read);
             // Either the write took effect before this reading, or it takes effect behind it.
             let read = if late {
-                Told::Found(Version(1), theirs(40))
+                GroupAnswer::Found(Version(1), theirs(40))
             } else {
-                Told::Found(Version(2), theirs(50))
+                GroupAnswer::Found(Version(2), theirs(50))
             };
             tell(&mut tenure, again, &Ask::Read, read);
             let second = asks(&tenure, again + 1, 1);
             if late {
-                assert_eq!(tell(&mut tenure, again + 1, &second, Told::Conflict), None);
+                assert_eq!(
+                    tell(&mut tenure, again + 1, &second, GroupAnswer::Conflict),
+                    None
+                );
                 tell(
                     &mut tenure,
                     again + 2,
                     &Ask::Read,
-                    Told::Found(Version(2), theirs(50)),
+                    GroupAnswer::Found(Version(2), theirs(50)),
                 );
             }
             let third = asks(&tenure, again + 3, 1);
-            let grant =
-                tell(&mut tenure, again + 3, &third, Told::Written(Version(3))).expect("a grant");
+            let grant = tell(
+                &mut tenure,
+                again + 3,
+                &third,
+                GroupAnswer::Written(Version(3)),
+            )
+            .expect("a grant");
             assert_eq!((grant.start, grant.end), (50, 60));
         }
     }
@@ -527,12 +538,12 @@ mod tests {
             &mut tenure,
             1,
             &Ask::Read,
-            Told::Found(Version(1), loose(40)),
+            GroupAnswer::Found(Version(1), loose(40)),
         );
         assert_eq!(tenure.next(at(2), 0), Ok(Next::Wait(Instant::FAR_FUTURE)));
         let swap = asks(&tenure, 2, 3);
         assert_eq!(swap, Ask::Swap(Version(1), loose(50)));
-        let grant = tell(&mut tenure, 2, &swap, Told::Written(Version(2))).expect("a grant");
+        let grant = tell(&mut tenure, 2, &swap, GroupAnswer::Written(Version(2))).expect("a grant");
         assert_eq!(
             (grant.start, grant.end, grant.until),
             (40, 50, Instant::FAR_FUTURE)
@@ -549,7 +560,7 @@ mod tests {
         };
         for (lease, record, strict) in [(LEASE, loose, false), (Duration::ZERO, theirs(1), true)] {
             let mut tenure = tenure(1, lease);
-            let told = Told::Found(Version(1), record);
+            let told = GroupAnswer::Found(Version(1), record);
             let refused = tenure.tell(at(1), at(2), &Ask::Read, &told);
             assert_eq!(refused, Err(Refused::OtherMode { strict }));
             assert_eq!(tenure.next(at(3), 1), Ok(Next::Wait(at(2) + RETRY)));
@@ -564,21 +575,21 @@ mod tests {
             &mut tenure,
             1,
             &Ask::Read,
-            Told::Found(Version(1), theirs(u64::MAX - 9)),
+            GroupAnswer::Found(Version(1), theirs(u64::MAX - 9)),
         );
         assert_eq!(tenure.next(at(2), 1), Err(Refused::Exhausted));
-        tell(&mut tenure, 3, &Ask::Read, Told::Absent);
+        tell(&mut tenure, 3, &Ask::Read, GroupAnswer::Absent);
         assert_eq!(tenure.next(at(4), 1), Err(Refused::Exhausted));
         let mut second = of_seven();
         tell(
             &mut second,
             1,
             &Ask::Read,
-            Told::Found(Version(1), theirs(400)),
+            GroupAnswer::Found(Version(1), theirs(400)),
         );
         let swap = asks(&second, 2, 1);
-        tell(&mut second, 2, &swap, Told::Absent);
-        tell(&mut second, 3, &Ask::Read, Told::Absent);
+        tell(&mut second, 2, &swap, GroupAnswer::Absent);
+        tell(&mut second, 3, &Ask::Read, GroupAnswer::Absent);
         assert!(matches!(
             asks(&second, 4, 1),
             Ask::Create(Record { limit: 410, .. })
@@ -595,22 +606,23 @@ mod tests {
             &mut tenure,
             1,
             &Ask::Read,
-            Told::Found(Version(1), theirs(40)),
+            GroupAnswer::Found(Version(1), theirs(40)),
         );
         let swap = asks(&tenure, 2, 1);
-        let grant = tell(&mut tenure, 2, &swap, Told::Written(Version(2))).expect("a grant");
+        let grant = tell(&mut tenure, 2, &swap, GroupAnswer::Written(Version(2))).expect("a grant");
         assert_eq!((grant.start, grant.end), (1_000, 1_010));
         // The group was restored from a backup.
         let renewal = asks(&tenure, 500, 0);
-        tell(&mut tenure, 500, &renewal, Told::Conflict);
+        tell(&mut tenure, 500, &renewal, GroupAnswer::Conflict);
         tell(
             &mut tenure,
             501,
             &Ask::Read,
-            Told::Found(Version(9), theirs(90)),
+            GroupAnswer::Found(Version(9), theirs(90)),
         );
         let swap = asks(&tenure, 502, 1);
-        let grant = tell(&mut tenure, 502, &swap, Told::Written(Version(10))).expect("a grant");
+        let grant =
+            tell(&mut tenure, 502, &swap, GroupAnswer::Written(Version(10))).expect("a grant");
         assert_eq!((grant.start, grant.end), (1_010, 1_020));
     }
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use trine_protocol::message::{Incarnation, NodeId};
 use trine_protocol::release::Release;
 use trine_replica::disk::{
-    Directory, DiskCause, DiskError, Fsync, LostMemory, OpenError, OpenOptions, Opened, Step,
+    Directory, DiskCause, DiskError, DiskStage, Fsync, LostMemory, OpenError, OpenOptions, Opened,
     Unused, make_directory, open as open_disk, open_without_memory, unused,
 };
 
@@ -66,7 +66,7 @@ pub fn require_own(path: &Path) -> Result<(), Failure> {
 pub fn lock(path: &Path) -> Result<Directory, Failure> {
     let directory = Directory::lock(path).map_err(|error| not_taken(path, &error))?;
     let shown = path.display().to_string();
-    let mut present: Option<(Step, Progress)> = None;
+    let mut present: Option<(DiskStage, Progress)> = None;
     let shower = Aside::start(move |(step, done, total)| {
         if present.as_ref().is_none_or(|(before, _)| *before != step) {
             // The bar of the previous step goes first.
@@ -75,9 +75,9 @@ pub fn lock(path: &Path) -> Result<Directory, Failure> {
         let (_, progress) =
             present.get_or_insert_with(|| (step, Progress::new(words(step, &shown), total)));
         progress.set(done, || match step {
-            Step::Reading => format!("{} of {}", show_bytes(done), show_bytes(total)),
-            Step::Applying => format!("{} of {} entries", show_count(done), show_count(total)),
-            Step::Writing => show_bytes(done),
+            DiskStage::Reading => format!("{} of {}", show_bytes(done), show_bytes(total)),
+            DiskStage::Applying => format!("{} of {} entries", show_count(done), show_count(total)),
+            DiskStage::Writing => show_bytes(done),
         });
     });
     Ok(directory.watched(move |step, done, total| {
@@ -124,11 +124,11 @@ fn not_made(path: &Path, what: String) -> Failure {
     )
 }
 
-fn words(step: Step, directory: &str) -> String {
+fn words(step: DiskStage, directory: &str) -> String {
     match step {
-        Step::Reading => format!("reading {directory}"),
-        Step::Applying => "applying the log".to_owned(),
-        Step::Writing => format!("writing the new state into {directory}"),
+        DiskStage::Reading => format!("reading {directory}"),
+        DiskStage::Applying => "applying the log".to_owned(),
+        DiskStage::Writing => format!("writing the new state into {directory}"),
     }
 }
 

@@ -9,7 +9,7 @@ use trine_base::failure::Failure;
 use trine_base::network::Network;
 use trine_client::Mode;
 use trine_kvstore::{Command, Position, Response, SetCondition, SetOptions, StoreError};
-use trine_sequencer::{Ask, Next, Record, Refused, Tenure, Terms, Told, Version};
+use trine_sequencer::{Ask, GroupAnswer, Next, Record, Refused, Tenure, Terms, Version};
 use trine_transport::backend::MonotonicClock;
 use trine_transport::time::{Clock, Duration};
 
@@ -110,7 +110,7 @@ impl GroupRecord {
         &mut self,
         ask: &Ask,
         within: Option<Duration>,
-    ) -> Result<(trine_transport::time::Instant, Told), Failure> {
+    ) -> Result<(trine_transport::time::Instant, GroupAnswer), Failure> {
         let asked = MonotonicClock.now();
         let bytes;
         let key = &self.key[..];
@@ -153,12 +153,12 @@ impl GroupRecord {
 }
 
 /// What the group's answer means.
-fn told(answer: &trine_client::Answer, key: &[u8]) -> Result<Told, Failure> {
+fn told(answer: &trine_client::Answer, key: &[u8]) -> Result<GroupAnswer, Failure> {
     if let Ok(Response::Error(StoreError::KeyMissing)) = answer.response() {
-        return Ok(Told::Absent);
+        return Ok(GroupAnswer::Absent);
     }
     Ok(match response_of(answer)? {
-        Response::NotFound => Told::Absent,
+        Response::NotFound => GroupAnswer::Absent,
         Response::Value { value, version } => {
             let record = Record::decode(value).map_err(|bad| {
                 let key = String::from_utf8_lossy(key);
@@ -167,14 +167,16 @@ fn told(answer: &trine_client::Answer, key: &[u8]) -> Result<Told, Failure> {
                     "take another --name",
                 )
             })?;
-            Told::Found(Version(version.as_u64()), record)
+            GroupAnswer::Found(Version(version.as_u64()), record)
         }
         Response::Written { version }
         | Response::Exchanged {
             written: Some(version),
             ..
-        } => Told::Written(Version(version.as_u64())),
-        Response::Conflict { .. } | Response::Exchanged { written: None, .. } => Told::Conflict,
+        } => GroupAnswer::Written(Version(version.as_u64())),
+        Response::Conflict { .. } | Response::Exchanged { written: None, .. } => {
+            GroupAnswer::Conflict
+        }
         other => return Err(trine_base::answers::unexpected(&other)),
     })
 }
@@ -190,7 +192,7 @@ impl NumberSource for GroupRecord {
         // Also after a signal: without an answer it would not be known which lease is to be given back.
         let (asked, told, failure) = match self.ask(&ask, Some(self.patience)) {
             Ok((asked, told)) => (asked, told, None),
-            Err(failure) => (before, Told::Nothing, Some(failure)),
+            Err(failure) => (before, GroupAnswer::Nothing, Some(failure)),
         };
         let taken = self.tenure.tell(asked, MonotonicClock.now(), &ask, &told);
         match (failure, taken) {

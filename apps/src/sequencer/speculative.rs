@@ -8,7 +8,9 @@ use trine_base::interrupt;
 use trine_base::network::Network;
 use trine_base::units::show_duration;
 use trine_sequencer::config::{SPECULATIVE_LATE_MAX, SPECULATIVE_PATIENCE};
-use trine_sequencer::speculative::{Answerer, ClientEnd, Published, ServerEnd, ServerPath, Told};
+use trine_sequencer::speculative::{
+    AnswerEffect, Answerer, ClientEnd, Published, ServerEnd, ServerPath,
+};
 use trine_sequencer::wire::{SPECULATE, Speculation};
 use trine_transport::backend::{Backend, BackendError, BackendStats, MonotonicClock, Waker};
 use trine_transport::time::{Clock, Duration, Instant};
@@ -180,17 +182,17 @@ pub(super) fn next<N: Network>(
     let deadline: Instant = MonotonicClock.now() + Duration::from(patience);
     let mut client = connect(network, address, patience)?;
     client.ask(1)?;
-    let mut told = Told::Nothing;
+    let mut told = AnswerEffect::Nothing;
     loop {
         let turned = client.turn(|news| {
-            if told == Told::Nothing {
+            if told == AnswerEffect::Nothing {
                 told = news;
             }
         });
         match told {
-            Told::Number(number, _) => return Ok(Ok(number)),
-            Told::None(why) => return Ok(Err(NoNumbers(address, why))),
-            Told::Nothing => {}
+            AnswerEffect::Number(number, _) => return Ok(Ok(number)),
+            AnswerEffect::None(why) => return Ok(Err(NoNumbers(address, why))),
+            AnswerEffect::Nothing => {}
         }
         interrupt::check()?;
         if MonotonicClock.now() >= deadline {

@@ -396,7 +396,7 @@ const SMALL_SEGMENT: &str = "64KiB";
 
 /// The verdict of each checker.
 pub(crate) struct Verdicts {
-    pub(crate) linearizability: linearizability::Report,
+    pub(crate) linearizability: linearizability::LinearizabilityReport,
     pub(crate) exactly_once: Verdict,
     pub(crate) coverage: Verdict,
 }

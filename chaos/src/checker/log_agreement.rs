@@ -11,7 +11,7 @@ use std::collections::hash_map;
 #[derive(Clone, Debug, Default)]
 pub struct LogAgreement {
     entries: FxHashMap<u64, Entry>,
-    states: FxHashMap<u64, State>,
+    states: FxHashMap<u64, AppliedState>,
     compared: u64,
     first_violation: Option<String>,
 }
@@ -24,7 +24,7 @@ struct Entry {
 }
 
 #[derive(Copy, Clone, Debug)]
-struct State {
+struct AppliedState {
     hash: u128,
     replica: u64,
 }
@@ -63,7 +63,7 @@ impl LogAgreement {
                 self.compared += 1;
                 *seen.get()
             }
-            hash_map::Entry::Vacant(unseen) => *unseen.insert(State { hash, replica }),
+            hash_map::Entry::Vacant(unseen) => *unseen.insert(AppliedState { hash, replica }),
         };
         if state.hash != hash {
             self.violate(format!(

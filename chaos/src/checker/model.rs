@@ -16,7 +16,7 @@ pub(crate) type Version = Option<u64>;
 
 /// The state of one key.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum State {
+pub(crate) enum KeyState {
     Absent,
     /// The version is `None` only if the item was written by an operation of unknown outcome (or
     /// by a client that was not told versions) and no read told it either.
@@ -29,19 +29,19 @@ pub(crate) enum State {
     },
 }
 
-impl State {
+impl KeyState {
     /// The step whose expiry ends this state.
     pub(crate) fn mortal(self) -> Option<u32> {
         match self {
-            State::Absent => None,
-            State::Present { mortal, .. } => mortal,
+            KeyState::Absent => None,
+            KeyState::Present { mortal, .. } => mortal,
         }
     }
 }
 
 /// The effect of an operation on its key, digested once before a check.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum KeyEffect {
     Read {
         found: Option<(Content, Version)>,
     },
@@ -82,7 +82,7 @@ pub(crate) enum Kind {
 
 /// One operation of one key that may have taken effect.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Step {
+pub(crate) struct AppliedOperation {
     /// Index in the list of operations the steps were made of.
     pub(crate) operation: usize,
     /// Times are one nanosecond later than recorded, so that zero precedes all of them.
@@ -90,65 +90,67 @@ pub(crate) struct Step {
     /// `u64::MAX` if the outcome is unknown: it may take effect at any time after its call.
     pub(crate) return_ns: u64,
     pub(crate) position: Option<u64>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: KeyEffect,
 }
 
-impl Step {
+impl AppliedOperation {
     /// Whether the operation may have had no effect at all.
     pub(crate) fn is_unknown(&self) -> bool {
         self.return_ns == u64::MAX
     }
 
     /// Whether this one must come before the other in every legal order.
-    pub(crate) fn precedes(&self, other: &Step) -> bool {
+    pub(crate) fn precedes(&self, other: &AppliedOperation) -> bool {
         self.return_ns < other.call_ns
     }
 
     /// The state after this operation, if it may answer in `state` as it did.
-    pub(crate) fn apply(&self, state: State) -> Option<State> {
+    pub(crate) fn apply(&self, state: KeyState) -> Option<KeyState> {
         match self.kind {
-            Kind::Nothing => Some(state),
-            Kind::Impossible => None,
-            Kind::Read { found } => matches_read(state, found).then_some(state),
-            Kind::Put {
+            KeyEffect::Nothing => Some(state),
+            KeyEffect::Impossible => None,
+            KeyEffect::Read { found } => matches_read(state, found).then_some(state),
+            KeyEffect::Put {
                 content,
                 version,
                 mortal,
-            } => Some(State::Present {
+            } => Some(KeyState::Present {
                 content,
                 version,
                 mortal,
             }),
-            Kind::Expiry { of } => (state.mortal() == Some(of)).then_some(State::Absent),
-            Kind::Delete { existed } => {
-                let present = state != State::Absent;
-                (existed.is_none_or(|existed| existed == present)).then_some(State::Absent)
+            KeyEffect::Expiry { of } => (state.mortal() == Some(of)).then_some(KeyState::Absent),
+            KeyEffect::Delete { existed } => {
+                let present = state != KeyState::Absent;
+                (existed.is_none_or(|existed| existed == present)).then_some(KeyState::Absent)
             }
-            Kind::Cas {
+            KeyEffect::Cas {
                 expected,
                 expected_is_known,
                 content,
                 version,
-            } => may_have_version(state, expected, expected_is_known).then_some(State::Present {
-                content,
-                version,
-                mortal: state.mortal(),
-            }),
-            Kind::CasMismatch {
+            } => {
+                may_have_version(state, expected, expected_is_known).then_some(KeyState::Present {
+                    content,
+                    version,
+                    mortal: state.mortal(),
+                })
+            }
+            KeyEffect::CasMismatch {
                 expected,
                 met,
                 met_is_known,
             } => (expected != met && may_have_version(state, met, met_is_known)).then_some(state),
-            Kind::Incr { by, result } => apply_incr(state, by, result),
+            KeyEffect::Incr { by, result } => apply_incr(state, by, result),
         }
     }
 }
 
-fn matches_read(state: State, found: Option<(Content, Version)>) -> bool {
+fn matches_read(state: KeyState, found: Option<(Content, Version)>) -> bool {
     match (state, found) {
-        (State::Absent, None) => true,
+        (KeyState::Absent, None) => true,
         (
-            State::Present {
+            KeyState::Present {
                 content, version, ..
             },
             Some((read, told)),
@@ -163,29 +165,29 @@ fn agree(one: Version, two: Version) -> bool {
 
 /// Whether the state may be of version `wanted` (`None`: absent). An item whose version no client
 /// was told cannot be of a version that belongs to some other item.
-fn may_have_version(state: State, wanted: Version, wanted_is_known: bool) -> bool {
+fn may_have_version(state: KeyState, wanted: Version, wanted_is_known: bool) -> bool {
     match (state, wanted) {
-        (State::Absent, None) => true,
+        (KeyState::Absent, None) => true,
         (
-            State::Present {
+            KeyState::Present {
                 version: Some(version),
                 ..
             },
             Some(wanted),
         ) => version == wanted,
-        (State::Present { version: None, .. }, Some(_)) => !wanted_is_known,
+        (KeyState::Present { version: None, .. }, Some(_)) => !wanted_is_known,
         _ => false,
     }
 }
 
-fn apply_incr(state: State, by: i64, result: Option<(i64, Version)>) -> Option<State> {
+fn apply_incr(state: KeyState, by: i64, result: Option<(i64, Version)>) -> Option<KeyState> {
     let before = match state {
-        State::Absent => 0,
-        State::Present {
+        KeyState::Absent => 0,
+        KeyState::Present {
             content: Content::Number(number),
             ..
         } => number,
-        State::Present {
+        KeyState::Present {
             content: Content::Opaque(_),
             ..
         } => return None,
@@ -196,7 +198,7 @@ fn apply_incr(state: State, by: i64, result: Option<(i64, Version)>) -> Option<S
         Some((_, version)) => version,
         None => None,
     };
-    Some(State::Present {
+    Some(KeyState::Present {
         content: Content::Number(after),
         version,
         mortal: state.mortal(),
@@ -206,19 +208,21 @@ fn apply_incr(state: State, by: i64, result: Option<(i64, Version)>) -> Option<S
 /// The operations of one key as steps, in the order given. Operations that cannot matter are left
 /// out: failed ones, and reads without an answer. After them comes a step for each item that was
 /// written for a time: its end.
-pub(crate) fn steps_of(operations: &[&Operation], time: &GroupTime) -> Vec<Step> {
+pub(crate) fn steps_of(operations: &[&Operation], time: &GroupTime) -> Vec<AppliedOperation> {
     let mut digest = Digest::new(operations);
     let mut steps = Vec::with_capacity(operations.len());
     for (index, operation) in operations.iter().enumerate() {
         let Some(mut kind) = digest.kind(operation) else {
             continue;
         };
-        if let (Kind::Put { mortal, .. }, Action::PutFor { .. }) = (&mut kind, &operation.action) {
+        if let (KeyEffect::Put { mortal, .. }, Action::PutFor { .. }) =
+            (&mut kind, &operation.action)
+        {
             *mortal =
                 Some(u32::try_from(steps.len()).expect("fewer than 2^32 operations in memory"));
         }
         let learned = digest.version_learned(operation);
-        steps.push(Step {
+        steps.push(AppliedOperation {
             operation: index,
             call_ns: operation.call_ns.saturating_add(1),
             return_ns: operation.return_ns.map_or(u64::MAX, |return_ns| {
@@ -228,7 +232,7 @@ pub(crate) fn steps_of(operations: &[&Operation], time: &GroupTime) -> Vec<Step>
             kind,
         });
     }
-    let ends: Vec<Step> = steps
+    let ends: Vec<AppliedOperation> = steps
         .iter()
         .filter_map(|step| digest.end_of(step, operations[step.operation], time))
         .collect();
@@ -314,11 +318,16 @@ impl Digest {
 
     /// The end of the item that this step wrote for a time. It may have no effect: something else
     /// may have removed the item before.
-    fn end_of(&self, step: &Step, operation: &Operation, time: &GroupTime) -> Option<Step> {
+    fn end_of(
+        &self,
+        step: &AppliedOperation,
+        operation: &Operation,
+        time: &GroupTime,
+    ) -> Option<AppliedOperation> {
         let Action::PutFor { value, ttl_ns } = &operation.action else {
             return None;
         };
-        let Kind::Put {
+        let KeyEffect::Put {
             mortal: Some(of), ..
         } = step.kind
         else {
@@ -327,14 +336,14 @@ impl Digest {
         let seen_ns = [operation.return_ns, self.first_seen_ns.get(value).copied()];
         let seen_ns = seen_ns.into_iter().flatten().min();
         let latest_ns = seen_ns.and_then(|seen_ns| time.latest(seen_ns, *ttl_ns));
-        Some(Step {
+        Some(AppliedOperation {
             operation: step.operation,
             call_ns: time.earliest(operation.call_ns, *ttl_ns).saturating_add(1),
             return_ns: latest_ns.map_or(u64::MAX, |latest_ns| {
                 latest_ns.saturating_add(1).min(u64::MAX - 1)
             }),
             position: None,
-            kind: Kind::Expiry { of },
+            kind: KeyEffect::Expiry { of },
         })
     }
 
@@ -361,66 +370,68 @@ impl Digest {
             .copied()
     }
 
-    fn kind(&mut self, operation: &Operation) -> Option<Kind> {
+    fn kind(&mut self, operation: &Operation) -> Option<KeyEffect> {
         let answer = match &operation.outcome {
             Outcome::Failed => return None,
             Outcome::Unknown => return self.unknown_kind(operation),
             Outcome::Known(answer) => answer,
         };
         Some(match (&operation.action, answer) {
-            (_, Answer::Refused) => Kind::Nothing,
-            (Action::Get, Answer::NotFound) => Kind::Read { found: None },
-            (Action::Get, Answer::Value { value, version }) => Kind::Read {
+            (_, Answer::Refused) => KeyEffect::Nothing,
+            (Action::Get, Answer::NotFound) => KeyEffect::Read { found: None },
+            (Action::Get, Answer::Value { value, version }) => KeyEffect::Read {
                 found: Some((self.content(value), *version)),
             },
             (Action::Put { value } | Action::PutFor { value, .. }, Answer::Written { version }) => {
-                Kind::Put {
+                KeyEffect::Put {
                     content: self.content(value),
                     version: *version,
                     mortal: None,
                 }
             }
-            (Action::Delete, Answer::Deleted { existed }) => Kind::Delete {
+            (Action::Delete, Answer::Deleted { existed }) => KeyEffect::Delete {
                 existed: Some(*existed),
             },
-            (Action::Delete, Answer::RangeDeleted) => Kind::Delete { existed: None },
-            (Action::Flush, Answer::Flushed) => Kind::Delete { existed: None },
-            (Action::Cas { expected, value }, Answer::Written { version }) => Kind::Cas {
+            (Action::Delete, Answer::RangeDeleted) => KeyEffect::Delete { existed: None },
+            (Action::Flush, Answer::Flushed) => KeyEffect::Delete { existed: None },
+            (Action::Cas { expected, value }, Answer::Written { version }) => KeyEffect::Cas {
                 expected: *expected,
                 expected_is_known: self.is_known(*expected),
                 content: self.content(value),
                 version: *version,
             },
-            (Action::Cas { expected, .. }, Answer::Mismatch { version }) => Kind::CasMismatch {
-                expected: *expected,
-                met: *version,
-                met_is_known: self.is_known(*version),
-            },
-            (Action::Incr { by }, Answer::Number { value, version }) => Kind::Incr {
+            (Action::Cas { expected, .. }, Answer::Mismatch { version }) => {
+                KeyEffect::CasMismatch {
+                    expected: *expected,
+                    met: *version,
+                    met_is_known: self.is_known(*version),
+                }
+            }
+            (Action::Incr { by }, Answer::Number { value, version }) => KeyEffect::Incr {
                 by: *by,
                 result: Some((*value, *version)),
             },
-            _ => Kind::Impossible,
+            _ => KeyEffect::Impossible,
         })
     }
 
-    fn unknown_kind(&mut self, operation: &Operation) -> Option<Kind> {
+    fn unknown_kind(&mut self, operation: &Operation) -> Option<KeyEffect> {
         let version = self.version_learned(operation);
         Some(match &operation.action {
             Action::Get => return None,
-            Action::Put { value } | Action::PutFor { value, .. } => Kind::Put {
+            Action::Put { value } | Action::PutFor { value, .. } => KeyEffect::Put {
                 content: self.content(value),
                 version,
                 mortal: None,
             },
-            Action::Delete | Action::Flush => Kind::Delete { existed: None },
-            Action::Cas { expected, value } => Kind::Cas {
+            Action::Delete | Action::Flush => KeyEffect::Delete { existed: None },
+            Action::Cas { expected, value } => KeyEffect::Cas {
                 expected: *expected,
                 expected_is_known: self.is_known(*expected),
                 content: self.content(value),
                 version,
             },
-            Action::Incr { by } => Kind::Incr {
+            Action::Incr { by } => KeyEffect::Incr {
                 by: *by,
                 result: None,
             },

@@ -132,7 +132,7 @@ enum End {
 
 /// What the next process is to do.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum BackupTurn {
     /// To ask for the position that the backup has to be of.
     Position,
     /// To have an image made.
@@ -176,33 +176,33 @@ impl Job {
     /// What follows on what a process was to do. `survey` says which replicas there are.
     fn follow(
         &mut self,
-        was: Next,
+        was: BackupTurn,
         end: &End,
         ledger: &mut Ledger,
         mut survey: impl FnMut(&mut Prng) -> Vec<Candidate>,
-    ) -> Next {
+    ) -> BackupTurn {
         match (was, end) {
-            (Next::Position, End::Done) => {
+            (BackupTurn::Position, End::Done) => {
                 if let Some(at_least) = self.at_least {
                     ledger.reference.forget_before(at_least);
                 }
                 self.next_image(ledger, survey)
             }
-            (Next::Position, _) | (Next::Over, _) => Next::Over,
-            (Next::Image(candidate), End::Done) => Next::Pieces(candidate),
-            (Next::Pieces(candidate), End::Done) => self.finish(candidate, ledger),
-            (Next::Pieces(candidate), End::Lost(pieces)) if *pieces > 0 => {
+            (BackupTurn::Position, _) | (BackupTurn::Over, _) => BackupTurn::Over,
+            (BackupTurn::Image(candidate), End::Done) => BackupTurn::Pieces(candidate),
+            (BackupTurn::Pieces(candidate), End::Done) => self.finish(candidate, ledger),
+            (BackupTurn::Pieces(candidate), End::Lost(pieces)) if *pieces > 0 => {
                 ledger.counts.resumed += 1;
-                Next::Pieces(candidate)
+                BackupTurn::Pieces(candidate)
             }
             // The same command once more: it looks for the replica that has its image.
-            (Next::Pieces(candidate), End::Killed) => {
+            (BackupTurn::Pieces(candidate), End::Killed) => {
                 self.find_again();
                 let is_its = |found: &Candidate| found.incarnation == candidate.incarnation;
                 match survey(&mut self.prng).into_iter().find(is_its) {
                     Some(found) if self.begun.is_some() => {
                         ledger.counts.resumed += 1;
-                        Next::Pieces(found)
+                        BackupTurn::Pieces(found)
                     }
                     _ => self.next_image(ledger, survey),
                 }
@@ -215,7 +215,7 @@ impl Job {
         &mut self,
         ledger: &mut Ledger,
         mut survey: impl FnMut(&mut Prng) -> Vec<Candidate>,
-    ) -> Next {
+    ) -> BackupTurn {
         if self.begun.take().is_some() {
             ledger.counts.begun_again += 1;
         }
@@ -225,10 +225,10 @@ impl Job {
             self.candidates.reverse();
         }
         match self.candidates.pop() {
-            Some(candidate) => Next::Image(candidate),
+            Some(candidate) => BackupTurn::Image(candidate),
             None => {
                 ledger.counts.failed += 1;
-                Next::Over
+                BackupTurn::Over
             }
         }
     }
@@ -253,7 +253,7 @@ impl Job {
         self.is_whole = last;
     }
 
-    fn finish(&mut self, candidate: Candidate, ledger: &mut Ledger) -> Next {
+    fn finish(&mut self, candidate: Candidate, ledger: &mut Ledger) -> BackupTurn {
         if let Some((_, encoder)) = self.begun.take()
             && self.is_whole
         {
@@ -262,7 +262,7 @@ impl Job {
             let at_least = self.at_least.unwrap_or(0).max(self.acknowledged);
             ledger.take(std::mem::take(&mut self.file), at_least);
         }
-        Next::Over
+        BackupTurn::Over
     }
 
     /// The file as the next process finds it: its end may be missing. It goes on behind the last whole frame.
@@ -288,7 +288,7 @@ impl Job {
 /// A process of a backup.
 pub(crate) struct BackingUp {
     job: Job,
-    does: Next,
+    does: BackupTurn,
     source: Source,
     prng: Prng,
     /// When it gives up, unless something comes.
@@ -317,28 +317,28 @@ impl BackingUp {
     /// `clients` are for a process that asks for the position.
     pub(crate) fn new(
         mut job: Job,
-        does: Next,
+        does: BackupTurn,
         clients: impl FnOnce() -> Clients<Host>,
         now: Instant,
     ) -> Self {
         let mut prng = job.prng.fork();
         let slow = prng.chance(SLOW);
-        let dies = prng.chance(DIES) && matches!(does, Next::Pieces(_));
+        let dies = prng.chance(DIES) && matches!(does, BackupTurn::Pieces(_));
         let dies_after = dies.then(|| prng.in_range(0..=DIES_WITHIN));
         let (source, patience) = match does {
-            Next::Image(candidate) => {
+            BackupTurn::Image(candidate) => {
                 let mut session = BackupSession::new(candidate.host, candidate.cluster);
                 session.begin(job.at_least.unwrap_or(0));
                 (Source::Replica(Box::new(session)), IMAGE_PATIENCE)
             }
-            Next::Pieces(candidate) => {
+            BackupTurn::Pieces(candidate) => {
                 let mut session = BackupSession::new(candidate.host, candidate.cluster);
                 if let Some((header, encoder)) = &job.begun {
                     session.go_on(header.head.image, encoder.frames() as u32);
                 }
                 (Source::Replica(Box::new(session)), PIECE_PATIENCE)
             }
-            Next::Position | Next::Over => {
+            BackupTurn::Position | BackupTurn::Over => {
                 let mut clients = Box::new(clients());
                 let source = Source::Group {
                     id: clients.open(),
@@ -373,7 +373,7 @@ impl BackingUp {
         self,
         ledger: &mut Ledger,
         survey: impl FnMut(&mut Prng) -> Vec<Candidate>,
-    ) -> (Job, Next) {
+    ) -> (Job, BackupTurn) {
         let mut job = self.job;
         let end = self.end.unwrap_or(End::Killed);
         let next = job.follow(self.does, &end, ledger, survey);
@@ -436,9 +436,9 @@ impl BackingUp {
             return;
         }
         self.end = match self.does {
-            Next::Position | Next::Over => self.collect_position(),
-            Next::Image(candidate) => self.collect_head(candidate),
-            Next::Pieces(_) => self.collect_pieces(simulated),
+            BackupTurn::Position | BackupTurn::Over => self.collect_position(),
+            BackupTurn::Image(candidate) => self.collect_head(candidate),
+            BackupTurn::Pieces(_) => self.collect_pieces(simulated),
         };
     }
 
@@ -501,7 +501,7 @@ impl BackingUp {
         match (&self.end, self.does) {
             (None, _) => return,
             (Some(End::Killed), _) => {}
-            (Some(End::Done | End::Elsewhere(_)), Next::Pieces(_)) => {
+            (Some(End::Done | End::Elsewhere(_)), BackupTurn::Pieces(_)) => {
                 session.end(cx);
                 session.leave(cx);
             }
@@ -600,22 +600,25 @@ mod tests {
         let survey = |_: &mut Prng| vec![candidate(1), candidate(2), candidate(0)];
         job.at_least = Some(4);
         let mut follow = |job: &mut Job, was, end| job.follow(was, &end, &mut ledger, survey);
-        let image = follow(&mut job, Next::Position, End::Done);
-        assert_eq!(image, Next::Image(candidate(1)));
+        let image = follow(&mut job, BackupTurn::Position, End::Done);
+        assert_eq!(image, BackupTurn::Image(candidate(1)));
         job.begin_file(&head(), Incarnation(2));
         let pieces = follow(&mut job, image, End::Done);
         job.append(b"one", false);
         assert_eq!(follow(&mut job, pieces, End::Lost(1)), pieces);
-        let other = Next::Image(candidate(2));
+        let other = BackupTurn::Image(candidate(2));
         assert_eq!(follow(&mut job, pieces, End::Lost(0)), other);
         let gone = || End::Elsewhere("gone".to_owned());
         let mut next = other;
         let mut asked = Vec::new();
-        while let Next::Image(candidate) = next {
+        while let BackupTurn::Image(candidate) = next {
             asked.push(candidate.host.0);
             next = follow(&mut job, next, gone());
         }
-        assert_eq!((next, asked), (Next::Over, vec![2, 0, 1, 2, 0, 1, 2, 0]));
+        assert_eq!(
+            (next, asked),
+            (BackupTurn::Over, vec![2, 0, 1, 2, 0, 1, 2, 0])
+        );
         assert_eq!((ledger.counts.failed, ledger.counts.begun_again), (1, 1));
     }
 

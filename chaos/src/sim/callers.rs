@@ -399,15 +399,15 @@ impl Callers {
             self.submit_without_judgement(now, index, &Command::SetOrdered { on });
         }
         let Some(wish) = wish else { return };
-        if let ranges::Kind::Scan(_) = wish.kind {
+        if let ranges::RangeRequest::Scan(_) = wish.kind {
             self.submit_undone(now, index, &wish.keys);
         }
         let command = match wish.kind {
-            ranges::Kind::Scan(options) => Command::Scan {
+            ranges::RangeRequest::Scan(options) => Command::Scan {
                 range: wish.range(),
                 options,
             },
-            ranges::Kind::Delete(count) => Command::DeleteRange {
+            ranges::RangeRequest::Delete(count) => Command::DeleteRange {
                 range: wish.range(),
                 count,
             },
@@ -415,8 +415,8 @@ impl Callers {
         let tag = RANGE_TAG | self.history.borrow().len() as u64;
         let submission = Submission {
             mode: match wish.kind {
-                ranges::Kind::Scan(_) => self.range_mode(),
-                ranges::Kind::Delete(_) => Mode::Write,
+                ranges::RangeRequest::Scan(_) => self.range_mode(),
+                ranges::RangeRequest::Delete(_) => Mode::Write,
             },
             command: &command,
             deadline: Some(now + PATIENCE),

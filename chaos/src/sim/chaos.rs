@@ -9,7 +9,7 @@ use super::cluster::{Cluster, Settling};
 use super::disk::CALM;
 use super::member::Member;
 use super::network::Cut;
-use super::player::{Player, Stage, host, pause};
+use super::player::{FaultTarget, Player, host, pause};
 use super::world::World;
 use crate::fault::{Amid, Event, Fault, Schedule, Victim};
 use renumbered::COPIED_AFTER;
@@ -125,7 +125,7 @@ impl Chaos {
     }
 }
 
-impl Stage for Cluster {
+impl FaultTarget for Cluster {
     type Program = Member;
     type End = End;
 

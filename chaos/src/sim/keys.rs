@@ -30,7 +30,7 @@ pub(crate) enum KeyOf {
 
 /// How far a change of the member root has come. All machines take a step before any takes the next one.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Step {
+enum RotationStep {
     Accept,
     Switch,
     Settle,
@@ -45,7 +45,7 @@ pub(crate) struct GroupKeys {
     /// The last member root that was made.
     root: u8,
     /// The step that is under way, and how many machines have taken it.
-    change: Option<(Step, usize)>,
+    change: Option<(RotationStep, usize)>,
     endpoints: u64,
 }
 
@@ -85,7 +85,7 @@ impl GroupKeys {
         let begins = self.change.is_none() && self.root < u8::MAX;
         if begins {
             self.root += 1;
-            self.change = Some((Step::Accept, 0));
+            self.change = Some((RotationStep::Accept, 0));
         }
         begins
     }
@@ -95,17 +95,17 @@ impl GroupKeys {
         let (step, taken) = self.change?;
         let file = self.files[taken].clone();
         let next = match step {
-            Step::Accept => file.accepting([self.root; KEY_BYTES]),
-            Step::Switch => file.switched(),
-            Step::Settle => file.settled(),
+            RotationStep::Accept => file.accepting([self.root; KEY_BYTES]),
+            RotationStep::Switch => file.switched(),
+            RotationStep::Settle => file.settled(),
         };
         self.files[taken] = next.expect("each machine takes the steps in their order");
         let host = Host(taken as u16);
         self.change = match (step, taken + 1 < self.files.len()) {
             (step, true) => Some((step, taken + 1)),
-            (Step::Accept, false) => Some((Step::Switch, 0)),
-            (Step::Switch, false) => Some((Step::Settle, 0)),
-            (Step::Settle, false) => None,
+            (RotationStep::Accept, false) => Some((RotationStep::Switch, 0)),
+            (RotationStep::Switch, false) => Some((RotationStep::Settle, 0)),
+            (RotationStep::Settle, false) => None,
         };
         Some((host, self.of(KeyOf::Replica(host))))
     }

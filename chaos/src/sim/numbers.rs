@@ -10,13 +10,13 @@ mod clients;
 mod server;
 mod speculation;
 
-use self::clients::{Clients, Ledger, hash_of};
+use self::clients::{NumberClients, NumberLedger, hash_of};
 use self::server::{Everybody, Kept, LastReading, Server, Source};
 use super::config::varied_endpoint;
 use super::keys;
 use super::network::Cut;
 use super::part::{Ending, Facts, Part, PartConfig, PartReport};
-use super::player::{Player, Stage};
+use super::player::{FaultTarget, Player};
 use super::report::ended_early;
 use super::trace::Trace;
 use super::world::World;
@@ -192,7 +192,7 @@ struct Servers {
     lease: Duration,
     kept: Rc<RefCell<Kept>>,
     prng: Prng,
-    ledger: Rc<RefCell<Ledger>>,
+    ledger: Rc<RefCell<NumberLedger>>,
     go_on: fn() -> bool,
     ended_early: bool,
     endpoints_made: u64,
@@ -227,7 +227,7 @@ impl Servers {
         let endpoint = endpoint.expect("the default configuration is sound");
         let node = match host.0 < self.servers {
             true => Node::Server(Box::new(self.server())),
-            false => Node::Clients(Clients::new(
+            false => Node::Clients(NumberClients::new(
                 host,
                 self.servers,
                 self.prng.fork(),
@@ -286,7 +286,7 @@ impl Servers {
     }
 }
 
-impl Stage for Servers {
+impl FaultTarget for Servers {
     type Program = Node;
     type End = Restart;
 
@@ -386,7 +386,7 @@ fn report(stage: &Servers, config: &NumbersConfig, schedule: &Schedule) -> Numbe
 /// What runs on a machine.
 enum Node {
     Server(Box<Server>),
-    Clients(Clients),
+    Clients(NumberClients),
 }
 
 impl Node {

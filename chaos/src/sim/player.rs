@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use trine_transport::time::{Duration, Instant};
 
 /// What faults happen to.
-pub(crate) trait Stage: Sized {
+pub(crate) trait FaultTarget: Sized {
     /// What runs on the machines.
     type Program: Program;
     /// How those faults end that are not faults of links.
@@ -53,7 +53,7 @@ impl<E> Player<E> {
     }
 
     /// Lets all events of the schedule happen, each at its time.
-    pub(crate) fn play<S: Stage<End = E>>(&mut self, stage: &mut S, schedule: &Schedule) {
+    pub(crate) fn play<S: FaultTarget<End = E>>(&mut self, stage: &mut S, schedule: &Schedule) {
         for (at, event) in &schedule.events {
             self.run_until(stage, *at);
             if !stage.goes_on() {
@@ -66,7 +66,7 @@ impl<E> Player<E> {
     }
 
     /// Runs the world, and ends faults when they are due.
-    pub(crate) fn run_until<S: Stage<End = E>>(&mut self, stage: &mut S, until: Instant) {
+    pub(crate) fn run_until<S: FaultTarget<End = E>>(&mut self, stage: &mut S, until: Instant) {
         while stage.world().now() < until && stage.goes_on() {
             let due = self.next_end().unwrap_or(until);
             let next = due.min(until).min(stage.world().now() + self.step);
@@ -77,7 +77,7 @@ impl<E> Player<E> {
     }
 
     /// Runs the world until the last fault has ended.
-    pub(crate) fn run_to_the_last_end<S: Stage<End = E>>(&mut self, stage: &mut S) {
+    pub(crate) fn run_to_the_last_end<S: FaultTarget<End = E>>(&mut self, stage: &mut S) {
         while let Some(due) = self.next_end().filter(|_| stage.goes_on()) {
             self.run_until(stage, due);
             self.end_due(stage);
@@ -88,7 +88,7 @@ impl<E> Player<E> {
         self.endings.keys().next().map(|&(at, _)| at)
     }
 
-    fn end_due<S: Stage<End = E>>(&mut self, stage: &mut S) {
+    fn end_due<S: FaultTarget<End = E>>(&mut self, stage: &mut S) {
         let now = stage.world().now();
         while let Some(entry) = self
             .endings
@@ -103,7 +103,11 @@ impl<E> Player<E> {
     }
 
     /// Ends all faults at once, but for those that `forget` chooses: they never end.
-    pub(crate) fn end_all<S: Stage<End = E>>(&mut self, stage: &mut S, forget: fn(&E) -> bool) {
+    pub(crate) fn end_all<S: FaultTarget<End = E>>(
+        &mut self,
+        stage: &mut S,
+        forget: fn(&E) -> bool,
+    ) {
         for ending in std::mem::take(&mut self.endings).into_values() {
             match ending {
                 Ending::Heal(number) => stage.world().network.heal(number),

@@ -14,12 +14,12 @@ pub(super) struct Wish {
     pub(super) keys: Vec<Vec<u8>>,
     /// What they begin with.
     pub(super) prefix: u8,
-    pub(super) kind: Kind,
+    pub(super) kind: RangeRequest,
 }
 
 /// A page, or a deletion of at most so many keys.
 #[derive(Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum RangeRequest {
     Scan(ScanOptions),
     Delete(u32),
 }
@@ -28,7 +28,7 @@ pub(super) enum Kind {
 pub(super) struct RangeCall {
     pub(super) caller: usize,
     operations: Vec<(Vec<u8>, OperationIndex)>,
-    kind: Kind,
+    kind: RangeRequest,
 }
 
 /// The source of such calls. Drawn separately, so that seeds without them stay the same.
@@ -58,8 +58,8 @@ impl Ranges {
         let may_delete = matches!(prefix, b'd' | b't');
         let most = self.prng.in_range(1..=12) as u32;
         let kind = match self.prng.below(4) {
-            0 if may_delete => Kind::Delete(most),
-            _ => Kind::Scan(ScanOptions {
+            0 if may_delete => RangeRequest::Delete(most),
+            _ => RangeRequest::Scan(ScanOptions {
                 limit: most,
                 reverse: self.prng.chance(Ratio::percent(40)),
                 keys_only: self.prng.chance(Ratio::percent(20)),
@@ -94,8 +94,8 @@ impl Wish {
         now_ns: u64,
     ) -> RangeCall {
         let action = match self.kind {
-            Kind::Scan(_) => Action::Get,
-            Kind::Delete(_) => Action::Delete,
+            RangeRequest::Scan(_) => Action::Get,
+            RangeRequest::Delete(_) => Action::Delete,
         };
         let mut call = |key: Vec<u8>| {
             let index = history.call(client, now_ns, &key, action.clone());
@@ -126,7 +126,7 @@ impl RangeCall {
 
     fn answer_about(&self, key: &[u8], response: &Response<'_>) -> Answer {
         match (self.kind, response) {
-            (Kind::Scan(options), Response::Items { items, next }) => {
+            (RangeRequest::Scan(options), Response::Items { items, next }) => {
                 let reached = match (next, options.reverse) {
                     (None, _) => true,
                     (Some(next), false) => key < &**next,
@@ -143,7 +143,7 @@ impl RangeCall {
                     _ => Answer::Refused,
                 }
             }
-            (Kind::Delete(_), Response::RangeDeleted { next, .. }) => match next {
+            (RangeRequest::Delete(_), Response::RangeDeleted { next, .. }) => match next {
                 Some(next) if key >= &**next => Answer::Refused,
                 _ => Answer::RangeDeleted,
             },
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
     use trine_kvstore::{List, Position, RangeItem, Versioned};
 
-    fn wish(kind: Kind) -> Wish {
+    fn wish(kind: RangeRequest) -> Wish {
         Wish {
             keys: ["d0", "d1", "d2"].map(|key| key.into()).to_vec(),
             prefix: b'd',
@@ -173,7 +173,7 @@ mod tests {
         }
     }
 
-    fn answers(kind: Kind, response: &Response<'_>) -> Vec<Answer> {
+    fn answers(kind: RangeRequest, response: &Response<'_>) -> Vec<Answer> {
         let mut history = History::new();
         let call = wish(kind).called(&mut history, 0, 1, 10);
         call.answered(&mut history, 20, response, 7);
@@ -205,15 +205,15 @@ mod tests {
             next: next.map(Into::into),
         };
         let forwards = ScanOptions::default();
-        let all = answers(Kind::Scan(forwards), &page(None));
+        let all = answers(RangeRequest::Scan(forwards), &page(None));
         assert_eq!(all, [Answer::NotFound, value.clone(), Answer::NotFound]);
-        let first = answers(Kind::Scan(forwards), &page(Some(b"d2")));
+        let first = answers(RangeRequest::Scan(forwards), &page(Some(b"d2")));
         assert_eq!(first, [Answer::NotFound, value.clone(), Answer::Refused]);
         let reverse = ScanOptions {
             reverse: true,
             ..forwards
         };
-        let last = answers(Kind::Scan(reverse), &page(Some(b"d1")));
+        let last = answers(RangeRequest::Scan(reverse), &page(Some(b"d1")));
         assert_eq!(last, [Answer::Refused, value, Answer::NotFound]);
     }
 
@@ -224,7 +224,7 @@ mod tests {
             next: Some(b"d1".as_slice().into()),
         };
         assert_eq!(
-            answers(Kind::Delete(1), &deleted),
+            answers(RangeRequest::Delete(1), &deleted),
             [Answer::RangeDeleted, Answer::Refused, Answer::Refused]
         );
     }

@@ -3,7 +3,7 @@
 //! Each question takes effect at a moment of its own. It may lie long after the moment at which the caller has given up.
 
 use std::collections::BTreeMap;
-use trine_sequencer::{Ask, Record, Told, Version};
+use trine_sequencer::{Ask, GroupAnswer, Record, Version};
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ pub(crate) struct Register {
     /// Questions that have not taken effect, by their moments.
     under_way: BTreeMap<(Instant, u64), Ask>,
     /// What those that have taken effect were told.
-    told: BTreeMap<u64, Told>,
+    told: BTreeMap<u64, GroupAnswer>,
     number: u64,
 }
 
@@ -75,11 +75,11 @@ impl Register {
     }
 
     /// What the caller of a question is told.
-    pub(crate) fn answer(&mut self, now: Instant, sent: Sent) -> Told {
+    pub(crate) fn answer(&mut self, now: Instant, sent: Sent) -> GroupAnswer {
         self.take_effect(now);
         match self.told.remove(&sent.number) {
             Some(told) if !sent.lost => told,
-            _ => Told::Nothing,
+            _ => GroupAnswer::Nothing,
         }
     }
 
@@ -96,22 +96,22 @@ impl Register {
         }
     }
 
-    fn apply(&mut self, ask: Ask) -> Told {
+    fn apply(&mut self, ask: Ask) -> GroupAnswer {
         match (ask, self.value) {
-            (Ask::Read, None) | (Ask::Swap(..), None) => Told::Absent,
-            (Ask::Read, Some((version, record))) => Told::Found(version, record),
+            (Ask::Read, None) | (Ask::Swap(..), None) => GroupAnswer::Absent,
+            (Ask::Read, Some((version, record))) => GroupAnswer::Found(version, record),
             (Ask::Create(record), None) => self.write(record),
             (Ask::Swap(expected, record), Some((version, _))) if expected == version => {
                 self.write(record)
             }
-            (Ask::Create(_) | Ask::Swap(..), Some(_)) => Told::Conflict,
+            (Ask::Create(_) | Ask::Swap(..), Some(_)) => GroupAnswer::Conflict,
         }
     }
 
-    fn write(&mut self, record: Record) -> Told {
+    fn write(&mut self, record: Record) -> GroupAnswer {
         self.versions += 1;
         let version = Version(self.versions);
         self.value = Some((version, record));
-        Told::Written(version)
+        GroupAnswer::Written(version)
     }
 }

@@ -35,7 +35,7 @@ pub struct SimReport {
     /// Its operations by outcome.
     pub tally: Tally,
     /// How linearizability was decided.
-    pub linearizability: linearizability::Report,
+    pub linearizability: linearizability::LinearizabilityReport,
     /// How often each enabled fault fired.
     pub faults: BTreeMap<Fault, u64>,
     /// It was told to end before its time: anything it has not shown by then is not shown.

@@ -6,7 +6,7 @@ use super::keys;
 use super::machine::Machine;
 use super::network::{Cut, REPLAY_NS};
 use super::part::{Ending, Facts, Part, PartConfig, PartReport};
-use super::player::{Player, Stage, pause};
+use super::player::{FaultTarget, Player, pause};
 use super::report::ended_early;
 use super::trace::Trace;
 use super::world::World;
@@ -195,7 +195,7 @@ impl Hosts<'_> {
     }
 }
 
-impl Stage for Hosts<'_> {
+impl FaultTarget for Hosts<'_> {
     type Program = Peer;
     type End = Restart;
 

@@ -6,7 +6,7 @@ use trine_transport::time::Instant;
 
 /// What users ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ask {
+pub(crate) enum UserRequest {
     /// To write a key.
     Put(Vec<u8>),
     /// To read keys.
@@ -21,7 +21,7 @@ pub(crate) enum Ask {
 
 /// How an answer came about.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum AnswerRoute {
     /// Through the leader.
     Led,
     /// At any replica, with the leader's word: the answer is not older than the call.
@@ -55,8 +55,8 @@ pub(crate) struct Call {
     pub(crate) grant: usize,
     /// The grant of the user for whom a front asks.
     pub(crate) acting_for: Option<usize>,
-    pub(crate) ask: Ask,
-    pub(crate) way: Way,
+    pub(crate) ask: UserRequest,
+    pub(crate) way: AnswerRoute,
     at: Instant,
     is_allowed: bool,
 }
@@ -159,12 +159,13 @@ impl Ledger {
         &mut self,
         grant: usize,
         acting_for: Option<usize>,
-        ask: Ask,
-        way: Way,
+        ask: UserRequest,
+        way: AnswerRoute,
         at: Instant,
     ) -> usize {
         // Nobody administrates the group for another user.
-        let may_for = |other: usize| may(&self.grants[other], &ask) && ask != Ask::Administrate;
+        let may_for =
+            |other: usize| may(&self.grants[other], &ask) && ask != UserRequest::Administrate;
         let is_allowed = may(&self.grants[grant], &ask) && acting_for.is_none_or(may_for);
         self.calls.push(Call {
             grant,
@@ -178,7 +179,7 @@ impl Ledger {
     }
 
     /// What a call asked for.
-    pub(crate) fn ask_of(&self, number: usize) -> Option<Ask> {
+    pub(crate) fn ask_of(&self, number: usize) -> Option<UserRequest> {
         self.calls.get(number).map(|call| call.ask.clone())
     }
 
@@ -190,7 +191,7 @@ impl Ledger {
         let mut both = [Some(call.grant), call.acting_for].into_iter().flatten();
         let all_stand = both.all(|grant| self.grants[grant].revoking.is_none());
         // A replica that has not heard of the user yet may say so of what it has applied.
-        if call.is_allowed && all_stand && call.way == Way::Led {
+        if call.is_allowed && all_stand && call.way == AnswerRoute::Led {
             let text = format!(
                 "trust: user {} was denied what it may do: call {number}, {:?}: {reason}",
                 grant.name, call.ask
@@ -217,7 +218,7 @@ impl Ledger {
         let Some((number, call)) = writer else {
             return self.blame(format!("trust: key {key} has a value that no user wrote"));
         };
-        let wrote = matches!(&call.ask, Ask::Put(of) | Ask::Execute(of) if of.escape_ascii().to_string() == key.to_string());
+        let wrote = matches!(&call.ask, UserRequest::Put(of) | UserRequest::Execute(of) if of.escape_ascii().to_string() == key.to_string());
         let text = match wrote {
             false => Some(format!(
                 "trust: key {key} has the value of call {number}, {:?}",
@@ -239,7 +240,7 @@ impl Ledger {
         let why = match other {
             None if !call.is_allowed => "a call beyond its user's rights",
             Some(_) if !call.is_allowed => "a call beyond what a front and its user may both do",
-            _ if call.way == Way::Stale => return None,
+            _ if call.way == AnswerRoute::Stale => return None,
             _ if was_void(grant) => "a call with a key that was void before",
             Some(other) if was_void(other) => "a call for a user whose key was void before",
             _ => return None,
@@ -263,14 +264,14 @@ impl Ledger {
 }
 
 /// The rules, once more.
-fn may(grant: &Grant, ask: &Ask) -> bool {
+fn may(grant: &Grant, ask: &UserRequest) -> bool {
     let writes = matches!(grant.role, Role::Write | Role::Admin);
     let own = |key: &Vec<u8>| key.starts_with(&grant.prefix);
     match ask {
-        Ask::Put(key) | Ask::Execute(key) => writes && own(key),
-        Ask::Get(keys) => keys.iter().all(own),
-        Ask::Count => grant.prefix.is_empty(),
-        Ask::Administrate => grant.role == Role::Admin,
+        UserRequest::Put(key) | UserRequest::Execute(key) => writes && own(key),
+        UserRequest::Get(keys) => keys.iter().all(own),
+        UserRequest::Count => grant.prefix.is_empty(),
+        UserRequest::Administrate => grant.role == Role::Admin,
     }
 }
 
@@ -292,20 +293,29 @@ mod tests {
     #[test]
     fn what_is_beyond_the_rights_must_not_be_answered_nor_take_effect() {
         for (ask, is_wrong) in [
-            (Ask::Put(b"a/1".to_vec()), false),
-            (Ask::Put(b"b/1".to_vec()), true),
-            (Ask::Execute(b"b/1".to_vec()), true),
-            (Ask::Get(vec![b"a/1".to_vec(), b"b/1".to_vec()]), true),
-            (Ask::Count, true),
-            (Ask::Administrate, true),
+            (UserRequest::Put(b"a/1".to_vec()), false),
+            (UserRequest::Put(b"b/1".to_vec()), true),
+            (UserRequest::Execute(b"b/1".to_vec()), true),
+            (
+                UserRequest::Get(vec![b"a/1".to_vec(), b"b/1".to_vec()]),
+                true,
+            ),
+            (UserRequest::Count, true),
+            (UserRequest::Administrate, true),
         ] {
             let mut ledger = ledger(Role::Write, b"a/");
-            let call = ledger.call(0, None, ask.clone(), Way::Led, at(1));
+            let call = ledger.call(0, None, ask.clone(), AnswerRoute::Led, at(1));
             ledger.answer(call);
             assert_eq!(ledger.wrong().is_some(), is_wrong, "{ask:?}");
         }
         let mut ledger = ledger(Role::Read, b"a/");
-        ledger.call(0, None, Ask::Put(b"a/1".to_vec()), Way::Led, at(1));
+        ledger.call(
+            0,
+            None,
+            UserRequest::Put(b"a/1".to_vec()),
+            AnswerRoute::Led,
+            at(1),
+        );
         ledger.read(b"a/1", b"0");
         assert!(
             ledger
@@ -316,25 +326,25 @@ mod tests {
 
     #[test]
     fn a_front_may_do_what_both_may_while_both_keys_count() {
-        let put = |key: &[u8]| Ask::Put(key.to_vec());
+        let put = |key: &[u8]| UserRequest::Put(key.to_vec());
         for (role, prefix, ask, is_wrong) in [
             (Role::Write, b"".as_slice(), put(b"a/1"), false),
             (Role::Write, b"", put(b"b/1"), true),
             (Role::Read, b"", put(b"a/1"), true),
-            (Role::Admin, b"", Ask::Administrate, true),
+            (Role::Admin, b"", UserRequest::Administrate, true),
         ] {
             let mut ledger = ledger(role, prefix);
             let other = UserName::new(b"b").expect("a name");
             let other = ledger.add(other, 2, Role::Write, b"a/");
             ledger.grant_mut(other).number = 2;
             assert_eq!(ledger.others(0), [other]);
-            let call = ledger.call(0, Some(other), ask.clone(), Way::Led, at(1));
+            let call = ledger.call(0, Some(other), ask.clone(), AnswerRoute::Led, at(1));
             ledger.answer(call);
             assert_eq!(ledger.wrong().is_some(), is_wrong, "{ask:?}");
             if !is_wrong {
                 ledger.begin_to_revoke(ledger.grant(other).name, at(2));
                 ledger.revoke(ledger.grant(other).name, 3, at(2));
-                let late = ledger.call(0, Some(other), ask, Way::Led, at(3));
+                let late = ledger.call(0, Some(other), ask, AnswerRoute::Led, at(3));
                 ledger.deny(late, "void");
                 assert_eq!(ledger.wrong(), None);
                 ledger.answer(late);
@@ -348,14 +358,32 @@ mod tests {
         let mut ledger = ledger(Role::Write, b"");
         let name = ledger.grant(0).name;
         ledger.begin_to_revoke(name, at(1));
-        let amid = ledger.call(0, None, Ask::Put(b"x".to_vec()), Way::Led, at(2));
+        let amid = ledger.call(
+            0,
+            None,
+            UserRequest::Put(b"x".to_vec()),
+            AnswerRoute::Led,
+            at(2),
+        );
         ledger.revoke(name, 2, at(3));
         ledger.deny(amid, "amid");
         ledger.answer(amid);
-        let stale = ledger.call(0, None, Ask::Get(vec![b"x".to_vec()]), Way::Stale, at(4));
+        let stale = ledger.call(
+            0,
+            None,
+            UserRequest::Get(vec![b"x".to_vec()]),
+            AnswerRoute::Stale,
+            at(4),
+        );
         ledger.answer(stale);
         assert_eq!(ledger.wrong(), None);
-        ledger.call(0, None, Ask::Put(b"x".to_vec()), Way::Led, at(4));
+        ledger.call(
+            0,
+            None,
+            UserRequest::Put(b"x".to_vec()),
+            AnswerRoute::Led,
+            at(4),
+        );
         ledger.read(b"x", b"2");
         assert!(ledger.wrong().is_some_and(|text| text.contains("void")));
     }
@@ -363,7 +391,13 @@ mod tests {
     #[test]
     fn what_is_allowed_must_not_be_denied_while_the_key_counts() {
         let mut ledger = ledger(Role::Write, b"");
-        let call = ledger.call(0, None, Ask::Put(b"x".to_vec()), Way::Led, at(2));
+        let call = ledger.call(
+            0,
+            None,
+            UserRequest::Put(b"x".to_vec()),
+            AnswerRoute::Led,
+            at(2),
+        );
         ledger.deny(call, "why");
         assert!(ledger.wrong().is_some_and(|text| text.contains("denied")));
     }

@@ -1,7 +1,7 @@
 //! The clients of users: each has a key of its own, and asks for what it may do and for what it may not.
 
 use super::Host;
-use super::trust::{Ask, Grant, Ledger, Way};
+use super::trust::{AnswerRoute, Grant, Ledger, UserRequest};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -87,7 +87,7 @@ impl User {
         self.next_call = simulated + Duration::from_nanos(pause);
         let theft = self.theft();
         let (ask, mode) = match theft {
-            Some(_) => (Ask::Put(self.own_key()), Mode::Write),
+            Some(_) => (UserRequest::Put(self.own_key()), Mode::Write),
             None => self.draw(),
         };
         let acting_for = match theft {
@@ -95,9 +95,9 @@ impl User {
             None => self.named(),
         };
         let way = match mode {
-            Mode::ReadStale => Way::Stale,
-            Mode::ReadFollower | Mode::ReadAnywhere => Way::Here,
-            Mode::Read | Mode::Write | Mode::WriteAndClose => Way::Led,
+            Mode::ReadStale => AnswerRoute::Stale,
+            Mode::ReadFollower | Mode::ReadAnywhere => AnswerRoute::Here,
+            Mode::Read | Mode::Write | Mode::WriteAndClose => AnswerRoute::Led,
         };
         let number =
             self.ledger
@@ -178,7 +178,7 @@ impl User {
         }
     }
 
-    fn draw(&mut self) -> (Ask, Mode) {
+    fn draw(&mut self) -> (UserRequest, Mode) {
         let keys = [self.key(), self.key()];
         let [key, other] = keys;
         let prng = &mut self.prng;
@@ -189,12 +189,12 @@ impl User {
             _ => Mode::Read,
         };
         match prng.below(100) {
-            0..45 => (Ask::Put(key), Mode::Write),
-            45..75 => (Ask::Get(vec![key]), read),
-            75..85 => (Ask::Get(vec![key, other]), read),
-            85..92 => (Ask::Execute(key), Mode::Write),
-            92..96 => (Ask::Count, read),
-            _ => (Ask::Administrate, Mode::Write),
+            0..45 => (UserRequest::Put(key), Mode::Write),
+            45..75 => (UserRequest::Get(vec![key]), read),
+            75..85 => (UserRequest::Get(vec![key, other]), read),
+            85..92 => (UserRequest::Execute(key), Mode::Write),
+            92..96 => (UserRequest::Count, read),
+            _ => (UserRequest::Administrate, Mode::Write),
         }
     }
 
@@ -243,7 +243,7 @@ fn judge(ledger: &mut Ledger, number: usize, response: &Response<'_>) {
         return ledger.deny(number, reason);
     }
     ledger.answer(number);
-    let Some(Ask::Get(keys)) = ledger.ask_of(number) else {
+    let Some(UserRequest::Get(keys)) = ledger.ask_of(number) else {
         return;
     };
     match response {
@@ -260,12 +260,12 @@ fn judge(ledger: &mut Ledger, number: usize, response: &Response<'_>) {
 }
 
 /// Makes the command that is asked for. What is written is the call's number.
-fn with_command<T>(ask: &Ask, number: usize, then: impl FnOnce(&Command<'_>) -> T) -> T {
+fn with_command<T>(ask: &UserRequest, number: usize, then: impl FnOnce(&Command<'_>) -> T) -> T {
     let value = number.to_string();
     let value = value.as_bytes();
     match ask {
-        Ask::Put(key) => then(&Command::Put { key, value }),
-        Ask::Get(keys) => match &keys[..] {
+        UserRequest::Put(key) => then(&Command::Put { key, value }),
+        UserRequest::Get(keys) => match &keys[..] {
             [key] => then(&Command::Get { key }),
             keys => {
                 let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
@@ -274,7 +274,7 @@ fn with_command<T>(ask: &Ask, number: usize, then: impl FnOnce(&Command<'_>) -> 
                 })
             }
         },
-        Ask::Execute(key) => {
+        UserRequest::Execute(key) => {
             let operations = [Command::Put { key, value }];
             then(&Command::Execute {
                 mode: ExecuteMode::AllOrNothing,
@@ -282,8 +282,8 @@ fn with_command<T>(ask: &Ask, number: usize, then: impl FnOnce(&Command<'_>) -> 
                 operations: List::from(&operations),
             })
         }
-        Ask::Count => then(&Command::Count),
-        Ask::Administrate => then(&Command::SetMemory {
+        UserRequest::Count => then(&Command::Count),
+        UserRequest::Administrate => then(&Command::SetMemory {
             memory_bytes: 1 << 30,
         }),
     }

@@ -32,9 +32,9 @@ fn apply(
     sequence: u64,
     lowest: u64,
     now_ns: u64,
-) -> Verdict {
+) -> SessionVerdict {
     let verdict = sessions.judge((client, sequence, NO_CHECK), lowest, now_ns);
-    if verdict == Verdict::Apply {
+    if verdict == SessionVerdict::Apply {
         sessions.record(
             (client, sequence, NO_CHECK),
             at(100 + sequence),
@@ -48,8 +48,11 @@ fn apply(
 fn a_retry_gets_the_first_answer() {
     let mut sessions = sessions(4);
     let client = open(&mut sessions, 1, 0);
-    assert_eq!(apply(&mut sessions, client, 1, 1, 0), Verdict::Apply);
-    assert_eq!(apply(&mut sessions, client, 1, 1, 0), Verdict::Duplicate);
+    assert_eq!(apply(&mut sessions, client, 1, 1, 0), SessionVerdict::Apply);
+    assert_eq!(
+        apply(&mut sessions, client, 1, 1, 0),
+        SessionVerdict::Duplicate
+    );
     assert_eq!(sessions.cached(client, 1).unwrap().position, at(101));
 }
 
@@ -62,24 +65,24 @@ fn a_number_stands_for_one_command() {
     let judge = |sessions: &mut ClientSessions, sequence, check| {
         let name = (client, sequence, check);
         let verdict = sessions.judge(name, 1, 0);
-        if verdict == Verdict::Apply {
+        if verdict == SessionVerdict::Apply {
             sessions.record(name, at(100 + sequence), b"done");
         }
         verdict
     };
-    let used = Verdict::Refuse(ClientStatus::SequenceUsed);
-    assert_eq!(judge(&mut sessions, 1, 7), Verdict::Apply);
-    assert_eq!(judge(&mut sessions, 2, NO_CHECK), Verdict::Apply);
+    let used = SessionVerdict::Refuse(ClientStatus::SequenceUsed);
+    assert_eq!(judge(&mut sessions, 1, 7), SessionVerdict::Apply);
+    assert_eq!(judge(&mut sessions, 2, NO_CHECK), SessionVerdict::Apply);
     // Also at a replica that has the sessions from a snapshot.
     for mut sessions in [copy(&sessions, 10), copy(&sessions, 1 << 20), sessions] {
-        assert_eq!(judge(&mut sessions, 1, 7), Verdict::Duplicate);
+        assert_eq!(judge(&mut sessions, 1, 7), SessionVerdict::Duplicate);
         assert_eq!(judge(&mut sessions, 1, 8), used);
         assert_eq!(sessions.counters().sequences_used, 1);
         // Without a check nothing is known: an entry of before the switch, or a client of another release.
-        assert_eq!(judge(&mut sessions, 1, NO_CHECK), Verdict::Duplicate);
-        assert_eq!(judge(&mut sessions, 2, 8), Verdict::Duplicate);
+        assert_eq!(judge(&mut sessions, 1, NO_CHECK), SessionVerdict::Duplicate);
+        assert_eq!(judge(&mut sessions, 2, 8), SessionVerdict::Duplicate);
         assert_eq!(sessions.cached(client, 1).unwrap().position, at(101));
-        assert_eq!(judge(&mut sessions, 3, 8), Verdict::Apply);
+        assert_eq!(judge(&mut sessions, 3, 8), SessionVerdict::Apply);
     }
 }
 
@@ -91,7 +94,7 @@ fn below_the_lowest_awaited_a_command_is_stale_and_never_applied() {
     apply(&mut sessions, client, 2, 2, 0);
     assert_eq!(
         apply(&mut sessions, client, 1, 1, 0),
-        Verdict::Refuse(ClientStatus::Stale)
+        SessionVerdict::Refuse(ClientStatus::Stale)
     );
     assert!(sessions.cached(client, 1).is_none());
 }
@@ -100,13 +103,19 @@ fn below_the_lowest_awaited_a_command_is_stale_and_never_applied() {
 fn commands_may_overtake_each_other_inside_the_window_only() {
     let mut sessions = sessions(4);
     let client = open(&mut sessions, 1, 0);
-    assert_eq!(apply(&mut sessions, client, 64, 1, 0), Verdict::Apply);
+    assert_eq!(
+        apply(&mut sessions, client, 64, 1, 0),
+        SessionVerdict::Apply
+    );
     assert_eq!(
         apply(&mut sessions, client, 65, 1, 0),
-        Verdict::Refuse(ClientStatus::WindowExceeded)
+        SessionVerdict::Refuse(ClientStatus::WindowExceeded)
     );
-    assert_eq!(apply(&mut sessions, client, 1, 1, 0), Verdict::Apply);
-    assert_eq!(apply(&mut sessions, client, 65, 2, 0), Verdict::Apply);
+    assert_eq!(apply(&mut sessions, client, 1, 1, 0), SessionVerdict::Apply);
+    assert_eq!(
+        apply(&mut sessions, client, 65, 2, 0),
+        SessionVerdict::Apply
+    );
 }
 
 #[test]
@@ -115,14 +124,20 @@ fn only_idle_sessions_are_evicted_and_their_clients_are_told() {
     let first = open(&mut sessions, 1, 0);
     let second = open(&mut sessions, 2, 10);
     assert_eq!(sessions.register(at(3), 3, TTL - 1), Registration::Full);
-    assert_eq!(apply(&mut sessions, first, 1, 1, TTL - 1), Verdict::Apply);
+    assert_eq!(
+        apply(&mut sessions, first, 1, 1, TTL - 1),
+        SessionVerdict::Apply
+    );
     // The first was used just now, so the second has been idle longest.
     open(&mut sessions, 4, 10 + TTL);
     assert_eq!(
         apply(&mut sessions, second, 1, 1, 10 + TTL),
-        Verdict::Refuse(ClientStatus::SessionExpired)
+        SessionVerdict::Refuse(ClientStatus::SessionExpired)
     );
-    assert_eq!(apply(&mut sessions, first, 2, 2, 10 + TTL), Verdict::Apply);
+    assert_eq!(
+        apply(&mut sessions, first, 2, 2, 10 + TTL),
+        SessionVerdict::Apply
+    );
     assert_eq!(
         sessions.counters(),
         SessionCounters {
@@ -147,7 +162,10 @@ fn when_all_are_in_use_the_one_that_is_idle_longest_gives_way() {
     let in_use = open(&mut sessions, 1, 0);
     let idle = open(&mut sessions, 2, 1);
     let of_stranger = [3, 4].map(|index| open(&mut sessions, index, 500 * MS));
-    assert_eq!(apply(&mut sessions, in_use, 1, 1, 900 * MS), Verdict::Apply);
+    assert_eq!(
+        apply(&mut sessions, in_use, 1, 1, 900 * MS),
+        SessionVerdict::Apply
+    );
     let late = 1_000 * MS + 1;
     // A group of an earlier version keeps them for their time to live.
     assert_eq!(sessions.register(at(5), 5, late), Registration::Full);
@@ -156,10 +174,13 @@ fn when_all_are_in_use_the_one_that_is_idle_longest_gives_way() {
     let new = open(&mut sessions, 5, late);
     // Only one was idle for a second.
     assert_eq!(sessions.register(at(6), 6, late), Registration::Full);
-    let expired = Verdict::Refuse(ClientStatus::SessionExpired);
+    let expired = SessionVerdict::Refuse(ClientStatus::SessionExpired);
     assert_eq!(apply(&mut sessions, idle, 1, 1, late), expired);
     for client in [in_use, of_stranger[1], new] {
-        assert_eq!(apply(&mut sessions, client, 2, 2, late), Verdict::Apply);
+        assert_eq!(
+            apply(&mut sessions, client, 2, 2, late),
+            SessionVerdict::Apply
+        );
     }
     open(&mut sessions, 7, 1_500 * MS);
     assert_eq!(
@@ -174,10 +195,16 @@ fn when_all_are_in_use_the_one_that_is_idle_longest_gives_way() {
     let mut copied = copy(&sessions, 100);
     copied.set_version(VERSION_SESSIONS_GIVE_WAY);
     for sessions in [&mut sessions, &mut copied] {
-        assert_eq!(apply(sessions, in_use, 3, 3, 1_600 * MS), Verdict::Apply);
+        assert_eq!(
+            apply(sessions, in_use, 3, 3, 1_600 * MS),
+            SessionVerdict::Apply
+        );
         open(sessions, 8, 3_000 * MS);
         assert_eq!(apply(sessions, of_stranger[1], 3, 3, 3_000 * MS), expired);
-        assert_eq!(apply(sessions, in_use, 4, 4, 3_000 * MS), Verdict::Apply);
+        assert_eq!(
+            apply(sessions, in_use, 4, 4, 3_000 * MS),
+            SessionVerdict::Apply
+        );
     }
 }
 
@@ -194,14 +221,14 @@ fn room_for_answers_comes_from_idle_sessions() {
     let client = open(&mut sessions, 2, 0);
     assert_eq!(
         sessions.judge((stranger, 1, NO_CHECK), 1, 0),
-        Verdict::Apply
+        SessionVerdict::Apply
     );
     sessions.record((stranger, 1, NO_CHECK), at(10), &[0; 4096]);
-    let full = Verdict::Refuse(ClientStatus::SessionsFull);
+    let full = SessionVerdict::Refuse(ClientStatus::SessionsFull);
     assert_eq!(apply(&mut sessions, client, 1, 1, 999_999_999), full);
     assert_eq!(
         apply(&mut sessions, client, 1, 1, 1_000_000_000),
-        Verdict::Apply
+        SessionVerdict::Apply
     );
 }
 
@@ -212,19 +239,22 @@ fn a_loop_of_one_shot_clients_evicts_nobody() {
     apply(&mut sessions, resident, 1, 1, 0);
     for index in 2..1000 {
         let client = open(&mut sessions, index, 0);
-        assert_eq!(apply(&mut sessions, client, 1, 1, 0), Verdict::Apply);
+        assert_eq!(apply(&mut sessions, client, 1, 1, 0), SessionVerdict::Apply);
         sessions.close(client);
         assert_eq!(
             apply(&mut sessions, client, 1, 1, 0),
-            Verdict::Duplicate,
+            SessionVerdict::Duplicate,
             "a lost answer is given again"
         );
         assert_eq!(
             apply(&mut sessions, client, 2, 1, 0),
-            Verdict::Refuse(ClientStatus::SessionExpired)
+            SessionVerdict::Refuse(ClientStatus::SessionExpired)
         );
     }
-    assert_eq!(apply(&mut sessions, resident, 1, 1, 0), Verdict::Duplicate);
+    assert_eq!(
+        apply(&mut sessions, resident, 1, 1, 0),
+        SessionVerdict::Duplicate
+    );
     assert_eq!(sessions.counters().evicted, 0);
     assert_eq!(sessions.open_count() + sessions.closed_count(), 3);
 }
@@ -240,14 +270,23 @@ fn a_session_that_was_closed_just_now_makes_no_room() {
     let other = open(&mut sessions, 2, TTL);
     let client = open(&mut sessions, 3, TTL);
     let now = 2 * TTL;
-    assert_eq!(apply(&mut sessions, client, 1, 1, now), Verdict::Apply);
+    assert_eq!(
+        apply(&mut sessions, client, 1, 1, now),
+        SessionVerdict::Apply
+    );
     sessions.close(client);
     open(&mut sessions, 4, now);
-    assert_eq!(apply(&mut sessions, client, 1, 1, now), Verdict::Duplicate);
-    let expired = Verdict::Refuse(ClientStatus::SessionExpired);
+    assert_eq!(
+        apply(&mut sessions, client, 1, 1, now),
+        SessionVerdict::Duplicate
+    );
+    let expired = SessionVerdict::Refuse(ClientStatus::SessionExpired);
     assert_eq!(apply(&mut sessions, crashed, 1, 1, now), expired);
     // All others are in use, so nobody makes room within the entry that closed the session. It does in the next one.
-    assert_eq!(apply(&mut sessions, other, 1, 1, now), Verdict::Apply);
+    assert_eq!(
+        apply(&mut sessions, other, 1, 1, now),
+        SessionVerdict::Apply
+    );
     assert_eq!(sessions.register(at(5), 5, now), Registration::Full);
     open(&mut sessions, 5, now + 1);
     assert_eq!(apply(&mut sessions, client, 1, 1, now + 1), expired);
@@ -276,10 +315,10 @@ fn cached_replies_are_bounded_in_bytes() {
     let mut applied = 0;
     for sequence in 1..=64 {
         match sessions.judge((client, sequence, NO_CHECK), 1, 0) {
-            Verdict::Apply => {
+            SessionVerdict::Apply => {
                 sessions.record((client, sequence, NO_CHECK), at(sequence), &[0; 500])
             }
-            Verdict::Refuse(ClientStatus::SessionsFull) => break,
+            SessionVerdict::Refuse(ClientStatus::SessionsFull) => break,
             other => panic!("{other:?}"),
         }
         applied = sequence;
@@ -289,7 +328,7 @@ fn cached_replies_are_bounded_in_bytes() {
     // Room comes back as soon as the client awaits less.
     assert_eq!(
         apply(&mut sessions, client, applied + 1, applied + 1, 0),
-        Verdict::Apply
+        SessionVerdict::Apply
     );
 }
 
@@ -300,18 +339,21 @@ fn thousands_of_sessions_keep_their_order_and_their_bytes() {
         .map(|index| open(&mut sessions, index, index))
         .collect();
     for &client in clients.iter().rev() {
-        assert_eq!(apply(&mut sessions, client, 1, 1, 6000), Verdict::Apply);
+        assert_eq!(
+            apply(&mut sessions, client, 1, 1, 6000),
+            SessionVerdict::Apply
+        );
     }
     assert_eq!(sessions.bytes(), 5000 * (SESSION_CHARGE + REPLY_CHARGE + 8));
     // All were used at the same time; the one that was used first goes first: the last that was opened.
     open(&mut sessions, 9000, 6000 + TTL);
     assert_eq!(
         apply(&mut sessions, clients[4999], 2, 2, 6000 + TTL),
-        Verdict::Refuse(ClientStatus::SessionExpired)
+        SessionVerdict::Refuse(ClientStatus::SessionExpired)
     );
     assert_eq!(
         apply(&mut sessions, clients[0], 2, 2, 6000 + TTL),
-        Verdict::Apply
+        SessionVerdict::Apply
     );
 }
 
@@ -326,18 +368,21 @@ fn what_waits_only_for_its_own_client_s_later_answers_is_let_in() {
         reply_bytes_max: 1_000,
         ttl_ns: TTL,
     });
-    let full = Verdict::Refuse(ClientStatus::SessionsFull);
+    let full = SessionVerdict::Refuse(ClientStatus::SessionsFull);
     let (one, other) = (open(&mut sessions, 1, 0), open(&mut sessions, 2, 0));
-    assert_eq!(sessions.judge((one, 2, NO_CHECK), 1, 0), Verdict::Apply);
+    assert_eq!(
+        sessions.judge((one, 2, NO_CHECK), 1, 0),
+        SessionVerdict::Apply
+    );
     sessions.record((one, 2, NO_CHECK), at(10), &[0; 2_000]);
     // Later ones of the same client and the others' wait; so does the other's first, which would free nothing.
     assert_eq!(sessions.judge((one, 3, NO_CHECK), 1, 0), full);
     assert_eq!(sessions.judge((other, 1, NO_CHECK), 1, 0), full);
-    assert_eq!(apply(&mut sessions, one, 1, 1, 0), Verdict::Apply);
+    assert_eq!(apply(&mut sessions, one, 1, 1, 0), SessionVerdict::Apply);
     // Answered, they go with the client's next command, which finds room, as does everybody else.
     assert_eq!(sessions.judge((other, 1, NO_CHECK), 1, 0), full);
-    assert_eq!(apply(&mut sessions, one, 3, 3, 0), Verdict::Apply);
-    assert_eq!(apply(&mut sessions, other, 1, 1, 0), Verdict::Apply);
+    assert_eq!(apply(&mut sessions, one, 3, 3, 0), SessionVerdict::Apply);
+    assert_eq!(apply(&mut sessions, other, 1, 1, 0), SessionVerdict::Apply);
 }
 
 /// Clients' commands arrive in any order and have answers of any size, some of them larger than all room. A client that
@@ -355,7 +400,7 @@ fn no_shortage_of_room_lasts_among_clients_that_take_their_answers() {
         let ask = |sessions: &mut ClientSessions, done: &mut [[bool; COMMANDS as usize + 1]; 3], client: usize, ahead: u64| {
             let first = lowest(&done[client])?;
             let sequence = (first..=COMMANDS).filter(|&at| !done[client][at as usize]).nth(ahead as usize)?;
-            if sessions.judge((clients[client], sequence, NO_CHECK), first, 0) != Verdict::Apply {
+            if sessions.judge((clients[client], sequence, NO_CHECK), first, 0) != SessionVerdict::Apply {
                 return None;
             }
             let size = sizes[(sequence as usize * 3 + client) % sizes.len()] as usize;
@@ -390,12 +435,15 @@ fn a_session_is_never_evicted_for_its_own_command() {
         ttl_ns: 0,
     });
     let client = open(&mut sessions, 1, 0);
-    assert_eq!(apply(&mut sessions, client, 1, 1, 0), Verdict::Apply);
+    assert_eq!(apply(&mut sessions, client, 1, 1, 0), SessionVerdict::Apply);
     assert_eq!(
         apply(&mut sessions, client, 2, 1, 0),
-        Verdict::Refuse(ClientStatus::SessionsFull)
+        SessionVerdict::Refuse(ClientStatus::SessionsFull)
     );
-    assert_eq!(apply(&mut sessions, client, 1, 1, 0), Verdict::Duplicate);
+    assert_eq!(
+        apply(&mut sessions, client, 1, 1, 0),
+        SessionVerdict::Duplicate
+    );
 }
 
 /// One session's replies can outweigh any message between replicas, so they are split into pieces. Each piece is at
@@ -408,7 +456,7 @@ fn a_large_session_is_spread_over_pieces() {
     for sequence in 1..=20 {
         assert_eq!(
             sessions.judge((client, sequence, NO_CHECK), 1, 5),
-            Verdict::Apply
+            SessionVerdict::Apply
         );
         sessions.record((client, sequence, NO_CHECK), at(100 + sequence), &[7; 300]);
     }

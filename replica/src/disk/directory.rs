@@ -10,7 +10,7 @@ use super::descriptors;
 use super::identity::{self, Identity};
 use super::names::LOCK;
 use super::spare::{self, FILE_MODE, Spare};
-use super::{Disk, DiskCause, DiskError, Step};
+use super::{Disk, DiskCause, DiskError, DiskStage};
 
 /// A locked directory. No other process opens it as long as this value exists.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub(super) fn is_of_file_system(entry: &DirEntry) -> bool {
 }
 
 /// Hears how far long work has come, and says whether it goes on.
-struct Watch(Box<dyn FnMut(Step, u64, u64) -> bool + Send>);
+struct Watch(Box<dyn FnMut(DiskStage, u64, u64) -> bool + Send>);
 
 impl std::fmt::Debug for Watch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -121,7 +121,10 @@ impl Directory {
 
     /// From now on `watch` hears how far long work has come, out of how much, and ends it by saying no.
     #[must_use]
-    pub fn watched(mut self, watch: impl FnMut(Step, u64, u64) -> bool + Send + 'static) -> Self {
+    pub fn watched(
+        mut self,
+        watch: impl FnMut(DiskStage, u64, u64) -> bool + Send + 'static,
+    ) -> Self {
         self.watch = Some(Watch(Box::new(watch)));
         self
     }
@@ -226,7 +229,7 @@ impl Disk for Directory {
         self.with("look at", name, |file| Ok(file.metadata()?.len()))
     }
 
-    fn at(&mut self, step: Step, done: u64, total: u64) -> Result<(), DiskError> {
+    fn at(&mut self, step: DiskStage, done: u64, total: u64) -> Result<(), DiskError> {
         let goes_on = match &mut self.watch {
             Some(Watch(watch)) => watch(step, done, total),
             None => true,
@@ -347,7 +350,7 @@ mod tests {
         assert_eq!(directory.names().unwrap().len(), 2);
     }
 
-    type Steps = Arc<Mutex<Vec<(Step, u64, u64)>>>;
+    type Steps = Arc<Mutex<Vec<(DiskStage, u64, u64)>>>;
 
     /// The directory, whose work is ended at the progress call `end`, and the calls.
     fn watched(path: &Path, end: usize) -> (Directory, Steps) {
@@ -399,7 +402,7 @@ mod tests {
         assert!(opened.restored.is_some(), "nothing was changed");
         let steps_seen = steps_seen.lock().unwrap();
         let &(step, done, total) = steps_seen.last().unwrap();
-        assert_eq!((step, done), (Step::Reading, total));
+        assert_eq!((step, done), (DiskStage::Reading, total));
         assert!(steps_seen.windows(2).all(|pair| pair[0].1 <= pair[1].1));
     }
 
@@ -421,7 +424,7 @@ mod tests {
                 Err(error) => panic!("{error}"),
             }
         }
-        assert!(steps.contains(&Step::Reading) && steps.contains(&Step::Applying));
-        assert!(steps.contains(&Step::Writing), "{steps:?}");
+        assert!(steps.contains(&DiskStage::Reading) && steps.contains(&DiskStage::Applying));
+        assert!(steps.contains(&DiskStage::Writing), "{steps:?}");
     }
 }

@@ -54,7 +54,7 @@ pub(crate) use snapshot_file::{Loaded, SnapshotHead, begin_piece, end_piece, mid
 
 /// The stage of long work on a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum DiskStage {
     /// The files are read: bytes.
     Reading,
     /// Entries of the log are applied: entries.
@@ -80,7 +80,7 @@ pub trait Disk {
     /// Receives the progress of long work on the files, for example to print it, and may refuse to go on with it.
     ///
     /// # Errors The work has to end here; it leaves the same files as an end at any other moment.
-    fn at(&mut self, step: Step, done: u64, total: u64) -> Result<(), DiskError> {
+    fn at(&mut self, step: DiskStage, done: u64, total: u64) -> Result<(), DiskError> {
         let _ = (step, done, total);
         Ok(())
     }

@@ -258,7 +258,7 @@ fn check_new(
     }
 }
 
-struct Log {
+struct OpenLog {
     replay: Replay,
     position: Position,
     last_frame: u64,
@@ -269,8 +269,8 @@ fn read_log(
     disk: &mut impl Disk,
     segments: &BTreeMap<u64, String>,
     reading: &mut Reading,
-) -> Result<Log, OpenError> {
-    let mut log = Log {
+) -> Result<OpenLog, OpenError> {
+    let mut log = OpenLog {
         replay: Replay::default(),
         position: Position {
             segments: VecDeque::new(),
@@ -291,7 +291,7 @@ fn read_log(
         }
         before = Some(number);
         let bytes = read_whole(disk, file)?;
-        let Log {
+        let OpenLog {
             replay, position, ..
         } = &mut log;
         replay.segment_index_max = 0;
@@ -326,7 +326,7 @@ fn read_whole(disk: &mut impl Disk, file: &str) -> Result<Vec<u8>, OpenError> {
 /// right until the first frame is promised, and in the directory of an earlier release, which never synced the mark. In
 /// both cases [`MARKED`] is not there. Beside it they are damage, and the same may have befallen the end of the log.
 /// Says whether it is there.
-fn check_synced(disk: &mut impl Disk, names: &[String], log: &Log) -> Result<bool, OpenError> {
+fn check_synced(disk: &mut impl Disk, names: &[String], log: &OpenLog) -> Result<bool, OpenError> {
     let marked = names.iter().any(|name| name == MARKED);
     if !names.iter().any(|name| name == SYNCED) {
         return Err(LostMemory::new(SYNCED, "it is missing").into());

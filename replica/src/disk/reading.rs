@@ -1,6 +1,6 @@
 //! Progress of reading a data directory.
 
-use super::{Disk, DiskError, Step};
+use super::{Disk, DiskError, DiskStage};
 
 /// How much has been read of the files that are read whole.
 pub(super) struct Reading {
@@ -20,6 +20,6 @@ impl Reading {
     /// So many bytes more were read, and their records were taken in.
     pub(super) fn on_read(&mut self, disk: &mut impl Disk, bytes: u64) -> Result<(), DiskError> {
         self.done += bytes;
-        disk.at(Step::Reading, self.done, self.total)
+        disk.at(DiskStage::Reading, self.done, self.total)
     }
 }

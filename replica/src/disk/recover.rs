@@ -10,7 +10,7 @@ use super::recovering;
 use super::replay::{Restored, base_of};
 use super::snapshot_file::{SnapshotHead, begin_piece, end_piece, middle_piece};
 use super::writer::replace_identity;
-use super::{Disk, DiskError, Fsync, Step, Write, Writer};
+use super::{Disk, DiskError, DiskStage, Fsync, Write, Writer};
 use crate::config::WRITE_BATCH_BYTES_MAX;
 use crate::snapshot_transfer::{Image, Piece};
 use crate::state_machine::StateMachine;
@@ -153,7 +153,7 @@ pub(super) fn state_of(
     let total = restored.entries.len() as u64;
     for (done, entry) in (0..).zip(restored.entries) {
         if done % APPLIED_PER_LOOK == 0 {
-            disk.at(Step::Applying, done, total)?;
+            disk.at(DiskStage::Applying, done, total)?;
         }
         if entry.get_entry_type() == EntryType::EntryNormal {
             let applied = state.apply(entry.index, &entry.data, |_, _| {});
@@ -200,12 +200,12 @@ fn write_state<D: Disk>(
         if in_batch >= WRITE_BATCH_BYTES_MAX {
             done += std::mem::take(&mut in_batch) as u64;
             writer.perform(batch.drain(..))?;
-            writer.disk_mut().at(Step::Writing, done, total)?;
+            writer.disk_mut().at(DiskStage::Writing, done, total)?;
         }
     }
     batch.push(piece(end_piece(number + 1)));
     let index = head.index;
     batch.push(Write::SnapshotEnd { stream, index });
-    writer.disk_mut().at(Step::Writing, done, total)?;
+    writer.disk_mut().at(DiskStage::Writing, done, total)?;
     writer.perform(batch)
 }

@@ -20,7 +20,7 @@ const BYTES_MAX: u64 = 64;
 
 /// How far a recovery has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Step {
+enum RecoveryStage {
     /// Files are being set aside, or brought back.
     SettingAside,
     /// All of them are set aside, and new ones are being made.
@@ -29,9 +29,9 @@ enum Step {
 
 /// Sets the old files aside; from here on the directory does not open until [`end`].
 pub(super) fn begin(disk: &mut impl Disk, stamp: Incarnation) -> Result<(), DiskError> {
-    write(disk, Step::SettingAside, stamp.0)?;
+    write(disk, RecoveryStage::SettingAside, stamp.0)?;
     set_aside(disk, stamp)?;
-    write(disk, Step::MakingAnew, stamp.0)
+    write(disk, RecoveryStage::MakingAnew, stamp.0)
 }
 
 /// The new files are complete and durable.
@@ -45,14 +45,14 @@ pub(super) fn take_back(disk: &mut impl Disk) -> Result<(), OpenError> {
     let Some((step, stamp)) = read(disk)? else {
         return Ok(());
     };
-    if step == Step::MakingAnew {
+    if step == RecoveryStage::MakingAnew {
         for name in disk.names()? {
             // Somebody may have put a file of another kind there meanwhile.
             if is_own(&name) && name != LOCK && name != RECOVERING {
                 disk.remove(&name)?;
             }
         }
-        write(disk, Step::SettingAside, stamp)?;
+        write(disk, RecoveryStage::SettingAside, stamp)?;
     }
     let prefix = prefix(stamp);
     for name in disk.names()? {
@@ -71,8 +71,8 @@ pub(super) fn take_back_from_empty(disk: &mut impl Disk) -> Result<(), OpenError
     let has_temporary = others.iter().any(|name| name == TEMPORARY);
     others.retain(|name| ![LOCK, RECOVERING, TEMPORARY].contains(&name.as_str()));
     let began_empty = match step {
-        Some(Step::MakingAnew) => others.iter().all(|name| is_own(name)),
-        Some(Step::SettingAside) | None => others.is_empty(),
+        Some(RecoveryStage::MakingAnew) => others.iter().all(|name| is_own(name)),
+        Some(RecoveryStage::SettingAside) | None => others.is_empty(),
     };
     if !began_empty {
         return Ok(());
@@ -88,10 +88,10 @@ fn prefix(stamp: u64) -> String {
     format!("{SET_ASIDE}{}-", Incarnation(stamp))
 }
 
-fn write(disk: &mut impl Disk, step: Step, stamp: u64) -> Result<(), DiskError> {
+fn write(disk: &mut impl Disk, step: RecoveryStage, stamp: u64) -> Result<(), DiskError> {
     let step = match step {
-        Step::SettingAside => "setting aside",
-        Step::MakingAnew => "making anew",
+        RecoveryStage::SettingAside => "setting aside",
+        RecoveryStage::MakingAnew => "making anew",
     };
     let text = format!("{stamp} {step}");
     disk.create(TEMPORARY, text.len() as u64)?;
@@ -101,7 +101,7 @@ fn write(disk: &mut impl Disk, step: Step, stamp: u64) -> Result<(), DiskError> 
     disk.sync_names()
 }
 
-fn read(disk: &mut impl Disk) -> Result<Option<(Step, u64)>, OpenError> {
+fn read(disk: &mut impl Disk) -> Result<Option<(RecoveryStage, u64)>, OpenError> {
     if !disk.names()?.iter().any(|name| name == RECOVERING) {
         return Ok(None);
     }
@@ -111,8 +111,8 @@ fn read(disk: &mut impl Disk) -> Result<Option<(Step, u64)>, OpenError> {
     let text = String::from_utf8_lossy(&bytes);
     let parsed = text.split_once(' ').and_then(|(stamp, step)| {
         let step = match step {
-            "setting aside" => Step::SettingAside,
-            "making anew" => Step::MakingAnew,
+            "setting aside" => RecoveryStage::SettingAside,
+            "making anew" => RecoveryStage::MakingAnew,
             _ => return None,
         };
         Some((step, stamp.parse().ok()?))

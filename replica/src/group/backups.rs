@@ -27,7 +27,7 @@ use crate::config::{
 use crate::outbox::Outbox;
 use crate::snapshot_transfer::{Image, Piece};
 use crate::state_machine::StateMachine;
-use contest::Progress;
+use contest::ReaderProgress;
 
 /// The image that is being read, if there is one, and the names of those to come.
 pub(super) struct Backups {
@@ -43,7 +43,7 @@ pub(super) struct Backups {
 
 struct Reading {
     head: BackupHead,
-    progress: Progress,
+    progress: ReaderProgress,
     image: Image,
     /// When it was begun, or a piece of it was asked for last.
     used: Instant,
@@ -206,7 +206,7 @@ impl Backups {
         cx.out.reply(token, &BackupReply::Begun(head));
         self.reading = Some(Reading {
             head,
-            progress: Progress::of(by),
+            progress: ReaderProgress::of(by),
             image,
             used: cx.now,
             bytes: 0,

@@ -25,7 +25,7 @@ use crate::outbox::Outbox;
 use crate::raft_group::{Proposal, ProposeError};
 use crate::reads::Reads;
 use crate::state_machine::entry::{EntryError, moves_time_alone};
-use crate::state_machine::{Answer, StateMachine};
+use crate::state_machine::{CommandReply, StateMachine};
 use crate::timing::{Stopwatch, Watched};
 use crate::writes::Writes;
 
@@ -236,11 +236,11 @@ impl Service {
 fn answer(
     token: ReplyToken,
     cluster: ClusterId,
-    answer: &Answer<'_>,
+    answer: &CommandReply<'_>,
     timing: Option<LeaderTiming>,
     out: &mut Outbox,
 ) {
-    let Answer {
+    let CommandReply {
         status,
         position,
         response,

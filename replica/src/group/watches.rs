@@ -496,13 +496,13 @@ impl Watches {
             }
         };
         match scan.go_on(held, history, looked_at) {
-            Progress::Slice => {
+            ScanEnd::Slice => {
                 self.scan = Some(scan);
                 return true;
             }
             // It is judged again, by what it knows.
-            Progress::Lost => return true,
-            Progress::End => {}
+            ScanEnd::Lost => return true,
+            ScanEnd::End => {}
         }
         self.arriving.pop_front();
         match scan.page.is_empty() {
@@ -652,7 +652,7 @@ impl Held {
 }
 
 /// How far a look through the history has come.
-enum Progress {
+enum ScanEnd {
     /// The turn has no room for more.
     Slice,
     /// To the end of the history, or of the page.
@@ -675,14 +675,14 @@ impl Scan {
         })
     }
 
-    fn go_on(&mut self, held: &Held, history: &History, looked_at: &mut usize) -> Progress {
+    fn go_on(&mut self, held: &Held, history: &History, looked_at: &mut usize) -> ScanEnd {
         let Some(mut events) = history.from(self.place) else {
-            return Progress::Lost;
+            return ScanEnd::Lost;
         };
         let mut hits = Vec::new();
         while *looked_at < WATCH_EVENTS_PER_TURN {
             let Some(event) = events.next() else {
-                return Progress::End;
+                return ScanEnd::End;
             };
             *looked_at += 1;
             if event.position <= held.known.whole {
@@ -697,11 +697,11 @@ impl Scan {
                 ids.extend(hits.iter().map(|hit| hit.id));
             }
             if !held.add(&mut self.page, &event, &mut ids) {
-                return Progress::End;
+                return ScanEnd::End;
             }
         }
         self.place = events.place();
-        Progress::Slice
+        ScanEnd::Slice
     }
 }
 
@@ -732,7 +732,7 @@ impl Charge {
 }
 
 /// Why a request is not held.
-enum Refusal {
+enum WatchRefusal {
     Later(&'static str),
     Elsewhere(&'static str),
     Future(Position),
@@ -740,7 +740,7 @@ enum Refusal {
     Denied(Denied),
 }
 
-impl Refusal {
+impl WatchRefusal {
     fn reply(&self, out: &mut Outbox, token: ReplyToken) {
         match self {
             Self::Later(why) => later(out, token, WATCH_PAUSE_MS, why),
@@ -767,38 +767,38 @@ fn refusal(
     state: &StateMachine,
     caller: Caller,
     request: &WatchRequest<'_>,
-) -> Result<(), Refusal> {
+) -> Result<(), WatchRefusal> {
     let ours = cx.local.cluster;
     if request.cluster != ours {
         let why = format!("this replica belongs to cluster {ours}");
-        return Err(Refusal::Refused(why));
+        return Err(WatchRefusal::Refused(why));
     }
     if let Err(denied) = may(caller, &request.watches, state.store().users()) {
         // A follower may not have heard of a new user. A key that it knows to be void stays so.
         let is_unknown = matches!(denied.missing, Missing::Key { .. } | Missing::User)
             && !is_void(caller, state.store().users());
         return Err(match is_unknown && cx.last_index.is_none() {
-            true => Refusal::Later("this replica may not have heard yet of the user"),
-            false => Refusal::Denied(denied),
+            true => WatchRefusal::Later("this replica may not have heard yet of the user"),
+            false => WatchRefusal::Denied(denied),
         });
     }
     if state.store().history().is_none() {
-        return Err(Refusal::Later(
+        return Err(WatchRefusal::Later(
             "this replica keeps no history of changes: it was started with --watch-history 0",
         ));
     }
     if (request.bytes_max as usize) < WATCH_REPLY_BYTES_MIN {
         let why = format!("a watcher has to have room for {WATCH_REPLY_BYTES_MIN} bytes");
-        return Err(Refusal::Refused(why));
+        return Err(WatchRefusal::Refused(why));
     }
     if request.prefer_follower && cx.last_index.is_some() && state.members().all().len() > 1 {
-        return Err(Refusal::Elsewhere(
+        return Err(WatchRefusal::Elsewhere(
             "this replica leads, and a follower can serve the watch",
         ));
     }
     let from = Position::from_u64(request.from);
     if cx.last_index.is_some_and(|last| from.index() > last) {
-        return Err(Refusal::Future(state.applied_position()));
+        return Err(WatchRefusal::Future(state.applied_position()));
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use trine_transport::slab::Key;
 use trine_transport::{Cx, Reply, ResponseHandle};
 
 use super::rights::caller_in;
-use super::{Node, Waiting, address_of, caller_of, reply_empty, respond};
+use super::{Node, ReplyTarget, address_of, caller_of, reply_empty, respond};
 
 /// Vectors of earlier batches that are kept.
 const SPARE_MAX: usize = 256;
@@ -54,7 +54,7 @@ impl<R: Route> Node<R> {
             return reply_empty(cx);
         };
         for (place, item) in items.enumerate() {
-            match self.tokens.insert(Waiting::InBatch { batch, place }) {
+            match self.tokens.insert(ReplyTarget::InBatch { batch, place }) {
                 Ok(key) => {
                     let token = ReplyToken(key.to_u64());
                     let caller = caller_in(cx, handle.session());

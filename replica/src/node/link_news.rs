@@ -29,11 +29,11 @@ pub enum LinkNews {
 
 /// News that nobody has taken yet.
 #[derive(Default)]
-pub(super) struct Waiting {
+pub(super) struct PendingNews {
     news: VecDeque<LinkNews>,
 }
 
-impl Waiting {
+impl PendingNews {
     pub(super) fn push(&mut self, news: LinkNews) {
         if self.news.len() == WAITING_MAX {
             self.news.pop_front();

@@ -84,7 +84,7 @@ impl Link {
 
 /// Whether a message can go over a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Way {
+pub(super) enum LinkReadiness {
     /// At once, over this session.
     Open(SessionId),
     /// Into the queue until the session is established.
@@ -211,7 +211,12 @@ impl<R: Route> Links<R> {
     }
 
     /// How a message can go now; starts to connect if that is due.
-    pub(super) fn way(&mut self, index: usize, cx: &mut Cx<'_, R>, rng: &mut Prng) -> Way {
+    pub(super) fn way(
+        &mut self,
+        index: usize,
+        cx: &mut Cx<'_, R>,
+        rng: &mut Prng,
+    ) -> LinkReadiness {
         if let LinkState::Down { retry_at } = self.list[index].state
             && retry_at <= cx.now()
         {
@@ -219,9 +224,9 @@ impl<R: Route> Links<R> {
         }
         let link = &self.list[index];
         match link.state {
-            LinkState::Up(session) => Way::Open(session),
-            LinkState::Connecting(_) if link.queue.len() < LINK_QUEUE_MAX => Way::Queue,
-            LinkState::Connecting(_) | LinkState::Down { .. } => Way::Closed,
+            LinkState::Up(session) => LinkReadiness::Open(session),
+            LinkState::Connecting(_) if link.queue.len() < LINK_QUEUE_MAX => LinkReadiness::Queue,
+            LinkState::Connecting(_) | LinkState::Down { .. } => LinkReadiness::Closed,
         }
     }
 

@@ -45,7 +45,7 @@ use self::batch::Batch;
 use self::config::REQUESTS_MAX;
 use self::disk::NodeDisk;
 use self::links::Links;
-use self::reorder::{Load, Reorder, Verdict};
+use self::reorder::{AppendVerdict, Load, Reorder};
 use self::rights::caller_in;
 use self::send::Sent;
 use crate::disk::WriteQueue;
@@ -76,10 +76,10 @@ pub struct Node<R: Route> {
     /// That address for sessions that replicas have opened: finding it out may cost something, and may fail for a while.
     origins: BTreeMap<SessionId, SocketAddr>,
     links: Links<R>,
-    link_news: link_news::Waiting,
+    link_news: link_news::PendingNews,
     rng: Prng,
     /// Requests that the replica answers later.
-    tokens: Slab<Waiting>,
+    tokens: Slab<ReplyTarget>,
     /// Batches of which not every request is answered yet.
     batches: Slab<Batch>,
     /// Vectors of earlier batches, for reuse.
@@ -113,7 +113,7 @@ impl<R: Route> Node<R> {
             holder_of: Box::new(|_| Holder::Shared),
             origins: BTreeMap::new(),
             links: Links::new(route_of),
-            link_news: link_news::Waiting::default(),
+            link_news: link_news::PendingNews::default(),
             rng: Prng::new(seed),
             tokens: Slab::new(WAITING_REQUESTS_MAX),
             batches: Slab::new(WAITING_REQUESTS_MAX),
@@ -206,18 +206,18 @@ impl<R: Route> Node<R> {
         };
         let before = reorder.load();
         match reorder.on_append(now, stream, sequence, frame, may_wait) {
-            Verdict::InOrder => {
+            AppendVerdict::InOrder => {
                 self.replica
                     .on_trusted_peer(now, token, kind::APPEND, frame, comes_from);
                 while let Some(early) = reorder.next_ready() {
                     self.replica.on_early_append(now, &early.frame, comes_from);
                 }
             }
-            Verdict::Kept => {
+            AppendVerdict::Kept => {
                 self.stats.appends_early += 1;
                 self.answer_nothing(cx, token);
             }
-            Verdict::Old => {
+            AppendVerdict::Old => {
                 self.stats.appends_old += 1;
                 self.answer_nothing(cx, token);
             }
@@ -282,8 +282,10 @@ impl<R: Route> Node<R> {
 
     fn answer(&mut self, cx: &mut Cx<'_, R>, token: ReplyToken, bytes: MsgBuf) {
         match self.tokens.remove(Key::from_u64(token.0)) {
-            Some(Waiting::Alone(handle)) => respond(cx, handle, bytes),
-            Some(Waiting::InBatch { batch, place }) => self.answer_part(cx, batch, place, bytes),
+            Some(ReplyTarget::Alone(handle)) => respond(cx, handle, bytes),
+            Some(ReplyTarget::InBatch { batch, place }) => {
+                self.answer_part(cx, batch, place, bytes)
+            }
             None => debug_assert!(false, "each token is answered once"),
         }
     }
@@ -338,7 +340,7 @@ impl<R: Route> Node<R> {
 
 /// Where the answer to a request goes.
 #[derive(Clone, Copy, Debug)]
-enum Waiting {
+enum ReplyTarget {
     /// Out at once.
     Alone(ResponseHandle),
     /// Into the answer to a batch.
@@ -394,7 +396,7 @@ impl<R: Route> App<R> for Node<R> {
         if let Some(refusal) = self.denial(cx, request.session, request.kind) {
             return refusal;
         }
-        let Ok(key) = self.tokens.insert(Waiting::Alone(request.handle)) else {
+        let Ok(key) = self.tokens.insert(ReplyTarget::Alone(request.handle)) else {
             return self.on_overload(cx, request.kind);
         };
         let token = ReplyToken(key.to_u64());

@@ -24,7 +24,7 @@ pub(super) struct Early {
 
 /// The decision on an append that has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
+pub(super) enum AppendVerdict {
     /// Its turn: hand it to the replica now, then take what [`Reorder::next_ready`] gives.
     InOrder,
     /// It waits here.
@@ -79,12 +79,12 @@ impl Reorder {
         sequence: u64,
         frame: &[u8],
         may_wait: impl FnOnce() -> bool,
-    ) -> Verdict {
+    ) -> AppendVerdict {
         if is_newer(stream, self.stream) {
             self.begin(stream);
         }
         if stream != self.stream || sequence < self.next {
-            return Verdict::Old;
+            return AppendVerdict::Old;
         }
         if sequence > self.next && self.has_room(frame) && !self.waits_for_long(now) && may_wait() {
             self.early.push(Early {
@@ -92,12 +92,12 @@ impl Reorder {
                 arrived_at: now,
                 frame: frame.to_vec(),
             });
-            return Verdict::Kept;
+            return AppendVerdict::Kept;
         }
         // In order; or so many wait, or for so long, that the missing ones will not come, or it may not wait: raft copes with
         // a gap, not with silence.
         self.next = sequence.saturating_add(1);
-        Verdict::InOrder
+        AppendVerdict::InOrder
     }
 
     fn has_room(&self, frame: &[u8]) -> bool {
@@ -156,7 +156,7 @@ mod tests {
         for &sequence in sequences {
             let frame = sequence.to_le_bytes();
             if reorder.on_append(Instant::ZERO, stream, sequence, &frame, || true)
-                == Verdict::InOrder
+                == AppendVerdict::InOrder
             {
                 out.push(sequence);
                 while let Some(early) = reorder.next_ready() {
@@ -182,7 +182,7 @@ mod tests {
         feed(&mut reorder, 0, &[0, 1]);
         assert_eq!(
             reorder.on_append(Instant::ZERO, 0, 1, b"", || true),
-            Verdict::Old
+            AppendVerdict::Old
         );
     }
 
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(reorder.load(), Load::default());
         assert_eq!(
             reorder.on_append(Instant::ZERO, 0, 1, b"", || true),
-            Verdict::Old,
+            AppendVerdict::Old,
             "of the stream that is over"
         );
     }
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(feed(&mut reorder, 0, &[0]), [0]);
         assert_eq!(
             reorder.on_append(Instant::ZERO, u32::MAX, 1, b"", || true),
-            Verdict::Old
+            AppendVerdict::Old
         );
     }
 
@@ -221,13 +221,13 @@ mod tests {
         let at = |millis| Instant::ZERO + Duration::from_millis(millis);
         let mut append =
             |millis, sequence| reorder.on_append(at(millis), 0, sequence, b"", || true);
-        assert_eq!(append(0, 1), Verdict::Kept);
-        assert_eq!(append(999, 2), Verdict::Kept);
-        assert_eq!(append(1_000, 3), Verdict::InOrder);
+        assert_eq!(append(0, 1), AppendVerdict::Kept);
+        assert_eq!(append(999, 2), AppendVerdict::Kept);
+        assert_eq!(append(1_000, 3), AppendVerdict::InOrder);
         assert_eq!(std::iter::from_fn(|| reorder.next_ready()).count(), 2);
         assert_eq!(
             reorder.on_append(at(1_001), 0, 4, b"", || true),
-            Verdict::InOrder
+            AppendVerdict::InOrder
         );
     }
 
@@ -261,8 +261,8 @@ mod tests {
         let verdicts: Vec<_> = (1..=5)
             .map(|sequence| reorder.on_append(Instant::ZERO, 0, sequence, &large, || true))
             .collect();
-        assert_eq!(verdicts[..4], [Verdict::Kept; 4]);
-        assert_eq!(verdicts[4], Verdict::InOrder);
+        assert_eq!(verdicts[..4], [AppendVerdict::Kept; 4]);
+        assert_eq!(verdicts[4], AppendVerdict::InOrder);
         assert_eq!(std::iter::from_fn(|| reorder.next_ready()).count(), 4);
     }
 
@@ -271,7 +271,14 @@ mod tests {
         let mut reorder = Reorder::default();
         let verdicts =
             [3, 1, 4].map(|sequence| reorder.on_append(Instant::ZERO, 0, sequence, b"", || false));
-        assert_eq!(verdicts, [Verdict::InOrder, Verdict::Old, Verdict::InOrder]);
+        assert_eq!(
+            verdicts,
+            [
+                AppendVerdict::InOrder,
+                AppendVerdict::Old,
+                AppendVerdict::InOrder
+            ]
+        );
         assert_eq!(reorder.load(), Load::default());
     }
 }

@@ -10,7 +10,7 @@ use trine_transport::time::Instant;
 
 use super::Node;
 use super::config::DRAINS_MAX;
-use super::links::{Outgoing, Way};
+use super::links::{LinkReadiness, Outgoing};
 use crate::output::{Class, Output};
 
 /// A request to a peer that the transport has taken.
@@ -93,9 +93,9 @@ impl<R: Route> Node<R> {
 
     fn send(&mut self, cx: &mut Cx<'_, R>, index: usize, outgoing: Outgoing) {
         match self.links.way(index, cx, &mut self.rng) {
-            Way::Open(session) => self.send_over(cx, index, session, outgoing),
-            Way::Queue => self.links.get_mut(index).queue.push_back(outgoing),
-            Way::Closed => self.unsent.push(outgoing.tag),
+            LinkReadiness::Open(session) => self.send_over(cx, index, session, outgoing),
+            LinkReadiness::Queue => self.links.get_mut(index).queue.push_back(outgoing),
+            LinkReadiness::Closed => self.unsent.push(outgoing.tag),
         }
     }
 

@@ -49,7 +49,7 @@ fn apply(machine: &mut StateMachine, time: u64, requests: &[ClientRequest<'_>]) 
     requests.iter().for_each(|request| builder.push(request));
     let data = builder.finish(time);
     let mut told = Vec::new();
-    let answers = |place, answer: Answer<'_>| {
+    let answers = |place, answer: CommandReply<'_>| {
         assert_eq!(place, told.len());
         told.push((answer.status, answer.position, answer.response.to_vec()));
     };

@@ -30,7 +30,7 @@ use crate::supply::Why;
 
 /// What an answer brings.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum AnswerEffect {
     /// A number for the request that was first sent then.
     Number(u64, Instant),
     /// No number. All requests under way are over.
@@ -102,26 +102,26 @@ impl Asker {
     }
 
     /// A datagram has come from the server, on this way.
-    pub fn on_datagram(&mut self, now: Instant, bytes: &[u8]) -> Told {
+    pub fn on_datagram(&mut self, now: Instant, bytes: &[u8]) -> AnswerEffect {
         let Some(reply) = Reply::decode(bytes) else {
-            return Told::Nothing;
+            return AnswerEffect::Nothing;
         };
         let number = match reply {
-            Reply::Half(_) if self.is_over => return Told::Nothing,
+            Reply::Half(_) if self.is_over => return AnswerEffect::Nothing,
             Reply::Half(low) => u64::from(self.guess) << 32 | u64::from(low),
             Reply::Whole(number) => number,
-            Reply::None(_) if self.under_way.is_empty() => return Told::Nothing,
+            Reply::None(_) if self.under_way.is_empty() => return AnswerEffect::Nothing,
             Reply::None(why) => {
                 self.is_over = true;
                 self.under_way.clear();
-                return Told::None(why);
+                return AnswerEffect::None(why);
             }
         };
         if number < self.least {
-            return Told::Nothing;
+            return AnswerEffect::Nothing;
         }
         let Some(asked) = self.under_way.pop_front() else {
-            return Told::Nothing;
+            return AnswerEffect::Nothing;
         };
         self.learn(now, now.saturating_since(asked.last));
         // The last number of all is never given out.
@@ -130,7 +130,7 @@ impl Asker {
             self.guess = high_half(number);
             self.is_over = !canary::planted("a half is joined with a newer guess");
         }
-        Told::Number(number, asked.first)
+        AnswerEffect::Number(number, asked.first)
     }
 
     /// The number of the way on which it sends, from 0. Each is another endpoint.
@@ -193,12 +193,12 @@ mod tests {
     }
 
     /// At once.
-    fn told(asker: &mut Asker, reply: Reply) -> Told {
+    fn told(asker: &mut Asker, reply: Reply) -> AnswerEffect {
         let now = asker.under_way.front().map_or(at(0), |asked| asked.last);
         told_at(asker, now, reply)
     }
 
-    fn told_at(asker: &mut Asker, now: Instant, reply: Reply) -> Told {
+    fn told_at(asker: &mut Asker, now: Instant, reply: Reply) -> AnswerEffect {
         let mut bytes = [0; 8];
         let length = reply.encode_into(&mut bytes);
         asker.on_datagram(now, &bytes[..length])
@@ -213,15 +213,15 @@ mod tests {
         let last = Reply::Half(u32::MAX);
         assert_eq!(
             told(&mut asker, last),
-            Told::Number(u64::from(u32::MAX), at(0))
+            AnswerEffect::Number(u64::from(u32::MAX), at(0))
         );
         let wrapped = 1 << 32;
         assert_eq!(
             told(&mut asker, Reply::Whole(wrapped)),
-            Told::Number(wrapped, at(1))
+            AnswerEffect::Number(wrapped, at(1))
         );
         // The half of a number in front of the wrap, overtaken. Joined with the new guess it would be another's number.
-        assert_eq!(told(&mut asker, Reply::Half(7)), Told::Nothing);
+        assert_eq!(told(&mut asker, Reply::Half(7)), AnswerEffect::Nothing);
         assert!(asker.needs_fresh_way(at(2)) && asker.ask(at(2)).is_none());
         assert_eq!(
             asker.move_to_fresh_way(at(2)).collect::<Vec<_>>(),
@@ -230,9 +230,9 @@ mod tests {
         );
         assert_eq!(
             told(&mut asker, Reply::Half(7)),
-            Told::Number(wrapped + 7, at(2))
+            AnswerEffect::Number(wrapped + 7, at(2))
         );
-        assert_eq!(told(&mut asker, Reply::Half(8)), Told::Nothing);
+        assert_eq!(told(&mut asker, Reply::Half(8)), AnswerEffect::Nothing);
     }
 
     #[test]
@@ -241,12 +241,18 @@ mod tests {
         for _ in 0..3 {
             asker.ask(at(0));
         }
-        assert_eq!(told(&mut asker, Reply::Half(5)), Told::Number(5, at(0)));
+        assert_eq!(
+            told(&mut asker, Reply::Half(5)),
+            AnswerEffect::Number(5, at(0))
+        );
         for late in [5, 4, 0] {
-            assert_eq!(told(&mut asker, Reply::Half(late)), Told::Nothing);
+            assert_eq!(told(&mut asker, Reply::Half(late)), AnswerEffect::Nothing);
         }
         assert_eq!(asker.under_way(), 2);
-        assert_eq!(told(&mut asker, Reply::Half(6)), Told::Number(6, at(0)));
+        assert_eq!(
+            told(&mut asker, Reply::Half(6)),
+            AnswerEffect::Number(6, at(0))
+        );
     }
 
     #[test]
@@ -263,7 +269,7 @@ mod tests {
         let number = 3 << 32 | 1;
         assert_eq!(
             told(&mut asker, Reply::Half(1)),
-            Told::Number(number, at(0)),
+            AnswerEffect::Number(number, at(0)),
             "it waits since the first time"
         );
         for _ in 0..70 {
@@ -294,7 +300,7 @@ mod tests {
                 let reply = Reply::Half(number);
                 assert!(matches!(
                     told_at(&mut asker, answered, reply),
-                    Told::Number(..)
+                    AnswerEffect::Number(..)
                 ));
                 assert!(!asker.needs_fresh_way(answered));
             }
@@ -317,10 +323,10 @@ mod tests {
     fn no_number_ends_all_requests() {
         let mut asker = Asker::new(0, PATIENCE);
         let none = Reply::None(Why::Elsewhere);
-        assert_eq!(told(&mut asker, none), Told::Nothing);
+        assert_eq!(told(&mut asker, none), AnswerEffect::Nothing);
         asker.ask(at(0));
         asker.ask(at(0));
-        assert_eq!(told(&mut asker, none), Told::None(Why::Elsewhere));
+        assert_eq!(told(&mut asker, none), AnswerEffect::None(Why::Elsewhere));
         assert_eq!((asker.under_way(), asker.ask(at(0))), (0, None));
         assert!(
             asker.is_over() && !asker.needs_fresh_way(at(99)),
@@ -335,7 +341,7 @@ mod tests {
         let mut asker = Asker::new(0, PATIENCE);
         asker.ask(at(0));
         for bytes in [&b""[..], b"1", b"\x02\x09", b"12345", b"123456789"] {
-            assert_eq!(asker.on_datagram(at(0), bytes), Told::Nothing);
+            assert_eq!(asker.on_datagram(at(0), bytes), AnswerEffect::Nothing);
         }
         assert_eq!(asker.under_way(), 1);
     }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use trine_transport::backend::{Backend, BackendError, Body, TxBatch};
 use trine_transport::time::{Clock, Duration, Instant};
 
-use super::{Answerer, Asker, Told};
+use super::{AnswerEffect, Answerer, Asker};
 use crate::config::{SPECULATIVE_EARLIER_WAYS, SPECULATIVE_LATE_MAX, SPECULATIVE_WINDOW_MAX};
 
 /// A thread of a server.
@@ -158,7 +158,7 @@ where
     ///
     /// # Errors
     /// The backend cannot be used any more, or a fresh way could not be opened. The next turn tries it again.
-    pub fn turn(&mut self, mut told: impl FnMut(Told)) -> Result<bool, E> {
+    pub fn turn(&mut self, mut told: impl FnMut(AnswerEffect)) -> Result<bool, E> {
         let mut came = false;
         let burst = self.way.backend.rx_burst()?;
         let now = self.clock.now();

@@ -25,7 +25,7 @@ mod asker;
 mod ends;
 
 pub use self::answerer::{AnswerCounters, Answerer, Published};
-pub use self::asker::{Asker, Told};
+pub use self::asker::{AnswerEffect, Asker};
 pub use self::ends::{ClientEnd, ServerEnd, ServerPath};
 
 use crate::supply::Why;

@@ -7,7 +7,7 @@ use trine_base::endpoint::backend_failure;
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_base::network::Network;
-use trine_sequencer::speculative::{ClientEnd, ServerPath, Told};
+use trine_sequencer::speculative::{AnswerEffect, ClientEnd, ServerPath};
 use trine_transport::backend::{Backend, MonotonicClock, RingBackend, RingConfig};
 use trine_transport::time::{Clock, Duration};
 
@@ -109,14 +109,14 @@ impl<B: Backend> FourBytes<B> {
         let mut answered = false;
         let turned = self.client.turn(|told| {
             let checked = match told {
-                Told::Number(number, asked) => {
+                AnswerEffect::Number(number, asked) => {
                     answered = true;
                     let least = leasts.pop_front().unwrap_or(0);
                     let latency = MonotonicClock.now().saturating_since(asked).as_nanos();
                     numbers.record_first(least, number, latency)
                 }
-                Told::None(why) => Err(super::driver::without(why)),
-                Told::Nothing => Ok(()),
+                AnswerEffect::None(why) => Err(super::driver::without(why)),
+                AnswerEffect::Nothing => Ok(()),
             };
             if let Err(failure) = checked {
                 wrong.get_or_insert(failure);

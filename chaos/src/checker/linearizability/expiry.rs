@@ -3,7 +3,7 @@
 
 use super::{Limits, judge_key};
 use crate::checker::Violation;
-use crate::checker::model::{Kind, Step};
+use crate::checker::model::{AppliedOperation, KeyEffect};
 use crate::history::Operation;
 
 /// Operations that are added to what shows the violation.
@@ -12,7 +12,7 @@ const WRITES_SHOWN: usize = 2;
 /// Names the broken promise, if it is one about expiry, and shows the writes whose time it was.
 pub(super) fn diagnose(
     violation: Violation,
-    steps: Vec<Step>,
+    steps: Vec<AppliedOperation>,
     operations: &[&Operation],
     limits: Limits,
 ) -> Violation {
@@ -21,7 +21,7 @@ pub(super) fn diagnose(
     }
     let mut relaxed = steps.clone();
     for index in 0..relaxed.len() {
-        if let Kind::Expiry { of } = relaxed[index].kind {
+        if let KeyEffect::Expiry { of } = relaxed[index].kind {
             relaxed[index].call_ns = relaxed[of as usize].call_ns;
         }
     }
@@ -43,14 +43,14 @@ pub(super) fn diagnose(
     violation
 }
 
-fn is_expiry(step: &Step) -> bool {
-    matches!(step.kind, Kind::Expiry { .. })
+fn is_expiry(step: &AppliedOperation) -> bool {
+    matches!(step.kind, KeyEffect::Expiry { .. })
 }
 
 fn name(
     promise: &str,
     mut violation: Violation,
-    steps: &[Step],
+    steps: &[AppliedOperation],
     operations: &[&Operation],
 ) -> Violation {
     violation.explanation = match violation.explanation.split_once(": ") {
@@ -58,7 +58,7 @@ fn name(
         None => format!("{promise}: {}", violation.explanation),
     };
     let shown_ns = violation.operations.iter().map(|shown| shown.call_ns).max();
-    let written_before = |step: &&Step| {
+    let written_before = |step: &&AppliedOperation| {
         is_expiry(step) && {
             let write = operations[step.operation];
             shown_ns.is_some_and(|shown_ns| write.call_ns <= shown_ns)

@@ -21,7 +21,7 @@ mod witness;
 mod zones;
 
 use super::group_time::GroupTime;
-use super::model::{Kind, Step, steps_of};
+use super::model::{AppliedOperation, KeyEffect, steps_of};
 use super::{Verdict, Violation};
 use crate::history::{History, Operation};
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ impl Default for Limits {
 
 /// The judgement, and the stages that made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct LinearizabilityReport {
     /// The worst over all keys.
     pub verdict: Verdict,
     /// Operations judged.
@@ -57,18 +57,18 @@ pub struct Report {
 }
 
 /// Judges a history with the default limits.
-pub fn check(history: &History) -> Report {
+pub fn check(history: &History) -> LinearizabilityReport {
     check_with(history, Limits::default())
 }
 
 /// Judges a history.
-pub fn check_with(history: &History, limits: Limits) -> Report {
+pub fn check_with(history: &History, limits: Limits) -> LinearizabilityReport {
     check_timed(history, limits, &GroupTime::default())
 }
 
 /// Judges a history; keys that were written for a time by the known facts of group time.
-pub fn check_timed(history: &History, limits: Limits, time: &GroupTime) -> Report {
-    let mut report = Report {
+pub fn check_timed(history: &History, limits: Limits, time: &GroupTime) -> LinearizabilityReport {
+    let mut report = LinearizabilityReport {
         verdict: Verdict::Pass,
         operations: history.len() as u64,
         keys_by_witness: 0,
@@ -78,9 +78,9 @@ pub fn check_timed(history: &History, limits: Limits, time: &GroupTime) -> Repor
     for operations in by_key(history).values() {
         let (stage, verdict) = check_key(operations, limits, time);
         match stage {
-            Stage::Witness => report.keys_by_witness += 1,
-            Stage::Zones => report.keys_by_zones += 1,
-            Stage::Search => report.keys_by_search += 1,
+            CheckStage::Witness => report.keys_by_witness += 1,
+            CheckStage::Zones => report.keys_by_zones += 1,
+            CheckStage::Search => report.keys_by_search += 1,
         }
         report.verdict = report.verdict.and(verdict);
     }
@@ -88,7 +88,7 @@ pub fn check_timed(history: &History, limits: Limits, time: &GroupTime) -> Repor
 }
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Stage {
+enum CheckStage {
     Witness,
     Zones,
     Search,
@@ -102,10 +102,13 @@ fn by_key(history: &History) -> BTreeMap<&[u8], Vec<&Operation>> {
     keys
 }
 
-fn check_key(operations: &[&Operation], limits: Limits, time: &GroupTime) -> (Stage, Verdict) {
+fn check_key(operations: &[&Operation], limits: Limits, time: &GroupTime) -> (CheckStage, Verdict) {
     let steps = steps_of(operations, time);
     if let Some(impossible) = impossible_answer(&steps) {
-        return (Stage::Witness, impossible.into_verdict(&steps, operations));
+        return (
+            CheckStage::Witness,
+            impossible.into_verdict(&steps, operations),
+        );
     }
     let (stage, verdict) = judge_key(&steps, operations, limits);
     let verdict = match verdict {
@@ -117,15 +120,19 @@ fn check_key(operations: &[&Operation], limits: Limits, time: &GroupTime) -> (St
     (stage, verdict)
 }
 
-fn judge_key(steps: &[Step], operations: &[&Operation], limits: Limits) -> (Stage, Verdict) {
+fn judge_key(
+    steps: &[AppliedOperation],
+    operations: &[&Operation],
+    limits: Limits,
+) -> (CheckStage, Verdict) {
     let doubt = match witness::check(steps) {
-        Ok(()) => return (Stage::Witness, Verdict::Pass),
+        Ok(()) => return (CheckStage::Witness, Verdict::Pass),
         Err(doubt) => doubt,
     };
     match zones::check(steps) {
-        zones::Finding::Linearizable => return (Stage::Zones, Verdict::Pass),
+        zones::Finding::Linearizable => return (CheckStage::Zones, Verdict::Pass),
         zones::Finding::Violation(finding) => {
-            return (Stage::Zones, finding.into_verdict(steps, operations));
+            return (CheckStage::Zones, finding.into_verdict(steps, operations));
         }
         zones::Finding::Open => {}
     }
@@ -142,13 +149,13 @@ fn judge_key(steps: &[Step], operations: &[&Operation], limits: Limits) -> (Stag
             ),
         },
     };
-    (Stage::Search, verdict)
+    (CheckStage::Search, verdict)
 }
 
-fn impossible_answer(steps: &[Step]) -> Option<Evidence> {
+fn impossible_answer(steps: &[AppliedOperation]) -> Option<Evidence> {
     let index = steps
         .iter()
-        .position(|step| step.kind == Kind::Impossible)?;
+        .position(|step| step.kind == KeyEffect::Impossible)?;
     Some(Evidence {
         explanation: "an operation was answered with what it is never answered with".to_owned(),
         steps: vec![index],
@@ -164,7 +171,7 @@ struct Evidence {
 }
 
 impl Evidence {
-    fn into_verdict(self, steps: &[Step], operations: &[&Operation]) -> Verdict {
+    fn into_verdict(self, steps: &[AppliedOperation], operations: &[&Operation]) -> Verdict {
         let mut indexes: Vec<usize> = self
             .steps
             .iter()

@@ -10,7 +10,7 @@
 //! Configurations that failed are remembered. At the limit of steps the answer is "undecided".
 
 use super::Evidence;
-use crate::checker::model::{Kind, State, Step};
+use crate::checker::model::{AppliedOperation, KeyEffect, KeyState};
 use std::collections::HashSet;
 
 #[derive(Debug)]
@@ -20,11 +20,11 @@ pub(super) enum Finding {
     Undecided,
 }
 
-pub(super) fn check(steps: &[Step], limit: u64) -> Finding {
+pub(super) fn check(steps: &[AppliedOperation], limit: u64) -> Finding {
     let mut search = Search::new(steps, limit);
     let start = Configuration {
         event: 0,
-        state: State::Absent,
+        state: KeyState::Absent,
         pending: Vec::new(),
         ordered: Vec::new(),
     };
@@ -74,7 +74,7 @@ enum Event {
 struct Configuration {
     /// The next event to examine.
     event: usize,
-    state: State,
+    state: KeyState,
     /// Called, and not in the order yet.
     pending: Vec<u32>,
     /// In the order, and not returned yet.
@@ -83,7 +83,7 @@ struct Configuration {
 
 impl Configuration {
     /// The ordered operations follow from the pending ones and the place among the events.
-    fn key(&self) -> (usize, State, Vec<u32>) {
+    fn key(&self) -> (usize, KeyState, Vec<u32>) {
         (self.event, self.state, self.pending.clone())
     }
 }
@@ -95,16 +95,16 @@ struct Frame {
 }
 
 struct Search<'a> {
-    steps: &'a [Step],
+    steps: &'a [AppliedOperation],
     events: Vec<Event>,
-    seen: HashSet<(usize, State, Vec<u32>)>,
+    seen: HashSet<(usize, KeyState, Vec<u32>)>,
     steps_left: u64,
     /// The configuration that came furthest: event, returning operation, open operations.
     furthest: (usize, Vec<u32>),
 }
 
 impl<'a> Search<'a> {
-    fn new(steps: &'a [Step], limit: u64) -> Self {
+    fn new(steps: &'a [AppliedOperation], limit: u64) -> Self {
         let unobserved = unobserved_writes(steps);
         let mut events = Vec::with_capacity(steps.len() * 2);
         for (index, step) in steps.iter().enumerate() {
@@ -133,7 +133,7 @@ impl<'a> Search<'a> {
         self.steps_left == 0
     }
 
-    fn step(&self, id: u32) -> &Step {
+    fn step(&self, id: u32) -> &AppliedOperation {
         &self.steps[id as usize]
     }
 
@@ -175,7 +175,7 @@ impl<'a> Search<'a> {
     /// Whether this is the expiry of an item that is no longer there, and will not be again: it has
     /// no effect left.
     fn is_spent(&self, id: u32, configuration: &Configuration) -> bool {
-        let Kind::Expiry { of } = self.step(id).kind else {
+        let KeyEffect::Expiry { of } = self.step(id).kind else {
             return false;
         };
         let written = configuration.pending.binary_search(&of).is_err();
@@ -184,21 +184,21 @@ impl<'a> Search<'a> {
 
     /// Whether the operation fits the state and would change no state that it fits. (An INCR by
     /// zero is not of this kind: elsewhere it creates the item.)
-    fn only_observes(&self, id: u32, state: State) -> bool {
+    fn only_observes(&self, id: u32, state: KeyState) -> bool {
         let step = self.step(id);
         let observer = match step.kind {
-            Kind::Read { .. }
-            | Kind::CasMismatch { .. }
-            | Kind::Nothing
-            | Kind::Impossible
-            | Kind::Delete {
+            KeyEffect::Read { .. }
+            | KeyEffect::CasMismatch { .. }
+            | KeyEffect::Nothing
+            | KeyEffect::Impossible
+            | KeyEffect::Delete {
                 existed: Some(false),
             } => true,
-            Kind::Put { .. }
-            | Kind::Expiry { .. }
-            | Kind::Delete { .. }
-            | Kind::Cas { .. }
-            | Kind::Incr { .. } => false,
+            KeyEffect::Put { .. }
+            | KeyEffect::Expiry { .. }
+            | KeyEffect::Delete { .. }
+            | KeyEffect::Cas { .. }
+            | KeyEffect::Incr { .. } => false,
         };
         observer && step.apply(state).is_some()
     }
@@ -210,7 +210,7 @@ impl<'a> Search<'a> {
         // Of unknown operations that do the same, the one called first represents all.
         let mut unknown_kinds = HashSet::new();
         let mut stands_for_all =
-            |step: &Step| !step.is_unknown() || unknown_kinds.insert(step.kind);
+            |step: &AppliedOperation| !step.is_unknown() || unknown_kinds.insert(step.kind);
         let mut ranked: Vec<_> = configuration
             .pending
             .iter()
@@ -297,11 +297,14 @@ fn insert(sorted: &mut Vec<u32>, id: u32) {
 
 /// PUTs of unknown outcome whose value no read saw, in histories where only reads could have seen
 /// them. Taking them as never done loses nothing, and each would double the search.
-fn unobserved_writes(steps: &[Step]) -> HashSet<usize> {
+fn unobserved_writes(steps: &[AppliedOperation]) -> HashSet<usize> {
     let only_registers = steps.iter().all(|step| {
         matches!(
             step.kind,
-            Kind::Read { .. } | Kind::Put { .. } | Kind::Nothing | Kind::Impossible
+            KeyEffect::Read { .. }
+                | KeyEffect::Put { .. }
+                | KeyEffect::Nothing
+                | KeyEffect::Impossible
         )
     });
     if !only_registers {
@@ -310,12 +313,12 @@ fn unobserved_writes(steps: &[Step]) -> HashSet<usize> {
     let read: HashSet<_> = steps
         .iter()
         .filter_map(|step| match step.kind {
-            Kind::Read { found } => found.map(|(content, _)| content),
+            KeyEffect::Read { found } => found.map(|(content, _)| content),
             _ => None,
         })
         .collect();
-    let is_unobserved = |step: &Step| match step.kind {
-        Kind::Put { content, .. } => step.is_unknown() && !read.contains(&content),
+    let is_unobserved = |step: &AppliedOperation| match step.kind {
+        KeyEffect::Put { content, .. } => step.is_unknown() && !read.contains(&content),
         _ => false,
     };
     steps

@@ -1,15 +1,15 @@
 //! Which written values an answer seems to show. This orders choices, and proves nothing.
 
-use crate::checker::model::{Content, Kind, Step};
+use crate::checker::model::{AppliedOperation, Content, KeyEffect};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
 
 /// The contents that an answer names, or counts on from. A number is counted on from the next lower one that was written.
-pub(super) fn shown_contents(steps: &[Step]) -> FxHashSet<Content> {
+pub(super) fn shown_contents(steps: &[AppliedOperation]) -> FxHashSet<Content> {
     let written: BTreeSet<i64> = steps
         .iter()
         .filter_map(|step| match step.kind {
-            Kind::Put { content, .. } | Kind::Cas { content, .. } => Some(content),
+            KeyEffect::Put { content, .. } | KeyEffect::Cas { content, .. } => Some(content),
             _ => None,
         })
         .filter_map(|content| match content {
@@ -18,14 +18,14 @@ pub(super) fn shown_contents(steps: &[Step]) -> FxHashSet<Content> {
         })
         .collect();
     let base = |number| written.range(..=number).next_back().copied();
-    let shown = |step: &Step| match step.kind {
-        Kind::Read {
+    let shown = |step: &AppliedOperation| match step.kind {
+        KeyEffect::Read {
             found: Some((Content::Number(number), _)),
         } => base(number).map(Content::Number),
-        Kind::Read {
+        KeyEffect::Read {
             found: Some((content, _)),
         } => Some(content),
-        Kind::Incr {
+        KeyEffect::Incr {
             by,
             result: Some((number, _)),
         } => base(number.saturating_sub(by)).map(Content::Number),

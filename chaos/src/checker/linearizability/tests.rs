@@ -148,7 +148,7 @@ fn at(mut operation: Operation, position: u64) -> Operation {
     operation
 }
 
-fn judge(operations: Vec<Operation>) -> Report {
+fn judge(operations: Vec<Operation>) -> LinearizabilityReport {
     check(&History::from_operations(operations))
 }
 

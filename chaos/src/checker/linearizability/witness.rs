@@ -5,7 +5,7 @@
 //! another order may exist.
 
 use super::shown::shown_contents;
-use crate::checker::model::{Content, Kind, State, Step};
+use crate::checker::model::{AppliedOperation, Content, KeyEffect, KeyState};
 use rustc_hash::FxHashSet;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
@@ -39,7 +39,7 @@ impl Doubt {
 }
 
 /// Verifies that the order of the positions is a linearization.
-pub(super) fn check(steps: &[Step]) -> Result<(), Doubt> {
+pub(super) fn check(steps: &[AppliedOperation]) -> Result<(), Doubt> {
     let (order, unplaced, mut floating) = claimed_order(steps)?;
     let order = with_unplaced(steps, order, unplaced, &mut floating)?;
     late_step(steps, &order).map_or(Ok(()), |index| Err(Doubt::RealTime(index)))
@@ -49,7 +49,7 @@ pub(super) fn check(steps: &[Step]) -> Result<(), Doubt> {
 type Claim = (Vec<usize>, Vec<usize>, Floating);
 
 /// Indexes of steps in the order claimed, replayed against the model.
-fn claimed_order(steps: &[Step]) -> Result<Claim, Doubt> {
+fn claimed_order(steps: &[AppliedOperation]) -> Result<Claim, Doubt> {
     let mut unplaced = Vec::new();
     let mut placed = Vec::with_capacity(steps.len());
     let mut floating = Floating {
@@ -57,13 +57,13 @@ fn claimed_order(steps: &[Step]) -> Result<Claim, Doubt> {
         ..Floating::default()
     };
     for (index, step) in steps.iter().enumerate() {
-        if let Kind::Expiry { of } = step.kind {
+        if let KeyEffect::Expiry { of } = step.kind {
             floating.expiries.insert(of, index);
             continue;
         }
         // Legal anywhere between its call and its return. A page has its position for all keys, also for those that it does not
         // reach, and other reads of that position may have been called earlier and later.
-        if step.kind == Kind::Nothing {
+        if step.kind == KeyEffect::Nothing {
             continue;
         }
         match step.position {
@@ -78,11 +78,11 @@ fn claimed_order(steps: &[Step]) -> Result<Claim, Doubt> {
     let placed: Vec<usize> = placed.into_iter().map(|(.., index)| index).collect();
     let soonest_ns = soonest_returns(steps, &placed);
     let mut order = Vec::with_capacity(steps.len());
-    let mut state = State::Absent;
+    let mut state = KeyState::Absent;
     for (index, until_ns) in placed.into_iter().zip(soonest_ns) {
         if let Some(expiry) = floating.overdue(steps, index, state) {
             order.push(expiry);
-            state = State::Absent;
+            state = KeyState::Absent;
         }
         state = match steps[index].apply(state) {
             Some(after) => after,
@@ -100,7 +100,7 @@ fn claimed_order(steps: &[Step]) -> Result<Claim, Doubt> {
 
 /// The order with the reads of no position where they fit. The first one to be called comes first.
 fn with_unplaced(
-    steps: &[Step],
+    steps: &[AppliedOperation],
     mut order: Vec<usize>,
     mut unplaced: Vec<usize>,
     floating: &mut Floating,
@@ -116,7 +116,7 @@ fn with_unplaced(
 /// returned, and where the state is what it found. If there is no such place, the time of the item that is there may just have
 /// ended, or a delete of unknown outcome has removed it.
 fn with_read(
-    steps: &[Step],
+    steps: &[AppliedOperation],
     order: &[usize],
     read: usize,
     floating: &mut Floating,
@@ -124,7 +124,7 @@ fn with_read(
     let step = &steps[read];
     let mut soonest_ns = soonest_returns(steps, order);
     soonest_ns.push(u64::MAX);
-    let (mut state, mut latest_call_ns) = (State::Absent, 0);
+    let (mut state, mut latest_call_ns) = (KeyState::Absent, 0);
     let (mut ended, mut deleted) = (Vec::new(), Vec::new());
     for place in 0..=order.len() {
         if latest_call_ns > step.return_ns {
@@ -164,8 +164,8 @@ fn with_read(
 }
 
 /// Whether each step may answer as it did, and real time holds.
-fn is_order(steps: &[Step], order: &[usize]) -> bool {
-    let mut state = Some(State::Absent);
+fn is_order(steps: &[AppliedOperation], order: &[usize]) -> bool {
+    let mut state = Some(KeyState::Absent);
     for &index in order {
         state = state.and_then(|state| steps[index].apply(state));
     }
@@ -173,7 +173,7 @@ fn is_order(steps: &[Step], order: &[usize]) -> bool {
 }
 
 /// The first step that had returned before one in front of it was called.
-fn late_step(steps: &[Step], order: &[usize]) -> Option<usize> {
+fn late_step(steps: &[AppliedOperation], order: &[usize]) -> Option<usize> {
     let mut latest_call_ns = 0;
     order.iter().copied().find(|&index| {
         latest_call_ns = latest_call_ns.max(steps[index].call_ns);
@@ -183,7 +183,7 @@ fn late_step(steps: &[Step], order: &[usize]) -> Option<usize> {
 
 /// For each place in the order the first return there or behind it: an operation that is put in front of the place must
 /// have been called by then.
-fn soonest_returns(steps: &[Step], placed: &[usize]) -> Vec<u64> {
+fn soonest_returns(steps: &[AppliedOperation], placed: &[usize]) -> Vec<u64> {
     let mut soonest: Vec<u64> = placed
         .iter()
         .rev()
@@ -197,8 +197,8 @@ fn soonest_returns(steps: &[Step], placed: &[usize]) -> Vec<u64> {
 }
 
 /// A read at position p saw what the write at position p left.
-fn is_read(step: &Step) -> bool {
-    matches!(step.kind, Kind::Read { .. })
+fn is_read(step: &AppliedOperation) -> bool {
+    matches!(step.kind, KeyEffect::Read { .. })
 }
 
 /// Most unknown operations that are tried in front of one answer, and most combinations of them.
@@ -226,18 +226,18 @@ impl Floating {
     }
 
     /// The expiry that must have come before step `index`, if any must.
-    fn overdue(&self, steps: &[Step], index: usize, state: State) -> Option<usize> {
+    fn overdue(&self, steps: &[AppliedOperation], index: usize, state: KeyState) -> Option<usize> {
         let expiry = self.expiry_of(state)?;
         steps[expiry].precedes(&steps[index]).then_some(expiry)
     }
 
-    fn expiry_of(&self, state: State) -> Option<usize> {
+    fn expiry_of(&self, state: KeyState) -> Option<usize> {
         self.expiries.get(&state.mortal()?).copied()
     }
 
     /// The delete that was called first, if it was called by `until_ns`.
-    fn first_delete(&self, steps: &[Step], until_ns: u64) -> Option<usize> {
-        let is_delete = |index: &usize| matches!(steps[*index].kind, Kind::Delete { .. });
+    fn first_delete(&self, steps: &[AppliedOperation], until_ns: u64) -> Option<usize> {
+        let is_delete = |index: &usize| matches!(steps[*index].kind, KeyEffect::Delete { .. });
         let first = self.unused.iter().copied().find(is_delete);
         first.filter(|&delete| steps[delete].call_ns <= until_ns)
     }
@@ -246,11 +246,11 @@ impl Floating {
     /// after all of them. They were called by `until_ns`.
     fn enable(
         &mut self,
-        steps: &[Step],
+        steps: &[AppliedOperation],
         index: usize,
-        state: State,
+        state: KeyState,
         until_ns: u64,
-    ) -> Option<(Vec<usize>, State)> {
+    ) -> Option<(Vec<usize>, KeyState)> {
         let mut seen = HashSet::from([state]);
         let mut ways = VecDeque::from([(state, Vec::new())]);
         while let Some((state, helpers)) = ways.pop_front() {
@@ -278,7 +278,13 @@ impl Floating {
     /// Candidates for the next place: the first unused operation of each kind that is not among `taken`, and the end of
     /// the item that is there. An operation that was called only after `until_ns` cannot explain an answer that was
     /// there by then.
-    fn choices(&self, steps: &[Step], until_ns: u64, taken: &[usize], state: State) -> Vec<usize> {
+    fn choices(
+        &self,
+        steps: &[AppliedOperation],
+        until_ns: u64,
+        taken: &[usize],
+        state: KeyState,
+    ) -> Vec<usize> {
         let mut kinds = HashSet::new();
         let free = self
             .unused
@@ -298,9 +304,11 @@ impl Floating {
         choices
     }
 
-    fn is_never_shown(&self, step: &Step) -> bool {
+    fn is_never_shown(&self, step: &AppliedOperation) -> bool {
         match step.kind {
-            Kind::Put { content, .. } | Kind::Cas { content, .. } => !self.shown.contains(&content),
+            KeyEffect::Put { content, .. } | KeyEffect::Cas { content, .. } => {
+                !self.shown.contains(&content)
+            }
             _ => false,
         }
     }

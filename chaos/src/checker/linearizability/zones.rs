@@ -7,7 +7,7 @@
 //! values are written once the absence of such pairs is also sufficient.
 
 use super::Evidence;
-use crate::checker::model::{Content, Kind, Step, Version};
+use crate::checker::model::{AppliedOperation, Content, KeyEffect, Version};
 use rustc_hash::FxHashMap;
 
 pub(super) enum Finding {
@@ -36,7 +36,7 @@ impl Zone {
         start_step: None,
     };
 
-    fn add(&mut self, index: usize, step: &Step) {
+    fn add(&mut self, index: usize, step: &AppliedOperation) {
         if step.return_ns < self.finish_ns {
             self.finish_ns = step.return_ns;
             self.finish_step = Some(index);
@@ -56,7 +56,7 @@ impl Zone {
     }
 }
 
-pub(super) fn check(steps: &[Step]) -> Finding {
+pub(super) fn check(steps: &[AppliedOperation]) -> Finding {
     let Some(clusters) = Clusters::of(steps) else {
         return Finding::Open;
     };
@@ -79,7 +79,7 @@ struct Clusters {
 
 impl Clusters {
     /// `None` if a value is written twice or can arise by counting: clusters then mean nothing.
-    fn of(steps: &[Step]) -> Option<Self> {
+    fn of(steps: &[AppliedOperation]) -> Option<Self> {
         let mut clusters = Self {
             zones: FxHashMap::default(),
             absent: Vec::new(),
@@ -87,22 +87,24 @@ impl Clusters {
         };
         for (index, step) in steps.iter().enumerate() {
             let content = match step.kind {
-                Kind::Put {
+                KeyEffect::Put {
                     content, mortal, ..
                 } => {
                     clusters.exact &= mortal.is_none();
                     content
                 }
-                Kind::Cas { content, .. } => {
+                KeyEffect::Cas { content, .. } => {
                     clusters.exact = false;
                     content
                 }
-                Kind::Incr { .. } => return None,
-                Kind::Delete { .. } | Kind::Expiry { .. } | Kind::CasMismatch { .. } => {
+                KeyEffect::Incr { .. } => return None,
+                KeyEffect::Delete { .. }
+                | KeyEffect::Expiry { .. }
+                | KeyEffect::CasMismatch { .. } => {
                     clusters.exact = false;
                     continue;
                 }
-                Kind::Read { .. } | Kind::Nothing | Kind::Impossible => continue,
+                KeyEffect::Read { .. } | KeyEffect::Nothing | KeyEffect::Impossible => continue,
             };
             let entry = clusters.zones.entry(content).or_insert((Zone::EMPTY, None));
             if entry.1.replace(index).is_some() {
@@ -115,10 +117,13 @@ impl Clusters {
         Some(clusters)
     }
 
-    fn add_reads(&mut self, steps: &[Step]) {
-        let deletions = steps
-            .iter()
-            .any(|step| matches!(step.kind, Kind::Delete { .. } | Kind::Expiry { .. }));
+    fn add_reads(&mut self, steps: &[AppliedOperation]) {
+        let deletions = steps.iter().any(|step| {
+            matches!(
+                step.kind,
+                KeyEffect::Delete { .. } | KeyEffect::Expiry { .. }
+            )
+        });
         let mut initial = Zone {
             finish_ns: 0,
             finish_step: None,
@@ -127,7 +132,7 @@ impl Clusters {
         };
         for (index, step) in steps.iter().enumerate() {
             match step.kind {
-                Kind::Read {
+                KeyEffect::Read {
                     found: Some((content, _)),
                 } => {
                     self.zones
@@ -136,12 +141,14 @@ impl Clusters {
                         .0
                         .add(index, step);
                 }
-                Kind::Read { found: None } | Kind::Delete { existed: Some(_) } if deletions => {
+                KeyEffect::Read { found: None } | KeyEffect::Delete { existed: Some(_) }
+                    if deletions =>
+                {
                     let mut zone = Zone::EMPTY;
                     zone.add(index, step);
                     self.absent.push(zone);
                 }
-                Kind::Read { found: None } => initial.add(index, step),
+                KeyEffect::Read { found: None } => initial.add(index, step),
                 _ => {}
             }
         }
@@ -151,21 +158,21 @@ impl Clusters {
     }
 
     /// A write of unknown outcome that no read saw may be taken as never done.
-    fn drop_what_nobody_saw(&mut self, steps: &[Step]) {
+    fn drop_what_nobody_saw(&mut self, steps: &[AppliedOperation]) {
         self.zones.retain(|_, (zone, writer)| {
             zone.finish_ns != u64::MAX || writer.is_none_or(|writer| !steps[writer].is_unknown())
         });
     }
 
-    fn contradiction(&self, steps: &[Step]) -> Option<Evidence> {
+    fn contradiction(&self, steps: &[AppliedOperation]) -> Option<Evidence> {
         self.read_before_write(steps)
             .or_else(|| self.zones_in_conflict())
     }
 
     /// A value that was read and never written, or read before its write began.
-    fn read_before_write(&self, steps: &[Step]) -> Option<Evidence> {
+    fn read_before_write(&self, steps: &[AppliedOperation]) -> Option<Evidence> {
         for (index, step) in steps.iter().enumerate() {
-            let Kind::Read {
+            let KeyEffect::Read {
                 found: Some((content, version)),
             } = step.kind
             else {
@@ -228,8 +235,8 @@ impl Clusters {
     }
 }
 
-fn contradicts(writer: &Step, told: Version) -> bool {
-    let (Kind::Put { version, .. } | Kind::Cas { version, .. }) = writer.kind else {
+fn contradicts(writer: &AppliedOperation, told: Version) -> bool {
+    let (KeyEffect::Put { version, .. } | KeyEffect::Cas { version, .. }) = writer.kind else {
         unreachable!("only PUT and CAS are writers of clusters");
     };
     version.is_some() && told.is_some() && version != told

@@ -4,7 +4,9 @@
 use super::{Cluster, POOL_BYTES};
 use crate::checker::Verdict;
 use crate::sim::Host;
-use crate::sim::backups::{BackingUp, BackupCounts, Candidate, FROM_LEADER, Job, Ledger, Next};
+use crate::sim::backups::{
+    BackingUp, BackupCounts, BackupTurn, Candidate, FROM_LEADER, Job, Ledger,
+};
 use crate::sim::keys::KeyOf;
 use crate::sim::member::Member;
 use crate::sim::watchers::acknowledged;
@@ -29,7 +31,7 @@ pub(crate) struct BackedUp {
     /// Where the machine is.
     pub(super) host: Host,
     /// What the next process is to do, and when it starts.
-    next: Option<(Job, Next)>,
+    next: Option<(Job, BackupTurn)>,
     at: Instant,
 }
 
@@ -75,7 +77,7 @@ impl Cluster {
         let survey = |prng: &mut Prng| self.candidates(prng);
         let (job, next) = process.follow(&mut backed_up.ledger.borrow_mut(), survey);
         match next {
-            Next::Over => backed_up.pause(now, PAUSE),
+            BackupTurn::Over => backed_up.pause(now, PAUSE),
             next => {
                 backed_up.pause(now, PROCESS_PAUSE);
                 backed_up.next = Some((job, next));
@@ -120,7 +122,10 @@ impl Cluster {
     fn start_process(&mut self, backed_up: &mut BackedUp) {
         let (job, next) = backed_up.next.take().unwrap_or_else(|| {
             let told = acknowledged(&self.history.borrow());
-            (Job::new(told >> 16, backed_up.prng.fork()), Next::Position)
+            (
+                Job::new(told >> 16, backed_up.prng.fork()),
+                BackupTurn::Position,
+            )
         });
         let clock = self.world.fresh_clock();
         let pool = Pool::new(PoolConfig {

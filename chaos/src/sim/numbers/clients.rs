@@ -20,12 +20,12 @@ const AGAIN: Duration = Duration::from_millis(3);
 
 /// What clients saw.
 #[derive(Default)]
-pub(super) struct Ledger {
+pub(super) struct NumberLedger {
     pub(super) takings: Vec<Taking>,
     pub(super) without: u64,
 }
 
-impl Ledger {
+impl NumberLedger {
     pub(super) fn has_wrapped(&self) -> bool {
         let high = |taking: &Taking| taking.first >> 32;
         let highs: BTreeSet<u64> = self.takings.iter().map(high).collect();
@@ -52,7 +52,7 @@ pub(super) fn hash_of(takings: &[Taking]) -> u64 {
 
 /// A client asks one server at a time.
 #[derive(Copy, Clone)]
-struct Client {
+struct NumberClient {
     number: u64,
     server: u16,
     /// The request under way: its tag, when it was sent, how many numbers it asks for.
@@ -61,11 +61,11 @@ struct Client {
 }
 
 /// The clients of a machine.
-pub(super) struct Clients {
+pub(super) struct NumberClients {
     links: Vec<Link>,
-    clients: Vec<Client>,
+    clients: Vec<NumberClient>,
     prng: Prng,
-    ledger: Rc<RefCell<Ledger>>,
+    ledger: Rc<RefCell<NumberLedger>>,
     tags: u64,
     /// Simulated time.
     pub(super) simulated: Instant,
@@ -79,14 +79,14 @@ struct Link {
     again: Option<Instant>,
 }
 
-impl Clients {
+impl NumberClients {
     pub(super) fn new(
         host: Host,
         servers: u16,
         mut prng: Prng,
-        ledger: &Rc<RefCell<Ledger>>,
+        ledger: &Rc<RefCell<NumberLedger>>,
     ) -> Self {
-        let client = |number: usize| Client {
+        let client = |number: usize| NumberClient {
             number: u64::from(host.0) << 8 | number as u64,
             server: prng.below(u64::from(servers)) as u16,
             asked: None,
@@ -178,13 +178,13 @@ impl Clients {
     }
 }
 
-impl App<Host> for Clients {
+impl App<Host> for NumberClients {
     fn on_request(&mut self, _: &mut Cx<'_, Host>, _: Request<'_>) -> Reply {
         Reply::Later
     }
 
     fn on_completion(&mut self, cx: &mut Cx<'_, Host>, tag: u64, completion: Completion) {
-        let is_asked = |client: &Client| client.asked.is_some_and(|(asked, ..)| asked == tag);
+        let is_asked = |client: &NumberClient| client.asked.is_some_and(|(asked, ..)| asked == tag);
         let index = self
             .clients
             .iter()

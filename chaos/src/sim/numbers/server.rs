@@ -6,7 +6,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use trine_sequencer::{
-    Ask, Denial, Dispatch, Gate, Grant, Need, Next, Supply, Tenure, Told, block_of, next_epoch,
+    Ask, Denial, Dispatch, Gate, Grant, GroupAnswer, Need, Next, Supply, Tenure, block_of,
+    next_epoch,
 };
 use trine_transport::app::Cx;
 use trine_transport::prng::{Prng, Ratio};
@@ -128,7 +129,7 @@ impl Server {
                 *under_way = None;
                 match tenure.tell(asked, now, &ask, &told) {
                     Ok(Some(grant)) => self.supply.add(&grant),
-                    Ok(None) if told == Told::Nothing => self.supply.set_failing(),
+                    Ok(None) if told == GroupAnswer::Nothing => self.supply.set_failing(),
                     Ok(None) | Err(_) => {}
                 }
             }

@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::Arc;
-use trine_sequencer::speculative::{Answerer, Asker, Told};
+use trine_sequencer::speculative::{AnswerEffect, Answerer, Asker};
 use trine_sequencer::{Grant, Supply};
 use trine_transport::prng::{Prng, Ratio};
 use trine_transport::time::{Duration, Instant};
@@ -303,7 +303,7 @@ impl Stage<'_> {
         }
         let came = !client.inbox.is_empty();
         for bytes in client.inbox.drain(..) {
-            if let Told::Number(first, invoked) = client.asker.on_datagram(now, &bytes) {
+            if let AnswerEffect::Number(first, invoked) = client.asker.on_datagram(now, &bytes) {
                 self.takings.push(Taking {
                     client: index as u64,
                     server: 0,

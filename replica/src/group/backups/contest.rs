@@ -10,7 +10,7 @@ use crate::config::{BACKUP_CONTEST, BACKUP_CONTEST_BYTES_PER_SECOND, BACKUP_CONT
 
 /// How far the reader of an image has come, and since when another caller waits.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(super) struct ReaderProgress {
     reader: By,
     /// Bytes of the pieces that were handed out, each counted once.
     bytes: u64,
@@ -28,7 +28,7 @@ struct Contest {
     bytes: u64,
 }
 
-impl Progress {
+impl ReaderProgress {
     pub(super) fn of(reader: By) -> Self {
         Self {
             reader,
@@ -84,7 +84,7 @@ mod tests {
     /// Asks once a second, and lets the reader have so many bytes of a new piece in between. Tells after how many seconds
     /// the image goes to the asking one.
     fn held_for(reader: By, other: By, bytes: usize, is_new: bool) -> Option<u64> {
-        let mut progress = Progress::of(reader);
+        let mut progress = ReaderProgress::of(reader);
         (0..60).find(|&second| {
             let now = Instant::ZERO + Duration::from_secs(second);
             let number = if is_new { second as u32 } else { 0 };
@@ -114,7 +114,7 @@ mod tests {
     /// Two who ask once each, a long time apart, do not wait.
     #[test]
     fn a_wait_that_was_broken_off_does_not_count() {
-        let mut progress = Progress::of(STRANGER);
+        let mut progress = ReaderProgress::of(STRANGER);
         for round in 0..10 {
             let now = Instant::ZERO + (BACKUP_CONTEST_GAP_MAX + Duration::from_secs(1)) * round;
             assert!(!progress.gives_way_to(STRANGER, now));

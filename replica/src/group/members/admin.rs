@@ -31,22 +31,22 @@ pub(super) const SIGN_OF_LIFE_PATIENCE: Duration = Duration::from_secs(2);
 /// second.
 const NEWCOMER_PATIENCE: Duration = Duration::from_secs(10);
 
-pub(super) type Verdict = (AdminStatus, String);
+pub(super) type AdminVerdict = (AdminStatus, String);
 
-pub(super) fn done(text: impl Into<String>) -> Verdict {
+pub(super) fn done(text: impl Into<String>) -> AdminVerdict {
     (AdminStatus::Done, text.into())
 }
 
-pub(super) fn under_way(text: impl Into<String>) -> Verdict {
+pub(super) fn under_way(text: impl Into<String>) -> AdminVerdict {
     (AdminStatus::InProgress, text.into())
 }
 
-fn not_leading() -> Verdict {
+fn not_leading() -> AdminVerdict {
     let text = "this replica does not lead";
     (AdminStatus::NotLeader, text.to_owned())
 }
 
-pub(super) fn refused(text: impl Into<String>) -> Verdict {
+pub(super) fn refused(text: impl Into<String>) -> AdminVerdict {
     (AdminStatus::Refused, text.into())
 }
 
@@ -105,7 +105,12 @@ impl Membership {
         }
     }
 
-    fn follow(&mut self, cx: &mut Cx<'_>, request: &AdminRequest, known: &Addresses) -> Verdict {
+    fn follow(
+        &mut self,
+        cx: &mut Cx<'_>,
+        request: &AdminRequest,
+        known: &Addresses,
+    ) -> AdminVerdict {
         let ours = cx.local.cluster;
         if !request.cluster.is_none() && request.cluster != ours {
             return refused(format!("this replica belongs to cluster {ours}"));
@@ -140,7 +145,7 @@ impl Membership {
         request: &AdminRequest,
         voter: bool,
         known: &Addresses,
-    ) -> Verdict {
+    ) -> AdminVerdict {
         let (node_id, address) = (request.node_id, request.address);
         match member_at(cx, node_id) {
             Some(member)
@@ -175,7 +180,7 @@ impl Membership {
         }
     }
 
-    fn promote(&mut self, cx: &mut Cx<'_>, node_id: NodeId) -> Verdict {
+    fn promote(&mut self, cx: &mut Cx<'_>, node_id: NodeId) -> AdminVerdict {
         let Some(member) = member_at(cx, node_id) else {
             return refused(format!("node {node_id} is not a member: add it first"));
         };
@@ -199,7 +204,7 @@ impl Membership {
         )
     }
 
-    fn remove(&mut self, cx: &mut Cx<'_>, node_id: NodeId, meant: Incarnation) -> Verdict {
+    fn remove(&mut self, cx: &mut Cx<'_>, node_id: NodeId, meant: Incarnation) -> AdminVerdict {
         let Some(holder) = member_at(cx, node_id) else {
             self.pending.forget_all_of(node_id);
             return done(format!("node {node_id} is not a member"));
@@ -220,7 +225,7 @@ impl Membership {
 
     /// The first half of the removal of a voter: it loses its vote, and is removed as a learner then. `since` is when
     /// the removal was asked for first.
-    fn demote(&mut self, cx: &mut Cx<'_>, voter: &Member, since: Instant) -> Verdict {
+    fn demote(&mut self, cx: &mut Cx<'_>, voter: &Member, since: Instant) -> AdminVerdict {
         let Member {
             node_id,
             incarnation,
@@ -277,7 +282,7 @@ impl Membership {
         Ok(())
     }
 
-    fn replace(&mut self, cx: &mut Cx<'_>, request: &AdminRequest) -> Verdict {
+    fn replace(&mut self, cx: &mut Cx<'_>, request: &AdminRequest) -> AdminVerdict {
         let node_id = request.node_id;
         let Some(holder) = member_at(cx, node_id) else {
             return refused(format!("node {node_id} is not a member: add it instead"));
@@ -341,7 +346,7 @@ impl Membership {
             && self.is_alive(member.incarnation, cx.now, cx.local)
     }
 
-    fn lead(&mut self, cx: &mut Cx<'_>, node_id: NodeId) -> Verdict {
+    fn lead(&mut self, cx: &mut Cx<'_>, node_id: NodeId) -> AdminVerdict {
         let Some(member) = member_at(cx, node_id) else {
             return refused(format!("node {node_id} is not a member"));
         };
@@ -365,7 +370,7 @@ impl Membership {
         under_way(format!("transferring leadership to node {node_id}"))
     }
 
-    fn transfer_first(&mut self, cx: &mut Cx<'_>, why: &str) -> Verdict {
+    fn transfer_first(&mut self, cx: &mut Cx<'_>, why: &str) -> AdminVerdict {
         match self.best_successor(cx) {
             Some(successor) => {
                 cx.consensus.transfer_leadership(successor);
@@ -399,7 +404,7 @@ impl Membership {
     }
 }
 
-fn answer(cx: &mut Cx<'_>, token: ReplyToken, (status, text): Verdict) {
+fn answer(cx: &mut Cx<'_>, token: ReplyToken, (status, text): AdminVerdict) {
     let leader = cx.leader_address();
     let reply = AdminReply {
         status,
@@ -435,7 +440,7 @@ fn has_left(cx: &Cx<'_>, member: &Member) -> bool {
 
 /// The member that was to be replaced is gone. It may have been replaced by another one than was meant, for instance by
 /// its own process after a start without its memory.
-fn replaced_meanwhile(holder: &Member, meant_at: Option<SocketAddr>) -> Verdict {
+fn replaced_meanwhile(holder: &Member, meant_at: Option<SocketAddr>) -> AdminVerdict {
     let Member {
         node_id,
         incarnation,
@@ -451,7 +456,7 @@ fn replaced_meanwhile(holder: &Member, meant_at: Option<SocketAddr>) -> Verdict 
 }
 
 /// The last step of a replacement: `old` has a successor that votes.
-fn remove_replaced(cx: &mut Cx<'_>, old: &Member, successor: &Member) -> Verdict {
+fn remove_replaced(cx: &mut Cx<'_>, old: &Member, successor: &Member) -> AdminVerdict {
     let node_id = old.node_id;
     if old.role == MemberRole::Voter {
         return under_way(format!(
@@ -466,7 +471,7 @@ fn remove_replaced(cx: &mut Cx<'_>, old: &Member, successor: &Member) -> Verdict
     propose(cx, remove(old.incarnation), text)
 }
 
-fn propose(cx: &mut Cx<'_>, change: ConfChangeV2, text: String) -> Verdict {
+fn propose(cx: &mut Cx<'_>, change: ConfChangeV2, text: String) -> AdminVerdict {
     match cx.consensus.propose_conf_change(change) {
         Ok(_) => under_way(text),
         Err(error) => under_way(format!("waiting: {error}")),

@@ -11,11 +11,11 @@ const UNCONFIRMED_MAX: usize = 64;
 /// The answers that wait, at most [`UNCONFIRMED_MAX`].
 #[derive(Default)]
 pub(super) struct UnconfirmedAnswers {
-    list: Vec<Waiting>,
+    list: Vec<UnconfirmedQuestion>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct UnconfirmedQuestion {
     token: ReplyToken,
     /// Context of the first ReadIndex round that begins after the question.
     round: u64,
@@ -32,12 +32,12 @@ impl UnconfirmedAnswers {
     }
 
     pub(super) fn push(&mut self, token: ReplyToken, round: u64, text: String) {
-        self.list.push(Waiting { token, round, text });
+        self.list.push(UnconfirmedQuestion { token, round, text });
     }
 
     /// Takes the answers that the round `context` confirms, in the order of their questions.
     pub(super) fn take_confirmed(&mut self, context: u64) -> Vec<(ReplyToken, String)> {
-        let is_confirmed = |waiting: &mut Waiting| waiting.round <= context;
+        let is_confirmed = |waiting: &mut UnconfirmedQuestion| waiting.round <= context;
         let confirmed = self.list.extract_if(.., is_confirmed);
         confirmed
             .map(|waiting| (waiting.token, waiting.text))

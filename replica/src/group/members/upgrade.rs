@@ -8,7 +8,7 @@ use trine_protocol::message::Member;
 use trine_protocol::status::UpgradeStatus;
 use trine_transport::time::{Duration, Instant};
 
-use super::admin::{SIGN_OF_LIFE_PATIENCE, Verdict, done, refused, under_way};
+use super::admin::{AdminVerdict, SIGN_OF_LIFE_PATIENCE, done, refused, under_way};
 use super::{Membership, lately};
 use crate::group::cx::Cx;
 use crate::group::local::Local;
@@ -131,7 +131,7 @@ impl Membership {
     }
 
     /// `trine upgrade finish`.
-    pub(super) fn finish_upgrade(&mut self, cx: &mut Cx<'_>) -> Verdict {
+    pub(super) fn finish_upgrade(&mut self, cx: &mut Cx<'_>) -> AdminVerdict {
         let Some(state) = cx.state else {
             return refused("this replica has no state yet");
         };

@@ -7,7 +7,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use trine_sequencer::speculative::{Answerer, ClientEnd, ServerEnd, ServerPath, Told};
+use trine_sequencer::speculative::{AnswerEffect, Answerer, ClientEnd, ServerEnd, ServerPath};
 use trine_sequencer::wire::{ANSWER_BYTES_MAX, Answer, Keeping, NEXT, next_request};
 use trine_sequencer::{Denial, Dispatch, Gate, Grant, Need, Supply};
 use trine_transport::backend::{Backend, BackendError, MonotonicClock, Route};
@@ -196,7 +196,7 @@ impl<O: FnMut() -> Opened> Source for FourBytes<O> {
         let wanted = self.window - self.client.under_way();
         self.client.ask(wanted).expect("a working device");
         self.server.turn().expect("a working device");
-        let told = |told| came += u64::from(matches!(told, Told::Number(..)));
+        let told = |told| came += u64::from(matches!(told, AnswerEffect::Number(..)));
         self.client.turn(told).expect("a working device");
         came
     }

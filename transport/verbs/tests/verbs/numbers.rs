@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use trine_sequencer::speculative::{Answerer, ClientEnd, ServerEnd, ServerPath, Told, high_half};
+use trine_sequencer::speculative::{
+    AnswerEffect, Answerer, ClientEnd, ServerEnd, ServerPath, high_half,
+};
 use trine_sequencer::{Grant, Supply};
 use trine_transport::backend::{BackendError, Direction, Faults, Faulty, MonotonicClock};
 use trine_transport::time::{Clock, Duration, Instant};
@@ -129,13 +131,13 @@ fn run(faults: &'static str) -> (u64, u64) {
         for (client, (asked, window)) in clients.iter_mut().zip(asked.iter_mut().zip(WINDOWS)) {
             client
                 .turn(|told| match told {
-                    Told::Number(number, _) => takings.push(Taking {
+                    AnswerEffect::Number(number, _) => takings.push(Taking {
                         asked: asked.pop_front().expect("a request"),
                         answered: turn,
                         number,
                     }),
-                    Told::None(why) => panic!("{why:?}"),
-                    Told::Nothing => {}
+                    AnswerEffect::None(why) => panic!("{why:?}"),
+                    AnswerEffect::Nothing => {}
                 })
                 .expect("a working device");
             let sent = client.ask(window - client.under_way()).expect("sent");
@@ -176,8 +178,8 @@ fn numbers_by_four_bytes_have_no_payload() {
     let mut one = || {
         let deadline = MonotonicClock.now() + BOUND;
         client.ask(1).expect("sent");
-        let mut told = Told::Nothing;
-        while told == Told::Nothing {
+        let mut told = AnswerEffect::Nothing;
+        while told == AnswerEffect::Nothing {
             serving.turn().expect("a working device");
             client.turn(|news| told = news).expect("a working device");
             assert!(MonotonicClock.now() < deadline, "no number");

@@ -1,6 +1,6 @@
 //! A hundred thousand operations on one key, decided by each stage.
 
-use super::{Action, Answer, History, Operation, Report, Verdict, check};
+use super::{Action, Answer, History, LinearizabilityReport, Operation, Verdict, check};
 use crate::history::Outcome;
 
 /// A deterministic execution on one hot key: `clients` keep one operation open each.
@@ -69,7 +69,7 @@ impl Execution {
     }
 }
 
-fn judge(operations: Vec<Operation>) -> Report {
+fn judge(operations: Vec<Operation>) -> LinearizabilityReport {
     check(&History::from_operations(operations))
 }
 
