@@ -12,7 +12,7 @@ use syn::Item;
 /// A name in more files than these counts.
 const FILES_MAX: usize = 3;
 /// As many names as that may be in more than [`FILES_MAX`] files. Lower it when there are fewer.
-const NAMES_MAX: usize = 5;
+const NAMES_MAX: usize = 4;
 
 /// The types, traits and type aliases that `items` define, those in modules inside the file included, those that only
 /// tests contain left out.

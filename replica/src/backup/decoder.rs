@@ -3,7 +3,7 @@
 use super::damage::{Damage, WhatIsWrong};
 use super::encoder::Encoder;
 use super::header::{self, Header};
-use super::{FRAME_BYTES_MAX, FRAME_HEADER, Place, TRAILER};
+use super::{FRAME_BYTES_MAX, FRAME_HEADER, FileProgress, TRAILER};
 
 /// A part of a backup file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,7 +23,7 @@ pub struct Decoder {
     bytes: Vec<u8>,
     taken: usize,
     /// Some behind the header.
-    place: Option<Place>,
+    place: Option<FileProgress>,
     ended: bool,
 }
 
@@ -122,12 +122,12 @@ impl Decoder {
             };
         };
         let header = Header::decode(bytes)?;
-        self.place = Some(Place::behind(bytes));
+        self.place = Some(FileProgress::behind(bytes));
         self.taken += header::SIZE;
         Ok(Some(Part::Header(header)))
     }
 
-    fn trailer(&mut self, place: Place) -> Result<Option<Part>, WhatIsWrong> {
+    fn trailer(&mut self, place: FileProgress) -> Result<Option<Part>, WhatIsWrong> {
         let Some(found) = self.rest().first_chunk::<TRAILER>() else {
             return Ok(None);
         };

@@ -1,22 +1,22 @@
 //! Writes a backup file: bytes to append, one part after the other.
 
 use super::header::Header;
-use super::{FRAME_BYTES_MAX, FRAME_HEADER, Place};
+use super::{FRAME_BYTES_MAX, FRAME_HEADER, FileProgress};
 
 /// Where the end of the file is.
 #[derive(Clone, Copy, Debug)]
-pub struct Encoder(Place);
+pub struct Encoder(FileProgress);
 
 impl Encoder {
     /// Begins a file; the first bytes to write come with it.
     #[must_use]
     pub fn begin(header: &Header) -> (Self, Vec<u8>) {
         let bytes = header.encode();
-        (Self(Place::behind(&bytes)), bytes)
+        (Self(FileProgress::behind(&bytes)), bytes)
     }
 
     /// Goes on behind the frames that a decoder has passed.
-    pub(super) const fn at(place: Place) -> Self {
+    pub(super) const fn at(place: FileProgress) -> Self {
         Self(place)
     }
 

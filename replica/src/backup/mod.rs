@@ -67,7 +67,7 @@ const TRAILER: usize = 32;
 
 /// How far a file is: what the next frame's checksum, and that of the whole, depend on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Place {
+struct FileProgress {
     /// Frames so far.
     frames: u64,
     /// Bytes so far.
@@ -76,7 +76,7 @@ struct Place {
     whole: u32,
 }
 
-impl Place {
+impl FileProgress {
     /// Behind the header.
     fn behind(header: &[u8]) -> Self {
         let own = header.last_chunk::<4>().copied().unwrap_or_default();
