@@ -230,6 +230,31 @@ mod tests {
         assert_eq!((chaos.clients, chaos.seed), (8, 7));
     }
 
+    /// `trine sequencer serve --state FILE --name NAME` was accepted, and the name meant nothing: clap forgets what an option
+    /// requires if something that excludes it is given.
+    #[test]
+    fn what_an_option_needs_is_missed_also_beside_what_excludes_it() {
+        for line in [
+            "sequencer serve --state f --name n",
+            "sequencer serve --state f --lease 2s",
+            "sequencer serve --state f --block 9",
+            "sequencer serve --state f --strict",
+            "sim --seeds 3 --trace",
+            "sim --twice --print-history",
+            "sim --threads 2 --shrink",
+            "sim --planted-bugs --faulty 2s",
+            "serve --id 1 --peers 127.0.0.1:1 --bootstrap --expiry wall",
+        ] {
+            let line = format!("trine {line}");
+            let refused = Arguments::try_parse_from(line.split(' ')).expect_err(&line);
+            assert_eq!(
+                refused.kind(),
+                clap::error::ErrorKind::ArgumentConflict,
+                "{line}"
+            );
+        }
+    }
+
     /// `trine status --capture FILE` was accepted and left no file, because commands that ask each replica separately
     /// capture nothing.
     #[test]

@@ -35,6 +35,9 @@ pub enum SequencerCommand {
 }
 
 /// The options of `trine sequencer serve`.
+///
+/// What only a group has conflicts with a file: clap forgets that an option requires another if something that
+/// excludes that one is given.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("kept").args(["state", "group"]).required(true)))]
 pub struct SequencerServeArguments {
@@ -61,18 +64,18 @@ pub struct SequencerServeArguments {
     #[arg(long, value_name = "LIST")]
     pub group: Option<String>,
     /// With --group: the name of the sequence. Servers with the same name share its numbers.
-    #[arg(long, requires = "group", default_value = SEQUENCER_NAME, value_name = "NAME")]
+    #[arg(long, conflicts_with = "state", default_value = SEQUENCER_NAME, value_name = "NAME")]
     pub name: String,
     /// With --group: one server of a name gives out numbers at a time, so that they grow in real time. With false all of them
     /// do, each from blocks of its own: numbers still come once, and grow for clients of one server.
-    #[arg(long, requires = "group", default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    #[arg(long, conflicts_with = "state", default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub strict: bool,
     /// With --group and --strict: how long this server may give out numbers after the group has last heard of it. Another one
     /// takes over that much later, if this one dies.
-    #[arg(long, requires = "group", default_value = "1s", value_name = "TIME", value_parser = parse_positive_duration)]
+    #[arg(long, conflicts_with = "state", default_value = "1s", value_name = "TIME", value_parser = parse_positive_duration)]
     pub lease: Duration,
     /// With --group: how many numbers one write of the group reserves.
-    #[arg(long, requires = "group", default_value_t = BLOCK, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=BLOCK_MAX))]
+    #[arg(long, conflicts_with = "state", default_value_t = BLOCK, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=BLOCK_MAX))]
     pub block: u64,
     /// Give out no number that is less than this, for a state that was lost or restored from a backup.
     #[arg(long, default_value_t = 0, value_name = "N")]

@@ -59,7 +59,10 @@ fn without_far_guesses(mut error: clap::Error) -> clap::Error {
         begins || slips <= SLIPS_MAX.min(typed.chars().count() / 2)
     };
     let near: Vec<String> = guesses.into_iter().filter(is_near).collect();
-    if !near.is_empty() {
+    if near.is_empty() {
+        // An empty list leaves an empty line.
+        error.remove(ContextKind::Suggested);
+    } else {
         error.insert(
             ContextKind::SuggestedSubcommand,
             ContextValue::Strings(near),

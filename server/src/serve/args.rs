@@ -48,7 +48,8 @@ pub struct ServeArguments {
         value_enum,
         default_value_t,
         hide = true,
-        requires = "restore"
+        requires = "restore",
+        conflicts_with_all = ["bootstrap", "data_dir"]
     )]
     pub expiry: Ttl,
     /// Where further settings are.

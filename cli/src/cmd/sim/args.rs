@@ -6,19 +6,22 @@ use clap::Args;
 use trine_base::units::parse_positive_duration;
 use trine_chaos::fault::FaultSet;
 
+/// What excludes `--seed`: clap forgets that an option requires it if one of these is given.
+const WITHOUT_SEED: [&str; 5] = ["seeds", "first_seed", "threads", "twice", "planted_bugs"];
+
 #[derive(Debug, Args)]
 pub(crate) struct SimArguments {
     /// Simulate this seed alone.
     #[arg(long, value_name = "N", conflicts_with_all = ["seeds", "first_seed", "threads", "twice"])]
     pub(crate) seed: Option<u64>,
     /// Print every packet, fault and change of leader.
-    #[arg(long, requires = "seed", conflicts_with_all = ["shrink", "json"])]
+    #[arg(long, requires = "seed", conflicts_with_all = ["shrink", "json"], conflicts_with_all = WITHOUT_SEED)]
     pub(crate) trace: bool,
     /// Print what the clients saw, a JSON line an operation.
-    #[arg(long = "print-history", alias = "history", requires = "seed", conflicts_with_all = ["shrink", "json"])]
+    #[arg(long = "print-history", alias = "history", requires = "seed", conflicts_with_all = ["shrink", "json"], conflicts_with_all = WITHOUT_SEED)]
     pub(crate) history: bool,
     /// Take away faults and clients as long as the run still fails.
-    #[arg(long, requires = "seed")]
+    #[arg(long, requires = "seed", conflicts_with_all = WITHOUT_SEED)]
     pub(crate) shrink: bool,
     /// How many seeds to simulate.
     #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -36,13 +39,13 @@ pub(crate) struct SimArguments {
     #[arg(long = "fault-kinds", alias = "faults", value_name = "LIST")]
     pub(crate) faults: Option<FaultSet>,
     /// How many machines clients run on, with --seed.
-    #[arg(long, value_name = "N", requires = "seed")]
+    #[arg(long, value_name = "N", requires = "seed", conflicts_with_all = WITHOUT_SEED)]
     pub(crate) client_machines: Option<usize>,
     /// How many clients run on each of them, with --seed.
-    #[arg(long, alias = "clients", value_name = "N", requires = "seed")]
+    #[arg(long, alias = "clients", value_name = "N", requires = "seed", conflicts_with_all = WITHOUT_SEED)]
     pub(crate) clients_per_machine: Option<usize>,
     /// The simulated time in which faults happen, with --seed.
-    #[arg(long, value_name = "TIME", requires = "seed", value_parser = parse_positive_duration)]
+    #[arg(long, value_name = "TIME", requires = "seed", conflicts_with_all = WITHOUT_SEED, value_parser = parse_positive_duration)]
     pub(crate) faulty: Option<Duration>,
     /// Simulate groups with keys only: packets are sealed, also where a seed draws a group without keys.
     #[arg(long, conflicts_with_all = ["measure", "rpc", "planted_bugs"])]
