@@ -249,6 +249,11 @@ impl ClusterKey {
         write!(text, "{CHECK} = ").expect("a String takes everything");
         hex::write(&check::<CHECK_BYTES>(lines.as_bytes()), &mut text);
         text.push('\n');
+        let read = Self::parse(&text);
+        assert!(
+            read.is_ok_and(|read| read == *self),
+            "whoever reads the file has this key"
+        );
         text
     }
 

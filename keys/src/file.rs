@@ -254,6 +254,7 @@ impl LockedKeyFile {
     /// If the new file cannot be given to the owner of the old one, or if the operating system refuses. The old file is
     /// there then, unless the error says that only its directory was not synced.
     pub fn replace(self, key: &ClusterKey) -> Result<(), FileError> {
+        assert_eq!(key.group(), self.key.group(), "a file stays its group's");
         replace(&self.path, &self.target, &key.to_text())
     }
 }

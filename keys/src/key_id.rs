@@ -79,6 +79,10 @@ impl KeyId {
             bytes.extend_from_slice(&generation.to_le_bytes());
             bytes.extend_from_slice(name.as_bytes());
         }
+        assert!(
+            bytes.len() <= crate::config::KEY_ID_BYTES_MAX,
+            "it fits into a CONNECT"
+        );
         bytes
     }
 

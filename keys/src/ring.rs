@@ -22,10 +22,12 @@ impl KeyRing {
             let members = [Some(cluster.member()), cluster.accepted_member()];
             members.into_iter().flatten().chain([cluster.admin()])
         });
-        Self {
-            fixed: fixed.collect(),
-            clusters,
-        }
+        let fixed: Vec<(KeyId, Psk)> = fixed.collect();
+        assert!(
+            fixed.len() >= 2 * clusters.len(),
+            "each file has a member's key and an administrator's"
+        );
+        Self { fixed, clusters }
     }
 
     /// Whether it has no key at all: the server can take no connection with a key.
@@ -79,7 +81,9 @@ impl KeyRing {
             .clusters
             .iter()
             .find(|cluster| cluster.issuer().root == root)?;
-        Some(issuer.user_key(name, generation))
+        let key = issuer.user_key(name, generation);
+        assert_eq!(key.key_id(), id, "the key is the one that was named");
+        Some(key)
     }
 }
 

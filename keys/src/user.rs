@@ -147,6 +147,11 @@ impl UserKey {
         let sum = check::<CHECK_BYTES>(text.as_bytes());
         text.push(':');
         hex::write(&sum, &mut text);
+        let read = Self::parse(&text);
+        assert!(
+            read.is_ok_and(|read| read == *self),
+            "whoever reads the word has this key"
+        );
         text
     }
 

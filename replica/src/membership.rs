@@ -113,6 +113,11 @@ impl MemberTable {
         self.note_removed(gone.into_iter().chain(replaced));
         self.members
             .sort_by_key(|member| (member.node_id, member.incarnation));
+        let voters = self
+            .members
+            .iter()
+            .filter(|member| member.role == MemberRole::Voter);
+        assert!(voters.count() > 0, "a configuration has a voter");
     }
 
     /// A member answers at this address from now on. Nothing changes if it is none any more.
@@ -152,6 +157,7 @@ impl MemberTable {
         }
         let over = self.removed.len().saturating_sub(REMOVED_MAX);
         self.removed.drain(..over);
+        assert!(self.removed.len() <= REMOVED_MAX, "a reader takes no more");
     }
 
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
@@ -212,6 +218,7 @@ pub(crate) fn add_learner(member: &Member, table: &MemberTable) -> ConfChangeV2 
 /// The one joint change that makes `learner` a voter and the old identity of its node a learner.
 #[must_use]
 pub(crate) fn replace(old: Incarnation, learner: Incarnation) -> ConfChangeV2 {
+    assert_ne!(old, learner, "nobody replaces itself");
     let changes = vec![
         single(ConfChangeType::AddNode, learner),
         single(leave_vote(), old),

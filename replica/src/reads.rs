@@ -176,6 +176,7 @@ impl Reads {
 
     /// The round has begun: it carries everything that had arrived by now.
     pub(crate) fn on_begun(&mut self, now: Instant, context: u64) {
+        assert_eq!(context, self.next_context, "a context is of one round");
         self.next_context = context + 1;
         self.must_ask_again = false;
         let reads = std::mem::take(&mut self.waiting);
@@ -201,6 +202,11 @@ impl Reads {
                 round.index = Some(index);
             }
         }
+        let waits = |round: &Round| round.index.is_none();
+        assert!(
+            self.rounds.iter().is_sorted_by_key(waits),
+            "those with an index come first"
+        );
         begun
     }
 
@@ -356,13 +362,20 @@ impl Reads {
     pub(crate) fn distrust_held(&mut self) {
         let held = std::mem::take(&mut self.held);
         self.waiting.extend(held.into_iter().map(|(read, _)| read));
+        assert!(
+            self.waiting.len() <= self.count,
+            "each read that waits is counted"
+        );
     }
 
     /// Leadership is lost: all reads, none of which may be answered here.
     pub(crate) fn take_all(&mut self) -> Vec<Read> {
-        (self.count, self.bytes) = (0, 0);
         self.must_ask_again = false;
         self.distrust_held();
+        let (count, bytes) = (
+            std::mem::take(&mut self.count),
+            std::mem::take(&mut self.bytes),
+        );
         let mut all: Vec<Read> = self
             .rounds
             .drain(..)
@@ -370,6 +383,9 @@ impl Reads {
             .collect();
         all.append(&mut self.waiting);
         all.append(&mut self.behind_sweep);
+        assert_eq!(all.len(), count, "each read that went in comes out");
+        let of_all: usize = all.iter().map(|read| read.command.len()).sum();
+        assert_eq!(of_all, bytes, "the bytes are those of the reads");
         all
     }
 }

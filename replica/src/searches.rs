@@ -160,6 +160,7 @@ impl Searches {
             self.forget_one_name();
         }
         self.named.push_back(Named { node_id, at, until });
+        assert!(self.named.len() <= NAMED_MAX);
         self.look_at_once();
     }
 
@@ -368,6 +369,10 @@ impl Search {
         if self.last_at.is_some_and(|last| now < last + pause) {
             return Vec::new();
         }
+        assert!(
+            !candidates.is_empty(),
+            "there is a place to ask beside the present one"
+        );
         self.last_at = Some(now);
         self.asked_at.get_or_insert(now);
         self.round += 1;

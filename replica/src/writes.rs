@@ -73,6 +73,10 @@ impl Writes {
 
     /// Watches the command that comes next.
     pub(crate) fn watch_next(&mut self, received: Instant, wanted: bool) {
+        assert!(
+            self.traces.len() < TRACES_MAX,
+            "it is asked first whether there is room"
+        );
         self.traces.push(Trace {
             place: self.waiting.len(),
             received,
@@ -123,6 +127,11 @@ impl Writes {
             proposed,
             appended: None,
         };
+        let last = self.proposed.back();
+        assert!(
+            last.is_none_or(|last| last.index < index),
+            "entries are proposed in the order of their indexes"
+        );
         let tokens = std::mem::replace(&mut self.waiting, self.spare.pop().unwrap_or_default());
         self.proposed_bytes += bytes;
         self.proposed_commands += tokens.len();
@@ -153,6 +162,11 @@ impl Writes {
             self.proposed_commands - front.tokens.len(),
         );
         let Proposed { tokens, traces, .. } = self.proposed.pop_front()?;
+        let left = (self.proposed_bytes, self.proposed_commands);
+        assert!(
+            !self.proposed.is_empty() || left == (0, 0),
+            "what is counted is in the log"
+        );
         Some(Applied { tokens, traces })
     }
 

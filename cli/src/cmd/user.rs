@@ -328,7 +328,8 @@ impl Prepared {
         output: Output,
     ) -> Result<(), Failure> {
         let user = match response {
-            Response::User(user) => user,
+            // Generations are counted from 1: nobody could read a key of generation 0.
+            Response::User(user) if user.generation > 0 => user,
             other => return Err(unexpected(&other)),
         };
         let name = user.name;

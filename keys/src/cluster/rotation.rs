@@ -94,13 +94,13 @@ impl ClusterKey {
     /// # Errors
     ///
     /// A change is under way already.
-    pub fn accepting(mut self, new_member_root: [u8; KEY_BYTES]) -> Result<Self, OutOfOrder> {
+    pub fn accepting(self, new_member_root: [u8; KEY_BYTES]) -> Result<Self, OutOfOrder> {
         let at = self.rotation();
         if at != Rotation::Settled {
             return Err(OutOfOrder { at });
         }
-        self.second = Second::Next(Secret::new(new_member_root));
-        Ok(self)
+        let second = Second::Next(Secret::new(new_member_root));
+        Ok(self.then(self.member.clone(), second))
     }
 
     /// The second step: the new root is used, and the old one still accepted.
@@ -108,13 +108,13 @@ impl ClusterKey {
     /// # Errors
     ///
     /// The first step was not taken, or this one was.
-    pub fn switched(mut self) -> Result<Self, OutOfOrder> {
+    pub fn switched(self) -> Result<Self, OutOfOrder> {
         let at = self.rotation();
-        let Second::Next(new) = self.second else {
+        let Second::Next(new) = &self.second else {
             return Err(OutOfOrder { at });
         };
-        self.second = Second::Last(std::mem::replace(&mut self.member, new));
-        Ok(self)
+        let last = Second::Last(self.member.clone());
+        Ok(self.then(new.clone(), last))
     }
 
     /// The last step: only the root in use is left.
@@ -122,13 +122,24 @@ impl ClusterKey {
     /// # Errors
     ///
     /// The second step was not taken.
-    pub fn settled(mut self) -> Result<Self, OutOfOrder> {
+    pub fn settled(self) -> Result<Self, OutOfOrder> {
         let at = self.rotation();
         let Second::Last(_) = self.second else {
             return Err(OutOfOrder { at });
         };
-        self.second = Second::None;
-        Ok(self)
+        Ok(self.then(self.member.clone(), Second::None))
+    }
+
+    /// The file of the next step. Members with either of the two know each other.
+    fn then(&self, member: Secret, second: Second) -> Self {
+        let next = Self {
+            member,
+            second,
+            ..self.clone()
+        };
+        assert_eq!(next.follows(self), Ok(()), "a step cuts no member off");
+        assert_eq!(self.follows(&next), Ok(()), "nor does the way back");
+        next
     }
 
     /// The fingerprint of the member root in use.

@@ -103,6 +103,10 @@ impl Replies {
             freed += forgotten.map_or(0, |reply| reply.charge());
             self.lowest_awaited += 1;
         }
+        assert!(
+            self.window.back().is_none_or(Option::is_some),
+            "the last reply of the window is there"
+        );
         freed
     }
 

@@ -118,6 +118,11 @@ impl Asking {
         let is_open = |of| !self.answered.contains(of) && !self.under_way.contains(of);
         let open = others.iter().filter(|other| is_open(&other.incarnation));
         let due: Vec<Member> = open.copied().collect();
+        let is_under_way = |other: &Member| self.under_way.contains(&other.incarnation);
+        assert!(
+            !due.iter().any(is_under_way),
+            "a member is asked one question at a time"
+        );
         let asked = due.iter().map(|other| other.incarnation);
         self.under_way.extend(asked);
         due

@@ -179,6 +179,7 @@ impl Backups {
         let (Some(term), true) = (term, free) else {
             return later(cx.out, "this replica makes another image of its state");
         };
+        assert!(self.reading.is_none(), "an image is read at a time");
         let Some(image) = Image::begin_without_sessions(cx.now, state) else {
             return later(cx.out, "this replica makes another image of its state");
         };
@@ -253,6 +254,7 @@ impl Backups {
         reading.used = cx.now;
         reading.image.forget_below(needed_from);
         reading.waiting.push_back((token, number));
+        assert!(reading.waiting.len() <= BACKUP_PIECES_WAITING_MAX);
     }
 
     fn why_gone(&self, image: u64, cluster: ClusterId) -> String {

@@ -150,6 +150,10 @@ impl Durability {
             term: metadata.term,
             conf: metadata.get_conf_state().clone(),
         };
+        assert!(
+            self.incoming.is_none(),
+            "the snapshot before was ended or given up"
+        );
         let stream = self.next_stream();
         let bytes = begin_piece(&head);
         out.write(Write::SnapshotPiece { stream, bytes });
@@ -161,7 +165,7 @@ impl Durability {
             let (stream, bytes) = (incoming.stream, middle_piece(incoming.pieces, chunk));
             let len = bytes.len();
             let write = out.write(Write::SnapshotPiece { stream, bytes });
-            self.waiting.push_back(WaitingPiece { write, bytes: len });
+            wait_for(&mut self.waiting, WaitingPiece { write, bytes: len });
             incoming.pieces += 1;
         }
     }
@@ -287,6 +291,7 @@ impl Durability {
     /// Writes on at it, as far as the disk keeps up.
     pub(super) fn write_own_snapshot(&mut self, state: &mut StateMachine, out: &mut Outbox) {
         let Some(own) = &mut self.own else { return };
+        assert!(own.pieces > 0, "the head was written when it was begun");
         let mut waiting = bytes_of(&self.waiting);
         let mut written = 0;
         while waiting < SNAPSHOT_BYTES_WAITING_MAX && written < OWN_SNAPSHOT_BYTES_PER_TURN {
@@ -300,7 +305,7 @@ impl Durability {
             (waiting, written) = (waiting + len, written + len);
             own.bytes += len as u64;
             let write = out.write(Write::SnapshotPiece { stream, bytes });
-            self.waiting.push_back(WaitingPiece { write, bytes: len });
+            wait_for(&mut self.waiting, WaitingPiece { write, bytes: len });
             own.image.forget_below(own.pieces);
             own.pieces += 1;
             if last {
@@ -333,6 +338,16 @@ fn answer_later(kept: &mut Option<Asker>, asker: Asker, out: &mut Outbox) {
     if let Some(before) = kept.replace(asker) {
         out.reply_empty(before.token);
     }
+}
+
+/// Pieces wait in the order of their writes.
+fn wait_for(waiting: &mut VecDeque<WaitingPiece>, piece: WaitingPiece) {
+    let last = waiting.back();
+    assert!(
+        last.is_none_or(|last| last.write < piece.write),
+        "writes are numbered in their order"
+    );
+    waiting.push_back(piece);
 }
 
 fn bytes_of(waiting: &VecDeque<WaitingPiece>) -> usize {

@@ -47,6 +47,7 @@ impl Promised {
         if canary::planted("members forget what was promised") {
             return;
         }
+        assert!(promise.term > 0, "nobody speaks in term 0");
         match self.list.iter_mut().find(|(member, _)| *member == by) {
             Some((_, highest)) => *highest = promise.max(*highest),
             None if members.is_some_and(|members| members.get(by).is_some()) => {
@@ -66,6 +67,7 @@ impl Promised {
     /// Forgets those that are no members any more.
     pub(super) fn retain(&mut self, members: &MemberTable) {
         self.list.retain(|(by, _)| members.get(*by).is_some());
+        assert!(self.list.len() <= members.all().len());
     }
 }
 

@@ -96,6 +96,7 @@ impl Sending {
         let Some(term) = consensus.raft().term_at(index) else {
             return;
         };
+        assert!(self.image.is_none(), "the store makes one image at a time");
         let Some(image) = Image::begin(now, state, local.config.snapshot_chunk_bytes) else {
             return;
         };
@@ -149,6 +150,7 @@ impl Sending {
         self.transfers.push(Outgoing::new(
             header, address, transfer, term, index, bytes, now,
         ));
+        assert!(self.transfers.len() <= SNAPSHOT_TRANSFERS_MAX);
     }
 
     /// Sends the chunks that are due of every transfer, and drops the chunks that all of them have
@@ -160,6 +162,11 @@ impl Sending {
         consensus: &mut Consensus,
         out: &mut Outbox,
     ) {
+        let has_image = self.image.is_some();
+        assert!(
+            has_image || self.transfers.is_empty(),
+            "a transfer is of an image"
+        );
         let (Some(image), Some(state)) = (&mut self.image, state) else {
             return;
         };

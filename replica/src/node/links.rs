@@ -139,6 +139,7 @@ impl<R: Route> Links<R> {
                 self.list[index] = link;
             }
         }
+        assert!(self.list.len() <= LINKS_MAX);
         self.list[index].used_at = now;
         Some(index)
     }
@@ -251,6 +252,11 @@ impl<R: Route> Links<R> {
 
     pub(super) fn on_connected(&mut self, index: usize, session: SessionId, peer: Incarnation) {
         let link = &mut self.list[index];
+        assert_eq!(
+            link.state,
+            LinkState::Connecting(session),
+            "this session was asked for"
+        );
         link.state = LinkState::Up(session);
         link.failures = 0;
         link.peer = peer;

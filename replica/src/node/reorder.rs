@@ -53,6 +53,8 @@ impl Load {
     /// The total that waits in all sessions, when the part of one of them goes from `before` to
     /// `after`.
     pub(super) fn changed(self, before: Self, after: Self) -> Self {
+        let has_part = self.appends >= before.appends && self.bytes >= before.bytes;
+        assert!(has_part, "the part of one session is in the total");
         Self {
             appends: self.appends + after.appends - before.appends,
             bytes: self.bytes + after.bytes - before.bytes,
@@ -92,6 +94,7 @@ impl Reorder {
                 arrived_at: now,
                 frame: frame.to_vec(),
             });
+            assert!(self.early.len() <= EARLY_APPENDS_MAX);
             return AppendVerdict::Kept;
         }
         // In order; or so many wait, or for so long, that the missing ones will not come, or it may not wait: raft copes with

@@ -84,6 +84,7 @@ impl Image {
     }
 
     fn with_chunks(now: Instant, state: &StateMachine, chunks: VecDeque<Vec<u8>>) -> Self {
+        assert!(!chunks.is_empty(), "the head comes first");
         Self {
             index: state.applied_index(),
             begun: now,
@@ -149,6 +150,7 @@ impl Image {
     }
 
     fn write_on(&mut self, store: &mut Store) -> Option<()> {
+        assert!(!self.complete, "nothing follows the last chunk");
         let mut chunk = Vec::new();
         let step = store.snapshot_chunk(&mut chunk).ok()?;
         if step != SnapshotStep::Pending {

@@ -97,6 +97,7 @@ impl Incoming {
         now: Instant,
         chunk: &SnapshotChunk<'_>,
     ) -> Result<(), StateError> {
+        assert!(self.is_due(chunk), "chunks are taken in their order");
         self.heard = now;
         if self.next_chunk >= SNAPSHOT_CHUNKS_MAX {
             return Err(StateError::of("a snapshot of too many chunks"));
@@ -113,6 +114,7 @@ impl Incoming {
 
     /// The state, after its last chunk; nothing if it does not hold together.
     pub(crate) fn finish(self) -> Option<(Message, StateMachine)> {
+        assert!(self.next_chunk > 1, "the message alone is no state");
         let state = self.reader.finish().ok()?;
         (state.applied_index() == self.index).then_some((self.message, state))
     }

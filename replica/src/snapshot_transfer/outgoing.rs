@@ -92,6 +92,10 @@ impl Outgoing {
         if self.send_at.is_none_or(|at| now < at) {
             return true;
         }
+        assert!(
+            self.failures <= FAILURES_MAX,
+            "a transfer that has failed is over"
+        );
         let piece = match self.next_chunk.checked_sub(1) {
             None => Piece::Chunk(&self.message, false),
             Some(number) => image.piece(number, store),

@@ -61,6 +61,7 @@ impl PendingCommands {
             |other: &Pending| command != AdminCommand::Promote || other.command == command;
         self.list
             .retain(|other| other.until > now && !(other.node_id == node_id && replaces(other)));
+        assert!(self.list.len() <= PENDING_MAX);
         if self.list.len() < PENDING_MAX {
             self.list.push(Pending {
                 node_id,
