@@ -4,6 +4,7 @@
 //! the replica which ones its caller has. When the session fails, another reader can go on with the same image.
 //! [`BackupSession`] is all of that as a value without I/O. [`BackupReader`] waits for what comes.
 
+mod pieces;
 mod session;
 
 use trine_protocol::message::{BackupHead, ClusterId};
@@ -12,8 +13,9 @@ use trine_transport::backend::Backend;
 use trine_transport::event_loop::EventLoop;
 use trine_transport::time::{Clock, Duration, Instant};
 
+pub use pieces::Piece;
 use session::ASK_AGAIN;
-pub use session::{BackupError, BackupSession, Piece};
+pub use session::{BackupError, BackupSession};
 
 /// Reads an image of one replica.
 pub struct BackupReader<B: Backend, C> {

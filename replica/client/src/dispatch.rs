@@ -198,7 +198,7 @@ impl<R: Route> Clients<R> {
     pub(super) fn note_sent_to(&mut self, index: usize, now: Instant) {
         let peer = self.peers.get_mut(index);
         if peer.outstanding == 0 {
-            peer.heard_at = now;
+            peer.silence.begin(now);
         }
         peer.outstanding += 1;
     }

@@ -11,10 +11,10 @@ use trine_transport::time::{Duration, Instant};
 
 use super::belief::QUESTION_BIT;
 use super::config::SUSPICIONS_MAX;
+use super::conversation::ReplicaSession;
 use super::core::Clients;
 use super::operation::OperationStage;
 use super::outcome::Obstacle;
-use super::peers::PeerSession;
 
 /// Room for a [`Discovery`] with the most members.
 const DISCOVERY_BYTES: usize = 4096;
@@ -28,10 +28,10 @@ impl<R: Route> Clients<R> {
     pub(super) fn target(&mut self) -> Option<(usize, SessionId)> {
         if let Some(index) = self.leader.target {
             let peer = self.peers.get(index);
-            match peer.link {
-                PeerSession::Up(session) if !peer.is_foreign() => return Some((index, session)),
+            match peer.session {
+                ReplicaSession::Up(session) if !peer.is_foreign() => return Some((index, session)),
                 // A fresh hint deserves the wait, a replica that failed before does not.
-                PeerSession::Connecting(_) if peer.failures == 0 => return None,
+                ReplicaSession::Connecting(_) if peer.failures == 0 => return None,
                 _ => {}
             }
         }
@@ -46,9 +46,9 @@ impl<R: Route> Clients<R> {
     pub(super) fn has_target(&self) -> bool {
         if let Some(index) = self.leader.target {
             let peer = self.peers.get(index);
-            match peer.link {
-                PeerSession::Up(_) if !peer.is_foreign() => return true,
-                PeerSession::Connecting(_) if peer.failures == 0 => return false,
+            match peer.session {
+                ReplicaSession::Up(_) if !peer.is_foreign() => return true,
+                ReplicaSession::Connecting(_) if peer.failures == 0 => return false,
                 _ => {}
             }
         }
@@ -118,9 +118,9 @@ impl<R: Route> Clients<R> {
     /// silence counts while a connection is being made, too.
     pub(super) fn silence_ends_at(&self) -> Option<Instant> {
         let peer = self.peers.get(self.leader.target?);
-        let is_awaited = match peer.link {
-            PeerSession::Connecting(_) => self.has_ready_for_leader(),
-            PeerSession::Up(_) | PeerSession::Down { .. } => peer.outstanding > 0,
+        let is_awaited = match peer.session {
+            ReplicaSession::Connecting(_) => self.has_ready_for_leader(),
+            ReplicaSession::Up(_) | ReplicaSession::Down => peer.outstanding > 0,
         };
         let others = self
             .peers
@@ -129,8 +129,8 @@ impl<R: Route> Clients<R> {
         if !is_awaited || !others {
             return None;
         }
-        let patience = peer.patience(self.config.suspect_after);
-        Some((peer.heard_at + patience).max(self.leader.ask_at))
+        let suspicious_at = peer.silence.suspicious_at(self.config.suspect_after);
+        Some(suspicious_at.max(self.leader.ask_at))
     }
 
     /// An election takes about as long as the silence that began it. Its end is asked for often at first, and then more and

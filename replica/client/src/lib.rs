@@ -6,13 +6,13 @@
 
 mod admin_client;
 mod admission;
-mod ask;
 mod asynchronous;
 mod backup_reader;
 mod batch;
 mod belief;
 mod blocking;
 mod config;
+mod conversation;
 mod core;
 mod counts;
 mod dispatch;
@@ -37,7 +37,6 @@ mod whole;
 mod window;
 
 pub use admin_client::{AdminClient, AdminDone, AdminError, run_admin};
-pub use ask::{Ask, ask_position};
 pub use asynchronous::{AsyncCall, AsyncClient, AsyncClients};
 pub use backup_reader::{BackupError, BackupReader, BackupSession, Piece};
 pub use blocking::{BlockingClient, CallError, OpenError};
@@ -56,7 +55,8 @@ pub use ranges::{RangeDeletion, RangeWalk};
 pub use submit::{EncodedCommand, Submission, SubmitError};
 pub use survey::{Report, leader_of, majority_gone, voters_in_step};
 pub use watcher::{
-    AsyncWatcher, NextBatch, WatchBatch, WatchConfig, WatchError, WatchFrom, WatchStream,
-    WatchTarget, WatchedChange, WatchedEvent, Watcher,
+    AsyncWatcher, NextBatch, Objection, WatchAnswer, WatchBatch, WatchConfig, WatchError,
+    WatchFrom, WatchSession, WatchStream, WatchTarget, WatchWish, WatchedChange, WatchedEvent,
+    Watcher,
 };
 pub use whole::WholeWalk;

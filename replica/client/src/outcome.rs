@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use trine_kvstore::{DecodeError, Position, Response};
 use trine_transport::buf::MsgBuf;
+use trine_transport::session::ConnectError;
 use trine_transport::time::Duration;
 use trine_transport::{BadTerm, KeyObstacle};
 
@@ -212,6 +213,23 @@ pub enum Obstacle {
     NoBuffer,
     /// Large responses to other commands were under way for all that time.
     NoRoom,
+}
+
+/// Why a connection could not be made.
+impl From<ConnectError> for Obstacle {
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::WrongCluster { theirs } => Self::WrongCluster {
+                theirs: ClusterId(theirs),
+            },
+            ConnectError::VersionMismatch { theirs } => Self::VersionMismatch { theirs },
+            ConnectError::PeerFull => Self::Full,
+            ConnectError::BadTerms { term, nearest } => Self::BadTerms { term, nearest },
+            ConnectError::Key(obstacle) => Self::Key(obstacle),
+            ConnectError::OtherReason { code } => Self::OtherReason { code },
+            ConnectError::TimedOut | ConnectError::Cancelled => Self::NoConnection,
+        }
+    }
 }
 
 impl fmt::Display for Obstacle {

@@ -2,68 +2,74 @@
 
 use std::net::SocketAddr;
 
-use trine_protocol::message::ClusterId;
 use trine_protocol::route::RouteOf;
 use trine_transport::app::Cx;
 use trine_transport::backend::Route;
 use trine_transport::prng::Prng;
-use trine_transport::session::{ConnectError, ConnectParams, Event, SessionId};
+use trine_transport::session::{ConnectParams, Event, SessionId};
 use trine_transport::time::{Duration, Instant};
 
 use super::config::{ClientConfig, PEERS_MAX, SUSPICIONS_MAX};
+use super::conversation::{ReplicaSession, SessionChange};
 use super::outcome::Obstacle;
-
-/// The state of the session with one replica.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum PeerSession {
-    /// None; the next attempt is due at this moment.
-    Down { retry_at: Instant },
-    /// Under way.
-    Connecting(SessionId),
-    /// Requests can be sent.
-    Up(SessionId),
-}
 
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) address: SocketAddr,
-    pub(super) link: PeerSession,
+    pub(super) session: ReplicaSession,
+    /// Without a session the next attempt is due at this moment.
+    retry_at: Instant,
     /// Why the last attempt to reach it failed.
     pub(super) obstacle: Option<Obstacle>,
     /// Connection attempts that failed since the last success.
     pub(super) failures: u32,
     /// Attempts under way there, questions about the leader not counted.
     pub(super) outstanding: usize,
-    /// The last answer, or the moment when the first of the outstanding attempts was sent, or a connection was begun.
-    pub(super) heard_at: Instant,
-    /// The longest wait for an answer lately.
-    pub(super) gap: Duration,
+    pub(super) silence: Silence,
     /// Whether a question about the leader is under way there.
     pub(super) asked: bool,
     /// Reads that need no leader are not sent there before this moment, unless there is no other replica.
     pub(super) avoid_until: Instant,
 }
 
-impl Peer {
+/// How long a replica has been silent, and how long it may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Silence {
+    /// The last answer, or the moment when the first of the outstanding attempts was sent, or a connection was begun.
+    since: Instant,
+    /// The longest wait for an answer lately.
+    gap: Duration,
+}
+
+impl Silence {
+    const NONE: Self = Self {
+        since: Instant::ZERO,
+        gap: Duration::ZERO,
+    };
+
+    /// Counts from now on.
+    pub(super) const fn begin(&mut self, now: Instant) {
+        self.since = now;
+    }
+
     /// An answer has come. Longer gaps are forgotten bit by bit.
-    pub(super) fn hear(&mut self, now: Instant) {
+    pub(super) fn end(&mut self, now: Instant) {
         let kept = self.gap.as_nanos() / 8 * 7;
-        let gap = now.saturating_since(self.heard_at).as_nanos();
+        let gap = now.saturating_since(self.since).as_nanos();
         self.gap = Duration::from_nanos(gap.max(kept));
-        self.heard_at = now;
+        self.since = now;
     }
 
-    /// How long it may be silent before it is suspected, where `least` is how long any replica may.
-    pub(super) fn patience(&self, least: Duration) -> Duration {
+    /// When it becomes suspicious, where `least` is how long any replica may be silent.
+    pub(super) fn suspicious_at(&self, least: Duration) -> Instant {
         let gaps = self.gap.saturating_mul(2);
-        gaps.clamp(least, least.saturating_mul(SUSPICIONS_MAX))
+        self.since + gaps.clamp(least, least.saturating_mul(SUSPICIONS_MAX))
     }
+}
 
+impl Peer {
     pub(super) const fn session(&self) -> Option<SessionId> {
-        match self.link {
-            PeerSession::Up(session) => Some(session),
-            PeerSession::Down { .. } | PeerSession::Connecting(_) => None,
-        }
+        self.session.up()
     }
 
     /// Whether it can be asked for the leader.
@@ -144,14 +150,12 @@ impl<R: Route> Peers<R> {
         }
         let peer = Peer {
             address,
-            link: PeerSession::Down {
-                retry_at: Instant::ZERO,
-            },
+            session: ReplicaSession::Down,
+            retry_at: Instant::ZERO,
             obstacle: None,
             failures: 0,
             outstanding: 0,
-            heard_at: Instant::ZERO,
-            gap: Duration::ZERO,
+            silence: Silence::NONE,
             asked: false,
             avoid_until: Instant::ZERO,
         };
@@ -167,20 +171,16 @@ impl<R: Route> Peers<R> {
     /// Whose place another one may have: nobody was there the last times, and nothing is under way.
     fn most_in_vain(&self) -> Option<usize> {
         let in_vain = |(_, peer): &(usize, &Peer)| {
-            let is_down = matches!(peer.link, PeerSession::Down { .. });
-            is_down && peer.failures > 0 && peer.outstanding == 0 && !peer.asked
+            peer.session == ReplicaSession::Down
+                && peer.failures > 0
+                && peer.outstanding == 0
+                && !peer.asked
         };
         let most = self
             .iter()
             .filter(in_vain)
             .max_by_key(|(_, peer)| peer.failures);
         most.map(|(index, _)| index)
-    }
-
-    fn of_session(&self, session: SessionId) -> Option<usize> {
-        self.list
-            .iter()
-            .position(|peer| matches!(peer.link, PeerSession::Connecting(s) | PeerSession::Up(s) if s == session))
     }
 
     /// The next peer behind `after` with a session, foreign ones left out.
@@ -200,10 +200,8 @@ impl<R: Route> Peers<R> {
     pub(super) fn connect(&mut self, cx: &mut Cx<'_, R>, rng: &mut Prng) {
         let now = cx.now();
         for index in 0..self.list.len() {
-            let PeerSession::Down { retry_at } = self.list[index].link else {
-                continue;
-            };
-            if retry_at > now {
+            let peer = &self.list[index];
+            if peer.session != ReplicaSession::Down || peer.retry_at > now {
                 continue;
             }
             // Looked up each time: on some backends a restarted peer has another route.
@@ -212,48 +210,35 @@ impl<R: Route> Peers<R> {
                 self.on_failed(index, now, Obstacle::NoRoute { peer: address }, rng);
                 continue;
             };
-            match cx.connect(route, self.params) {
-                Ok(session) => {
-                    let peer = &mut self.list[index];
-                    (peer.link, peer.heard_at) = (PeerSession::Connecting(session), now);
-                }
-                Err(_) => self.on_failed(index, now, Obstacle::NoConnection, rng),
+            let peer = &mut self.list[index];
+            match peer.session.connect(cx, route, self.params) {
+                true => peer.silence.begin(now),
+                false => self.on_failed(index, now, Obstacle::NoConnection, rng),
             }
         }
     }
 
     /// Notes the new state of a session. Returns whether a connection attempt failed, perhaps the last that had hope.
     pub(super) fn on_event(&mut self, now: Instant, event: &Event<R>, rng: &mut Prng) -> bool {
-        match *event {
-            Event::Connected { session, .. } => {
-                if let Some(index) = self.of_session(session) {
-                    self.on_connected(index, session, now);
-                }
+        let mut peers = self.list.iter_mut().enumerate();
+        let changed = peers.find_map(|(index, peer)| Some((index, peer.session.on_event(event)?)));
+        match changed {
+            Some((index, SessionChange::Up(_))) => self.on_connected(index, now),
+            Some((index, SessionChange::NotReached(reason))) => {
+                self.on_failed(index, now, reason.into(), rng);
+                return true;
             }
-            Event::ConnectFailed {
-                session, reason, ..
-            } => {
-                if let Some(index) = self.of_session(session) {
-                    self.on_failed(index, now, obstacle_of(reason), rng);
-                    return true;
-                }
-            }
-            Event::Down { session, .. } => {
-                if let Some(index) = self.of_session(session) {
-                    self.on_down(index, now);
-                }
-            }
-            Event::Accepted { .. } => {}
+            Some((index, SessionChange::Lost(_))) => self.on_down(index, now),
+            None => {}
         }
         false
     }
 
-    fn on_connected(&mut self, index: usize, session: SessionId, now: Instant) {
+    fn on_connected(&mut self, index: usize, now: Instant) {
         let peer = &mut self.list[index];
-        peer.link = PeerSession::Up(session);
         peer.failures = 0;
         peer.obstacle = None;
-        peer.heard_at = now;
+        peer.silence.begin(now);
     }
 
     /// The session could not be made: the next attempt follows after a pause that doubles, less a random half.
@@ -268,25 +253,21 @@ impl<R: Route> Peers<R> {
         let peer = &mut self.list[index];
         peer.failures = failures.saturating_add(1);
         peer.obstacle = Some(obstacle);
-        peer.link = PeerSession::Down {
-            retry_at: now + Duration::from_nanos(jittered),
-        };
+        peer.retry_at = now + Duration::from_nanos(jittered);
     }
 
     /// The established session is over: the first attempt to make another one follows immediately.
     fn on_down(&mut self, index: usize, now: Instant) {
         let peer = &mut self.list[index];
-        peer.link = PeerSession::Down { retry_at: now };
+        peer.retry_at = now;
         peer.obstacle = Some(Obstacle::NoConnection);
     }
 
     /// When the next connection attempt is due.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        let due = |peer: &Peer| match peer.link {
-            PeerSession::Down { retry_at } => Some(retry_at),
-            PeerSession::Connecting(_) | PeerSession::Up(_) => None,
-        };
-        self.list.iter().filter_map(due).min()
+        let is_down = |peer: &&Peer| peer.session == ReplicaSession::Down;
+        let down = self.list.iter().filter(is_down);
+        down.map(|peer| peer.retry_at).min()
     }
 
     /// Why nothing can be sent, if that is so.
@@ -310,20 +291,5 @@ impl<R: Route> Peers<R> {
         } else {
             None
         }
-    }
-}
-
-/// The text of a failed connection attempt, for people.
-pub(super) const fn obstacle_of(error: ConnectError) -> Obstacle {
-    match error {
-        ConnectError::WrongCluster { theirs } => Obstacle::WrongCluster {
-            theirs: ClusterId(theirs),
-        },
-        ConnectError::VersionMismatch { theirs } => Obstacle::VersionMismatch { theirs },
-        ConnectError::PeerFull => Obstacle::Full,
-        ConnectError::BadTerms { term, nearest } => Obstacle::BadTerms { term, nearest },
-        ConnectError::Key(obstacle) => Obstacle::Key(obstacle),
-        ConnectError::OtherReason { code } => Obstacle::OtherReason { code },
-        ConnectError::TimedOut | ConnectError::Cancelled => Obstacle::NoConnection,
     }
 }

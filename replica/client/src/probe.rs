@@ -2,19 +2,17 @@
 
 use std::net::SocketAddr;
 
-use trine_protocol::message::{Encode, OtherVersion, StatusForm, StatusReply, StatusRequest, kind};
+use trine_protocol::message::{OtherVersion, StatusForm, StatusReply, StatusRequest, kind};
 use trine_protocol::node_status::NodeStatus;
 use trine_protocol::release::Release;
 use trine_protocol::route::RouteOf;
 use trine_transport::backend::{Backend, BackendError, Route};
 use trine_transport::event_loop::EventLoop;
 use trine_transport::time::{Clock, Duration, Instant};
-use trine_transport::{
-    App, Completion, ConnectParams, Cx, DownReason, Event, Identity, Reply, Request, SessionId,
-};
+use trine_transport::{App, Completion, Cx, DownReason, Event, Identity, Reply, Request};
 
+use super::conversation::{Conversation, Due, Question, SessionChange};
 use super::outcome::Obstacle;
-use super::peers::obstacle_of;
 
 /// Room for the longest status in JSON.
 const STATUS_BYTES_MAX: usize = 256 << 10;
@@ -33,8 +31,9 @@ pub struct Probed {
 struct Target<R> {
     address: SocketAddr,
     route: Option<R>,
-    session: Option<SessionId>,
+    conversation: Conversation,
     packet_bytes: Option<u16>,
+    /// Some as soon as nothing more is asked.
     outcome: Option<Result<Box<NodeStatus>, Obstacle>>,
 }
 
@@ -44,89 +43,70 @@ struct Probe<R: Route> {
     deadline: Instant,
 }
 
-impl<R: Route> Probe<R> {
-    fn is_done(&self) -> bool {
-        self.targets.iter().all(|target| target.outcome.is_some())
-    }
-
-    fn of_session(&mut self, session: SessionId) -> Option<&mut Target<R>> {
-        self.targets
-            .iter_mut()
-            .find(|target| target.session == Some(session))
-    }
-
-    fn connect(&mut self, cx: &mut Cx<'_, R>) {
-        let timeout = Some(self.deadline.saturating_since(cx.now()));
-        for target in self
-            .targets
-            .iter_mut()
-            .filter(|target| target.session.is_none() && target.outcome.is_none())
-        {
-            let params = ConnectParams {
-                timeout,
-                ..ConnectParams::default()
-            };
-            match target.route.map(|route| cx.connect(route, params)) {
-                Some(Ok(session)) => target.session = Some(session),
-                Some(Err(_)) => target.outcome = Some(Err(Obstacle::NoConnection)),
-                None => {
-                    target.outcome = Some(Err(Obstacle::NoRoute {
-                        peer: target.address,
-                    }))
-                }
-            }
+impl<R: Route> Target<R> {
+    /// `index` tells its questions apart from those of the others.
+    fn new(index: usize, address: SocketAddr, route: Option<R>) -> Self {
+        Self {
+            address,
+            route,
+            conversation: Conversation::after((index as u64) << 32),
+            packet_bytes: None,
+            outcome: None,
         }
     }
 
-    /// Ends every session, so that the replicas need not wait until it times out.
-    fn leave(&mut self, cx: &mut Cx<'_, R>) -> Vec<Target<R>> {
-        for session in self.targets.iter().filter_map(|target| target.session) {
-            cx.disconnect(session);
-        }
-        std::mem::take(&mut self.targets)
+    fn connect(&mut self, cx: &mut Cx<'_, R>, patience: Duration) {
+        let began = self.conversation.connect(cx, self.route, patience);
+        let obstacle = match self.route {
+            Some(_) => Obstacle::NoConnection,
+            None => Obstacle::NoRoute { peer: self.address },
+        };
+        self.outcome = (!began).then_some(Err(obstacle));
     }
 
-    fn ask(&mut self, cx: &mut Cx<'_, R>, session: SessionId) {
-        let Some(index) = self
-            .targets
-            .iter()
-            .position(|target| target.session == Some(session))
-        else {
-            return;
+    fn ask(&mut self, cx: &mut Cx<'_, R>, deadline: Instant) {
+        let question = Question {
+            kind: kind::STATUS,
+            room: STATUS_BYTES_MAX,
+            deadline,
         };
-        let question = StatusRequest {
-            form: StatusForm::Json,
-        };
-        let sent = match (cx.alloc(question.encoded_len()), cx.alloc(STATUS_BYTES_MAX)) {
-            (Some(mut request), Some(response)) => {
-                question.encode_to_slice(&mut request);
-                cx.enqueue_request(
-                    session,
-                    kind::STATUS,
-                    request,
-                    response,
-                    index as u64,
-                    Some(self.deadline),
-                )
-                .is_ok()
+        let form = StatusForm::Json;
+        if !self.conversation.ask(cx, question, &StatusRequest { form }) {
+            self.outcome = Some(Err(Obstacle::NoBuffer));
+        }
+    }
+
+    fn on_change(&mut self, cx: &mut Cx<'_, R>, change: SessionChange, deadline: Instant) {
+        match change {
+            SessionChange::Up(session) => {
+                self.packet_bytes = cx.session_stats(session).map(|agreed| agreed.mtu);
+                self.ask(cx, deadline);
             }
-            _ => false,
-        };
-        if !sent {
-            self.targets[index].outcome = Some(Err(Obstacle::NoBuffer));
+            SessionChange::NotReached(reason) => self.outcome = Some(Err(reason.into())),
+            // The answer was too large for the path, which the transport knows now. The next session has smaller packets,
+            // and a status can be asked for again.
+            SessionChange::Lost(DownReason::BlackHole) => {
+                self.outcome = self.outcome.take().filter(Result::is_ok);
+            }
+            SessionChange::Lost(_) => {
+                self.outcome.get_or_insert(Err(Obstacle::NoAnswer));
+            }
         }
     }
 }
 
 impl<R: Route> Probe<R> {
-    /// The answer was too large for the path, which the transport knows now. The next session has smaller packets, and a
-    /// status can be asked for again.
-    fn ask_again(&mut self, session: SessionId) {
-        if let Some(target) = self.of_session(session)
-            && !matches!(target.outcome, Some(Ok(_)))
-        {
-            (target.session, target.outcome) = (None, None);
-        }
+    fn is_done(&self) -> bool {
+        self.targets.iter().all(|target| target.outcome.is_some())
+    }
+
+    /// Ends every session, so that the replicas need not wait until it times out.
+    fn leave(&mut self, cx: &mut Cx<'_, R>) -> Vec<Target<R>> {
+        let mut targets = std::mem::take(&mut self.targets);
+        targets
+            .iter_mut()
+            .for_each(|target| target.conversation.leave(cx));
+        targets
     }
 }
 
@@ -136,42 +116,33 @@ impl<R: Route> App<R> for Probe<R> {
     }
 
     fn on_completion(&mut self, _cx: &mut Cx<'_, R>, tag: u64, completion: Completion) {
-        let outcome = match completion.result {
-            Ok(()) => read_status(&completion.response),
-            Err(_) => Err(Obstacle::NoAnswer),
-        };
         // None once the probe has left: its sessions end then, and questions under way with them.
-        if let Some(target) = self.targets.get_mut(tag as usize) {
-            target.outcome = Some(outcome);
+        for target in &mut self.targets {
+            if target.conversation.on_completion(tag) {
+                target.outcome = Some(match completion.result {
+                    Ok(()) => read_status(&completion.response),
+                    Err(_) => Err(Obstacle::NoAnswer),
+                });
+            }
         }
     }
 
     fn on_event(&mut self, cx: &mut Cx<'_, R>, event: Event<R>) {
-        match event {
-            Event::Connected { session, .. } => {
-                let agreed = cx.session_stats(session).map(|agreed| agreed.mtu);
-                if let Some(target) = self.of_session(session) {
-                    target.packet_bytes = agreed;
-                }
-                self.ask(cx, session);
+        for target in &mut self.targets {
+            if let Some(change) = target.conversation.on_event(&event) {
+                target.on_change(cx, change, self.deadline);
             }
-            Event::ConnectFailed {
-                session, reason, ..
-            } => {
-                if let Some(target) = self.of_session(session) {
-                    target.outcome = Some(Err(obstacle_of(reason)));
-                }
-            }
-            Event::Down {
-                session,
-                reason: DownReason::BlackHole,
-            } => self.ask_again(session),
-            Event::Down { .. } | Event::Accepted { .. } => {}
         }
     }
 
     fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
-        self.connect(cx);
+        let (now, patience) = (cx.now(), self.deadline.saturating_since(cx.now()));
+        let open = |target: &&mut Target<R>| target.outcome.is_none();
+        for target in self.targets.iter_mut().filter(open) {
+            if target.conversation.due(now) == Some(Due::Connection) {
+                target.connect(cx, patience);
+            }
+        }
     }
 }
 
@@ -213,15 +184,9 @@ pub fn probe_status<B: Backend, C: Clock>(
     seed: u64,
 ) -> Result<Vec<Probed>, ProbeError> {
     let deadline = clock.now() + timeout;
-    let target = |&address| Target {
-        address,
-        route: route_of(address),
-        session: None,
-        packet_bytes: None,
-        outcome: None,
-    };
+    let target = |(index, &address)| Target::new(index, address, route_of(address));
     let probe = Probe {
-        targets: addresses.iter().map(target).collect(),
+        targets: addresses.iter().enumerate().map(target).collect(),
         deadline,
     };
     let identity = Identity {
@@ -256,6 +221,7 @@ pub enum ProbeError {
 
 #[cfg(test)]
 mod tests {
+    use trine_protocol::message::Encode;
     use trine_transport::backend::{RingBackend, RingConfig, RingRoute};
     use trine_transport::{Endpoint, RpcError};
 
@@ -273,13 +239,7 @@ mod tests {
         let mut endpoint = Endpoint::new(config, &caps, pool.clone(), identity, 1).unwrap();
         let mut cx: Cx<'_, RingRoute> = Cx::new(&mut endpoint, Instant::ZERO);
         let mut probe = Probe {
-            targets: vec![Target {
-                address: SocketAddr::from(([127, 0, 0, 1], 1)),
-                route: None,
-                session: None,
-                outcome: None,
-                packet_bytes: None,
-            }],
+            targets: vec![Target::new(0, SocketAddr::from(([127, 0, 0, 1], 1)), None)],
             deadline: Instant::ZERO,
         };
         assert_eq!(probe.leave(&mut cx).len(), 1);
@@ -288,7 +248,7 @@ mod tests {
             request: pool.alloc(1).unwrap(),
             response: pool.alloc(1).unwrap(),
         };
-        probe.on_completion(&mut cx, 0, completion);
+        probe.on_completion(&mut cx, 1, completion);
         assert!(probe.is_done());
     }
     #[test]

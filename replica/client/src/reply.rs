@@ -161,7 +161,7 @@ impl<R: Route> Clients<R> {
         if self.cluster.is_none() && header.status == ClientStatus::Ok {
             self.cluster = header.cluster;
         }
-        self.peers.get_mut(peer).hear(now);
+        self.peers.get_mut(peer).silence.end(now);
         self.on_status(now, key, peer, &header, reply);
     }
 

@@ -7,11 +7,15 @@ mod asynchronous;
 mod config;
 mod event;
 mod objections;
+mod replicas;
+mod session;
 mod stream;
 
 pub use asynchronous::{AsyncWatcher, NextBatch};
 pub use config::{WatchConfig, WatchError, WatchFrom};
 pub use event::{WatchBatch, WatchTarget, WatchedChange, WatchedEvent};
+pub use objections::Objection;
+pub use session::{WatchAnswer, WatchSession, WatchWish};
 pub use stream::WatchStream;
 
 use std::net::SocketAddr;

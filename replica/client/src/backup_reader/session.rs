@@ -2,20 +2,17 @@
 //!
 //! A value without I/O. The owner of the event loop looks at it after each turn.
 
-use std::collections::{BTreeMap, VecDeque};
-
-use trine_canary as canary;
 use trine_protocol::message::{
-    BACKUP_PIECE_HEADER_SIZE, BACKUP_WINDOW, BackupHead, BackupReply, BackupRequest, BackupStep,
-    ClusterId, OtherVersion, kind,
+    BACKUP_PIECE_HEADER_SIZE, BackupHead, BackupReply, BackupRequest, BackupStep, ClusterId,
+    OtherVersion, kind,
 };
 use trine_transport::backend::{BackendError, Route};
 use trine_transport::time::{Duration, Instant};
-use trine_transport::{App, Completion, ConnectParams, Cx, Event, Reply, Request, SessionId};
+use trine_transport::{App, Completion, ConnectParams, Cx, Event, Reply, Request};
 
-use crate::ask::Ask;
+use super::pieces::{Piece, Pieces};
+use crate::conversation::{Question, ReplicaSession, SessionChange};
 use crate::outcome::Obstacle;
-use crate::peers::obstacle_of;
 
 /// How long a connection, and the answer to a request, may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -66,44 +63,31 @@ pub enum BackupError {
     Backend(BackendError),
 }
 
-/// A piece of the image.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Piece {
-    /// Which one, from 0.
-    pub number: u32,
-    /// Whether it is the last one.
-    pub last: bool,
-    /// The piece.
-    pub bytes: Vec<u8>,
-}
-
 /// A session with one replica, as a value without I/O.
 pub struct BackupSession<R: Route> {
     route: R,
     cluster: ClusterId,
-    session: Option<SessionId>,
-    connected: bool,
-    /// Some while an image is wanted.
-    begin: Option<u64>,
-    /// The request for it is under way.
-    beginning: bool,
-    head: Option<BackupHead>,
-    later: String,
+    /// `None` before the first turn. There is no second session.
+    session: Option<ReplicaSession>,
+    beginning: Beginning,
     /// The image that is read.
-    image: Option<u64>,
-    /// Pieces that the caller has.
-    taken: u32,
-    /// Pieces to ask for now, once more.
-    again: VecDeque<u32>,
-    /// The first piece that was never asked for.
-    next: u32,
-    /// The number of pieces, once that is known.
-    count: Option<u32>,
-    arrived: BTreeMap<u32, Piece>,
+    pieces: Option<Pieces>,
     /// Nothing is asked before this.
     ask_at: Instant,
     failed: Option<BackupError>,
     over: bool,
+}
+
+/// The way to an image.
+#[derive(Default)]
+struct Beginning {
+    /// Some while an image is wanted: of the state after at least this entry.
+    at_least: Option<u64>,
+    /// The request for it is under way.
+    is_asked: bool,
+    head: Option<BackupHead>,
+    /// Why there is none yet.
+    later: String,
 }
 
 impl<R: Route> BackupSession<R> {
@@ -114,17 +98,8 @@ impl<R: Route> BackupSession<R> {
             route,
             cluster,
             session: None,
-            connected: false,
-            begin: None,
-            beginning: false,
-            head: None,
-            later: String::new(),
-            image: None,
-            taken: 0,
-            again: VecDeque::new(),
-            next: 0,
-            count: None,
-            arrived: BTreeMap::new(),
+            beginning: Beginning::default(),
+            pieces: None,
             ask_at: Instant::ZERO,
             failed: None,
             over: false,
@@ -133,40 +108,35 @@ impl<R: Route> BackupSession<R> {
 
     /// Asks for an image of the state after at least the entry `at_least`, until there is one.
     pub fn begin(&mut self, at_least: u64) {
-        self.begin = Some(at_least);
+        self.beginning.at_least = Some(at_least);
     }
 
     /// The state that the image is of, once there is one.
     #[must_use]
     pub fn head(&self) -> Option<&BackupHead> {
-        self.head.as_ref()
+        self.beginning.head.as_ref()
     }
 
     /// Why the replica cannot make an image yet.
     #[must_use]
     pub fn why_not_yet(&self) -> &str {
-        &self.later
+        &self.beginning.later
     }
 
     /// Goes on with an image that another session has begun, with the piece `number`.
     pub fn go_on(&mut self, image: u64, number: u32) {
-        let skips = number > 0 && canary::planted("a resumed backup skips a piece");
-        let number = number + u32::from(skips);
-        self.image = Some(image);
-        (self.taken, self.next) = (number, number);
+        self.pieces = Some(Pieces::from(image, number));
     }
 
     /// Whether the next piece is here.
     #[must_use]
     pub fn has_piece(&self) -> bool {
-        self.arrived.contains_key(&self.taken)
+        self.pieces.as_ref().is_some_and(Pieces::has_next)
     }
 
     /// The next piece, if it is here. Those before it count as taken.
     pub fn take(&mut self) -> Option<Piece> {
-        let piece = self.arrived.remove(&self.taken)?;
-        self.taken += 1;
-        Some(piece)
+        self.pieces.as_mut()?.take()
     }
 
     /// Why nothing more comes of this session.
@@ -183,15 +153,15 @@ impl<R: Route> BackupSession<R> {
 
     /// Tells the replica that the image is not needed any more.
     pub fn end(&mut self, cx: &mut Cx<'_, R>) {
-        let sent = self.image.take();
-        let sent = sent.is_some_and(|image| self.send(cx, BackupStep::End { image }, END_TAG));
+        let image = self.pieces.take().map(|pieces| pieces.image());
+        let sent = image.is_some_and(|image| self.send(cx, BackupStep::End { image }, END_TAG));
         self.over = !sent;
     }
 
     /// Ends the session, and leaves the image where it is.
     pub fn leave(&mut self, cx: &mut Cx<'_, R>) {
-        if let Some(session) = self.session {
-            cx.disconnect(session);
+        if let Some(session) = &mut self.session {
+            session.leave(cx);
         }
     }
 
@@ -199,68 +169,55 @@ impl<R: Route> BackupSession<R> {
         self.failed.get_or_insert(error);
     }
 
+    fn is_up(&self) -> bool {
+        self.session.and_then(ReplicaSession::up).is_some()
+    }
+
     fn send(&self, cx: &mut Cx<'_, R>, step: BackupStep, tag: u64) -> bool {
         let request = BackupRequest {
             cluster: self.cluster,
             step,
         };
-        let Some(session) = self.session.filter(|_| self.connected) else {
+        let Some(session) = self.session.and_then(ReplicaSession::up) else {
             return false;
         };
-        let ask = Ask {
+        let question = Question {
             kind: kind::BACKUP,
             room: RESPONSE_BYTES,
-            tag,
-            patience: PATIENCE,
+            deadline: cx.now() + PATIENCE,
         };
-        ask.send(cx, session, &request)
+        question.send(cx, session, tag, &request)
     }
 
     /// Asks for what is wanted and not asked for.
     fn ask(&mut self, cx: &mut Cx<'_, R>) {
-        if !self.connected || cx.now() < self.ask_at || self.failed.is_some() {
+        if !self.is_up() || cx.now() < self.ask_at || self.failed.is_some() {
             return;
         }
-        if let Some(at_least) = self.begin.filter(|_| !self.beginning) {
-            self.beginning = self.send(cx, BackupStep::Begin { at_least }, BEGIN_TAG);
+        if let Some(at_least) = self.beginning.wanted() {
+            self.beginning.is_asked = self.send(cx, BackupStep::Begin { at_least }, BEGIN_TAG);
         }
-        let Some(image) = self.image else { return };
-        while let Some(number) = self.next_wanted() {
-            let step = BackupStep::Piece {
-                image,
-                number,
-                needed_from: self.taken,
-            };
+        while let Some((number, step)) = self.pieces.as_ref().and_then(Pieces::wanted) {
             if !self.send(cx, step, u64::from(number)) {
                 // Until there is a buffer.
                 self.ask_at = cx.now() + ASK_AGAIN;
                 return;
             }
-            match self.again.front() {
-                Some(&first) if first == number => drop(self.again.pop_front()),
-                _ => self.next += 1,
-            }
+            self.pieces
+                .iter_mut()
+                .for_each(|pieces| pieces.on_asked(number));
         }
-    }
-
-    fn next_wanted(&self) -> Option<u32> {
-        if let Some(&number) = self.again.front() {
-            return Some(number);
-        }
-        let in_window = self.next - self.taken < BACKUP_WINDOW;
-        let exists = self.count.is_none_or(|count| self.next < count);
-        (in_window && exists).then_some(self.next)
     }
 
     fn on_begin_reply(&mut self, now: Instant, reply: &BackupReply<'_>) {
-        self.beginning = false;
+        self.beginning.is_asked = false;
         match reply {
             BackupReply::Begun(head) => {
-                self.begin = None;
-                self.head = Some(*head);
+                self.beginning.at_least = None;
+                self.beginning.head = Some(*head);
             }
             BackupReply::Later(why) => {
-                self.later = (*why).to_owned();
+                self.beginning.later = (*why).to_owned();
                 self.ask_at = now + ASK_AGAIN;
             }
             other => self.on_refusal(other),
@@ -268,27 +225,17 @@ impl<R: Route> BackupSession<R> {
     }
 
     fn on_piece_reply(&mut self, now: Instant, number: u32, reply: &BackupReply<'_>) {
-        match reply {
-            // There is none: it was asked for before the end was known.
-            BackupReply::Piece { bytes: [], .. } => {}
-            BackupReply::Piece { last, bytes } => {
-                if *last {
-                    self.count = Some(number + 1);
-                }
-                if number >= self.taken {
-                    let piece = Piece {
-                        number,
-                        last: *last,
-                        bytes: bytes.to_vec(),
-                    };
-                    self.arrived.insert(number, piece);
-                }
+        match (reply, &mut self.pieces) {
+            (BackupReply::Piece { last, bytes }, Some(pieces)) => {
+                pieces.on_piece(number, *last, bytes);
             }
-            BackupReply::Later(_) => {
-                self.again.push_back(number);
+            (BackupReply::Later(_), Some(pieces)) => {
+                pieces.ask_again(number);
                 self.ask_at = now + ASK_AGAIN;
             }
-            other => self.on_refusal(other),
+            // The image is not wanted any more.
+            (BackupReply::Piece { .. } | BackupReply::Later(_), None) => {}
+            (other, _) => self.on_refusal(other),
         }
     }
 
@@ -335,16 +282,13 @@ impl<R: Route> App<R> for BackupSession<R> {
     }
 
     fn on_event(&mut self, _cx: &mut Cx<'_, R>, event: Event<R>) {
-        match event {
-            Event::Connected { .. } => self.connected = true,
-            Event::ConnectFailed { reason, .. } => {
-                self.fail(BackupError::NotReached(obstacle_of(reason)));
+        let session = self.session.as_mut();
+        match session.and_then(|session| session.on_event(&event)) {
+            Some(SessionChange::NotReached(reason)) => {
+                self.fail(BackupError::NotReached(reason.into()));
             }
-            Event::Down { .. } => {
-                self.connected = false;
-                self.fail(BackupError::Lost);
-            }
-            Event::Accepted { .. } => {}
+            Some(SessionChange::Lost(_)) => self.fail(BackupError::Lost),
+            Some(SessionChange::Up(_)) | None => {}
         }
     }
 
@@ -354,17 +298,24 @@ impl<R: Route> App<R> for BackupSession<R> {
                 timeout: Some(PATIENCE),
                 ..ConnectParams::default()
             };
-            match cx.connect(self.route, params) {
-                Ok(session) => self.session = Some(session),
-                Err(_) => self.fail(BackupError::NotReached(Obstacle::NoConnection)),
+            let session = self.session.insert(ReplicaSession::Down);
+            if !session.connect(cx, self.route, params) {
+                self.fail(BackupError::NotReached(Obstacle::NoConnection));
             }
         }
         self.ask(cx);
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        let wants = self.begin.is_some_and(|_| !self.beginning)
-            || self.image.is_some_and(|_| self.next_wanted().is_some());
-        (wants && self.connected && self.failed.is_none()).then_some(self.ask_at)
+        let wants_piece = self.pieces.as_ref().and_then(Pieces::wanted).is_some();
+        let wants = self.beginning.wanted().is_some() || wants_piece;
+        (wants && self.is_up() && self.failed.is_none()).then_some(self.ask_at)
+    }
+}
+
+impl Beginning {
+    /// The state that is to be asked for.
+    fn wanted(&self) -> Option<u64> {
+        self.at_least.filter(|_| !self.is_asked)
     }
 }

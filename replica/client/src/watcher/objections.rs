@@ -12,8 +12,9 @@ use trine_protocol::message::{ClientReply, ClientStatus, OtherStatus, StatusClas
 use super::config::WatchError;
 use crate::outcome::Obstacle;
 
+/// Why a replica does not serve a watch.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Objection {
+pub enum Objection {
     /// There is no session, or no answer.
     Obstacle(Obstacle),
     /// Not here, or not now.
