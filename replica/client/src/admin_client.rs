@@ -5,11 +5,12 @@
 //! mixes two groups changes one of them, not both. The member to be removed or replaced is fixed before the command is
 //! first given, so that a repetition cannot hit its successor.
 
-use std::collections::BTreeSet;
+mod whom;
+
 use std::net::SocketAddr;
 
 use trine_protocol::message::{
-    AdminCommand, AdminReply, AdminRequest, AdminStatus, Discovery, Encode, Incarnation, Member,
+    AdminCommand, AdminReply, AdminRequest, AdminStatus, Discovery, Incarnation, Member,
     MemberRole, OtherVersion, RoleCode, StatusForm, StatusReply, StatusRequest, kind,
 };
 use trine_protocol::route::RouteOf;
@@ -17,13 +18,15 @@ use trine_transport::app::{App, Completion, Cx, Reply, Request, RpcError};
 use trine_transport::backend::{Backend, BackendError, Route};
 use trine_transport::event_loop::EventLoop;
 use trine_transport::prng::Prng;
-use trine_transport::session::{Event, SessionId};
+use trine_transport::session::Event;
 use trine_transport::time::{Clock, Duration, Instant};
 
 use super::blocking::client_identity;
 use super::config::{ClientConfig, ClientConfigError};
+use super::conversation::Question;
 use super::outcome::Obstacle;
 use super::peers::Peers;
+use whom::Whom;
 
 /// Room for a discovery with every member, and for a command's progress in words.
 const RESPONSE_BYTES: usize = 4 << 10;
@@ -121,7 +124,7 @@ pub fn run_admin<B: Backend, C: Clock>(
 
 /// The present question to a replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Question {
+enum AdminQuestion {
     WhoLeads,
     AdminCommand,
 }
@@ -142,23 +145,25 @@ pub struct AdminClient<R: Route> {
     rng: Prng,
     request: AdminRequest,
     deadline: Instant,
-    /// The replica to ask next, if one was named.
-    favourite: Option<usize>,
-    /// The last replica that was asked without having been named.
-    last_guess: usize,
-    /// The replica that has named itself as the leader, and the session with it.
-    leader: Option<(usize, SessionId)>,
-    /// Replicas without a leader that were told the address of a new holder: they may have to vote for the replica
-    /// there.
-    told: BTreeSet<usize>,
+    whom: Whom,
     found_leader: bool,
-    asking: Option<Question>,
+    asking: Option<AdminQuestion>,
     ask_at: Instant,
     /// When `on_turn` has to run again without input.
     wake_at: Option<Instant>,
+    course: Course,
+}
+
+/// What is known of the command.
+///
+/// Invariant: a command that may have been done stays one.
+#[derive(Debug, Default)]
+struct Course {
     /// Whether the command may have been done.
     begun: bool,
+    /// The last answer about it.
     progress: Option<String>,
+    /// Of the last attempt.
     obstacle: Option<Obstacle>,
     end: Option<AdminOutcome>,
 }
@@ -185,25 +190,19 @@ impl<R: Route> AdminClient<R> {
             rng: Prng::new(seed),
             request,
             deadline,
-            favourite: None,
-            last_guess: 0,
-            leader: None,
-            told: BTreeSet::new(),
+            whom: Whom::default(),
             found_leader: false,
             asking: None,
             ask_at: Instant::ZERO,
             wake_at: None,
-            begun: false,
-            progress: None,
-            obstacle: None,
-            end: None,
+            course: Course::default(),
         }
     }
 
     /// Whether the command was done, or permanently refused.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.end.is_some()
+        self.course.end.is_some()
     }
 
     /// Ends every session and returns the result of the command.
@@ -213,38 +212,9 @@ impl<R: Route> AdminClient<R> {
                 cx.disconnect(session);
             }
         }
-        let begun = self.begun || self.asking == Some(Question::AdminCommand);
-        let obstacle = self.obstacle.unwrap_or_else(|| self.peers.obstacle());
-        match self.end.take() {
-            Some(AdminOutcome::Done(done)) => Ok(done),
-            Some(AdminOutcome::Refused(why)) => Err(AdminError::Refused { why, begun }),
-            Some(AdminOutcome::Foreign(obstacle)) if !begun => {
-                Err(AdminError::NotReachable { obstacle, waited })
-            }
-            None if !begun => Err(AdminError::NotReachable { obstacle, waited }),
-            Some(AdminOutcome::Foreign(_)) | None => {
-                let progress = self.progress.take();
-                let progress = progress.unwrap_or_else(|| obstacle.to_string());
-                Err(AdminError::OutcomeUnknown { progress, waited })
-            }
-        }
-    }
-
-    /// The replica to ask now: the named one, else the next reachable one.
-    fn choose(&mut self) -> Option<(usize, SessionId)> {
-        let reachable = |index: &usize| {
-            let peer = self.peers.get(*index);
-            peer.session().is_some() && !peer.is_foreign()
-        };
-        let index = match self.favourite.filter(reachable) {
-            Some(index) => index,
-            None => {
-                self.favourite = None;
-                self.last_guess = self.peers.next_up(self.last_guess)?;
-                self.last_guess
-            }
-        };
-        Some((index, self.peers.get(index).session()?))
+        let is_given = self.asking == Some(AdminQuestion::AdminCommand);
+        let obstacle = self.peers.obstacle();
+        std::mem::take(&mut self.course).result(is_given, obstacle, waited)
     }
 
     fn ask(&mut self, cx: &mut Cx<'_, R>) {
@@ -254,46 +224,32 @@ impl<R: Route> AdminClient<R> {
             return;
         }
         // A replica that becomes reachable later causes an event.
-        let Some((index, session)) = self.choose() else {
+        let Some((index, session)) = self.whom.choose(&self.peers) else {
             return;
         };
-        let (question, kind, bytes) = if self.leader == Some((index, session)) {
-            (
-                Question::AdminCommand,
-                kind::ADMIN,
-                self.request.encode_to_vec(),
-            )
-        } else {
-            let form = StatusForm::Discovery;
-            let question = StatusRequest { form }.encode_to_vec();
-            (Question::WhoLeads, kind::STATUS, question)
+        let request = |kind| Question {
+            kind,
+            room: RESPONSE_BYTES,
+            deadline: self.deadline.min(now + self.config.attempt_timeout),
         };
-        let deadline = self.deadline.min(now + self.config.attempt_timeout);
-        if self.send(cx, (index, session), kind, &bytes, deadline) {
-            self.asking = Some(question);
+        let (tag, form) = (index as u64, StatusForm::Discovery);
+        let (asking, sent) = match self.whom.is_leader(index, session) {
+            true => (
+                AdminQuestion::AdminCommand,
+                request(kind::ADMIN).send(cx, session, tag, &self.request),
+            ),
+            false => (
+                AdminQuestion::WhoLeads,
+                request(kind::STATUS).send(cx, session, tag, &StatusRequest { form }),
+            ),
+        };
+        if sent {
+            self.asking = Some(asking);
         } else {
-            self.obstacle = Some(Obstacle::NoBuffer);
+            self.course.obstacle = Some(Obstacle::NoBuffer);
             self.pause(now, REPEAT_EVERY);
             self.wake_at = Some(self.ask_at);
         }
-    }
-
-    fn send(
-        &self,
-        cx: &mut Cx<'_, R>,
-        (index, session): (usize, SessionId),
-        kind: u8,
-        bytes: &[u8],
-        deadline: Instant,
-    ) -> bool {
-        let (Some(mut request), Some(response)) = (cx.alloc(bytes.len()), cx.alloc(RESPONSE_BYTES))
-        else {
-            return false;
-        };
-        request.copy_from_slice(bytes);
-        let (tag, deadline) = (index as u64, Some(deadline));
-        cx.enqueue_request(session, kind, request, response, tag, deadline)
-            .is_ok()
     }
 
     fn pause(&mut self, now: Instant, pause: Duration) {
@@ -302,9 +258,8 @@ impl<R: Route> AdminClient<R> {
 
     /// This replica cannot help at the moment: another one is asked after a pause.
     fn try_another(&mut self, now: Instant, obstacle: Obstacle) {
-        self.obstacle = Some(obstacle);
-        self.leader = None;
-        self.favourite = None;
+        self.course.obstacle = Some(obstacle);
+        self.whom.lead_nowhere();
         self.pause(now, REPEAT_EVERY);
     }
 
@@ -313,7 +268,7 @@ impl<R: Route> AdminClient<R> {
         self.try_another(now, Obstacle::NoLeader);
         let named = hint.and_then(|address| self.peers.add(address));
         if let Some(named) = named.filter(|&named| named != index) {
-            self.favourite = Some(named);
+            self.whom.name(named);
             // Two that name each other are asked alternately, not in a storm.
             self.pause(now, self.config.pause_min);
         }
@@ -334,9 +289,8 @@ impl<R: Route> AdminClient<R> {
             self.peers.add(member.address);
         }
         let leaderless = discovery.role != RoleCode::Leader && discovery.leader.is_none();
-        if leaderless && self.request.address.is_some() && self.told.insert(index) {
-            self.favourite = Some(index);
-            self.leader = self.peers.get(index).session().map(|s| (index, s));
+        if leaderless && self.request.address.is_some() && self.whom.tell(index) {
+            self.whom.lead(index, &self.peers);
             return self.pause(now, Duration::ZERO);
         }
         if discovery.role != RoleCode::Leader {
@@ -347,8 +301,7 @@ impl<R: Route> AdminClient<R> {
             self.request.cluster = theirs;
             self.fix_holder(discovery);
         }
-        self.favourite = Some(index);
-        self.leader = self.peers.get(index).session().map(|s| (index, s));
+        self.whom.lead(index, &self.peers);
         self.pause(now, Duration::ZERO);
     }
 
@@ -365,7 +318,7 @@ impl<R: Route> AdminClient<R> {
         match holder(&discovery.members.0, self.request) {
             Incarnation::NONE if self.request.command == AdminCommand::Remove => {
                 let why = format!("node {node_id} is not a member of the group");
-                self.end = Some(AdminOutcome::Refused(why));
+                self.course.end = Some(AdminOutcome::Refused(why));
             }
             holder => self.request.incarnation = holder,
         }
@@ -376,12 +329,12 @@ impl<R: Route> AdminClient<R> {
         match reply.status {
             AdminStatus::Done => {
                 let leader = self.peers.get(index).address;
-                self.end = Some(AdminOutcome::Done(AdminDone { text, leader }));
+                self.course.end = Some(AdminOutcome::Done(AdminDone { text, leader }));
             }
-            AdminStatus::Refused => self.end = Some(AdminOutcome::Refused(text)),
+            AdminStatus::Refused => self.course.end = Some(AdminOutcome::Refused(text)),
             AdminStatus::InProgress => {
-                self.begun = true;
-                self.progress = Some(text);
+                self.course.begun = true;
+                self.course.progress = Some(text);
                 self.pause(now, REPEAT_EVERY);
             }
             AdminStatus::NotLeader => self.follow_hint(now, index, reply.leader),
@@ -390,7 +343,34 @@ impl<R: Route> AdminClient<R> {
 
     fn end_if_all_foreign(&mut self) {
         if let Some(obstacle) = self.peers.all_foreign() {
-            self.end.get_or_insert(AdminOutcome::Foreign(obstacle));
+            self.course
+                .end
+                .get_or_insert(AdminOutcome::Foreign(obstacle));
+        }
+    }
+}
+
+impl Course {
+    /// What is certain at the end. `is_given`: an answer to the command is still awaited.
+    fn result(
+        self,
+        is_given: bool,
+        obstacle: Obstacle,
+        waited: Duration,
+    ) -> Result<AdminDone, AdminError> {
+        let begun = self.begun || is_given;
+        let obstacle = self.obstacle.unwrap_or(obstacle);
+        match self.end {
+            Some(AdminOutcome::Done(done)) => Ok(done),
+            Some(AdminOutcome::Refused(why)) => Err(AdminError::Refused { why, begun }),
+            Some(AdminOutcome::Foreign(obstacle)) if !begun => {
+                Err(AdminError::NotReachable { obstacle, waited })
+            }
+            None if !begun => Err(AdminError::NotReachable { obstacle, waited }),
+            Some(AdminOutcome::Foreign(_)) | None => {
+                let progress = self.progress.unwrap_or_else(|| obstacle.to_string());
+                Err(AdminError::OutcomeUnknown { progress, waited })
+            }
         }
     }
 }
@@ -414,22 +394,23 @@ impl<R: Route> App<R> for AdminClient<R> {
             return;
         };
         if let Err(error) = completion.result {
-            self.begun |= question == Question::AdminCommand && error != RpcError::NotSent;
+            self.course.begun |=
+                question == AdminQuestion::AdminCommand && error != RpcError::NotSent;
             return self.try_another(now, Obstacle::NoAnswer);
         }
         if let Some(other) = OtherVersion::in_reply(&completion.response) {
             return self.try_another(now, Obstacle::OtherVersion(other));
         }
         match question {
-            Question::WhoLeads => match StatusReply::decode(&completion.response) {
+            AdminQuestion::WhoLeads => match StatusReply::decode(&completion.response) {
                 Ok(StatusReply::Discovery(discovery)) => self.on_discovery(now, index, &discovery),
                 _ => self.try_another(now, Obstacle::UnreadableReply),
             },
-            Question::AdminCommand => match AdminReply::decode(&completion.response) {
+            AdminQuestion::AdminCommand => match AdminReply::decode(&completion.response) {
                 Ok(reply) => self.on_reply(now, index, &reply),
                 Err(_) => {
                     // The replica had no memory to answer, or it runs another release: it may have done the command.
-                    self.begun = true;
+                    self.course.begun = true;
                     self.try_another(now, Obstacle::UnreadableReply);
                 }
             },

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use trine_protocol::endpoint_config;
-use trine_protocol::message::{ClusterId, Members, NodeId};
+use trine_protocol::message::{ClusterId, Encode, Members, NodeId};
 use trine_transport::Identity;
 use trine_transport::backend::{RingBackend, RingConfig, RingRoute};
 
