@@ -57,7 +57,7 @@ use trine_base::network::KeyStage;
 use trine_bench::BenchArguments;
 use trine_live::ChaosArguments;
 use trine_protocol::program::Program;
-use trine_server::serve::ServeArguments;
+use trine_server::options::ServeArguments;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -12,7 +12,7 @@ use trine_replica::disk::{
 
 use crate::options::FsyncMode;
 use crate::options::LogArguments;
-use crate::serve::ServeArguments;
+use crate::options::ServeArguments;
 use trine_base::announce::Announcer;
 use trine_base::aside::Aside;
 use trine_base::document::path_text;

@@ -19,8 +19,8 @@ use trine_transport::time::{Clock, Duration, Instant};
 
 use crate::from_file::FromFile;
 use crate::logs::AUDIT;
+use crate::options::ServeArguments;
 use crate::resp::Teller;
-use crate::serve::ServeArguments;
 
 /// The part of the log that tells of keys.
 const KEYS: &str = "keys";

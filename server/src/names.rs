@@ -17,7 +17,7 @@ use trine_protocol::route::is_same_address;
 use trine_replica::config::CANDIDATES_MAX;
 
 use crate::logs::ROLE;
-use crate::serve::{ServeArguments, own_of};
+use crate::options::{ServeArguments, own_of};
 use crate::startup::StartupStatus;
 
 /// A name is asked for again so soon while its replica is silent, or has no address.

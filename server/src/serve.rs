@@ -1,8 +1,5 @@
 //! `trine serve`: one replica, until it is asked to end.
 
-mod args;
-mod check;
-
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,10 +22,6 @@ use trine_transport::backend::{
 use trine_transport::time::{Clock, Duration, Instant};
 use trine_transport::{Config, EventLoop};
 
-pub use self::args::ServeArguments;
-pub(crate) use self::check::own_of;
-use self::check::replica_config;
-pub use self::check::{check, check_common};
 use trine_base::announce::Announcer;
 
 use crate::backup_file;
@@ -41,6 +34,7 @@ use crate::key_changes::KeyChanges;
 use crate::logs::{AUDIT, Logs, ROLE};
 use crate::metrics::{self, Snapshot};
 use crate::names::PeerNames;
+use crate::options::{ServeArguments, check, replica_config, warn_of_shown_password};
 use crate::places;
 use crate::resp;
 use crate::startup::StartupStatus;
@@ -94,7 +88,7 @@ pub fn run<N: Network>(
     arguments.limits.require_memory(1)?;
     tracing::info!(target: ROLE, program = %Program::this(), "starts");
     let announcer = Announcer::start(output.json)?;
-    resp::warn_of_shown_password();
+    warn_of_shown_password();
     let tls = Tls::open(&arguments.tls)?;
     interrupt::start_server()?;
     let mut waiting = StartupStatus::new(announcer);

@@ -18,7 +18,7 @@ use trine_base::failure::Failure;
 use trine_base::network::{self, TransportKind};
 use trine_base::output::Output;
 use trine_base::units::plural;
-use trine_server::serve;
+use trine_server::options;
 
 pub(crate) use get::get;
 pub(crate) use set::set;
@@ -105,7 +105,7 @@ fn together(file: &SettingsFile, keys: &[SettingKey], each_is_right: bool) -> Ve
                 let network = &arguments.global.network;
                 let is_sealed = network.settings(serve.keys).requires_keys();
                 let is_ip = network.transport == TransportKind::Udp;
-                serve::check(serve, is_ip && !is_sealed)
+                options::check(serve, is_ip && !is_sealed)
             }
             ConfigurableCommand::Up(up) => up::check(up),
         };

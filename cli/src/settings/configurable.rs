@@ -4,7 +4,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::cmd::up::UpArguments;
 use trine_base::arguments::GlobalArguments;
-use trine_server::serve::ServeArguments;
+use trine_server::options::ServeArguments;
 
 /// As the whole command line, without the other 26 commands. They count where the help puts what all commands take.
 #[derive(Debug, Parser)]

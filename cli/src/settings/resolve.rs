@@ -14,7 +14,7 @@ use super::key::{SettingKey, definition, definition_without_environment, keys};
 use trine_base::config::PEERS_MAX;
 use trine_base::failure::Failure;
 use trine_base::network::KeyStage;
-use trine_server::resp::{RespArguments, needless_password};
+use trine_server::options::{RespArguments, needless_password};
 
 /// Why no command can run.
 #[derive(Debug)]

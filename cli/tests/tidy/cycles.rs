@@ -12,6 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+/// Crates that have circles through re-exports: a file imports a name from a module that only hands it on, and that module
+/// imports the file. There a name counts for the file that defines it alone.
+const HAVE_RE_EXPORTS_IN_CIRCLES: &[&str] = &["transport", "kvstore", "replica"];
+
 /// The crates' directories.
 fn crates() -> impl Iterator<Item = &'static str> {
     let members = EDGES.iter().map(|(directory, _)| *directory);
@@ -34,7 +38,17 @@ pub(crate) fn trees() -> Vec<Modules> {
 #[test]
 fn files_do_not_import_each_other_in_circles() {
     let mut complaints = Vec::new();
-    for modules in trees() {
+    for mut modules in trees() {
+        let root = modules.files[0].path.clone();
+        let is_of = |directory: &&&str| root.starts_with(&format!("{directory}/src/"));
+        if let Some(directory) = HAVE_RE_EXPORTS_IN_CIRCLES.iter().find(is_of) {
+            if circles(&modules.files, &imports(&modules)).is_empty() {
+                complaints.push(format!(
+                    "{directory} has none any more: take it off the list"
+                ));
+            }
+            modules.look_through_re_exports();
+        }
         let imports = imports(&modules);
         for circle in circles(&modules.files, &imports) {
             complaints.push(describe(&circle, &modules.files, &imports));
@@ -197,9 +211,11 @@ fn imports_are_seen_in_every_form() {
         "lib -> b/mod: Handed",
         "a -> b/mod: Enum, late",
         "a -> b/c: D, e",
+        "b/mod -> lib: Handed",
         "b/mod -> b/c: Deep",
         "b/c -> b/mod: Enum",
-        "c -> b/mod: Handed",
+        "c -> lib: Handed",
+        "c -> b/mod: Deep, Handed",
         "c -> b/c: Deep, e",
         "d -> c: x",
         "e -> b/c: e",
@@ -208,6 +224,26 @@ fn imports_are_seen_in_every_form() {
         "f -> b/mod: *, late",
     ];
     assert_eq!(lines, expected);
+}
+
+#[test]
+fn a_circle_through_a_re_export_counts() {
+    let root = ("lib.rs", "mod a; mod p;");
+    let defines = ("p/x.rs", "pub struct P;");
+    let handed_on = [
+        root,
+        ("a.rs", "use crate::p::P; pub struct A;"),
+        ("p.rs", "mod x; pub use self::x::P; use crate::a::A;"),
+        defines,
+    ];
+    assert_eq!(circles_of(&handed_on), [["a.rs", "p.rs"]]);
+    let from_its_file = [
+        root,
+        ("a.rs", "use crate::p::x::P; pub struct A;"),
+        ("p.rs", "pub mod x; pub use self::x::P; use crate::a::A;"),
+        defines,
+    ];
+    assert_eq!(circles_of(&from_its_file), [[""; 0]; 0]);
 }
 
 #[test]

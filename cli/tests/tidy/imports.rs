@@ -1,8 +1,8 @@
 //! The names that each file of a crate takes from other files. Reads `use` lines and paths in the code, also in
 //! macros' arguments.
 //!
-//! A name from a re-export counts for the file that defines it. A module's name alone takes nothing; a name inside of
-//! the module does. Methods are not counted, because they are not imported. Code for tests alone is left out.
+//! A name from a re-export counts for the file that defines it and for the one that re-exports it. A module's name alone
+//! takes nothing; a name inside of the module does. Methods are not counted, because they are not imported. Code for tests alone is left out.
 
 use crate::modules::{Modules, Place, for_tests_alone, imports_of};
 use proc_macro2::{TokenStream, TokenTree};

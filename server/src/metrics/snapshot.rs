@@ -8,7 +8,7 @@ use trine_replica::node::NodeStats;
 use trine_transport::backend::BackendStats;
 use trine_transport::{EndpointStats, LoopStats};
 
-use crate::resp::Stats;
+use crate::resp::info::Stats;
 
 /// The replica's numbers at one moment.
 #[derive(Clone, Debug)]

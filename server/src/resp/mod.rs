@@ -3,13 +3,12 @@
 //! The server for Redis clients is itself a client of the group, so every replica can run one. Commands go to the
 //! leader and are executed exactly once. The commands of all connections in one turn leave together.
 
-mod args;
 mod auth;
 mod checker;
 mod descriptors;
 mod feed;
 mod hosted;
-mod info;
+pub(crate) mod info;
 mod news;
 mod passwords;
 mod server;
@@ -26,13 +25,12 @@ use trine_transport::backend::{MonotonicClock, Route};
 use trine_transport::buf::Pool;
 use trine_transport::{Config, EventLoop, Identity};
 
-pub use args::{HiddenPassword, RespArguments, needless_password, warn_of_shown_password};
 pub use info::{SharedStats, Stats};
 pub use passwords::{Generation, PASSWORD_BYTES_MAX, Password, SALT_BYTES, Verifier};
 
 pub(crate) use news::Teller;
 
-use crate::serve::ServeArguments;
+use crate::options::{RespArguments, ServeArguments};
 use crate::tls::Tls;
 use feed::Feed;
 use hosted::Hosted;

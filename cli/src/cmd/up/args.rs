@@ -11,9 +11,9 @@ use trine_server::options::FileArguments;
 use trine_server::options::LimitArguments;
 use trine_server::options::LogArguments;
 use trine_server::options::ReadArguments;
+use trine_server::options::RespArguments;
 use trine_server::options::TimingArguments;
 use trine_server::options::WatchArguments;
-use trine_server::resp::RespArguments;
 use trine_server::tls::TlsArguments;
 
 #[derive(Debug, Args)]

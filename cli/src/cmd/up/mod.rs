@@ -34,8 +34,7 @@ use trine_base::units::show_duration;
 use trine_local::config::START_LIMIT;
 use trine_local::start as group;
 use trine_server::data;
-use trine_server::resp::{HiddenPassword, warn_of_shown_password};
-use trine_server::serve::check_common;
+use trine_server::options::{HiddenPassword, check_common, warn_of_shown_password};
 
 /// The lowest expected read rate of directories, for all replicas together.
 const READ_BYTES_PER_SECOND: u64 = 8 << 20;

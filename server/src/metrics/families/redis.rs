@@ -1,7 +1,7 @@
 //! What a replica tells of its Redis clients.
 
 use super::{Family, counter, gauge};
-use crate::resp::Stats;
+use crate::resp::info::Stats;
 
 /// The server for Redis clients.
 pub(super) fn clients(stats: &Stats) -> Vec<Family> {

@@ -8,18 +8,16 @@ use trine_transport::backend::Faults;
 use crate::backup_file::Ttl;
 use crate::from_file::FixedSettings;
 use crate::metrics::OwnNames;
-use crate::options::FileArguments;
-use crate::options::LimitArguments;
-use crate::options::LogArguments;
-use crate::options::ReadArguments;
-use crate::options::TimingArguments;
-use crate::options::WatchArguments;
-use crate::resp::RespArguments;
 use crate::tls::TlsArguments;
 use trine_base::capture::CaptureArguments;
 use trine_base::network::KeyStage;
 use trine_base::placement::PlacementArguments;
 use trine_base::units::parse_bytes;
+
+use super::log::LogArguments;
+use super::replica::{LimitArguments, ReadArguments, TimingArguments};
+use super::resp::RespArguments;
+use super::watch::{FileArguments, WatchArguments};
 
 /// The options of `trine serve`.
 #[derive(Debug, Args)]

@@ -5,16 +5,15 @@ use std::net::SocketAddr;
 
 use trine_replica::config::{ReadMode, ReplicaConfig};
 
-use crate::options::LogArguments;
-use crate::options::ReadArguments;
-use crate::options::Reads;
-use crate::options::TimingArguments;
-use crate::options::WatchArguments;
-use crate::resp::{RespArguments, needless_password};
-use crate::serve::ServeArguments;
 use crate::tls::TlsArguments;
 use trine_base::failure::Failure;
 use trine_base::{peers, placement};
+
+use super::log::LogArguments;
+use super::replica::{ReadArguments, Reads, TimingArguments};
+use super::resp::{RespArguments, needless_password};
+use super::serve::ServeArguments;
+use super::watch::WatchArguments;
 
 /// Returns every mistake, with its setting. It resolves no names and opens nothing. IP addresses have to be on
 /// loopback if the network keeps to it, unless the settings permit others.
@@ -110,7 +109,7 @@ pub(crate) fn own_of<T: Copy>(node_id: u32, list: &[T]) -> Result<T, Failure> {
 }
 
 /// The replica's configuration, as far as these settings define it.
-pub(super) fn replica_config(reading: &ReadArguments, timing: &TimingArguments) -> ReplicaConfig {
+pub(crate) fn replica_config(reading: &ReadArguments, timing: &TimingArguments) -> ReplicaConfig {
     let defaults = ReplicaConfig::default();
     ReplicaConfig {
         // The ratios between tick, heartbeat and election remain those of the defaults.
