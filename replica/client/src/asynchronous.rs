@@ -24,10 +24,9 @@ use trine_transport::{App, Completion, Cx, Event, Origin, Reply, Request};
 
 use super::blocking::{CallError, OpenError, client_identity};
 use super::config::{ClientConfig, IN_FLIGHT_MAX, OPERATIONS_MAX};
-use super::core::{ClientId, Clients, Finished};
+use super::core::{ClientId, Clients, EncodedCommand, Finished, SubmitError};
 use super::operation::Mode;
 use super::outcome::{Answer, Error};
-use super::submit::{EncodedCommand, SubmitError};
 
 /// The state of a call that is waited for.
 enum CallState {
@@ -121,7 +120,7 @@ impl<R: Route> ClientsApplication<R> {
         self.dropped.append(&mut lock(&self.shared.dropped));
         self.shared.inbox.take(&mut self.taken);
         // The time of a call runs from here on, however long its queue is.
-        let deadline = now + self.clients.config.operation_timeout;
+        let deadline = now + self.clients.operation_timeout();
         let held = |call| QueuedCall {
             call,
             since: now,
@@ -185,7 +184,7 @@ impl<R: Route> ClientsApplication<R> {
     /// The time of a call is over before it began: nothing of it was ever sent.
     fn end_overdue(&self, now: Instant, held: &QueuedCall) {
         let error = Error::NotReachable {
-            obstacle: self.clients.peers.obstacle(),
+            obstacle: self.clients.obstacle(),
             waited: now.saturating_since(held.since),
         };
         self.end(&held.call.cell, Err(error.into()));
@@ -480,6 +479,7 @@ mod tests {
     use super::super::config::LOGICAL_CLIENTS_MAX;
     use super::super::outcome::Obstacle;
     use super::*;
+    use crate::operations::Operations;
 
     /// Clients that know one replica, which no packet reaches, and a handle.
     fn hosted() -> (ClientsApplication<RingRoute>, AsyncClient) {
@@ -504,14 +504,15 @@ mod tests {
     fn the_time_of_a_call_runs_while_it_waits_for_its_turn() {
         let (mut hosted, client) = hosted();
         let begun = Instant::ZERO + Duration::from_secs(100);
-        let deadline = begun + hosted.clients.config.operation_timeout;
+        let deadline = begun + hosted.clients.operation_timeout();
         let mut calls: Vec<_> = (0..IN_FLIGHT_MAX + 10)
             .map(|_| client.put(b"key", b"value"))
             .collect();
         hosted.take_calls(begun);
         assert_eq!(hosted.held.len(), 10);
         // Nothing else is due.
-        hosted.clients.operations = Slab::new(OPERATIONS_MAX);
+        let nobody = ClientConfig::new(Vec::new());
+        *hosted.clients.operations() = Operations::new(&nobody);
         assert_eq!(hosted.next_timeout(), Some(deadline));
 
         let just_before = begun + Duration::from_millis(4_999);
@@ -558,17 +559,17 @@ mod tests {
     fn a_call_that_had_to_wait_keeps_its_deadline() {
         let (mut hosted, client) = hosted();
         let begun = Instant::ZERO + Duration::from_secs(100);
-        let deadline = begun + hosted.clients.config.operation_timeout;
+        let deadline = begun + hosted.clients.operation_timeout();
         let calls: Vec<_> = (0..=IN_FLIGHT_MAX).map(|_| client.get(b"key")).collect();
         hosted.take_calls(begun);
         let later = begun + Duration::from_secs(3);
-        let (key, _) = hosted.clients.operations.iter().next().unwrap();
+        let (key, _) = hosted.clients.operations().iter().next().unwrap();
         hosted.clients.refuse(later, key, Obstacle::TooLarge);
         hosted.give_answers();
         hosted.take_calls(later);
         assert!(hosted.held.is_empty());
         assert_eq!(hosted.calls.len(), IN_FLIGHT_MAX);
-        let mut deadlines = hosted.clients.operations.iter();
+        let mut deadlines = hosted.clients.operations().iter();
         assert!(deadlines.all(|(_, pending)| pending.deadline == deadline));
         drop(calls);
     }
@@ -588,10 +589,7 @@ mod tests {
     #[test]
     fn operations_that_are_overdue_let_the_next_calls_begin() {
         let (hosted, client) = hosted();
-        assert_eq!(
-            hosted.clients.config.operation_timeout,
-            Duration::from_secs(5)
-        );
+        assert_eq!(hosted.clients.operation_timeout(), Duration::from_secs(5));
         let backend = RingBackend::mesh(1, RingConfig::default()).remove(0);
         let time = Set(std::rc::Rc::new(std::cell::Cell::new(1_000_000_000)));
         let transport = trine_protocol::endpoint_config();

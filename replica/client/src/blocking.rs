@@ -10,10 +10,9 @@ use trine_transport::time::{Clock, Duration, Instant};
 use trine_transport::{ConfigError, Identity};
 
 use super::config::{ClientConfig, ClientConfigError};
-use super::core::{ClientId, Clients};
+use super::core::{ClientId, Clients, Submission, SubmitError};
 use super::operation::Mode;
 use super::outcome::{Answer, Error};
-use super::submit::{Submission, SubmitError};
 
 /// Why a client could not be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

@@ -1,7 +1,15 @@
 //! Many logical clients over one endpoint, without I/O: operations in, outcomes out.
 //!
-//! The steps are files of their own: `dispatch` sends ready operations, `reply` handles answers, `leader` finds the
-//! replica to ask, `expire` gives up overdue operations.
+//! The steps are files of their own: `submit` begins an operation, `admission` lets it go, `dispatch` and `batch` send what
+//! is ready, `reply` handles answers, `expire` gives up overdue operations. `GroupView` knows whom to ask, `Operations` has
+//! what is not over.
+
+mod admission;
+mod batch;
+mod dispatch;
+mod expire;
+mod reply;
+mod submit;
 
 use std::collections::VecDeque;
 
@@ -11,24 +19,24 @@ use trine_transport::Origin;
 use trine_transport::app::{App, Completion, Cx, Reply, Request};
 use trine_transport::backend::Route;
 use trine_transport::buf::{MsgBuf, Pool};
-use trine_transport::prng::Prng;
 use trine_transport::session::Event;
 use trine_transport::slab::{Key, Slab};
 use trine_transport::time::{Duration, Instant};
 
-use super::belief::{Leader, QUESTION_BIT};
-use super::config::{ClientConfig, ClientConfigError, LOGICAL_CLIENTS_MAX, OPERATIONS_MAX};
-use super::large::LargeResponses;
+use super::config::{ClientConfig, ClientConfigError, LOGICAL_CLIENTS_MAX};
+use super::group_view::{GroupView, LeaderNews, QUESTION_BIT};
 use super::logical::{GroupSession, Logical, Registration};
 use super::operation::{OperationQueue, OperationStage, Pending};
+use super::operations::Operations;
 use super::outcome::{Answer, Error, Obstacle};
-use super::peers::Peers;
-use super::sent_batch::{BATCH_BIT, SentBatch};
+use super::sent_batch::BATCH_BIT;
 use super::window::Window;
+use batch::Batches;
+pub use submit::{EncodedCommand, Submission, SubmitError};
 
 /// Names a logical client of one [`Clients`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct ClientId(pub(super) Key);
+pub struct ClientId(Key);
 
 /// The end of an operation.
 #[derive(Debug)]
@@ -65,35 +73,16 @@ pub struct ClientStats {
 
 /// The client side of one endpoint.
 pub struct Clients<R: Route> {
-    pub(super) config: ClientConfig,
-    pub(super) pool: Pool,
-    pub(super) rng: Prng,
-    pub(super) peers: Peers<R>,
-    pub(super) leader: Leader,
+    config: ClientConfig,
+    pool: Pool,
+    group: GroupView<R>,
+    logical: Slab<Logical>,
+    operations: Operations,
+    batches: Batches,
     /// Writes until the next one that is timed.
-    pub(super) until_timed: u32,
-    /// The replica that last got reads which need no leader.
-    pub(super) last_spread: usize,
-    /// The cluster of this client: configured, or the first that gave an answer.
-    pub(super) cluster: ClusterId,
-    /// Whether nothing is sent before [`Clients::pin`].
-    pub(super) awaits_pin: bool,
-    pub(super) logical: Slab<Logical>,
-    pub(super) operations: Slab<Pending>,
-    /// Operations that can be sent, by [`OperationQueue`]. May name operations that are over.
-    pub(super) ready: [VecDeque<Key>; OperationQueue::COUNT],
-    /// Operations that wait for room for their large responses. May name operations that are over.
-    pub(super) large: LargeResponses,
-    /// Batches under way.
-    pub(super) batches: Slab<SentBatch>,
-    /// Keys of the message that is being put together; empty between calls.
-    pub(super) picked: Vec<Key>,
-    /// Vectors of earlier batches, for reuse.
-    pub(super) spare: Vec<Vec<Key>>,
-    /// Nothing is overdue before this moment.
-    pub(super) check_at: Instant,
-    pub(super) finished: VecDeque<Finished>,
-    pub(super) stats: ClientStats,
+    until_timed: u32,
+    finished: VecDeque<Finished>,
+    stats: ClientStats,
     /// A forked child has a copy of these clients, with their sequences. It must begin nothing.
     origin: Origin,
 }
@@ -110,25 +99,14 @@ impl<R: Route> Clients<R> {
         seed: u64,
     ) -> Result<Self, ClientConfigError> {
         config.validate()?;
-        let large = LargeResponses::new(&config);
         Ok(Self {
-            peers: Peers::new(&config, route_of),
-            cluster: config.cluster,
-            awaits_pin: false,
+            group: GroupView::new(&config, route_of, seed),
+            operations: Operations::new(&config),
             config,
             pool,
-            rng: Prng::new(seed),
-            leader: Leader::new(),
-            until_timed: 0,
-            last_spread: 0,
             logical: Slab::new(LOGICAL_CLIENTS_MAX),
-            operations: Slab::new(OPERATIONS_MAX),
-            ready: Default::default(),
-            large,
-            batches: Slab::new(OPERATIONS_MAX),
-            picked: Vec::new(),
-            spare: Vec::new(),
-            check_at: Instant::FAR_FUTURE,
+            batches: Batches::new(),
+            until_timed: 0,
             finished: VecDeque::new(),
             stats: ClientStats::default(),
             origin: Origin::here(),
@@ -138,21 +116,21 @@ impl<R: Route> Clients<R> {
     /// The same clients, which send nothing before [`Clients::pin`] names their cluster.
     #[must_use]
     pub fn awaiting_pin(mut self) -> Self {
-        self.awaits_pin = true;
+        self.group.await_pin();
         self
     }
 
     /// Whether nothing is sent yet because no cluster is named.
     #[must_use]
     pub const fn is_awaiting_pin(&self) -> bool {
-        self.awaits_pin
+        self.group.is_awaiting_pin()
     }
 
     /// Whether the present sessions with replicas are sealed, all of them. Nothing while there is none.
     #[must_use]
     pub fn is_sealed(&self, cx: &Cx<'_, R>) -> Option<bool> {
         let sealed = self
-            .peers
+            .group
             .sessions()
             .map(|session| cx.key(session).is_some());
         sealed.reduce(|all, one| all && one)
@@ -161,13 +139,7 @@ impl<R: Route> Clients<R> {
     /// Talks to this cluster alone from now on. Returns whether it talked to another one before. The logical clients
     /// of that one have no session with this one: the caller opens new ones.
     pub fn pin(&mut self, cluster: ClusterId) -> bool {
-        let (awaited, before) = (std::mem::take(&mut self.awaits_pin), self.cluster);
-        if awaited || before != cluster {
-            self.cluster = cluster;
-            self.leader = Leader::new();
-            self.peers.forget_clusters();
-        }
-        !before.is_none() && before != cluster
+        self.group.pin(cluster)
     }
 
     /// A new logical client, or nothing if there are too many. It registers with the group when it first writes.
@@ -186,7 +158,7 @@ impl<R: Route> Clients<R> {
 
     /// Whether this is the process that made these clients, and not a child that it has forked.
     #[inline(always)]
-    pub(super) fn is_here(&self) -> bool {
+    fn is_here(&self) -> bool {
         self.origin.is_here()
     }
 
@@ -258,30 +230,41 @@ impl<R: Route> Clients<R> {
     /// The cluster that this client talks to, [`ClusterId::NONE`] before the first answer.
     #[must_use]
     pub const fn cluster(&self) -> ClusterId {
-        self.cluster
+        self.group.cluster()
     }
 
     /// A replica may be at this address, too, as when a name stands for another one than it did. If there is no
     /// room, one that was asked in vain gives way.
     pub fn add_peer(&mut self, address: std::net::SocketAddr) {
-        self.peers.add(address);
+        self.group.add(address);
     }
 
     /// The replica that is taken for the leader.
     #[must_use]
     pub fn leader(&self) -> Option<std::net::SocketAddr> {
-        self.leader
-            .target
-            .map(|index| self.peers.get(index).address)
+        self.group.leader()
     }
 
     /// Counters since the start.
     #[must_use]
     pub const fn stats(&self) -> ClientStats {
-        self.stats
+        ClientStats {
+            leader_changes: self.group.leader_changes(),
+            ..self.stats
+        }
     }
 
-    pub(super) fn pending(
+    /// How long an operation may take if its caller names no deadline.
+    pub(super) const fn operation_timeout(&self) -> Duration {
+        self.config.operation_timeout
+    }
+
+    /// Why nothing can be sent, if that is so.
+    pub(super) fn obstacle(&self) -> Obstacle {
+        self.group.obstacle()
+    }
+
+    fn pending(
         &self,
         owner: Key,
         operation: Operation,
@@ -312,39 +295,11 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// Puts an operation into the queue from which `dispatch` sends.
-    pub(super) fn make_ready(&mut self, key: Key) {
-        let Some(pending) = self.operations.get_mut(key) else {
-            return;
-        };
-        pending.stage = OperationStage::Ready;
-        match self.large.is_waiting(pending) {
-            true => self.large.wait(key),
-            false => self.ready[pending.queue as usize].push_back(key),
-        }
-        self.admit_large();
-    }
-
-    /// Operations for whose responses there is room now can be sent.
-    pub(super) fn admit_large(&mut self) {
-        while let Some(key) = self.large.first() {
-            let pending = self.operations.get_mut(key);
-            if let Some(pending) = pending.filter(|pending| self.large.is_waiting(pending)) {
-                if !self.large.take(pending) {
-                    return;
-                }
-                self.ready[pending.queue as usize].push_back(key);
-            }
-            self.large.drop_first();
-        }
-    }
-
     /// Ends an operation and tells its caller.
-    pub(super) fn finish(&mut self, now: Instant, key: Key, result: Result<Answer, Error>) {
-        let Some(mut pending) = self.operations.remove(key) else {
+    fn finish(&mut self, now: Instant, key: Key, result: Result<Answer, Error>) {
+        let Some(pending) = self.operations.remove(key) else {
             return;
         };
-        self.large.give_back(&mut pending);
         debug_assert!(
             !matches!(pending.stage, OperationStage::Sent { .. }),
             "the transport still owns its buffers"
@@ -376,18 +331,13 @@ impl<R: Route> Clients<R> {
             result,
         });
         self.admit(now, owner);
-        self.admit_large();
+        self.operations.admit_large();
         self.drop_unwanted_registration(owner);
         self.release_if_closed(owner);
     }
 
     /// Ends a registration, with the client id that the group gave or without one.
-    pub(super) fn finish_registration(
-        &mut self,
-        now: Instant,
-        key: Key,
-        registration: Registration,
-    ) {
+    fn finish_registration(&mut self, now: Instant, key: Key, registration: Registration) {
         let Some(pending) = self.operations.remove(key) else {
             return;
         };
@@ -407,20 +357,12 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    /// The pause before asking once more, after `streak` failures.
-    pub(super) fn pause(&mut self, streak: u32) -> Duration {
-        let longest = self.config.pause_max.as_nanos();
-        let pause = self
-            .config
-            .pause_min
-            .as_nanos()
-            .saturating_mul(1 << streak.min(16))
-            .min(longest)
-            .max(2);
-        Duration::from_nanos(pause / 2 + self.rng.below(pause / 2))
+    #[cfg(test)]
+    pub(super) fn operations(&mut self) -> &mut Operations {
+        &mut self.operations
     }
 
-    pub(super) fn note_unreadable(&mut self) {
+    fn note_unreadable(&mut self) {
         self.stats.unreadable += 1;
     }
 }
@@ -434,7 +376,7 @@ impl<R: Route> App<R> for Clients<R> {
 
     fn on_completion(&mut self, cx: &mut Cx<'_, R>, tag: u64, completion: Completion) {
         if tag & QUESTION_BIT != 0 {
-            self.on_leader_answer(cx, (tag & !QUESTION_BIT) as usize, &completion);
+            self.on_leader_answer(cx, tag, &completion);
         } else if tag & BATCH_BIT != 0 {
             self.on_batch_ended(cx, Key::from_u64(tag & !BATCH_BIT), completion);
         } else {
@@ -444,16 +386,17 @@ impl<R: Route> App<R> for Clients<R> {
 
     fn on_event(&mut self, cx: &mut Cx<'_, R>, event: Event<R>) {
         let now = cx.now();
-        if self.peers.on_event(now, &event, &mut self.rng) {
+        if self.group.on_event(now, &event) {
             self.fail_if_all_foreign(now);
         }
     }
 
     fn on_turn(&mut self, cx: &mut Cx<'_, R>) {
         self.expire(cx);
-        if !self.operations.is_empty() && !self.awaits_pin {
-            self.peers.connect(cx, &mut self.rng);
-            self.ask_if_silent(cx);
+        if !self.operations.is_empty() && !self.group.is_awaiting_pin() {
+            self.group.connect(cx);
+            let waits = self.operations.has_ready_for_leader();
+            self.group.ask_if_silent(cx, waits);
             self.dispatch(cx);
         }
     }
@@ -462,27 +405,49 @@ impl<R: Route> App<R> for Clients<R> {
         if self.operations.is_empty() {
             return None;
         }
-        let mut due = self.check_at;
-        if self.awaits_pin {
-            return Some(due);
+        let check_at = self.operations.check_at();
+        if self.group.is_awaiting_pin() {
+            return Some(check_at);
         }
-        if self.has_ready_for_leader() && self.has_target() {
-            due = due.min(self.leader.resume_at);
-        }
-        if let Some(at) = self.spread_resumes_at() {
-            due = due.min(at);
-        }
-        if let Some(at) = self.silence_ends_at() {
-            due = due.min(at);
-        }
-        Some(self.peers.next_timeout().map_or(due, |at| due.min(at)))
+        let waits_for_leader = self.operations.has_ready_for_leader();
+        let sends = waits_for_leader && self.group.has_target();
+        let dues = [
+            Some(check_at),
+            sends.then(|| self.group.resume_at()),
+            self.spread_resumes_at(),
+            self.group.silence_ends_at(waits_for_leader),
+            self.group.next_connection(),
+        ];
+        dues.into_iter().flatten().min()
     }
 }
 
 impl<R: Route> Clients<R> {
+    fn on_leader_answer(&mut self, cx: &mut Cx<'_, R>, tag: u64, completion: &Completion) {
+        match self.group.on_leader_answer(tag, completion) {
+            LeaderNews::Nothing => {}
+            LeaderNews::Unreadable => self.note_unreadable(),
+            LeaderNews::NoLonger(peer) => self.take_back(cx, peer),
+        }
+    }
+
+    /// Cancels every attempt that is under way at a replica that no longer leads; each is repeated elsewhere.
+    fn take_back(&self, cx: &mut Cx<'_, R>, peer: usize) {
+        for (_, pending) in self.operations.iter() {
+            match pending.stage {
+                OperationStage::Sent {
+                    peer: at, request, ..
+                } if at == peer => {
+                    cx.cancel(request);
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// Ends every operation immediately if no replica is left that belongs to this client's cluster.
-    pub(super) fn fail_if_all_foreign(&mut self, now: Instant) {
-        let Some(obstacle) = self.peers.all_foreign() else {
+    fn fail_if_all_foreign(&mut self, now: Instant) {
+        let Some(obstacle) = self.group.all_foreign() else {
             return;
         };
         let idle = |pending: &Pending| !matches!(pending.stage, OperationStage::Sent { .. });

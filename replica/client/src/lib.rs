@@ -5,32 +5,25 @@
 //! [`Error::OutcomeUnknown`] that it may have been. [`run_admin`] does the same for admin commands.
 
 mod admin_client;
-mod admission;
 mod asynchronous;
 mod backup_reader;
-mod batch;
-mod belief;
 mod blocking;
 mod config;
 mod conversation;
 mod core;
 mod counts;
-mod dispatch;
-mod expire;
+mod group_view;
 mod large;
-mod leader;
 mod logical;
 mod operation;
+mod operations;
 mod outcome;
 mod peers;
 mod pin;
 mod pinned;
 mod probe;
 mod ranges;
-mod reply;
 mod sent_batch;
-mod spread;
-mod submit;
 mod survey;
 mod watcher;
 mod whole;
@@ -44,7 +37,7 @@ pub use config::{
     ClientConfig, ClientConfigError, IN_FLIGHT_MAX, LOGICAL_CLIENTS_MAX, OPERATIONS_MAX, PEERS_MAX,
     RESPONSE_BYTES_MAX,
 };
-pub use core::{ClientId, ClientStats, Clients, Finished};
+pub use core::{ClientId, ClientStats, Clients, EncodedCommand, Finished, Submission, SubmitError};
 pub use counts::PinnedCount;
 pub use operation::Mode;
 pub use outcome::{Answer, Error, Obstacle, WriteTiming};
@@ -52,7 +45,6 @@ pub use pin::PinnedError;
 pub use pinned::PinnedWalk;
 pub use probe::{ProbeError, Probed, probe_status};
 pub use ranges::{RangeDeletion, RangeWalk};
-pub use submit::{EncodedCommand, Submission, SubmitError};
 pub use survey::{Report, leader_of, majority_gone, voters_in_step};
 pub use watcher::{
     AsyncWatcher, NextBatch, Objection, WatchAnswer, WatchBatch, WatchConfig, WatchError,

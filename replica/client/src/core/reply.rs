@@ -12,11 +12,12 @@ use trine_transport::buf::MsgBuf;
 use trine_transport::slab::Key;
 use trine_transport::time::Instant;
 
-use super::config::RESPONSE_BYTES_MAX;
-use super::core::Clients;
-use super::logical::{GroupSession, Registration};
-use super::operation::{OperationStage, Pending};
-use super::outcome::{Answer, Obstacle, WriteTiming};
+use super::Clients;
+use crate::config::RESPONSE_BYTES_MAX;
+use crate::group_view::SPREAD;
+use crate::logical::{GroupSession, Registration};
+use crate::operation::Pending;
+use crate::outcome::{Answer, Obstacle, WriteTiming};
 
 /// A reply without its borrowed parts.
 struct ReplyHeader {
@@ -79,25 +80,18 @@ impl<R: Route> Clients<R> {
             request,
             response,
         } = completion;
-        let Some(pending) = self.operations.get_mut(key) else {
+        let Some(peer) = self.operations.end_attempt(key, Some(request)) else {
             debug_assert!(false, "an operation lives until its attempt has ended");
             return;
         };
-        let OperationStage::Sent { peer, .. } = pending.stage else {
-            debug_assert!(false, "only what was sent completes");
-            return;
-        };
-        pending.request = Some(request);
-        pending.stage = OperationStage::Ready;
-        self.large.give_back(pending);
-        self.peers.get_mut(peer).outstanding -= 1;
+        self.group.on_ended(peer);
         match result {
             // An empty response says nothing: the replica had no room to say more.
             Ok(()) if response.is_empty() => {
                 self.on_no_reply(key, RpcError::OutcomeUnknown, 0);
                 match self.is_spread(key) {
-                    true => self.avoid(now, peer),
-                    false => self.hold_back(now),
+                    true => self.group.avoid(now, peer),
+                    false => self.group.hold_back(now),
                 }
                 self.try_again(now, key);
             }
@@ -110,10 +104,16 @@ impl<R: Route> Clients<R> {
         }
     }
 
+    /// Whether an operation may be done by any replica.
+    fn is_spread(&self, key: Key) -> bool {
+        let pending = self.operations.get(key);
+        pending.is_some_and(|pending| SPREAD.contains(&pending.queue))
+    }
+
     /// A read that another replica can do as well, and that took too long here, goes to the others.
     pub(super) fn avoid_if_slow(&mut self, now: Instant, key: Key, peer: usize, error: RpcError) {
         if error == RpcError::Cancelled && self.is_spread(key) {
-            self.avoid(now, peer);
+            self.group.avoid(now, peer);
         }
     }
 
@@ -154,14 +154,16 @@ impl<R: Route> Clients<R> {
             self.with_pending(key, Pending::note_uncertain);
             return self.refuse(now, key, Obstacle::UnreadableReply);
         };
-        if !self.cluster.admits(header.cluster) || header.status == ClientStatus::WrongCluster {
+        if !self.group.cluster().admits(header.cluster)
+            || header.status == ClientStatus::WrongCluster
+        {
             return self.on_wrong_cluster(now, key, peer, header.cluster);
         }
         // A refusal does not count: a leaderless replica of another group in the list could answer first.
-        if self.cluster.is_none() && header.status == ClientStatus::Ok {
-            self.cluster = header.cluster;
+        if header.status == ClientStatus::Ok {
+            self.group.adopt(header.cluster);
         }
-        self.peers.get_mut(peer).silence.end(now);
+        self.group.on_heard(peer, now);
         self.on_status(now, key, peer, &header, reply);
     }
 
@@ -174,7 +176,7 @@ impl<R: Route> Clients<R> {
         reply: Incoming<'_>,
     ) {
         if header.status != ClientStatus::Ok && self.is_spread(key) {
-            self.avoid(now, peer);
+            self.group.avoid(now, peer);
         }
         match header.status {
             ClientStatus::Ok => self.on_ok(now, key, peer, header, reply),
@@ -185,32 +187,32 @@ impl<R: Route> Clients<R> {
                 self.obstructed(now, key, Obstacle::Busy);
             }
             ClientStatus::NotLeader => {
-                self.redirect(now, peer, header.leader);
+                self.group.redirect(now, peer, header.leader);
                 self.obstructed(now, key, Obstacle::NoLeader);
             }
             ClientStatus::LeadershipLost => {
                 self.with_pending(key, Pending::note_uncertain);
-                self.redirect(now, peer, header.leader);
+                self.group.redirect(now, peer, header.leader);
                 self.obstructed(now, key, Obstacle::NoLeader);
             }
             ClientStatus::Busy | ClientStatus::WindowExceeded => {
-                self.hold_back(now);
+                self.group.hold_back(now);
                 self.obstructed(now, key, Obstacle::Busy);
             }
             ClientStatus::SessionsFull => {
-                self.hold_back(now);
+                self.group.hold_back(now);
                 self.obstructed(now, key, Obstacle::SessionsFull);
             }
             ClientStatus::SessionShareTaken => {
-                self.hold_back(now);
+                self.group.hold_back(now);
                 self.obstructed(now, key, Obstacle::SessionShareTaken);
             }
             ClientStatus::NoQuorum => {
-                self.ask_elsewhere(now, peer);
+                self.group.ask_elsewhere(now, peer);
                 self.obstructed(now, key, Obstacle::NoQuorum);
             }
             ClientStatus::NotAttached => {
-                self.ask_elsewhere(now, peer);
+                self.group.ask_elsewhere(now, peer);
                 self.obstructed(now, key, Obstacle::NotAttached);
             }
             ClientStatus::SessionExpired => self.on_session_expired(now, key),
@@ -254,8 +256,8 @@ impl<R: Route> Clients<R> {
         }
         // What a follower answers says nothing about the leader.
         if !self.is_spread(key) {
-            self.hold_back(now);
-            self.ask_elsewhere(now, peer);
+            self.group.hold_back(now);
+            self.group.ask_elsewhere(now, peer);
         }
         self.obstructed(now, key, obstacle);
     }
@@ -272,7 +274,7 @@ impl<R: Route> Clients<R> {
             return;
         };
         if operation != Operation::ReadStale {
-            self.note_leader_answered(peer);
+            self.group.note_leader_answered(peer);
         }
         if operation == Operation::Register {
             let session = GroupSession {
@@ -359,19 +361,15 @@ impl<R: Route> Clients<R> {
             return;
         };
         pending.ticket = None;
-        pending.stage = OperationStage::Waiting;
-        self.large.give_back(pending);
+        self.operations.hold(key);
         logical.waiting.push_front(key);
         self.admit(now, owner);
     }
 
     fn on_wrong_cluster(&mut self, now: Instant, key: Key, peer: usize, theirs: ClusterId) {
         let obstacle = Obstacle::WrongCluster { theirs };
-        self.peers.get_mut(peer).obstacle = Some(obstacle);
-        if self.leader.target == Some(peer) {
-            self.leader.target = None;
-        }
-        if self.peers.all_foreign().is_some() {
+        self.group.on_foreign(peer, obstacle);
+        if self.group.all_foreign().is_some() {
             self.refuse(now, key, obstacle);
             self.fail_if_all_foreign(now);
         } else {

@@ -9,32 +9,54 @@ use trine_transport::session::SessionId;
 use trine_transport::slab::Key;
 use trine_transport::time::Instant;
 
-use super::config::{BATCH_RESPONSE_BYTES_MAX, IN_FLIGHT_MAX};
-use super::core::Clients;
-use super::operation::{OperationQueue, OperationStage};
-use super::outcome::Obstacle;
+use super::Clients;
+use crate::config::{BATCH_RESPONSE_BYTES_MAX, IN_FLIGHT_MAX};
+use crate::group_view::SPREAD;
+use crate::operation::{OperationQueue, OperationStage};
+use crate::outcome::Obstacle;
 
 impl<R: Route> Clients<R> {
     /// Sends every ready operation that has a target.
     pub(super) fn dispatch(&mut self, cx: &mut Cx<'_, R>) {
-        self.admit_large();
+        self.operations.admit_large();
         self.dispatch_spread(cx);
-        if !self.has_ready_for_leader() || cx.now() < self.leader.resume_at {
+        if !self.operations.has_ready_for_leader() || cx.now() < self.group.resume_at() {
             return;
         }
-        if let Some((index, session)) = self.target() {
+        if let Some((index, session)) = self.group.target() {
             self.send_queue(cx, OperationQueue::Write, index, session);
             self.send_queue(cx, OperationQueue::Read, index, session);
         }
     }
 
-    /// Whether anything waits for a leader.
-    pub(super) fn has_ready_for_leader(&self) -> bool {
-        !self.ready[OperationQueue::Write as usize].is_empty()
-            || !self.ready[OperationQueue::Read as usize].is_empty()
+    /// Sends the operations that are ready for followers, or for any replica.
+    fn dispatch_spread(&mut self, cx: &mut Cx<'_, R>) {
+        for queue in SPREAD {
+            if !self.operations.has_ready(queue) {
+                continue;
+            }
+            let since = self.operations.first_started(queue);
+            if queue == OperationQueue::Follower && self.group.awaits_leader(cx, since) {
+                continue;
+            }
+            if let Some((index, session)) = self.group.next_spread(queue, cx.now()) {
+                self.send_queue(cx, queue, index, session);
+            }
+        }
     }
 
-    pub(super) fn send_queue(
+    /// When the reads that wait for a replica are due again.
+    pub(super) fn spread_resumes_at(&self) -> Option<Instant> {
+        let waits = |queue: OperationQueue| self.operations.has_ready(queue);
+        if !SPREAD.into_iter().any(waits) {
+            return None;
+        }
+        let since = self.operations.first_started(OperationQueue::Follower);
+        let others_wait = waits(OperationQueue::Stale) || waits(OperationQueue::Anywhere);
+        self.group.spread_resumes_at(since, others_wait)
+    }
+
+    fn send_queue(
         &mut self,
         cx: &mut Cx<'_, R>,
         queue: OperationQueue,
@@ -42,20 +64,17 @@ impl<R: Route> Clients<R> {
         session: SessionId,
     ) {
         while self.pick(cx.now(), queue) {
-            let sent = match self.picked[..] {
+            let sent = match self.batches.picked[..] {
                 [key] => self.send_alone(cx, key, index, session),
                 _ => self.send_batch(cx, index, session),
             };
             if !sent {
                 // Nothing more can be sent at the moment: everything stays in its place.
-                let ready = &mut self.ready[queue as usize];
-                self.picked
-                    .drain(..)
-                    .rev()
-                    .for_each(|key| ready.push_front(key));
+                let picked = self.batches.picked.drain(..).rev();
+                picked.for_each(|key| self.operations.put_back(queue, key));
                 return;
             }
-            self.picked.clear();
+            self.batches.picked.clear();
         }
     }
 
@@ -63,7 +82,7 @@ impl<R: Route> Clients<R> {
     fn pick(&mut self, now: Instant, queue: OperationQueue) -> bool {
         let mut bytes = BATCH_HEADER_SIZE;
         let mut response_bytes = 0;
-        while let Some(key) = self.ready[queue as usize].pop_front() {
+        while let Some(key) = self.operations.pop_ready(queue) {
             if !self.is_current(now, key) {
                 continue;
             }
@@ -76,17 +95,17 @@ impl<R: Route> Clients<R> {
             let fits = bytes <= self.config.batch_bytes
                 && response_bytes <= BATCH_RESPONSE_BYTES_MAX
                 && !pending.alone
-                && self.picked.len() < BATCH_ITEMS_MAX;
-            if !fits && !self.picked.is_empty() {
-                self.ready[queue as usize].push_front(key);
+                && self.batches.picked.len() < BATCH_ITEMS_MAX;
+            if !fits && !self.batches.picked.is_empty() {
+                self.operations.put_back(queue, key);
                 break;
             }
-            self.picked.push(key);
+            self.batches.picked.push(key);
             if !fits {
                 break;
             }
         }
-        !self.picked.is_empty()
+        !self.batches.picked.is_empty()
     }
 
     /// Sends one operation in the buffer that it was encoded into; returns whether it could be sent.
@@ -111,7 +130,7 @@ impl<R: Route> Clients<R> {
         // The attempt has no deadline of its own in the transport: `expire` cancels it, and then knows why.
         match cx.enqueue_request(session, kind::CLIENT, request, response, key.to_u64(), None) {
             Ok(request) => {
-                self.note_sent_to(index, cx.now());
+                self.group.on_sent(index, cx.now());
                 self.note_sent(key, index, request, cx.now());
                 true
             }
@@ -124,7 +143,7 @@ impl<R: Route> Clients<R> {
 
     /// Writes the fields that are known only when an operation is sent.
     pub(super) fn fill_in(&mut self, key: Key) {
-        let cluster = self.cluster;
+        let cluster = self.group.cluster();
         let Some(pending) = self.operations.get_mut(key) else {
             return;
         };
@@ -167,10 +186,8 @@ impl<R: Route> Clients<R> {
             request,
             at: now,
         };
-        self.check_at = self
-            .check_at
-            .min(pending.deadline)
-            .min(now + self.config.attempt_timeout);
+        let due = pending.deadline.min(now + self.config.attempt_timeout);
+        self.operations.check_by(due);
     }
 
     /// Whether a key from a ready queue still names an operation to send. A write whose session was evicted before it
@@ -194,15 +211,6 @@ impl<R: Route> Clients<R> {
         false
     }
 
-    /// A message is under way.
-    pub(super) fn note_sent_to(&mut self, index: usize, now: Instant) {
-        let peer = self.peers.get_mut(index);
-        if peer.outstanding == 0 {
-            peer.silence.begin(now);
-        }
-        peer.outstanding += 1;
-    }
-
     /// Puts an operation whose attempt ended without an answer back into the queue for the next one.
     pub(super) fn requeue(&mut self, key: Key) {
         let Some(pending) = self.operations.get(key) else {
@@ -210,7 +218,7 @@ impl<R: Route> Clients<R> {
         };
         let (owner, is_registration) = (pending.owner, pending.operation == Operation::Register);
         self.stats.retries += 1;
-        self.make_ready(key);
+        self.operations.make_ready(key);
         if is_registration {
             match self.logical.get(owner) {
                 Some(_) => self.drop_unwanted_registration(owner),

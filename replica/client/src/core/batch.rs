@@ -10,15 +10,51 @@ use trine_protocol::message::{
 use trine_transport::app::{Completion, Cx, RpcError};
 use trine_transport::backend::Route;
 use trine_transport::session::SessionId;
-use trine_transport::slab::Key;
+use trine_transport::slab::{Key, Slab};
 use trine_transport::time::Instant;
 
-use super::config::WRITE_RESPONSE_BYTES;
-use super::core::Clients;
-use super::operation::OperationStage;
-use super::outcome::Obstacle;
+use super::Clients;
 use super::reply::Incoming;
-use super::sent_batch::{BATCH_BIT, SentBatch};
+use crate::config::{OPERATIONS_MAX, WRITE_RESPONSE_BYTES};
+use crate::outcome::Obstacle;
+use crate::sent_batch::{BATCH_BIT, SentBatch};
+
+/// Vectors of earlier batches that are kept.
+const SPARE_MAX: usize = 64;
+
+/// The message that is being put together, and those under way.
+pub(super) struct Batches {
+    under_way: Slab<SentBatch>,
+    /// Keys of the message that is being put together; empty between calls.
+    pub(super) picked: Vec<Key>,
+    /// Vectors of earlier batches, for reuse.
+    spare: Vec<Vec<Key>>,
+}
+
+impl Batches {
+    pub(super) fn new() -> Self {
+        Self {
+            under_way: Slab::new(OPERATIONS_MAX),
+            picked: Vec::new(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// The picked keys, in a vector of their own.
+    fn take_picked(&mut self) -> Vec<Key> {
+        let mut keys = self.spare.pop().unwrap_or_default();
+        keys.extend_from_slice(&self.picked);
+        keys
+    }
+
+    /// Keeps the vector of a finished batch for the next one.
+    fn recycle(&mut self, mut keys: Vec<Key>) {
+        if self.spare.len() < SPARE_MAX {
+            keys.clear();
+            self.spare.push(keys);
+        }
+    }
+}
 
 impl<R: Route> Clients<R> {
     /// Sends the picked operations in one message; returns whether it could be sent.
@@ -28,8 +64,7 @@ impl<R: Route> Clients<R> {
         peer: usize,
         session: SessionId,
     ) -> bool {
-        let mut keys = self.spare.pop().unwrap_or_default();
-        keys.extend_from_slice(&self.picked);
+        let keys = self.batches.take_picked();
         let (request_bytes, response_bytes) = self.batch_sizes(&keys);
         let (Some(mut request), Some(response)) =
             (cx.alloc(request_bytes), cx.alloc(response_bytes))
@@ -53,19 +88,19 @@ impl<R: Route> Clients<R> {
             written, request_bytes,
             "every picked operation has its request"
         );
-        let batch = match self.batches.insert(SentBatch { peer, keys }) {
+        let batch = match self.batches.under_way.insert(SentBatch { peer, keys }) {
             Ok(batch) => batch,
             Err(refused) => return self.abandon_batch(refused.keys),
         };
         let tag = BATCH_BIT | batch.to_u64();
         let Ok(id) = cx.enqueue_request(session, kind::CLIENT_BATCH, request, response, tag, None)
         else {
-            let refused = self.batches.remove(batch);
+            let refused = self.batches.under_way.remove(batch);
             return self.abandon_batch(refused.map(|batch| batch.keys).unwrap_or_default());
         };
-        self.note_sent_to(peer, cx.now());
-        for index in 0..self.picked.len() {
-            self.note_sent(self.picked[index], peer, id, cx.now());
+        self.group.on_sent(peer, cx.now());
+        for index in 0..self.batches.picked.len() {
+            self.note_sent(self.batches.picked[index], peer, id, cx.now());
         }
         true
     }
@@ -93,17 +128,8 @@ impl<R: Route> Clients<R> {
     }
 
     fn abandon_batch(&mut self, keys: Vec<Key>) -> bool {
-        self.recycle(keys);
+        self.batches.recycle(keys);
         false
-    }
-
-    /// Keeps the vector of a finished batch for the next one.
-    fn recycle(&mut self, mut keys: Vec<Key>) {
-        const SPARE_MAX: usize = 64;
-        if self.spare.len() < SPARE_MAX {
-            keys.clear();
-            self.spare.push(keys);
-        }
     }
 
     pub(super) fn on_batch_ended(
@@ -112,22 +138,19 @@ impl<R: Route> Clients<R> {
         batch: Key,
         completion: Completion,
     ) {
-        let Some(SentBatch { peer, keys }) = self.batches.remove(batch) else {
+        let Some(SentBatch { peer, keys }) = self.batches.under_way.remove(batch) else {
             debug_assert!(false, "a batch ends once");
             return;
         };
-        self.peers.get_mut(peer).outstanding -= 1;
+        self.group.on_ended(peer);
         for &key in &keys {
-            if let Some(pending) = self.operations.get_mut(key) {
-                pending.stage = OperationStage::Ready;
-                self.large.give_back(pending);
-            }
+            self.operations.end_attempt(key, None);
         }
         match completion.result {
             // An empty response says nothing: the replica had no room to say more. It may have had answers that together fit
             // no message at all.
             Ok(()) if completion.response.is_empty() => {
-                self.hold_back(cx.now());
+                self.group.hold_back(cx.now());
                 self.send_alone_from_now_on(&keys);
                 self.on_no_batch_reply(cx.now(), &keys, RpcError::OutcomeUnknown);
             }
@@ -140,7 +163,7 @@ impl<R: Route> Clients<R> {
                 self.on_no_batch_reply(cx.now(), &keys, error);
             }
         }
-        self.recycle(keys);
+        self.batches.recycle(keys);
     }
 
     fn on_batch_reply(&mut self, now: Instant, peer: usize, keys: &[Key], reply: &[u8]) {

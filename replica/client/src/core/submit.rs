@@ -9,9 +9,9 @@ use trine_transport::backend::{OTHER_PROCESS, Route};
 use trine_transport::buf::{MsgBuf, Pool};
 use trine_transport::time::Instant;
 
-use super::config::{IN_FLIGHT_MAX, OPERATIONS_MAX, RESPONSE_BYTES_MAX};
-use super::core::{ClientId, Clients};
-use super::operation::{Mode, OperationQueue};
+use super::{ClientId, Clients};
+use crate::config::{IN_FLIGHT_MAX, OPERATIONS_MAX, RESPONSE_BYTES_MAX};
+use crate::operation::{Mode, OperationQueue};
 
 /// A caller's request.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +83,7 @@ impl EncodedCommand {
         envelope.encode_to_slice(&mut request[..front]);
         Ok(Self {
             mode,
-            expected_bytes: super::ranges::expected_bytes(command),
+            expected_bytes: crate::ranges::expected_bytes(command),
             request,
         })
     }
@@ -199,19 +199,17 @@ impl<R: Route> Clients<R> {
         pending.response_bytes = pending
             .response_bytes
             .max(CLIENT_REPLY_HEADER_SIZE + expected_bytes);
-        let key = self
-            .operations
-            .insert(pending)
-            .map_err(|_| SubmitError::TooMany)?;
+        let key = self.operations.insert(pending);
+        let key = key.ok_or(SubmitError::TooMany)?;
         let logical = self.logical.get_mut(client.0).ok_or(SubmitError::Closed)?;
         logical.in_flight += 1;
         logical.closing |= mode == Mode::WriteAndClose;
-        self.check_at = self.check_at.min(deadline);
+        self.operations.check_by(deadline);
         if mode.is_write() {
             logical.waiting.push_back(key);
             self.admit(now, client.0);
         } else {
-            self.make_ready(key);
+            self.operations.make_ready(key);
         }
         Ok(())
     }

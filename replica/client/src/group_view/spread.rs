@@ -3,39 +3,24 @@
 use trine_transport::app::Cx;
 use trine_transport::backend::Route;
 use trine_transport::session::SessionId;
-use trine_transport::slab::Key;
 use trine_transport::time::Instant;
 
-use super::config::SUSPICIONS_MAX;
-use super::core::Clients;
-use super::operation::OperationQueue;
+use super::GroupView;
+use crate::config::SUSPICIONS_MAX;
+use crate::operation::OperationQueue;
 
 /// Queues of reads that more than one replica can do.
-const SPREAD: [OperationQueue; 3] = [
+pub(crate) const SPREAD: [OperationQueue; 3] = [
     OperationQueue::Stale,
     OperationQueue::Follower,
     OperationQueue::Anywhere,
 ];
 
-impl<R: Route> Clients<R> {
-    /// Sends the operations that are ready for followers, or for any replica.
-    pub(super) fn dispatch_spread(&mut self, cx: &mut Cx<'_, R>) {
-        for queue in SPREAD {
-            if self.ready[queue as usize].is_empty() {
-                continue;
-            }
-            if queue == OperationQueue::Follower && self.awaits_leader(cx) {
-                continue;
-            }
-            if let Some((index, session)) = self.next_spread(queue, cx.now()) {
-                self.send_queue(cx, queue, index, session);
-            }
-        }
-    }
-
-    /// Whether waiting for news of the leader is worthwhile: without a leader no replica is known to follow.
-    fn awaits_leader(&mut self, cx: &mut Cx<'_, R>) -> bool {
-        let Some(patience_ends) = self.leader_awaited_until() else {
+impl<R: Route> GroupView<R> {
+    /// Whether waiting for news of the leader is worthwhile: without a leader no replica is known to follow. The first read
+    /// for a follower has waited `since` then.
+    pub(crate) fn awaits_leader(&mut self, cx: &mut Cx<'_, R>, since: Option<Instant>) -> bool {
+        let Some(patience_ends) = self.leader_awaited_until(since) else {
             return false;
         };
         if patience_ends <= cx.now() {
@@ -50,22 +35,20 @@ impl<R: Route> Clients<R> {
     }
 
     /// Until when reads for followers wait for news of the leader; nothing if it is known or no such read waits.
-    fn leader_awaited_until(&self) -> Option<Instant> {
-        let &first = self.ready[OperationQueue::Follower as usize].front()?;
-        let pending = self.operations.get(first)?;
-        match self.leader.target {
-            Some(_) => None,
-            None => {
-                let patience = self.config.suspect_after.saturating_mul(SUSPICIONS_MAX);
-                Some(pending.started + patience)
-            }
-        }
+    fn leader_awaited_until(&self, since: Option<Instant>) -> Option<Instant> {
+        let patience = self.pace.suspect_after.saturating_mul(SUSPICIONS_MAX);
+        let since = since.filter(|_| self.leader.target.is_none())?;
+        Some(since + patience)
     }
 
     /// The next replica for a read of `queue`, by rotation; those that have refused one lately come last. Stale reads
     /// stay with one replica as long as it answers, because otherwise their state would go back and forth. That replica
     /// is the leader, or else the one that would be asked first.
-    fn next_spread(&mut self, queue: OperationQueue, now: Instant) -> Option<(usize, SessionId)> {
+    pub(crate) fn next_spread(
+        &mut self,
+        queue: OperationQueue,
+        now: Instant,
+    ) -> Option<(usize, SessionId)> {
         let count = self.peers.len();
         let stays = queue == OperationQueue::Stale;
         let last = match stays {
@@ -100,36 +83,29 @@ impl<R: Route> Clients<R> {
         Some((index, session))
     }
 
-    /// When the reads that wait for a replica are due again.
-    pub(super) fn spread_resumes_at(&self) -> Option<Instant> {
-        let waits = |queue: &OperationQueue| !self.ready[*queue as usize].is_empty();
-        if !SPREAD.iter().any(waits) {
-            return None;
-        }
+    /// When the reads that wait for a replica are due again. The first one for a follower waits `since` then. `others_wait`:
+    /// so do reads that are not for a follower.
+    pub(crate) fn spread_resumes_at(
+        &self,
+        since: Option<Instant>,
+        others_wait: bool,
+    ) -> Option<Instant> {
         let up = self
             .peers
             .iter()
             .filter(|(_, peer)| peer.session().is_some() && !peer.is_foreign());
         // Without a replica to send to, a connection has to come first.
         let paused = up.map(|(_, peer)| peer.avoid_until).min()?;
-        let awaited = self.leader_awaited_until();
         // Only reads for followers wait for news of the leader.
-        let others_wait = waits(&OperationQueue::Stale) || waits(&OperationQueue::Anywhere);
-        Some(match awaited {
+        Some(match self.leader_awaited_until(since) {
             Some(until) if !others_wait => until.max(paused),
             _ => paused,
         })
     }
 
-    /// Whether an operation may be done by any replica.
-    pub(super) fn is_spread(&self, key: Key) -> bool {
-        let pending = self.operations.get(key);
-        pending.is_some_and(|pending| SPREAD.contains(&pending.queue))
-    }
-
     /// A replica has refused such a read, or has not answered it in time: the others come first for a while.
-    pub(super) fn avoid(&mut self, now: Instant, peer: usize) {
-        let until = now + self.config.pause_max;
+    pub(crate) fn avoid(&mut self, now: Instant, peer: usize) {
+        let until = now + self.pace.pause_max;
         self.peers.get_mut(peer).avoid_until = until;
     }
 }

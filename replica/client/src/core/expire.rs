@@ -5,10 +5,10 @@ use trine_transport::backend::Route;
 use trine_transport::slab::Key;
 use trine_transport::time::Instant;
 
-use super::core::Clients;
-use super::logical::Registration;
-use super::operation::{OperationStage, Pending};
-use super::outcome::Obstacle;
+use super::Clients;
+use crate::logical::Registration;
+use crate::operation::{OperationStage, Pending};
+use crate::outcome::Obstacle;
 
 /// The action that is due for an operation now.
 enum Overdue {
@@ -24,7 +24,7 @@ impl<R: Route> Clients<R> {
     /// Scans all operations, but only once something can be overdue.
     pub(super) fn expire(&mut self, cx: &mut Cx<'_, R>) {
         let now = cx.now();
-        if now < self.check_at {
+        if now < self.operations.check_at() {
             return;
         }
         let mut next = Instant::FAR_FUTURE;
@@ -42,7 +42,7 @@ impl<R: Route> Clients<R> {
                 }
             }
         }
-        self.check_at = next;
+        self.operations.check_at_next(next);
         for (key, what) in overdue {
             self.end_overdue(cx, key, &what);
         }
@@ -67,17 +67,18 @@ impl<R: Route> Clients<R> {
 
     fn end_overdue(&mut self, cx: &mut Cx<'_, R>, key: Key, what: &Overdue) {
         let now = cx.now();
-        let fallback = match self.awaits_pin {
+        let fallback = match self.group.is_awaiting_pin() {
             true => Obstacle::NotAttached,
             false => self
                 .obstacle_of_registration(key)
-                .unwrap_or_else(|| self.peers.obstacle()),
+                .unwrap_or_else(|| self.group.obstacle()),
         };
+        let waits_for_room = self.operations.waits_for_room(key);
         let Some(pending) = self.operations.get_mut(key) else {
             return;
         };
         if let Overdue::Ended = what {
-            if self.large.is_waiting(pending) {
+            if waits_for_room {
                 pending.obstacle = Some(Obstacle::NoRoom);
             }
             let error = pending.failure(now, fallback);

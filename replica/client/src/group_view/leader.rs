@@ -3,18 +3,17 @@
 
 use std::net::SocketAddr;
 
-use trine_protocol::message::{Discovery, Encode, StatusForm, StatusReply, StatusRequest, kind};
+use trine_protocol::message::{Discovery, StatusForm, StatusReply, StatusRequest, kind};
 use trine_transport::app::{Completion, Cx};
 use trine_transport::backend::Route;
 use trine_transport::session::SessionId;
 use trine_transport::time::{Duration, Instant};
 
+use super::GroupView;
 use super::belief::QUESTION_BIT;
-use super::config::SUSPICIONS_MAX;
-use super::conversation::ReplicaSession;
-use super::core::Clients;
-use super::operation::OperationStage;
-use super::outcome::Obstacle;
+use crate::config::SUSPICIONS_MAX;
+use crate::conversation::{Question, ReplicaSession};
+use crate::outcome::Obstacle;
 
 /// Room for a [`Discovery`] with the most members.
 const DISCOVERY_BYTES: usize = 4096;
@@ -23,9 +22,19 @@ const FIRST_ASKS_IN_A_SUSPICION: u64 = 2;
 /// After so many the pause between two is twice as long.
 const ASKS_BEFORE_DOUBLING: u32 = 16;
 
-impl<R: Route> Clients<R> {
+/// What an answer about the leader has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LeaderNews {
+    Nothing,
+    /// It cannot be read.
+    Unreadable,
+    /// Another replica leads. What is under way at this one is to be repeated.
+    NoLonger(usize),
+}
+
+impl<R: Route> GroupView<R> {
     /// The session to the replica that is taken for the leader; another one's if that is unreachable.
-    pub(super) fn target(&mut self) -> Option<(usize, SessionId)> {
+    pub(crate) fn target(&mut self) -> Option<(usize, SessionId)> {
         if let Some(index) = self.leader.target {
             let peer = self.peers.get(index);
             match peer.session {
@@ -42,8 +51,8 @@ impl<R: Route> Clients<R> {
             .map(|session| (index, session))
     }
 
-    /// Whether [`Clients::target`] would find one. If not, a connection has to come first.
-    pub(super) fn has_target(&self) -> bool {
+    /// Whether [`GroupView::target`] would find one. If not, a connection has to come first.
+    pub(crate) fn has_target(&self) -> bool {
         if let Some(index) = self.leader.target {
             let peer = self.peers.get(index);
             match peer.session {
@@ -58,12 +67,12 @@ impl<R: Route> Clients<R> {
     fn turn_to(&mut self, index: usize) {
         if self.leader.target != Some(index) {
             self.leader.target = Some(index);
-            self.stats.leader_changes += 1;
+            self.leader_changes += 1;
         }
     }
 
     /// `from` does not lead; it may have named the leader.
-    pub(super) fn redirect(&mut self, now: Instant, from: usize, hint: Option<SocketAddr>) {
+    pub(crate) fn redirect(&mut self, now: Instant, from: usize, hint: Option<SocketAddr>) {
         if self.leader.target != Some(from) {
             return; // Said by one that is no longer asked.
         }
@@ -82,7 +91,7 @@ impl<R: Route> Clients<R> {
     }
 
     /// `from` can do nothing and knows no leader: pause, then ask the next one.
-    pub(super) fn ask_elsewhere(&mut self, now: Instant, from: usize) {
+    pub(crate) fn ask_elsewhere(&mut self, now: Instant, from: usize) {
         if self.leader.target != Some(from) {
             return;
         }
@@ -99,7 +108,7 @@ impl<R: Route> Clients<R> {
     }
 
     /// Nothing is sent to the leader for a while; the pause doubles until an answer comes.
-    pub(super) fn hold_back(&mut self, now: Instant) {
+    pub(crate) fn hold_back(&mut self, now: Instant) {
         // Of many answers in the same pause only the first lengthens it.
         if now >= self.leader.resume_at {
             let pause = self.pause(self.leader.streak);
@@ -108,7 +117,12 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    pub(super) fn note_leader_answered(&mut self, peer: usize) {
+    /// When something can be sent to the leader.
+    pub(crate) fn resume_at(&self) -> Instant {
+        self.leader.resume_at
+    }
+
+    pub(crate) fn note_leader_answered(&mut self, peer: usize) {
         if self.leader.target == Some(peer) {
             (self.leader.streak, self.leader.asks) = (0, 0);
         }
@@ -116,10 +130,10 @@ impl<R: Route> Clients<R> {
 
     /// When the leader's silence becomes suspicious. A replica may have been named that ended before this client knew it, so
     /// silence counts while a connection is being made, too.
-    pub(super) fn silence_ends_at(&self) -> Option<Instant> {
+    pub(crate) fn silence_ends_at(&self, waits_for_leader: bool) -> Option<Instant> {
         let peer = self.peers.get(self.leader.target?);
         let is_awaited = match peer.session {
-            ReplicaSession::Connecting(_) => self.has_ready_for_leader(),
+            ReplicaSession::Connecting(_) => waits_for_leader,
             ReplicaSession::Up(_) | ReplicaSession::Down => peer.outstanding > 0,
         };
         let others = self
@@ -129,7 +143,7 @@ impl<R: Route> Clients<R> {
         if !is_awaited || !others {
             return None;
         }
-        let suspicious_at = peer.silence.suspicious_at(self.config.suspect_after);
+        let suspicious_at = peer.silence.suspicious_at(self.pace.suspect_after);
         Some(suspicious_at.max(self.leader.ask_at))
     }
 
@@ -137,7 +151,7 @@ impl<R: Route> Clients<R> {
     /// more seldom: there may be many clients, and no quorum. They do not all ask at the same moments.
     fn ask_interval(&mut self) -> Duration {
         let doublings = self.leader.asks / ASKS_BEFORE_DOUBLING;
-        let suspicion = self.config.suspect_after.as_nanos();
+        let suspicion = self.pace.suspect_after.as_nanos();
         let longest = suspicion.saturating_mul(SUSPICIONS_MAX);
         let first = suspicion / FIRST_ASKS_IN_A_SUSPICION;
         let interval = first
@@ -147,9 +161,12 @@ impl<R: Route> Clients<R> {
     }
 
     /// Asks the other replicas for the leader, if the presumed one is silent.
-    pub(super) fn ask_if_silent(&mut self, cx: &mut Cx<'_, R>) {
+    pub(crate) fn ask_if_silent(&mut self, cx: &mut Cx<'_, R>, waits_for_leader: bool) {
         let now = cx.now();
-        if self.silence_ends_at().is_none_or(|at| at > now) {
+        if self
+            .silence_ends_at(waits_for_leader)
+            .is_none_or(|at| at > now)
+        {
             return;
         }
         self.leader.ask_at = now + self.ask_interval();
@@ -162,85 +179,52 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    pub(super) fn ask(&mut self, cx: &mut Cx<'_, R>, index: usize) {
+    pub(crate) fn ask(&mut self, cx: &mut Cx<'_, R>, index: usize) {
         let Some(session) = self.peers.get(index).session() else {
             return;
         };
-        let question = StatusRequest {
-            form: StatusForm::Discovery,
+        let question = Question {
+            kind: kind::STATUS,
+            room: DISCOVERY_BYTES,
+            deadline: cx.now() + self.pace.attempt_timeout,
         };
-        let (Some(mut request), Some(response)) =
-            (cx.alloc(question.encoded_len()), cx.alloc(DISCOVERY_BYTES))
-        else {
-            return;
-        };
-        question.encode_to_slice(&mut request);
-        let deadline = cx.now() + self.config.attempt_timeout;
-        let tag = QUESTION_BIT | index as u64;
-        self.peers.get_mut(index).asked = cx
-            .enqueue_request(
-                session,
-                kind::STATUS,
-                request,
-                response,
-                tag,
-                Some(deadline),
-            )
-            .is_ok();
+        let (tag, form) = (QUESTION_BIT | index as u64, StatusForm::Discovery);
+        self.peers.get_mut(index).asked = question.send(cx, session, tag, &StatusRequest { form });
     }
 
-    pub(super) fn on_leader_answer(
-        &mut self,
-        cx: &mut Cx<'_, R>,
-        index: usize,
-        completion: &Completion,
-    ) {
+    pub(crate) fn on_leader_answer(&mut self, tag: u64, completion: &Completion) -> LeaderNews {
+        let index = (tag & !QUESTION_BIT) as usize;
         self.peers.get_mut(index).asked = false;
         if completion.result.is_err() {
-            return;
+            return LeaderNews::Nothing;
         }
         let Ok(StatusReply::Discovery(discovery)) = StatusReply::decode(&completion.response)
         else {
-            return self.note_unreadable();
+            return LeaderNews::Unreadable;
         };
         if !self.cluster.admits(discovery.cluster) {
             self.peers.get_mut(index).obstacle = Some(Obstacle::WrongCluster {
                 theirs: discovery.cluster,
             });
-            return;
+            return LeaderNews::Nothing;
         }
-        self.on_discovery(cx, &discovery);
+        self.on_discovery(&discovery)
     }
 
-    fn on_discovery(&mut self, cx: &mut Cx<'_, R>, discovery: &Discovery) {
+    fn on_discovery(&mut self, discovery: &Discovery) -> LeaderNews {
         for member in &discovery.members.0 {
             self.peers.add(member.address);
         }
         let Some(leader) = discovery.leader.and_then(|address| self.peers.add(address)) else {
-            return;
+            return LeaderNews::Nothing;
         };
         let named = (discovery.cluster, discovery.term);
         if named.0 == self.leader.named_in.0 && named.1 < self.leader.named_in.1 {
-            return;
+            return LeaderNews::Nothing;
         }
         self.leader.named_in = named;
-        if let Some(old) = self.leader.target.filter(|&old| old != leader) {
-            self.take_back(cx, old);
-        }
+        let old = self.leader.target.filter(|&old| old != leader);
         self.turn_to(leader);
-    }
-
-    /// Cancels every attempt that is under way at a replica that no longer leads; each is repeated elsewhere.
-    fn take_back(&mut self, cx: &mut Cx<'_, R>, peer: usize) {
-        for (_, pending) in self.operations.iter() {
-            match pending.stage {
-                OperationStage::Sent {
-                    peer: at, request, ..
-                } if at == peer => {
-                    cx.cancel(request);
-                }
-                _ => {}
-            }
-        }
+        old.map_or(LeaderNews::Nothing, LeaderNews::NoLonger)
     }
 }

@@ -6,9 +6,9 @@ use trine_transport::prng::Prng;
 use trine_transport::slab::Key;
 use trine_transport::time::Instant;
 
-use super::core::Clients;
-use super::logical::{GroupSession, Registration};
-use super::operation::{OperationStage, Ticket};
+use super::Clients;
+use crate::logical::{GroupSession, Registration};
+use crate::operation::{OperationStage, Ticket};
 
 impl<R: Route> Clients<R> {
     /// Gives sequences to the writes that wait, as far as the session and its window allow; opens the session first.
@@ -48,7 +48,7 @@ impl<R: Route> Clients<R> {
                 sequence,
                 epoch: logical.epoch,
             });
-            self.make_ready(key);
+            self.operations.make_ready(key);
         }
     }
 
@@ -57,7 +57,7 @@ impl<R: Route> Clients<R> {
         // Copies of a virtual machine have one generator. The moment tells them apart: with one number they would have one
         // session again. Zero is refused: it would name sessions whose number no client knows.
         let moment = Prng::new(now.as_nanos()).next_u64();
-        let nonce = (self.rng.next_u64() ^ moment).max(1);
+        let nonce = (self.group.draw() ^ moment).max(1);
         let Some(mut request) = self.pool.alloc(CLIENT_REQUEST_HEADER_SIZE) else {
             return;
         };
@@ -75,13 +75,13 @@ impl<R: Route> Clients<R> {
             Instant::FAR_FUTURE,
             nonce,
         );
-        let Ok(key) = self.operations.insert(pending) else {
+        let Some(key) = self.operations.insert(pending) else {
             return;
         };
         if let Some(logical) = self.logical.get_mut(owner) {
             logical.registration = Registration::Pending(key);
         }
-        self.make_ready(key);
+        self.operations.make_ready(key);
     }
 
     /// Ends a registration that nothing waits for any more, unless an attempt is under way: its end does it then.
