@@ -570,7 +570,7 @@ mod tests {
         assert!(hosted.held.is_empty());
         assert_eq!(hosted.calls.len(), IN_FLIGHT_MAX);
         let mut deadlines = hosted.clients.operations().iter();
-        assert!(deadlines.all(|(_, pending)| pending.deadline == deadline));
+        assert!(deadlines.all(|(_, pending)| pending.times.deadline == deadline));
         drop(calls);
     }
 

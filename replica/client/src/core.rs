@@ -26,7 +26,9 @@ use trine_transport::time::{Duration, Instant};
 use super::config::{ClientConfig, ClientConfigError, LOGICAL_CLIENTS_MAX};
 use super::group_view::{GroupView, LeaderNews, QUESTION_BIT};
 use super::logical::{GroupSession, Logical, Registration};
-use super::operation::{OperationQueue, OperationStage, Pending};
+use super::operation::{
+    OperationQueue, OperationStage, OperationTimes, Pending, ResponseRoom, SoFar,
+};
 use super::operations::Operations;
 use super::outcome::{Answer, Error, Obstacle};
 use super::sent_batch::BATCH_BIT;
@@ -280,18 +282,20 @@ impl<R: Route> Clients<R> {
             queue: OperationQueue::Write,
             stage: OperationStage::Waiting,
             request: Some(request),
-            response_bytes: self.config.response_bytes,
-            reserved: 0,
-            expected_bytes: 0,
-            alone: false,
+            room: ResponseRoom {
+                bytes: self.config.response_bytes,
+                reserved: 0,
+                expected: 0,
+                alone: false,
+            },
             ticket: None,
-            started: now,
-            sent_at: now,
-            timed: false,
-            deadline,
-            may_be_applied: false,
-            obstacle: None,
-            given_up: false,
+            times: OperationTimes {
+                started: now,
+                sent_at: now,
+                timed: false,
+                deadline,
+            },
+            so_far: SoFar::default(),
         }
     }
 
@@ -318,15 +322,12 @@ impl<R: Route> Clients<R> {
             }
         }
         let Pending {
-            owner,
-            tag,
-            started,
-            ..
+            owner, tag, times, ..
         } = pending;
         self.finished.push_back(Finished {
             client: ClientId(owner),
             tag,
-            started,
+            started: times.started,
             ended: now,
             result,
         });

@@ -38,8 +38,8 @@ impl LargeResponses {
 
     /// Whether an operation could be sent if there were room for its response.
     pub(super) fn is_waiting(&self, pending: &Pending) -> bool {
-        let is_large = pending.response_bytes > self.usual;
-        is_large && pending.reserved == 0 && pending.stage == OperationStage::Ready
+        let is_large = pending.room.bytes > self.usual;
+        is_large && pending.room.reserved == 0 && pending.stage == OperationStage::Ready
     }
 
     /// An operation has to wait for room.
@@ -59,10 +59,10 @@ impl LargeResponses {
 
     /// Takes room for a response, if there is any. A response that is larger than the whole room goes alone.
     pub(super) fn take(&mut self, pending: &mut Pending) -> bool {
-        let bytes = pending.response_bytes;
+        let bytes = pending.room.bytes;
         let has_room = self.taken == 0 || self.taken + bytes <= self.most;
         if has_room {
-            pending.reserved = bytes;
+            pending.room.reserved = bytes;
             self.taken += bytes;
         }
         has_room
@@ -70,6 +70,6 @@ impl LargeResponses {
 
     /// The attempt has ended, or there will be none.
     pub(super) fn give_back(&mut self, pending: &mut Pending) {
-        self.taken -= std::mem::take(&mut pending.reserved);
+        self.taken -= std::mem::take(&mut pending.room.reserved);
     }
 }

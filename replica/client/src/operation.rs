@@ -106,21 +106,41 @@ pub(super) struct Pending {
     pub(super) stage: OperationStage,
     /// None exactly while an attempt is under way that is no part of a batch: the transport has it then.
     pub(super) request: Option<MsgBuf>,
-    pub(super) response_bytes: usize,
+    pub(super) room: ResponseRoom,
+    /// None for reads, for registrations, and for writes that wait.
+    pub(super) ticket: Option<Ticket>,
+    pub(super) times: OperationTimes,
+    pub(super) so_far: SoFar,
+}
+
+/// The room for an operation's response.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ResponseRoom {
+    /// Of the next attempt.
+    pub(super) bytes: usize,
     /// Bytes of the room for large responses that the attempt under way takes.
     pub(super) reserved: usize,
     /// The response size in bytes that the caller expects; zero if it did not say.
-    pub(super) expected_bytes: usize,
+    pub(super) expected: usize,
     /// Whether it must travel alone: a batch with it brought a reply that was too large.
     pub(super) alone: bool,
-    /// None for reads, for registrations, and for writes that wait.
-    pub(super) ticket: Option<Ticket>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OperationTimes {
     pub(super) started: Instant,
     /// When the last attempt left.
     pub(super) sent_at: Instant,
     /// Whether the reply shall include the time by stage.
     pub(super) timed: bool,
     pub(super) deadline: Instant,
+}
+
+/// What the attempts so far have left behind.
+///
+/// Invariant: a write that may be applied stays one that may be.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct SoFar {
     /// Whether an attempt of this write ended without saying that it was not executed.
     pub(super) may_be_applied: bool,
     /// The obstacle of the last attempt.
@@ -132,9 +152,9 @@ pub(super) struct Pending {
 impl Pending {
     /// The error with which the operation ends now, if it ends without an answer.
     pub(super) fn failure(&self, now: Instant, fallback: Obstacle) -> Error {
-        let waited: Duration = now.saturating_since(self.started);
-        let obstacle = self.obstacle.unwrap_or(fallback);
-        if self.may_be_applied {
+        let waited: Duration = now.saturating_since(self.times.started);
+        let obstacle = self.so_far.obstacle.unwrap_or(fallback);
+        if self.so_far.may_be_applied {
             Error::OutcomeUnknown { obstacle, waited }
         } else {
             Error::NotReachable { obstacle, waited }
@@ -143,10 +163,10 @@ impl Pending {
 
     /// The error with which the operation ends now because `obstacle` will not go away.
     pub(super) fn refusal(&self, now: Instant, obstacle: Obstacle) -> Error {
-        if self.may_be_applied {
+        if self.so_far.may_be_applied {
             Error::OutcomeUnknown {
                 obstacle,
-                waited: now.saturating_since(self.started),
+                waited: now.saturating_since(self.times.started),
             }
         } else {
             Error::Refused { obstacle }
@@ -155,11 +175,11 @@ impl Pending {
 
     /// Whether no further attempt may be made.
     pub(super) fn is_over(&self, now: Instant) -> bool {
-        self.given_up || self.deadline <= now
+        self.so_far.given_up || self.times.deadline <= now
     }
 
     /// An attempt ended without an answer and may have been executed.
     pub(super) fn note_uncertain(&mut self) {
-        self.may_be_applied |= self.operation.is_write();
+        self.so_far.may_be_applied |= self.operation.is_write();
     }
 }

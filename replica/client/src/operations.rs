@@ -133,7 +133,7 @@ impl Operations {
     /// When the first operation in this queue was submitted.
     pub(super) fn first_started(&self, queue: OperationQueue) -> Option<Instant> {
         let &first = self.ready[queue as usize].front()?;
-        self.table.get(first).map(|pending| pending.started)
+        self.table.get(first).map(|pending| pending.times.started)
     }
 
     pub(super) fn pop_ready(&mut self, queue: OperationQueue) -> Option<Key> {

@@ -110,8 +110,8 @@ impl<R: Route> Clients<R> {
         for pending in keys.iter().filter_map(|&key| self.operations.get(key)) {
             let request = pending.request.as_ref().map_or(0, |request| request.len());
             let response = match pending.operation.is_write() {
-                true => CLIENT_REPLY_HEADER_SIZE + WRITE_RESPONSE_BYTES.max(pending.expected_bytes),
-                false => pending.response_bytes,
+                true => CLIENT_REPLY_HEADER_SIZE + WRITE_RESPONSE_BYTES.max(pending.room.expected),
+                false => pending.room.bytes,
             };
             sizes.0 += BATCH_ITEM_HEADER_SIZE + request;
             sizes.1 += BATCH_ITEM_HEADER_SIZE + response;
@@ -122,7 +122,7 @@ impl<R: Route> Clients<R> {
     fn note_all(&mut self, keys: &[Key], obstacle: Obstacle) {
         for &key in keys {
             if let Some(pending) = self.operations.get_mut(key) {
-                pending.obstacle = Some(obstacle);
+                pending.so_far.obstacle = Some(obstacle);
             }
         }
     }
@@ -192,7 +192,7 @@ impl<R: Route> Clients<R> {
     fn send_alone_from_now_on(&mut self, keys: &[Key]) {
         for &key in keys {
             if let Some(pending) = self.operations.get_mut(key) {
-                pending.alone = true;
+                pending.room.alone = true;
             }
         }
     }
@@ -202,14 +202,14 @@ impl<R: Route> Clients<R> {
             let response_bytes = self
                 .operations
                 .get(key)
-                .map_or(0, |pending| pending.response_bytes);
+                .map_or(0, |pending| pending.room.bytes);
             self.on_no_reply(key, error, response_bytes);
             if let Some(pending) = self.operations.get_mut(key)
                 && matches!(error, RpcError::ResponseTooLarge { .. })
             {
                 // It is not known which of them was too large: each finds out by itself.
-                pending.alone = true;
-                pending.response_bytes = response_bytes;
+                pending.room.alone = true;
+                pending.room.bytes = response_bytes;
             }
             self.try_again(now, key);
         }

@@ -91,10 +91,10 @@ impl<R: Route> Clients<R> {
             };
             let request_bytes = pending.request.as_ref().map_or(0, |request| request.len());
             bytes += BATCH_ITEM_HEADER_SIZE + request_bytes;
-            response_bytes += pending.response_bytes;
+            response_bytes += pending.room.bytes;
             let fits = bytes <= self.config.batch_bytes
                 && response_bytes <= BATCH_RESPONSE_BYTES_MAX
-                && !pending.alone
+                && !pending.room.alone
                 && self.batches.picked.len() < BATCH_ITEMS_MAX;
             if !fits && !self.batches.picked.is_empty() {
                 self.operations.put_back(queue, key);
@@ -120,8 +120,8 @@ impl<R: Route> Clients<R> {
         let Some(pending) = self.operations.get_mut(key) else {
             return true;
         };
-        let Some(response) = cx.alloc(pending.response_bytes) else {
-            pending.obstacle = Some(Obstacle::NoBuffer);
+        let Some(response) = cx.alloc(pending.room.bytes) else {
+            pending.so_far.obstacle = Some(Obstacle::NoBuffer);
             return false;
         };
         let Some(request) = pending.request.take() else {
@@ -150,7 +150,7 @@ impl<R: Route> Clients<R> {
         let Some(request) = &mut pending.request else {
             return;
         };
-        if pending.timed {
+        if pending.times.timed {
             ClientRequest::ask_for_timing(request);
         }
         let mut envelope = ClientRequest {
@@ -180,13 +180,16 @@ impl<R: Route> Clients<R> {
         let Some(pending) = self.operations.get_mut(key) else {
             return;
         };
-        pending.sent_at = now;
+        pending.times.sent_at = now;
         pending.stage = OperationStage::Sent {
             peer,
             request,
             at: now,
         };
-        let due = pending.deadline.min(now + self.config.attempt_timeout);
+        let due = pending
+            .times
+            .deadline
+            .min(now + self.config.attempt_timeout);
         self.operations.check_by(due);
     }
 
@@ -203,7 +206,7 @@ impl<R: Route> Clients<R> {
         else {
             return true;
         };
-        if pending.may_be_applied || ticket.epoch == logical.epoch {
+        if pending.so_far.may_be_applied || ticket.epoch == logical.epoch {
             return true;
         }
         let owner = pending.owner;

@@ -36,7 +36,7 @@ impl<R: Route> Clients<R> {
                     if let Overdue::Attempt = what {
                         // The operation continues, and waits perhaps for longer than it may before it is sent a second
                         // time.
-                        next = next.min(pending.deadline);
+                        next = next.min(pending.times.deadline);
                     }
                     overdue.push((key, what));
                 }
@@ -52,16 +52,18 @@ impl<R: Route> Clients<R> {
     fn judge(&self, pending: &Pending, now: Instant) -> Result<Instant, Overdue> {
         let attempt_ends = match pending.stage {
             // The cancelled attempt's completion is on its way, and nothing else can happen.
-            OperationStage::Sent { .. } if pending.given_up => return Ok(Instant::FAR_FUTURE),
+            OperationStage::Sent { .. } if pending.so_far.given_up => {
+                return Ok(Instant::FAR_FUTURE);
+            }
             OperationStage::Sent { at, .. } => Some(at + self.config.attempt_timeout),
             OperationStage::Waiting | OperationStage::Ready => None,
         };
         match attempt_ends {
-            None if pending.deadline <= now => Err(Overdue::Ended),
-            None => Ok(pending.deadline),
-            Some(_) if pending.deadline <= now => Err(Overdue::GivenUp),
+            None if pending.times.deadline <= now => Err(Overdue::Ended),
+            None => Ok(pending.times.deadline),
+            Some(_) if pending.times.deadline <= now => Err(Overdue::GivenUp),
             Some(at) if at <= now => Err(Overdue::Attempt),
-            Some(at) => Ok(at.min(pending.deadline)),
+            Some(at) => Ok(at.min(pending.times.deadline)),
         }
     }
 
@@ -79,12 +81,12 @@ impl<R: Route> Clients<R> {
         };
         if let Overdue::Ended = what {
             if waits_for_room {
-                pending.obstacle = Some(Obstacle::NoRoom);
+                pending.so_far.obstacle = Some(Obstacle::NoRoom);
             }
             let error = pending.failure(now, fallback);
             return self.finish(now, key, Err(error));
         }
-        pending.given_up = matches!(what, Overdue::GivenUp);
+        pending.so_far.given_up = matches!(what, Overdue::GivenUp);
         if let OperationStage::Sent { request, .. } = pending.stage {
             cx.cancel(request);
         }
@@ -94,7 +96,9 @@ impl<R: Route> Clients<R> {
     fn obstacle_of_registration(&self, key: Key) -> Option<Obstacle> {
         let owner = self.operations.get(key)?.owner;
         match self.logical.get(owner)?.registration {
-            Registration::Pending(registration) => self.operations.get(registration)?.obstacle,
+            Registration::Pending(registration) => {
+                self.operations.get(registration)?.so_far.obstacle
+            }
             Registration::None | Registration::Done(_) => None,
         }
     }

@@ -122,15 +122,15 @@ impl<R: Route> Clients<R> {
             return;
         };
         match error {
-            RpcError::NotSent => pending.obstacle = Some(Obstacle::NoConnection),
+            RpcError::NotSent => pending.so_far.obstacle = Some(Obstacle::NoConnection),
             RpcError::OutcomeUnknown | RpcError::DeadlineExceeded | RpcError::Cancelled => {
-                pending.obstacle = Some(Obstacle::NoAnswer);
+                pending.so_far.obstacle = Some(Obstacle::NoAnswer);
                 pending.note_uncertain();
             }
             RpcError::ResponseTooLarge { bytes } => {
                 pending.note_uncertain();
                 // The exact size: eight times as much would be taken from the memory of all others.
-                pending.response_bytes = bytes.max(capacity + 1).min(RESPONSE_BYTES_MAX);
+                pending.room.bytes = bytes.max(capacity + 1).min(RESPONSE_BYTES_MAX);
             }
         }
     }
@@ -288,7 +288,10 @@ impl<R: Route> Clients<R> {
                 .timing
                 .and_then(|leader| self.timing_of(now, key, leader));
             let answer = reply.into_answer(Position::from_u64(header.position));
-            let may_be_applied = self.operations.get(key).is_some_and(|p| p.may_be_applied);
+            let may_be_applied = self
+                .operations
+                .get(key)
+                .is_some_and(|p| p.so_far.may_be_applied);
             // An answer without a position came from no log. Nobody has looked whether an earlier attempt is in it.
             if may_be_applied && header.position == 0 {
                 return self.refuse(now, key, Obstacle::RepeatRefused);
@@ -304,8 +307,11 @@ impl<R: Route> Clients<R> {
     fn timing_of(&self, now: Instant, key: Key, leader: LeaderTiming) -> Option<WriteTiming> {
         let pending = self.operations.get(key)?;
         Some(WriteTiming {
-            client: pending.sent_at.saturating_since(pending.started),
-            round_trip: now.saturating_since(pending.sent_at),
+            client: pending
+                .times
+                .sent_at
+                .saturating_since(pending.times.started),
+            round_trip: now.saturating_since(pending.times.sent_at),
             leader,
         })
     }
@@ -316,9 +322,12 @@ impl<R: Route> Clients<R> {
         let Some(pending) = self.operations.get_mut(key) else {
             return;
         };
-        pending.obstacle = Some(Obstacle::SessionExpired);
-        let (owner, may_be_applied, is_over) =
-            (pending.owner, pending.may_be_applied, pending.is_over(now));
+        pending.so_far.obstacle = Some(Obstacle::SessionExpired);
+        let (owner, may_be_applied, is_over) = (
+            pending.owner,
+            pending.so_far.may_be_applied,
+            pending.is_over(now),
+        );
         let Some(ticket) = pending.ticket else {
             return self.refuse(now, key, Obstacle::SessionExpired);
         };
@@ -379,7 +388,7 @@ impl<R: Route> Clients<R> {
 
     /// Notes the obstacle and tries again.
     fn obstructed(&mut self, now: Instant, key: Key, obstacle: Obstacle) {
-        self.with_pending(key, |pending| pending.obstacle = Some(obstacle));
+        self.with_pending(key, |pending| pending.so_far.obstacle = Some(obstacle));
         self.try_again(now, key);
     }
 

@@ -194,10 +194,11 @@ impl<R: Route> Clients<R> {
         let deadline = deadline.unwrap_or(now + self.config.operation_timeout);
         let mut pending = self.pending(client.0, mode.operation(), request, now, deadline, tag);
         pending.queue = OperationQueue::of(mode);
-        pending.timed = mode.is_write() && self.next_is_timed();
-        pending.expected_bytes = expected_bytes;
-        pending.response_bytes = pending
-            .response_bytes
+        pending.times.timed = mode.is_write() && self.next_is_timed();
+        pending.room.expected = expected_bytes;
+        pending.room.bytes = pending
+            .room
+            .bytes
             .max(CLIENT_REPLY_HEADER_SIZE + expected_bytes);
         let key = self.operations.insert(pending);
         let key = key.ok_or(SubmitError::TooMany)?;
