@@ -3,6 +3,7 @@
 use trine_base::failure::Failure;
 use trine_base::interrupt;
 use trine_transport::backend::{MonotonicClock, Route};
+use trine_transport::slab::{Key, Slab};
 use trine_transport::time::{Clock, Duration, Instant};
 use trine_transport::{
     App, Completion, ConnectError, Cx, Event, RefusedReason, Reply, Request, RpcError, SessionId,
@@ -64,7 +65,6 @@ pub(crate) trait Work {
     }
 }
 
-#[derive(Copy, Clone)]
 struct Flight<Asked> {
     asked: Asked,
     due: Instant,
@@ -78,8 +78,7 @@ pub(crate) struct Driver<W: Work> {
     failure: Option<Failure>,
     timeout: Duration,
     /// Requests in flight, by their tags.
-    flights: Vec<Option<Flight<W::Asked>>>,
-    free: Vec<usize>,
+    flights: Slab<Flight<W::Asked>>,
 }
 
 impl<W: Work> Driver<W> {
@@ -91,8 +90,7 @@ impl<W: Work> Driver<W> {
             refusal: None,
             failure: None,
             timeout,
-            flights: vec![None; window],
-            free: (0..window).rev().collect(),
+            flights: Slab::new(window),
         }
     }
 
@@ -132,13 +130,13 @@ impl<W: Work> Driver<W> {
     }
 
     fn in_flight(&self) -> usize {
-        self.flights.len() - self.free.len()
+        self.flights.len()
     }
 
     /// When the next request is due; `None` if there is none now, or no room for it.
     fn next_due(&mut self, now: Instant) -> Option<Instant> {
         let due = self.work.next_due(now, self.in_flight())?;
-        (!self.free.is_empty()).then_some(due)
+        (!self.flights.is_full()).then_some(due)
     }
 
     fn send<R: Route>(&mut self, cx: &mut Cx<'_, R>, session: SessionId, due: Instant) -> bool {
@@ -152,18 +150,17 @@ impl<W: Work> Driver<W> {
             return false;
         };
         request.copy_from_slice(bytes);
-        let Some(tag) = self.free.pop() else {
+        let Ok(key) = self.flights.insert(Flight { asked, due }) else {
             return false;
         };
         let deadline = Some(cx.deadline(self.timeout));
-        match cx.enqueue_request(session, kind, request, response, tag as u64, deadline) {
+        match cx.enqueue_request(session, kind, request, response, key.to_u64(), deadline) {
             Ok(_) => {
-                self.flights[tag] = Some(Flight { asked, due });
                 self.work.on_sent();
                 true
             }
             Err(refused) => {
-                self.free.push(tag);
+                self.flights.remove(key);
                 if refused.reason != RefusedReason::QueueFull {
                     self.fail(RpcError::NotSent);
                 }
@@ -196,9 +193,8 @@ impl<R: Route, W: Work> App<R> for Driver<W> {
     }
 
     fn on_completion(&mut self, _: &mut Cx<'_, R>, tag: u64, completion: Completion) {
-        let tag = usize::try_from(tag).expect("a tag of ours");
-        let flight = self.flights[tag].take().expect("a request ends once");
-        self.free.push(tag);
+        let flight = self.flights.remove(Key::from_u64(tag));
+        let flight = flight.expect("a request ends once");
         match completion.result {
             Ok(()) => self.record(flight, &completion.response, MonotonicClock.now()),
             Err(error) => self.fail(error),
