@@ -313,6 +313,7 @@ impl<R: Route> Clients<R> {
             false => self.stats.failed += 1,
         }
         if let Some(logical) = self.logical.get_mut(pending.owner) {
+            assert!(logical.in_flight > 0, "an operation ends once");
             logical.in_flight -= 1;
             if let Some(ticket) = pending
                 .ticket

@@ -39,11 +39,11 @@ pub(super) struct GroupView<R: Route> {
     /// Whether nothing is sent before [`GroupView::pin`].
     awaits_pin: bool,
     rng: Prng,
-    pace: Pace,
+    pauses: GroupPauses,
 }
 
 /// The settings that say how long is waited, see [`ClientConfig`].
-struct Pace {
+struct GroupPauses {
     attempt_timeout: Duration,
     suspect_after: Duration,
     pause_min: Duration,
@@ -60,7 +60,7 @@ impl<R: Route> GroupView<R> {
             cluster: config.cluster,
             awaits_pin: false,
             rng: Prng::new(seed),
-            pace: Pace {
+            pauses: GroupPauses {
                 attempt_timeout: config.attempt_timeout,
                 suspect_after: config.suspect_after,
                 pause_min: config.pause_min,
@@ -181,9 +181,9 @@ impl<R: Route> GroupView<R> {
 
     /// The pause before asking once more, after `streak` failures.
     fn pause(&mut self, streak: u32) -> Duration {
-        let longest = self.pace.pause_max.as_nanos();
+        let longest = self.pauses.pause_max.as_nanos();
         let pause = self
-            .pace
+            .pauses
             .pause_min
             .as_nanos()
             .saturating_mul(1 << streak.min(16))

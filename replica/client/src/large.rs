@@ -14,6 +14,8 @@ use super::operation::{OperationStage, Pending};
 const COUNTED_BYTES: usize = 64 << 10;
 
 /// The room for large responses, and who waits for it.
+///
+/// Invariant: what is taken is the sum of what the attempts under way have reserved.
 #[derive(Debug)]
 pub(super) struct LargeResponses {
     /// Responses up to this size are not counted.
@@ -61,6 +63,7 @@ impl LargeResponses {
     pub(super) fn take(&mut self, pending: &mut Pending) -> bool {
         let bytes = pending.room.bytes;
         let has_room = self.taken == 0 || self.taken + bytes <= self.most;
+        assert_eq!(pending.room.reserved, 0, "room is taken once an attempt");
         if has_room {
             pending.room.reserved = bytes;
             self.taken += bytes;
@@ -70,6 +73,8 @@ impl LargeResponses {
 
     /// The attempt has ended, or there will be none.
     pub(super) fn give_back(&mut self, pending: &mut Pending) {
-        self.taken -= std::mem::take(&mut pending.room.reserved);
+        let bytes = std::mem::take(&mut pending.room.reserved);
+        assert!(bytes <= self.taken, "what is given back was taken");
+        self.taken -= bytes;
     }
 }

@@ -71,6 +71,8 @@ impl Operations {
         let Some(pending) = self.table.get_mut(key) else {
             return;
         };
+        let is_sent = matches!(pending.stage, OperationStage::Sent { .. });
+        assert!(!is_sent, "one attempt at a time");
         pending.stage = OperationStage::Ready;
         match self.large.is_waiting(pending) {
             true => self.large.wait(key),

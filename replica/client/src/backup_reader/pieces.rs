@@ -84,6 +84,10 @@ impl Pieces {
             Some(&first) if first == number => drop(self.again.pop_front()),
             _ => self.next += 1,
         }
+        assert!(
+            self.next - self.taken <= BACKUP_WINDOW,
+            "no more are asked for"
+        );
     }
 
     /// The replica did not have this piece yet.

@@ -165,6 +165,8 @@ impl<R: Route> Clients<R> {
             // Of an older session only what was under way is still asked for, and which that is nobody notes.
             let oldest = ticket.sequence.saturating_sub(IN_FLIGHT_MAX as u64 - 1);
             let lowest = logical.map_or(oldest.max(1), |logical| logical.window.lowest_awaited());
+            // The replicas forget the replies below `lowest`.
+            assert!(lowest <= ticket.sequence, "what is sent is awaited");
             envelope.client = ticket.session.client;
             envelope.session_number = ticket.session.number;
             envelope.sequence = ticket.sequence;

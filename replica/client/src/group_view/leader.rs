@@ -17,7 +17,7 @@ use crate::outcome::Obstacle;
 
 /// Room for a [`Discovery`] with the most members.
 const DISCOVERY_BYTES: usize = 4096;
-/// So many questions for the leader would fit into [`ClientConfig::suspect_after`](super::ClientConfig) at the first pace.
+/// So many questions for the leader would fit into [`ClientConfig::suspect_after`](crate::ClientConfig) at the first pace.
 const FIRST_ASKS_IN_A_SUSPICION: u64 = 2;
 /// After so many the pause between two is twice as long.
 const ASKS_BEFORE_DOUBLING: u32 = 16;
@@ -65,6 +65,7 @@ impl<R: Route> GroupView<R> {
     }
 
     fn turn_to(&mut self, index: usize) {
+        assert!(index < self.peers.len(), "the leader is a known replica");
         if self.leader.target != Some(index) {
             self.leader.target = Some(index);
             self.leader_changes += 1;
@@ -143,7 +144,7 @@ impl<R: Route> GroupView<R> {
         if !is_awaited || !others {
             return None;
         }
-        let suspicious_at = peer.silence.suspicious_at(self.pace.suspect_after);
+        let suspicious_at = peer.silence.suspicious_at(self.pauses.suspect_after);
         Some(suspicious_at.max(self.leader.ask_at))
     }
 
@@ -151,7 +152,7 @@ impl<R: Route> GroupView<R> {
     /// more seldom: there may be many clients, and no quorum. They do not all ask at the same moments.
     fn ask_interval(&mut self) -> Duration {
         let doublings = self.leader.asks / ASKS_BEFORE_DOUBLING;
-        let suspicion = self.pace.suspect_after.as_nanos();
+        let suspicion = self.pauses.suspect_after.as_nanos();
         let longest = suspicion.saturating_mul(SUSPICIONS_MAX);
         let first = suspicion / FIRST_ASKS_IN_A_SUSPICION;
         let interval = first
@@ -186,7 +187,7 @@ impl<R: Route> GroupView<R> {
         let question = Question {
             kind: kind::STATUS,
             room: DISCOVERY_BYTES,
-            deadline: cx.now() + self.pace.attempt_timeout,
+            deadline: cx.now() + self.pauses.attempt_timeout,
         };
         let (tag, form) = (QUESTION_BIT | index as u64, StatusForm::Discovery);
         self.peers.get_mut(index).asked = question.send(cx, session, tag, &StatusRequest { form });

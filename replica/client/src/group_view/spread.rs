@@ -36,7 +36,7 @@ impl<R: Route> GroupView<R> {
 
     /// Until when reads for followers wait for news of the leader; nothing if it is known or no such read waits.
     fn leader_awaited_until(&self, since: Option<Instant>) -> Option<Instant> {
-        let patience = self.pace.suspect_after.saturating_mul(SUSPICIONS_MAX);
+        let patience = self.pauses.suspect_after.saturating_mul(SUSPICIONS_MAX);
         let since = since.filter(|_| self.leader.target.is_none())?;
         Some(since + patience)
     }
@@ -105,7 +105,7 @@ impl<R: Route> GroupView<R> {
 
     /// A replica has refused such a read, or has not answered it in time: the others come first for a while.
     pub(crate) fn avoid(&mut self, now: Instant, peer: usize) {
-        let until = now + self.pace.pause_max;
+        let until = now + self.pauses.pause_max;
         self.peers.get_mut(peer).avoid_until = until;
     }
 }

@@ -60,11 +60,11 @@ pub struct WatchSession {
     /// Names this watcher at every replica.
     number: u64,
     /// Some as soon as it is known where the group is.
-    begun: Option<Begun>,
+    begun: Option<WatchPlace>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Begun {
+struct WatchPlace {
     cluster: ClusterId,
     /// Everything up to here is known.
     whole: Position,
@@ -115,7 +115,12 @@ impl WatchSession {
         self.ask(cx, kind::CLIENT, WHERE_BYTES, PATIENCE, &request);
     }
 
-    fn ask_changes<R: Route>(&mut self, cx: &mut Cx<'_, R>, begun: Begun, wish: WatchWish<'_>) {
+    fn ask_changes<R: Route>(
+        &mut self,
+        cx: &mut Cx<'_, R>,
+        begun: WatchPlace,
+        wish: WatchWish<'_>,
+    ) {
         let request = WatchRequest {
             cluster: begun.cluster,
             watcher: self.number,
@@ -149,8 +154,9 @@ impl WatchSession {
 
     /// The watch begins at `position`, in the cluster that has said where it is.
     pub fn begin(&mut self, cluster: ClusterId, position: Position) {
+        assert!(self.begun.is_none(), "a watch begins once");
         let (whole, part) = (position, 0);
-        self.begun = Some(Begun {
+        self.begun = Some(WatchPlace {
             cluster,
             whole,
             part,
