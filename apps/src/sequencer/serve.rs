@@ -248,12 +248,6 @@ fn kept(arguments: &SequencerServeArguments) -> Result<(ReservationStore, Keepin
             .state
             .as_deref()
             .expect("clap requires one of the two");
-        if !arguments.strict {
-            return Err(Failure::usage(
-                "--strict false needs --group: a server with a file is alone, and its numbers grow anyway",
-                "leave --strict out",
-            ));
-        }
         return Ok((
             ReservationStore::File(EpochFile::open(path, arguments.at_least)?),
             Keeping::File,

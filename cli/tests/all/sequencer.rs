@@ -161,7 +161,9 @@ fn a_sequencer_says_what_it_needs_and_who_is_none() {
     serve(&["--state", "x", "--group", "127.0.0.1:1"]).expect_status(2);
     serve(&["--state", "x", "--speculative"]).expect_error(2, &["needs verbs and its path ud"]);
     serve(&["--state", "x", "--strict", "false"])
-        .expect_error(2, &["--strict false needs --group"]);
+        .expect_error(2, &["'--state <FILE>' cannot be used with '--strict"]);
+    serve(&["--state", "x", "--name", "n"])
+        .expect_error(2, &["'--state <FILE>' cannot be used with '--name"]);
     serve(&["--group", "127.0.0.1:1", "--name", "a b"]).expect_error(2, &["no name of a sequence"]);
     serve(&["--group", "127.0.0.1:1", "--lease", "1ms"])
         .expect_error(2, &["--lease", "50.0 ms to 60.0 s"]);
