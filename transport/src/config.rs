@@ -50,8 +50,9 @@ pub const HELD_PROBE_PART: u64 = 4;
 pub const HELD_PROBE_MAX: Duration = Duration::from_millis(500);
 /// Rollbacks for a gap that a request makes without any progress in between; from then on its timer alone rolls back.
 pub const GAP_ROLLBACKS_MAX: u8 = 3;
-/// Transmission times that a request remembers; packets beyond give no RTT sample.
-pub const RTT_STAMPS: usize = 32;
+/// Transmission times that a request remembers: one for each packet under way, as long as the session has no more
+/// credits than this. With more, neighbours share one.
+pub const RTT_STAMPS: usize = 64;
 
 /// Sessions that wait for the first packet that their keys sealed; of more, the oldest is given up.
 pub const HALF_OPEN_MAX: usize = 256;

@@ -84,7 +84,8 @@ impl<R: Route> Endpoint<R> {
                 slots: config.slots,
                 features: Features::NONE
                     .with_if(cumulative, Features::CUMULATIVE_CREDITS)
-                    .with_if(!config.data_checksums, Features::HEADER_CHECKSUMS),
+                    .with_if(!config.data_checksums, Features::HEADER_CHECKSUMS)
+                    .with_if(true, Features::ANSWER_TIMES),
                 // At most MTU_MAX.
                 mtu: mtu as u16,
             },

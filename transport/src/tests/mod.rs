@@ -1,5 +1,6 @@
 //! Tests of the core: endpoints on virtual time, joined by a network that can do harm.
 
+mod answer_times;
 mod basics;
 mod budgets;
 mod client_handlers;

@@ -13,6 +13,9 @@ impl Features {
     pub const HEADER_CHECKSUMS: Self = Self(2);
     /// Packets are sealed: encrypted, and authenticated by a key that both ends hold.
     pub const SEALED: Self = Self(4);
+    /// Credit returns and all response packets say how long the server had what they answer, not the first response
+    /// packet alone.
+    pub const ANSWER_TIMES: Self = Self(8);
     // 128 is reserved: it will say that more features follow.
     /// None.
     pub const NONE: Self = Self(0);

@@ -152,7 +152,7 @@ impl ClientEnd {
     ) {
         let header = &rx.packet.header;
         let send = &requests.table[index].send;
-        let sent_at = send.stamp_of(number, header.flags.round());
+        let sent_at = send.stamp_of(number, header.flags.round(), rx.terms.credits);
         let is_marked = rx.ecn || header.flags.has(Flags::ECN_ECHO);
         self.sample_rtt(rx.now, sent_at, header.server_time, is_marked, rtts);
     }

@@ -16,6 +16,7 @@ mod request_table;
 mod response;
 mod send_state;
 mod slots;
+mod stamps;
 mod start;
 mod transmit;
 

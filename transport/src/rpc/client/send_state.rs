@@ -3,7 +3,8 @@
 //! Packets are numbered over the whole exchange: the request's packets first, then one request-for-response for
 //! each response packet but the first. The server's answers have the same numbers. Each rollback begins a round.
 
-use crate::config::{GAP_ROLLBACKS_MAX, RTT_STAMPS};
+use super::stamps::Stamps;
+use crate::config::GAP_ROLLBACKS_MAX;
 use crate::time::Instant;
 use trine_canary as canary;
 
@@ -39,8 +40,8 @@ pub(super) struct SendState {
     gaps: u8,
     /// The server has said that the handler runs.
     is_busy: bool,
-    /// When the packets of this round were sent, by number modulo `RTT_STAMPS`.
-    stamps: [Instant; RTT_STAMPS],
+    /// When the packets of this round were sent.
+    stamps: Stamps,
 }
 
 impl SendState {
@@ -61,7 +62,7 @@ impl SendState {
             unheard: 0,
             gaps: 0,
             is_busy: false,
-            stamps: [Instant::ZERO; RTT_STAMPS],
+            stamps: Stamps::new(),
         }
     }
 
@@ -212,15 +213,16 @@ impl SendState {
         self.retransmitted_in = epoch;
     }
 
-    /// `count` packets have been sent. The timer starts at `due` with the first packet under way.
+    /// `count` packets have been sent, in a session with so many credits. The timer starts at `due` with the first packet
+    /// under way.
     #[inline(always)]
-    pub(super) fn on_sent(&mut self, now: Instant, count: u32, due: Instant) {
-        if self.in_flight() == 0 {
+    pub(super) fn on_sent(&mut self, now: Instant, count: u32, credits: u16, due: Instant) {
+        let is_first = self.in_flight() == 0;
+        if is_first {
             self.due = due;
         }
-        for number in self.sent..self.sent + count {
-            self.stamps[number as usize % RTT_STAMPS] = now;
-        }
+        let numbers = self.sent..self.sent + count;
+        self.stamps.note(now, numbers, is_first, credits);
         self.sent_at = now;
         self.sent += count;
         self.sent_max = self.sent_max.max(self.sent);
@@ -229,17 +231,19 @@ impl SendState {
     /// The only packet of a request has been sent for the first time.
     #[inline(always)]
     pub(super) fn on_sent_single(&mut self, now: Instant, due: Instant) {
-        self.stamps[0] = now;
+        self.stamps.note_single(now);
         self.sent_at = now;
         self.due = due;
         self.sent = 1;
         self.sent_max = 1;
     }
 
-    /// When packet `number` was sent, if it was sent once and its stamp is still there.
-    pub(super) fn stamp_of(&self, number: u32, round: u8) -> Option<Instant> {
-        let is_known = number < self.sent && (self.sent - number) as usize <= RTT_STAMPS;
-        (self.is_this_round(round) && is_known).then(|| self.stamps[number as usize % RTT_STAMPS])
+    /// When packet `number`, which is under way in a session with so many credits, was sent; `None` if the answer is to
+    /// an earlier transmission.
+    pub(super) fn stamp_of(&self, number: u32, round: u8, credits: u16) -> Option<Instant> {
+        let is_known = (self.answered..self.sent).contains(&number);
+        (self.is_this_round(round) && is_known)
+            .then(|| self.stamps.of(number, credits, self.sent_at))
     }
 
     /// When the only packet of a request was sent, if that was in this round.

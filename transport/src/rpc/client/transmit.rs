@@ -149,7 +149,9 @@ impl ClientEnd {
             stats.retransmissions += 1;
         }
         let rto = self.rtt.rto(request.send.attempts());
-        request.send.on_sent(now, count, now + rto);
+        request
+            .send
+            .on_sent(now, count, to.terms.credits, now + rto);
         // `count` is at most the credits left.
         self.credits -= count as u16;
         if !request.send.has_more_to_send() {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::session::SessionId;
+use crate::time::Instant;
 
 /// A packet to send in answer to a received one. Resolved against its slot when it is sent.
 #[derive(Copy, Clone, Debug)]
@@ -14,6 +15,8 @@ pub(crate) struct ReplyPacket {
     /// That packet carried a congestion mark.
     pub(super) ecn: bool,
     pub(super) sequence: u64,
+    /// When that packet came. Of merged credit returns, when the last of theirs did.
+    pub(super) arrived_at: Instant,
     pub(super) what: ReplyKind,
 }
 

@@ -150,6 +150,7 @@ impl Responses {
             round: header.flags.round(),
             ecn: rx.ecn,
             sequence: header.request.sequence(),
+            arrived_at: rx.now,
             what,
         };
         self.push(answer, drops);

@@ -286,6 +286,7 @@ impl ServerEnd {
             && waiting.sequence == header.request.sequence()
         {
             waiting.what = what;
+            waiting.arrived_at = rx.now;
             waiting.round = header.flags.round();
             waiting.ecn |= rx.ecn;
             return;

@@ -81,6 +81,7 @@ impl ServerEnd {
             round: slot.round,
             ecn: slot.ecn,
             sequence: handle.sequence,
+            arrived_at: slot.arrived_at,
             what: ReplyKind::Response { first: 0, count: 1 },
         };
         responses.push(answer, &mut stats.drops);

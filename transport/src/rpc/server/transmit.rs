@@ -8,7 +8,8 @@ use crate::rpc::packet::push_data;
 use crate::session::SessionPeer;
 use crate::stats::EndpointStats;
 use crate::time::Clock;
-use crate::wire::{Flags, Header, PacketType, RequestNumber, ServerTime};
+use crate::wire::{Features, Flags, Header, PacketType, RequestNumber, ServerTime};
+use trine_canary as canary;
 
 impl ServerEnd {
     /// Sends an answer. Returns the part of it that did not fit the batch.
@@ -29,7 +30,10 @@ impl ServerEnd {
             ..Header::new(packet_type, to.remote)
         };
         let header = match answer.what {
-            ReplyKind::CreditReturn(number) => header(PacketType::CreditReturn, number, flags),
+            ReplyKind::CreditReturn(number) => Header {
+                server_time: held(clock, to, answer),
+                ..header(PacketType::CreditReturn, number, flags)
+            },
             ReplyKind::Gap(number) => {
                 header(PacketType::CreditReturn, number, flags.with(Flags::GAP))
             }
@@ -76,7 +80,7 @@ impl ServerEnd {
             let range = to.terms.data_range(response.len(), number);
             header.server_time = match number {
                 0 => ServerTime::from_duration(clock.now().saturating_since(slot.arrived_at)),
-                _ => ServerTime::ZERO,
+                _ => held(clock, to, answer),
             };
             if number < slot.sent_max {
                 slot.retransmitted_in = epoch;
@@ -88,4 +92,13 @@ impl ServerEnd {
         }
         None
     }
+}
+
+/// How long the packet that is answered has been here, if the client has use for it. The time before an answer leaves is
+/// this host's, and no queue of the network.
+fn held<R: Route>(clock: &impl Clock, to: &SessionPeer<R>, answer: &ReplyPacket) -> ServerTime {
+    if !to.terms.features.has(Features::ANSWER_TIMES) || canary::planted("answers without times") {
+        return ServerTime::ZERO;
+    }
+    ServerTime::from_duration(clock.now().saturating_since(answer.arrived_at))
 }
