@@ -94,11 +94,12 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
         backend: B,
         clock: C,
         app: A,
-        config: Config,
+        mut config: Config,
         identity: Identity,
         seed: u64,
     ) -> Result<Self, ConfigError> {
         let spin = config.spin;
+        config.congestion.wall_ahead = clock.wall_ahead();
         let batched_timestamps = config.congestion.batched_timestamps;
         let pool = backend.pool().clone();
         let caps = backend.caps();

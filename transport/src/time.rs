@@ -21,11 +21,20 @@ pub struct Duration(u64);
 pub trait Clock {
     /// The present moment. Callers read it once per turn and pass the value on.
     fn now(&self) -> Instant;
+
+    /// What to add to [`Clock::now`] for the time since 1970. Zero: nobody knows, and all clocks of the program agree.
+    fn wall_ahead(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 impl<C: Clock + ?Sized> Clock for &C {
     fn now(&self) -> Instant {
         (**self).now()
+    }
+
+    fn wall_ahead(&self) -> Duration {
+        (**self).wall_ahead()
     }
 }
 

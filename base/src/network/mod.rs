@@ -41,8 +41,9 @@ pub struct NetworkArguments {
         global = true
     )]
     pub transport: TransportKind,
-    /// How the rate of a session is found: off (if absent), timely, or timely+ecn, which also listens to the network's
-    /// marks. Timely suits one data centre: a round trip above 1 ms (DPDK, verbs: 50 us) slows a session down.
+    /// What keeps queues in the network short: off (if absent), delay, timely, or timely+ecn. delay limits what a session
+    /// has under way, on networks of any speed. timely limits its rate, for one data centre: a round trip above 1 ms (DPDK,
+    /// verbs: 50 us) slows a session down; timely+ecn also listens to the network's marks.
     #[arg(
         long,
         env = "TRINE_CONGESTION",

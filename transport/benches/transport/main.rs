@@ -300,6 +300,7 @@ const JOB_PLAIN: &str = "plain";
 const JOB_SEALED: &str = "sealed";
 const JOB_TAG_PER_PACKET: &str = "tag-per-packet";
 const JOB_CONGESTION: &str = "congestion";
+const JOB_DELAY: &str = "delay";
 const JOB_NO_TIMELY_BYPASS: &str = "no-timely-bypass";
 const JOB_NO_LIMITER_BYPASS: &str = "no-limiter-bypass";
 
@@ -324,6 +325,8 @@ fn ring_job(job: &str) {
     ];
     congestion.control = if without_control.contains(&kind) {
         CongestionControl::Off
+    } else if kind == JOB_DELAY {
+        CongestionControl::Delay
     } else {
         CongestionControl::TimelyEcn
     };
@@ -457,9 +460,14 @@ fn sealed_handshakes(report: &mut Report, name: &str, _: Cores) {
 }
 
 fn instructions_congestion_control(report: &mut Report, name: &str, _: Cores) {
-    match (instructions(JOB_CONGESTION), instructions(JOB_PLAIN)) {
-        (Some(on), Some(off)) => report.ratio(name, on, "instructions", "switched off", off),
-        _ => eprintln!("{name}: left out, valgrind is not installed"),
+    for (name, job) in [
+        (name, JOB_CONGESTION),
+        (&format!("{name}_delay"), JOB_DELAY),
+    ] {
+        match (instructions(job), instructions(JOB_PLAIN)) {
+            (Some(on), Some(off)) => report.ratio(name, on, "instructions", "switched off", off),
+            _ => eprintln!("{name}: left out, valgrind is not installed"),
+        }
     }
 }
 

@@ -11,7 +11,8 @@ pub struct PacketSizes<R> {
     near: u16,
     /// For all others.
     far: u16,
-    is_near: fn(&R) -> bool,
+    /// `None`: no route stays within this machine.
+    is_near: Option<fn(&R) -> bool>,
 }
 
 impl<R> Copy for PacketSizes<R> {}
@@ -29,7 +30,7 @@ impl<R> PacketSizes<R> {
         Self {
             near: bytes,
             far: bytes,
-            is_near: |_| true,
+            is_near: None,
         }
     }
 
@@ -37,13 +38,22 @@ impl<R> PacketSizes<R> {
     /// others. `is_near` is asked once or twice a session, so it may take some microseconds.
     #[must_use]
     pub fn by_route(near: u16, far: u16, is_near: fn(&R) -> bool) -> Self {
-        Self { near, far, is_near }
+        Self {
+            near,
+            far,
+            is_near: Some(is_near),
+        }
+    }
+
+    /// Whether packets on this route do not leave the machine.
+    pub(crate) fn is_near(&self, route: &R) -> bool {
+        self.is_near.is_some_and(|is_near| is_near(route))
     }
 
     /// Bytes of the largest packet to wish for.
     #[must_use]
     pub fn of(&self, route: &R) -> u16 {
-        if (self.is_near)(route) {
+        if self.is_near.is_none() || self.is_near(route) {
             self.near
         } else {
             self.far
@@ -52,7 +62,7 @@ impl<R> PacketSizes<R> {
 
     /// Whether packets of `bytes` on this route rest on somebody's promise that all paths carry them.
     pub(crate) fn is_promise(&self, route: &R, bytes: usize) -> bool {
-        bytes > PACKET_EVERYWHERE && !(self.is_near)(route)
+        bytes > PACKET_EVERYWHERE && self.is_near.is_some_and(|is_near| !is_near(route))
     }
 
     /// Bytes that a datagram may have on any of the routes.

@@ -1,11 +1,14 @@
-//! Congestion control of a client end: a rate made of RTT samples and ECN marks, and the pacing of
-//! departures by it. Servers have none (paper 5.2): the client drives the protocol.
+//! Congestion control of a client end: a window, or a rate and the pacing of departures by it, made of RTT samples,
+//! ECN marks and losses. Servers have none (paper 5.2): the client drives the protocol.
 
+mod base;
+mod delay;
 mod pacer;
 #[cfg(test)]
 mod tests;
 mod timely;
 
+pub(crate) use delay::{Delay, DelayLimits};
 pub(crate) use pacer::Pacer;
 pub(crate) use timely::{Timely, TimelyLimits};
 
@@ -24,11 +27,13 @@ pub enum CongestionControl {
     Timely,
     /// Timely, and a congestion mark of the network (ECN) lowers the rate at once.
     TimelyEcn,
+    /// A window that keeps few of the session's packets in the network's queue. Off on routes within the machine.
+    Delay,
 }
 
 impl CongestionControl {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Off, Self::Timely, Self::TimelyEcn];
+    pub const ALL: [Self; 4] = [Self::Off, Self::Timely, Self::TimelyEcn, Self::Delay];
 
     /// Its name in options and metrics.
     #[must_use]
@@ -37,6 +42,7 @@ impl CongestionControl {
             Self::Off => "off",
             Self::Timely => "timely",
             Self::TimelyEcn => "timely+ecn",
+            Self::Delay => "delay",
         }
     }
 
@@ -96,6 +102,8 @@ pub struct CongestionConfig {
     pub rtt_low: Option<Duration>,
     /// Timely's high threshold: multiplicative decrease above. `None` takes 20 low thresholds.
     pub rtt_high: Option<Duration>,
+    /// What to add to an [`Instant`] for the time of the wall clock. The event loop sets it.
+    pub wall_ahead: Duration,
 }
 
 impl Default for CongestionConfig {
@@ -108,11 +116,12 @@ impl Default for CongestionConfig {
             link_bytes_per_second: 3_125_000_000,
             rtt_low: None,
             rtt_high: None,
+            wall_ahead: Duration::ZERO,
         }
     }
 }
 
-/// How a session's rate is found.
+/// What limits a session.
 #[derive(Clone, Debug)]
 pub(crate) enum Congestion {
     /// Credits alone limit the session.
@@ -124,15 +133,33 @@ pub(crate) enum Congestion {
         bypass_update: bool,
         bypass_pacing: bool,
     },
+    /// A window below the credits.
+    Delay(Delay),
 }
+
+/// Delays of sockets up to this are the kernel's and the scheduler's. Devices have a timeout floor of 50 us, and less noise.
+const NOISE_MAX: Duration = Duration::from_micros(25);
+const NOISE_MIN: Duration = Duration::from_micros(10);
+/// The noise's part of the backend's timeout floor.
+const NOISE_PART: u64 = 40;
 
 impl Congestion {
     /// Thresholds that are not configured come from the backend's timeout floor: a kernel's
     /// wake-ups are no congestion.
     pub(crate) fn new(config: &CongestionConfig, rto_floor: Duration) -> Self {
         let control = config.control;
-        if control == CongestionControl::Off {
-            return Self::Off;
+        match control {
+            CongestionControl::Off => return Self::Off,
+            CongestionControl::Delay => {
+                let noise = Duration::from_nanos(rto_floor.as_nanos() / NOISE_PART);
+                return Self::Delay(Delay::new(DelayLimits {
+                    // At most 25 us.
+                    floor_ns: noise.max(NOISE_MIN).min(NOISE_MAX).as_nanos() as u32,
+                    // Less than a cycle, which has 31 bits.
+                    wall_ns: (config.wall_ahead.as_nanos() % base::CYCLE_NS) as u32,
+                }));
+            }
+            CongestionControl::Timely | CongestionControl::TimelyEcn => {}
         }
         let rtt_low = config
             .rtt_low
@@ -151,41 +178,120 @@ impl Congestion {
         }
     }
 
-    /// The handshake has fixed how much the credits let the session have in flight.
-    pub(crate) fn set_window(&mut self, bytes: u64) {
-        if let Self::Timely { timely, .. } = self {
-            timely.set_window(bytes);
+    /// The same on a route within the machine, where the only queue is the wait for a processor.
+    pub(crate) fn near(self) -> Self {
+        match self {
+            Self::Delay(_) => Self::Off,
+            other => other,
         }
     }
 
-    /// A packet was answered.
-    #[inline]
-    pub(crate) fn on_sample(&mut self, now: Instant, rtt: Duration, is_marked: bool) {
-        let Self::Timely {
-            timely,
-            uses_marks,
-            bypass_update,
-            ..
-        } = self
-        else {
-            return;
-        };
-        let is_marked = is_marked && *uses_marks;
-        let is_well = timely.is_uncongested() && rtt < timely.rtt_low() && !is_marked;
-        if is_well && *bypass_update {
-            return;
+    /// The handshake has fixed the credits and the size of packets.
+    pub(crate) fn set_terms(&mut self, credits: u16, mtu: u16) {
+        match self {
+            Self::Off => {}
+            Self::Timely { timely, .. } => timely.set_window(u64::from(credits) * u64::from(mtu)),
+            Self::Delay(delay) => delay.set_window(credits, mtu),
         }
-        if is_marked {
-            timely.on_mark(now, rtt);
+    }
+
+    /// A packet of the handshake was answered.
+    pub(crate) fn on_handshake(&mut self, now: Instant, rtt: Duration) {
+        if let Self::Delay(delay) = self {
+            delay.on_handshake(now, rtt);
         }
-        timely.on_rtt(now, rtt);
+    }
+
+    /// So many bytes are sent, or asked for.
+    #[inline(always)]
+    pub(crate) fn on_sent(&mut self, bytes: usize) {
+        if let Self::Delay(delay) = self {
+            delay.on_sent(bytes);
+        }
+    }
+
+    /// Something is to be sent, and the window is full.
+    pub(crate) fn on_blocked(&mut self) {
+        if let Self::Delay(delay) = self {
+            delay.on_blocked();
+        }
+    }
+
+    /// Something is to be sent, and nothing is under way. True if [`reserve`](Self::reserve) may be another now.
+    pub(crate) fn on_wake(&mut self, now: Instant) -> bool {
+        match self {
+            Self::Delay(delay) => delay.on_wake(now),
+            Self::Off | Self::Timely { .. } => false,
+        }
+    }
+
+    /// A packet that was sent at `sent_at` was answered. True if [`reserve`](Self::reserve) may be another now.
+    #[inline(always)]
+    pub(crate) fn on_sample(
+        &mut self,
+        now: Instant,
+        sent_at: Instant,
+        rtt: Duration,
+        is_marked: bool,
+    ) -> bool {
+        match self {
+            Self::Off => false,
+            Self::Delay(delay) => delay.on_sample(now, sent_at, rtt, is_marked),
+            Self::Timely {
+                timely,
+                uses_marks,
+                bypass_update,
+                ..
+            } => {
+                let is_marked = is_marked && *uses_marks;
+                let is_well = timely.is_uncongested() && rtt < timely.rtt_low() && !is_marked;
+                if is_well && *bypass_update {
+                    return false;
+                }
+                if is_marked {
+                    timely.on_mark(now, rtt);
+                }
+                timely.on_rtt(now, rtt);
+                false
+            }
+        }
+    }
+
+    /// A packet was lost, as a later one's answer shows.
+    pub(crate) fn on_gap(&mut self, now: Instant) {
+        if let Self::Delay(delay) = self {
+            delay.on_gap(now);
+        }
+    }
+
+    /// Nothing came for packets up to the one that was sent at `sent_at`, although the peer answers them at once.
+    pub(crate) fn on_timeout(&mut self, now: Instant, sent_at: Instant) {
+        if let Self::Delay(delay) = self {
+            delay.on_timeout(now, sent_at);
+        }
+    }
+
+    /// Credits that are kept back.
+    pub(crate) fn reserve(&self) -> u16 {
+        match self {
+            Self::Off | Self::Timely { .. } => 0,
+            Self::Delay(delay) => delay.reserve(),
+        }
+    }
+
+    /// Whether only one packet may be under way just now.
+    pub(crate) fn is_draining(&self, now: Instant) -> bool {
+        match self {
+            Self::Off | Self::Timely { .. } => false,
+            Self::Delay(delay) => delay.is_draining(now),
+        }
     }
 
     /// The rate that departures must keep; `None` lets packets go at once.
     #[inline]
     pub(crate) fn pacing_rate(&self) -> Option<u64> {
         match self {
-            Self::Off => None,
+            Self::Off | Self::Delay(_) => None,
             Self::Timely {
                 timely,
                 bypass_pacing,
@@ -202,6 +308,7 @@ impl Congestion {
         match self {
             Self::Off => 0,
             Self::Timely { timely, .. } => timely.rate(),
+            Self::Delay(delay) => delay.rate(),
         }
     }
 }

@@ -100,11 +100,11 @@ fn the_bypasses_serve_uncongested_sessions_only() {
     let mut congestion = Congestion::new(&config(), floor);
     assert_eq!(congestion.pacing_rate(), None);
     let mut now = Instant::from_nanos(1_000_000);
-    congestion.on_sample(now, Duration::from_micros(2_000), false);
+    congestion.on_sample(now, now, Duration::from_micros(2_000), false);
     let rate = congestion.rate();
     assert_eq!(congestion.pacing_rate(), Some(rate));
     now += Duration::from_micros(100);
-    congestion.on_sample(now, Duration::from_micros(10), false);
+    congestion.on_sample(now, now, Duration::from_micros(10), false);
     assert!(
         congestion.rate() > rate,
         "a congested session does not skip its update"
@@ -127,7 +127,7 @@ fn each_controller_has_a_name() {
         assert_eq!(control.name().parse(), Ok(control));
     }
     let unknown = "bbr".parse::<CongestionControl>().expect_err("no such");
-    let text = "bbr is no congestion control; there are off, timely, timely+ecn";
+    let text = "bbr is no congestion control; there are off, timely, timely+ecn, delay";
     assert_eq!(unknown.to_string(), text);
 }
 
@@ -145,7 +145,8 @@ fn a_mark_counts_only_for_the_controller_that_uses_marks() {
         };
         let mut congestion = Congestion::new(&config, floor);
         let before = congestion.rate();
-        congestion.on_sample(Instant::from_nanos(1_000_000), rtt, true);
+        let now = Instant::from_nanos(1_000_000);
+        congestion.on_sample(now, now, rtt, true);
         assert_eq!(congestion.rate() < before, slows_down, "{control}");
         assert_eq!(congestion.pacing_rate().is_some(), slows_down, "{control}");
     }

@@ -44,7 +44,7 @@ impl<R: Route> Sessions<R> {
         let timeout = params.timeout.unwrap_or(self.settings.connect_timeout);
         let nonce = self.secret.draw();
         let own_key = self.trust.as_ref().and_then(|trust| trust.keys.own.clone());
-        let (rto_limits, congestion) = (self.settings.rto_limits, self.settings.congestion.clone());
+        let (rto_limits, congestion) = (self.settings.rto_limits, self.congestion(&route));
         let id = self.table.insert(|generation| Session {
             generation,
             state: SessionState::Free,
@@ -287,7 +287,7 @@ impl<R> Session<R> {
         if let Some(client) = self.client()
             && handshake.attempts == 1
         {
-            client.on_handshake_rtt(now.saturating_since(handshake.sent_at));
+            client.on_handshake_rtt(now, now.saturating_since(handshake.sent_at));
         }
     }
 }

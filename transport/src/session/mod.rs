@@ -165,6 +165,15 @@ impl<R: Route> Sessions<R> {
         wish
     }
 
+    /// The congestion control of a new session on a route.
+    fn congestion(&self, route: &R) -> Congestion {
+        let congestion = self.settings.congestion.clone();
+        match self.sizes.is_near(route) {
+            true => congestion.near(),
+            false => congestion,
+        }
+    }
+
     /// Whether a session's packets are larger than what every path carries, because somebody said that this one does.
     pub(crate) fn rests_on_promise(&self, index: u16) -> bool {
         let session = &self.table[index];

@@ -4,6 +4,7 @@ mod answer_times;
 mod basics;
 mod budgets;
 mod client_handlers;
+mod delay;
 mod header_checksums;
 mod holds;
 mod hostile;

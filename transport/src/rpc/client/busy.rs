@@ -37,8 +37,11 @@ impl ClientEnd {
         // A rollback may have begun: the packets that it would retransmit have arrived.
         self.slots.clear_sendable(request.slot);
         let due = rx.now + probe_interval(&self.rtt, &request.send, rx.now, probe_interval_max);
+        self.credits.held += u16::from(!request.send.is_busy());
         request.send.on_busy(due);
         requests.table.watch_at(index, due);
+        // Its credit does not count for the window any more.
+        self.mark_ready(rx.session.index, requests);
         ResponseEffect {
             is_progress,
             ended: None,

@@ -55,6 +55,7 @@ impl ClientEnd {
         if request.stage == RequestStage::InSlot {
             let gave_up = result.is_err() && (was_sent || self.slots.entry(request.slot).gave_up);
             let (slot, credits) = (request.slot, request.send.in_flight());
+            self.credits.held -= u16::from(request.send.is_busy());
             self.leave_slot(slot, credits, gave_up);
             requests.table.release(index);
         } else {
@@ -70,7 +71,7 @@ impl ClientEnd {
     /// A request's slot is free again, and its credits are back.
     #[inline(always)]
     pub(super) fn leave_slot(&mut self, slot: u8, credits: u16, gave_up: bool) {
-        self.credits += credits;
+        self.credits.left += credits;
         self.slots.give_back(slot, gave_up);
     }
 

@@ -69,9 +69,10 @@ impl ClientEnd {
         requests: &mut Requests,
     ) {
         let request = &mut requests.table[index];
-        self.credits += request.send.on_answered(answered, now + self.rtt.rto(0));
+        self.credits.held -= u16::from(request.send.is_busy());
+        self.credits.left += request.send.on_answered(answered, now + self.rtt.rto(0));
         if canary::planted("credits off by one") {
-            self.credits += 1;
+            self.credits.left += 1;
         }
         if request.send.has_more_to_send() {
             self.slots.set_sendable(request.slot);
@@ -112,7 +113,9 @@ impl ClientEnd {
             }
             let rtt = elapsed.saturating_sub(server_time);
             self.rtt.on_sample(rtt);
-            self.congestion.on_sample(now, rtt, is_marked);
+            if self.congestion.on_sample(now, sent_at, rtt, is_marked) {
+                self.credits.reserve = self.congestion.reserve();
+            }
             rtts.record(rtt);
         }
     }
@@ -182,16 +185,25 @@ impl ClientEnd {
         stats: &mut EndpointStats,
     ) {
         let request = &mut requests.table[index];
-        self.credits += request.send.roll_back();
+        let waits_for_handler = request.send.waits_for_handler();
+        self.credits.left += request.send.roll_back();
         self.slots.set_sendable(request.slot);
         match cause {
-            Cause::Gap => stats.gaps += 1,
+            Cause::Gap => {
+                stats.gaps += 1;
+                self.congestion.on_gap(now);
+            }
             Cause::Timeout => {
                 stats.timeouts += 1;
                 request.send.on_timeout(now);
-                self.rtt.on_timeout(now, request.send.sent_at());
+                let sent_at = request.send.sent_at();
+                self.rtt.on_timeout(now, sent_at);
+                if !waits_for_handler {
+                    self.congestion.on_timeout(now, sent_at);
+                }
             }
         }
+        self.credits.reserve = self.congestion.reserve();
         let session = request.session;
         self.mark_ready(session, requests);
     }

@@ -7,6 +7,7 @@
 mod busy;
 mod completion;
 mod credit_return;
+mod credits;
 mod finished;
 mod loss;
 mod queue;
@@ -26,6 +27,7 @@ pub(crate) use request::{Buffers, NewRequest};
 #[cfg(test)]
 pub(crate) use slots::ClientSlot;
 
+use self::credits::Credits;
 use self::finished::FinishedQueue;
 use self::queue::RequestQueue;
 use self::ready::ReadyList;
@@ -35,7 +37,7 @@ use crate::congestion::{Congestion, Pacer};
 use crate::exchange::{RequestId, RpcError};
 use crate::session::{RtoLimits, Rtt, Terms};
 use crate::stats::SessionStats;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 /// State of a client end. Credits in use are always the sum over slots of packets sent less
 /// packets answered. Fields that every packet needs come first.
@@ -44,8 +46,7 @@ pub(crate) struct ClientEnd {
     slots: Slots,
     /// True exactly while the session is in the list of those that can send, or waits for its departure.
     is_ready: bool,
-    /// Credits left.
-    credits: u16,
+    credits: Credits,
     /// Requests that wait for a slot.
     queue: RequestQueue,
     completed: u64,
@@ -95,7 +96,7 @@ impl ClientEnd {
         Self {
             slots: Slots::new(terms.slots),
             is_ready: false,
-            credits: terms.credits,
+            credits: Credits::new(terms.credits),
             queue: RequestQueue::new(),
             completed: 0,
             rtt: Rtt::new(rto),
@@ -109,14 +110,15 @@ impl ClientEnd {
     /// Fits the slots to the server's grant, before the first request is in a slot.
     pub(crate) fn set_terms(&mut self, terms: &Terms) {
         self.slots.shrink(terms.slots);
-        self.credits = terms.credits;
-        self.congestion
-            .set_window(u64::from(terms.credits) * u64::from(terms.mtu));
+        self.credits = Credits::new(terms.credits);
+        self.congestion.set_terms(terms.credits, terms.mtu);
+        self.credits.reserve = self.congestion.reserve();
     }
 
-    /// The handshake has given the first RTT sample.
-    pub(crate) fn on_handshake_rtt(&mut self, rtt: crate::time::Duration) {
+    /// A packet of the handshake was answered: the first RTT samples.
+    pub(crate) fn on_handshake_rtt(&mut self, now: Instant, rtt: Duration) {
         self.rtt.on_sample(rtt);
+        self.congestion.on_handshake(now, rtt);
     }
 
     /// Whether a slot is near the end of its request numbers.
@@ -138,7 +140,7 @@ impl ClientEnd {
             rto_ns: self.rtt.rto(0).as_nanos(),
             rtt_samples: self.rtt.samples(),
             retransmissions: self.retransmissions,
-            credits_in_use: terms.credits - self.credits,
+            credits_in_use: terms.credits - self.credits.left,
             requests_in_flight: self.slots.used(),
             requests_queued: self.queue.len(),
             requests_completed: self.completed,
@@ -151,7 +153,7 @@ impl ClientEnd {
     /// Lists the session among those that can send, if it can and is not listed yet.
     #[inline]
     pub(crate) fn mark_ready(&mut self, session: u16, requests: &mut Requests) {
-        if self.slots.can_send() && self.credits > 0 && !self.is_ready {
+        if self.slots.can_send() && self.credits.may_send() && !self.is_ready {
             self.is_ready = true;
             requests.ready.push(session);
         }
@@ -243,15 +245,16 @@ impl ClientEnd {
     /// Credits in use are the sum over slots of packets sent less packets answered.
     pub(crate) fn check_credits(&self, terms: &Terms, requests: &Requests) {
         let slots = (0..terms.slots).filter_map(|slot| self.slots.get(slot));
-        let in_flight = slots
+        let sends = slots
             .filter(|slot| slot.request != request::NO_REQUEST)
-            .map(|slot| u32::from(requests.table[slot.request].send.in_flight()));
-        let in_use: u32 = in_flight.sum();
-        assert_eq!(
-            in_use,
-            u32::from(terms.credits - self.credits),
-            "credits in use"
-        );
+            .map(|slot| &requests.table[slot.request].send);
+        let (mut in_use, mut held) = (0, 0);
+        for send in sends {
+            in_use += send.in_flight();
+            held += u16::from(send.is_busy());
+        }
+        assert_eq!(in_use, terms.credits - self.credits.left, "credits in use");
+        assert_eq!(held, self.credits.held, "requests that are held");
     }
 
     /// The first slot, in words.

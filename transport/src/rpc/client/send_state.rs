@@ -177,6 +177,11 @@ impl SendState {
         answered < self.request_packets && answered <= self.sent_max
     }
 
+    /// Whether all that is under way is the last request packet, or its response: the handler may take its time.
+    pub(super) fn waits_for_handler(&self) -> bool {
+        self.sent == self.request_packets && self.answered + 1 == self.sent
+    }
+
     /// Packets under way, each with a credit.
     #[inline]
     pub(super) fn in_flight(&self) -> u16 {
@@ -184,11 +189,12 @@ impl SendState {
         (self.sent - self.answered) as u16
     }
 
-    /// Of one packet, which was sent once, so that its answer ends the request and frees its buffers.
+    /// Of one packet, which was sent once and is not held, so that its answer ends the request and frees its buffers.
     #[inline]
     pub(super) fn is_single_in_flight(&self) -> bool {
         let is_single = self.request_packets == 1 && self.sent == 1;
-        is_single && (self.answered | self.response_packets) == 0 && self.retransmitted_in == 0
+        let is_first = (self.answered | self.response_packets) == 0 && self.retransmitted_in == 0;
+        is_single && is_first && !self.is_busy
     }
 
     /// The next packet to send.

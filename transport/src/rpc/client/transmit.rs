@@ -34,7 +34,8 @@ impl ClientEnd {
         let data = &buffers.request;
         // Behind another slot's packet, this one waits for its turn.
         let is_alone = self.slots.only_one_to_send(slot) && !self.is_ready;
-        let may_go = self.credits > 0 && self.congestion.pacing_rate().is_none();
+        let may_go =
+            self.credits.left > self.credits.reserve && self.congestion.pacing_rate().is_none();
         if !fast_path.takes(data.len()) || !is_alone || !may_go {
             return false;
         }
@@ -53,7 +54,8 @@ impl ClientEnd {
         fast_path.write(to, &header, extension, data);
         // The slot was the only one.
         self.slots.clear_all_sendable();
-        self.credits -= 1;
+        self.credits.left -= 1;
+        self.congestion.on_sent(HEADER_BYTES + data.len());
         request.send.on_sent_single(now, now + self.rtt.rto(0));
         true
     }
@@ -77,7 +79,8 @@ impl ClientEnd {
         if rate.is_some() {
             self.pacer.begin(clock.now());
         }
-        while self.credits > 0 && self.slots.can_send() && !tx.is_full() {
+        let kept_back = self.kept_back(clock, to.terms.credits);
+        while self.credits.left > kept_back && self.slots.can_send() && !tx.is_full() {
             let now = clock.now();
             if rate.is_some() && self.pacer.departure() > now {
                 self.pacer.wait();
@@ -88,19 +91,42 @@ impl ClientEnd {
             let Some(slot) = self.slots.next_sendable() else {
                 break;
             };
-            let bytes = self.transmit_slot(now, to, slot, epoch, requests, stats, tx);
+            // At least one.
+            let usable = self.credits.left - kept_back;
+            let bytes = self.transmit_slot(now, to, slot, usable, epoch, requests, stats, tx);
+            self.congestion.on_sent(bytes);
             if let Some(rate) = rate {
                 self.pacer.on_sent(bytes, rate);
             }
         }
-        if self.slots.can_send() && self.credits == 0 {
-            self.credit_stalls += 1;
-            stats.credit_stalls += 1;
+        if self.slots.can_send() && self.credits.left <= kept_back {
+            // The next answer, or a timeout, lists the session again.
+            return self.note_blocked(stats);
         }
         self.mark_ready(to.index, requests);
     }
 
-    /// Sends the next packet of a slot's request. Returns the bytes that it makes the network carry: responses are
+    /// Credits that cannot be used now. Of one under way at least there is an answer or a timeout to wait for.
+    fn kept_back(&mut self, clock: &impl Clock, granted: u16) -> u16 {
+        if self.credits.left == granted && self.congestion.on_wake(clock.now()) {
+            self.credits.reserve = self.congestion.reserve();
+        }
+        match self.credits.reserve > 0 && self.congestion.is_draining(clock.now()) {
+            true => self.credits.kept_back_but_one(granted),
+            false => self.credits.kept_back(),
+        }
+    }
+
+    /// Something is to be sent, and no credit is there for it.
+    fn note_blocked(&mut self, stats: &mut EndpointStats) {
+        self.congestion.on_blocked();
+        if self.credits.left == 0 {
+            self.credit_stalls += 1;
+            stats.credit_stalls += 1;
+        }
+    }
+
+    /// Sends the next packet of a slot's request, or asks for up to `usable` packets of its response. Returns the bytes that it makes the network carry: responses are
     /// paced by their requests. The first response packet is missing there: its size is known when it has come.
     #[allow(clippy::too_many_arguments)]
     fn transmit_slot<R: Route>(
@@ -108,6 +134,7 @@ impl ClientEnd {
         now: Instant,
         to: &SessionPeer<R>,
         slot: u8,
+        usable: u16,
         epoch: u64,
         requests: &mut Requests,
         stats: &mut EndpointStats,
@@ -132,7 +159,7 @@ impl ClientEnd {
             NextPacket::RequestForResponse { first, wanted } => {
                 let may_ask_for_many = to.terms.features.has(Features::CUMULATIVE_CREDITS);
                 let count = if may_ask_for_many {
-                    wanted.min(u32::from(self.credits))
+                    wanted.min(u32::from(usable))
                 } else {
                     1
                 };
@@ -153,7 +180,7 @@ impl ClientEnd {
             .send
             .on_sent(now, count, to.terms.credits, now + rto);
         // `count` is at most the credits left.
-        self.credits -= count as u16;
+        self.credits.left -= count as u16;
         if !request.send.has_more_to_send() {
             self.slots.clear_sendable(slot);
         }
