@@ -46,6 +46,8 @@ pub struct Endpoint<R: Route> {
     memory: Memory,
     counters: Counters,
     seal_memory: SealMemory<R>,
+    /// The backend should look at the arrival of packets until then.
+    arrivals_until: Instant,
 }
 
 /// The result of [`Endpoint::poll_transmit`].
@@ -119,6 +121,7 @@ impl<R: Route> Endpoint<R> {
             memory: Memory::new(pool, caps.copies, &config),
             counters: Counters::default(),
             seal_memory: SealMemory::new(config.tag_per_run),
+            arrivals_until: Instant::ZERO,
             config,
         })
     }
@@ -128,6 +131,12 @@ impl<R: Route> Endpoint<R> {
     pub fn set_packet_sizes(&mut self, sizes: PacketSizes<R>) {
         self.control.set_datagram_max(sizes.anywhere());
         self.sessions.set_packet_sizes(sizes);
+    }
+
+    /// Whether the backend should look at when packets arrive ([`Backend::note_arrivals`](crate::backend::Backend)).
+    #[inline]
+    pub(crate) fn wants_arrivals(&self, now: Instant) -> bool {
+        now < self.arrivals_until
     }
 
     /// A request's timer may be due: packets that have arrived are better taken in first.

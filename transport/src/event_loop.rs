@@ -63,6 +63,8 @@ pub struct EventLoop<B: Backend, C, A> {
     polls: u32,
     /// One clock read serves all packets of a turn, those received and those sent.
     batched_timestamps: bool,
+    /// The backend looks at the arrival of packets.
+    notes_arrivals: bool,
     courtesy: Courtesy,
     stats: LoopStats,
     /// A forked child has a copy of all of this, and must not use it.
@@ -128,6 +130,7 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
                 EMPTY_POLLS_MAX
             },
             batched_timestamps,
+            notes_arrivals: false,
             courtesy: Courtesy::default(),
             stats: LoopStats::default(),
             origin: Origin::here(),
@@ -395,6 +398,10 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
         let received = rx.len();
         if received > 0 && self.batched_timestamps {
             self.endpoint.on_packets(now, &mut rx, &mut self.app);
+            if self.endpoint.wants_arrivals(now) != self.notes_arrivals {
+                self.notes_arrivals = !self.notes_arrivals;
+                self.backend.note_arrivals(self.notes_arrivals);
+            }
             return Ok(received);
         }
         for packet in rx {

@@ -17,6 +17,7 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
             "trine-report",
             "trine-allocations",
             "trine-child",
+            "trine-testnet",
         ],
     ),
     (

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::Route;
 use crate::buf::{BodyRef, MsgBuf};
+use crate::time::{Duration, Instant};
 
 /// Datagrams that arrived; borrows the backend, whose next `rx_burst` releases them.
 ///
@@ -37,6 +38,9 @@ pub struct RxPacket<'a, R> {
     pub route: R,
     /// The network marked congestion on its way (ECN "congestion experienced").
     pub ecn: bool,
+    /// When the network delivered it, in the terms of [`MonotonicClock`](super::MonotonicClock): the program comes later
+    /// where processors are busy. 0: nobody looked.
+    pub arrived_ns: u64,
 }
 
 /// Where a datagram lies in a backend's receive memory.
@@ -50,7 +54,27 @@ pub struct RxSlot<R> {
     pub route: R,
     /// The congestion mark.
     pub ecn: bool,
+    /// See [`RxPacket::arrived_ns`].
+    pub arrived_ns: u64,
 }
+
+impl<R> RxPacket<'_, R> {
+    /// When the network delivered it, if that is known and likely; otherwise now. It may be a little after `now`, which
+    /// was read before the packets were taken in. A wall clock that was set in between is no reason to believe anything.
+    #[inline]
+    pub(crate) fn arrived_at(&self, now: Instant) -> Instant {
+        if self.arrived_ns == 0 {
+            return now;
+        }
+        match now.as_nanos().abs_diff(self.arrived_ns) <= ARRIVED_WITHIN.as_nanos() {
+            true => Instant::from_nanos(self.arrived_ns),
+            false => now,
+        }
+    }
+}
+
+/// No program comes so late to its packets that it says something about the path.
+const ARRIVED_WITHIN: Duration = Duration::from_secs(1);
 
 impl<'a, R: Route> RxBatch<'a, R> {
     /// A batch of packets that lie anywhere.
@@ -102,6 +126,7 @@ impl<'a, R: Route> Iterator for RxBatch<'a, R> {
                     bytes,
                     route: slot.route,
                     ecn: slot.ecn,
+                    arrived_ns: slot.arrived_ns,
                 }
             }
         };
@@ -121,6 +146,7 @@ impl<'a, R: Route> Iterator for RxBatch<'a, R> {
                         bytes: &memory[start..start + slot.len as usize],
                         route: slot.route,
                         ecn: slot.ecn,
+                        arrived_ns: slot.arrived_ns,
                     };
                     f(all, packet)
                 })
@@ -475,5 +501,35 @@ impl<R: Route> TxItem<'_, R> {
         if let Some(body) = self.body {
             out.extend_from_slice(body);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A wall clock that is set while a packet lies here, and a backend with another clock, change nothing.
+    #[test]
+    fn only_a_likely_arrival_is_believed() {
+        let second = 1_000_000_000;
+        let now = Instant::from_nanos(100 * second);
+        let arrival = |arrived_ns| {
+            let packet = RxPacket {
+                bytes: &[],
+                route: 0,
+                ecn: false,
+                arrived_ns,
+            };
+            packet.arrived_at(now).as_nanos()
+        };
+        assert_eq!(arrival(0), 100 * second, "nobody looked");
+        assert_eq!(arrival(100 * second - 3_000), 100 * second - 3_000);
+        assert_eq!(
+            arrival(100 * second + 3_000),
+            100 * second + 3_000,
+            "after the clock was read"
+        );
+        assert_eq!(arrival(98 * second), 100 * second);
+        assert_eq!(arrival(u64::MAX), 100 * second);
     }
 }

@@ -111,6 +111,12 @@ pub trait Backend {
         false
     }
 
+    /// From now on, or no longer, received packets say when they arrived ([`RxPacket::arrived_ns`]), if the backend can
+    /// find out for less than it is worth. Called when that changes.
+    fn note_arrivals(&mut self, on: bool) {
+        let _ = on;
+    }
+
     /// Called in a child of the process that opened it: gives up what the two share, without an effect on the parent. No
     /// other method is called afterwards. Sockets and eventfds are replaced by `/dev/null`, so that their numbers
     /// still have one owner.

@@ -242,6 +242,10 @@ where
         self.inner.watch(descriptor)
     }
 
+    fn note_arrivals(&mut self, on: bool) {
+        self.inner.note_arrivals(on);
+    }
+
     fn abandon(&mut self) {
         self.inner.abandon();
     }

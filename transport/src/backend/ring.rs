@@ -146,6 +146,7 @@ impl RingBackend {
                     len,
                     route: self.route,
                     ecn: false,
+                    arrived_ns: 0,
                 });
             }
         }
@@ -182,6 +183,7 @@ impl RingBackend {
             len,
             route: self.route,
             ecn: false,
+            arrived_ns: 0,
         }));
         self.stats.tx_datagrams += run.len() as u64;
         self.stats.tx_bytes += run.bytes.len() as u64;

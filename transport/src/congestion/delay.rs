@@ -20,6 +20,8 @@ const TARGET: u32 = 2 * ONE;
 const START: u32 = 16 * ONE;
 /// The window has not been proven right for longer than this, or four round trips, of idleness.
 const IDLE: Duration = Duration::from_millis(10);
+/// A queue that makes up for busy processors is no longer than this.
+const HOST_MAX_NS: u32 = 500_000;
 /// After so many rounds in a row without a queue the window grows faster.
 const CALM_ROUNDS: u8 = 5;
 
@@ -27,7 +29,7 @@ const CALM_ROUNDS: u8 = 5;
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct DelayLimits {
     /// Queueing delay that is no queue: the hosts' own noise.
-    pub(crate) floor_ns: u32,
+    pub(crate) floor_ns: u16,
     /// What to add to an [`Instant`] to get the wall clock's place among the drain slots.
     pub(crate) wall_ns: u32,
 }
@@ -35,15 +37,19 @@ pub(crate) struct DelayLimits {
 /// A session's window.
 #[derive(Clone, Debug)]
 pub(crate) struct Delay {
-    limits: DelayLimits,
     /// From one packet to all credits.
     window: u32,
-    window_max: u32,
+    credits: u16,
+    /// See [`DelayLimits`].
+    floor_ns: u16,
+    wall_ns: u32,
     /// The path's own RTT.
     base: Base,
     round: Round,
     /// The queueing delay of the last round.
     queue_ns: u32,
+    /// How long answers lie at the hosts, smoothed: packets at the server until it answers, answers here.
+    host_ns: u32,
     /// Rounds in a row with hardly any.
     calm: u8,
     /// The window doubles each round until the first queue.
@@ -97,9 +103,11 @@ impl Round {
 impl Delay {
     pub(crate) fn new(limits: DelayLimits) -> Self {
         Self {
-            limits,
             window: START,
-            window_max: START,
+            credits: (START / ONE) as u16,
+            floor_ns: limits.floor_ns,
+            wall_ns: limits.wall_ns,
+            host_ns: 0,
             base: Base::new(),
             round: Round::NONE,
             queue_ns: 0,
@@ -113,8 +121,8 @@ impl Delay {
 
     /// The handshake has fixed the session's credits and packets.
     pub(crate) fn set_window(&mut self, credits: u16, mtu: u16) {
-        self.window_max = u32::from(credits) * ONE;
-        self.window = START.min(self.window_max);
+        self.credits = credits;
+        self.window = START.min(self.window_max());
         self.mtu = mtu;
     }
 
@@ -130,10 +138,15 @@ impl Delay {
     /// Credits that are kept back.
     pub(crate) fn reserve(&self) -> u16 {
         if canary::planted("all credits are kept back") && self.window == ONE {
-            return (self.window_max / ONE) as u16;
+            return self.credits;
         }
         // At most the credits, which have 16 bits.
-        ((self.window_max - self.window) / ONE) as u16
+        ((self.window_max() - self.window) / ONE) as u16
+    }
+
+    #[inline]
+    fn window_max(&self) -> u32 {
+        u32::from(self.credits) * ONE
     }
 
     /// Bytes for the window and the RTT that it makes, for people.
@@ -178,9 +191,20 @@ impl Delay {
     /// take the queue that it finds for the path, and have several times the others' share.
     #[inline]
     pub(crate) fn is_draining(&self, now: Instant) -> bool {
-        self.window < self.window_max
+        self.window < self.window_max()
             && self.round.limited()
-            && self.base.is_in_slot(self.wall_ns(now), self.queue_ns)
+            && self.base.is_in_slot(self.wall_at(now), self.queue_ns)
+    }
+
+    /// An answer lay at the hosts for so long, and no handler ran.
+    pub(crate) fn on_host_wait(&mut self, wait: Duration) {
+        let wait_ns = ns(wait).min(HOST_MAX_NS * 4);
+        self.host_ns = (7 * self.host_ns + wait_ns) / 8;
+    }
+
+    /// Whether a queue is looked for: a round is under way, or the window holds packets back.
+    pub(crate) fn is_suspicious(&self) -> bool {
+        self.round.began != Instant::FAR_FUTURE || self.round.limited()
     }
 
     /// A packet that was sent at `sent_at` is answered. True if the window may be another now.
@@ -196,7 +220,7 @@ impl Delay {
         self.sampled_at = now;
         self.base.note(rtt_ns);
         let is_good = rtt_ns.saturating_sub(self.base.ns()) <= self.floor_ns() && !is_marked;
-        let wants_more = self.window < self.window_max && self.round.limited();
+        let wants_more = self.window < self.window_max() && self.round.limited();
         if is_good && !wants_more && !self.base.is_over(now) {
             // As nearly always. A sample without a queue ends the doubt that began a round.
             self.round.began = Instant::FAR_FUTURE;
@@ -270,7 +294,7 @@ impl Delay {
         } else {
             (self.window / 8).clamp(32, ONE).min((TARGET - own) / 2)
         };
-        self.window = (self.window + more).min(self.window_max);
+        self.window = (self.window + more).min(self.window_max());
     }
 
     fn shrink(&mut self, less: u32) {
@@ -304,14 +328,16 @@ impl Delay {
         }
     }
 
-    fn wall_ns(&self, now: Instant) -> u64 {
-        now.as_nanos().wrapping_add(self.limits.wall_ns.into())
+    fn wall_at(&self, now: Instant) -> u64 {
+        now.as_nanos().wrapping_add(self.wall_ns.into())
     }
 
-    /// Noise grows with the length of the path.
+    /// Noise grows with the length of the path. And where packets wait for a processor, the link would be idle meanwhile
+    /// without a queue that lasts as long.
     #[inline]
     fn floor_ns(&self) -> u32 {
-        self.limits.floor_ns.max(self.base.ns() / 16)
+        let noise = u32::from(self.floor_ns).max(self.base.ns() / 16);
+        noise.max(self.host_ns.min(HOST_MAX_NS))
     }
 }
 

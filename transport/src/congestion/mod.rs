@@ -154,7 +154,7 @@ impl Congestion {
                 let noise = Duration::from_nanos(rto_floor.as_nanos() / NOISE_PART);
                 return Self::Delay(Delay::new(DelayLimits {
                     // At most 25 us.
-                    floor_ns: noise.max(NOISE_MIN).min(NOISE_MAX).as_nanos() as u32,
+                    floor_ns: noise.max(NOISE_MIN).min(NOISE_MAX).as_nanos() as u16,
                     // Less than a cycle, which has 31 bits.
                     wall_ns: (config.wall_ahead.as_nanos() % base::CYCLE_NS) as u32,
                 }));
@@ -257,6 +257,13 @@ impl Congestion {
         }
     }
 
+    /// An answer lay at the hosts for so long, and no handler ran.
+    pub(crate) fn on_host_wait(&mut self, wait: Duration) {
+        if let Self::Delay(delay) = self {
+            delay.on_host_wait(wait);
+        }
+    }
+
     /// A packet was lost, as a later one's answer shows.
     pub(crate) fn on_gap(&mut self, now: Instant) {
         if let Self::Delay(delay) = self {
@@ -277,6 +284,19 @@ impl Congestion {
             Self::Off | Self::Timely { .. } => 0,
             Self::Delay(delay) => delay.reserve(),
         }
+    }
+
+    /// Whether there may be a queue, so that it is worth to know when packets arrived.
+    pub(crate) fn is_suspicious(&self) -> bool {
+        match self {
+            Self::Off | Self::Timely { .. } => false,
+            Self::Delay(delay) => delay.is_suspicious(),
+        }
+    }
+
+    /// Whether it is of use to know how long the peer had a packet.
+    pub(crate) fn uses_answer_times(&self) -> bool {
+        !matches!(self, Self::Off)
     }
 
     /// Whether only one packet may be under way just now.

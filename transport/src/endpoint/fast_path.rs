@@ -53,7 +53,8 @@ impl<R: Route> Endpoint<R> {
         if !server.takes_single(packet, &from, &self.responses) {
             return false;
         }
-        let deadline = server.on_single_request(now, packet, datagram.ecn, &mut self.memory);
+        let (arrived_at, memory) = (datagram.arrived_at(now), &mut self.memory);
+        let deadline = server.on_single_request(now, arrived_at, packet, datagram.ecn, memory);
         session.prove_alive(now);
         self.counters.stats.packets_received += 1;
         let handle = handle_of(id, packet.header.request());
@@ -92,9 +93,10 @@ impl<R: Route> Endpoint<R> {
         let Some(request) = client.single_answered(packet, &from, requests) else {
             return false;
         };
-        let ecn = datagram.ecn;
-        let finished =
-            client.on_single_response(now, packet, ecn, request, &from, requests, counters);
+        let (ecn, arrived_at) = (datagram.ecn, datagram.arrived_at(now));
+        let finished = client.on_single_response(
+            now, arrived_at, packet, ecn, request, &from, requests, counters,
+        );
         session.prove_alive(now);
         self.counters.stats.packets_received += 1;
         self.deliver(now, finished, app);

@@ -9,9 +9,13 @@ use crate::exchange::Request;
 use crate::keys::KeyId;
 use crate::rpc::{SlotId, Then, Whole};
 use crate::session::{ControlOutput, Received};
+use crate::time::Duration;
 use crate::time::Instant;
-use crate::wire::{Packet, PacketType, Seed, SinglePacket, WireError, peek, split_first};
+use crate::wire::{Features, Packet, PacketType, Seed, SinglePacket, WireError, peek, split_first};
 use trine_canary as canary;
+
+/// How long after the last suspicion of a queue the backend looks at the arrival of packets.
+const ARRIVALS_FOR: Duration = Duration::from_secs(10);
 
 impl<R: Route> Endpoint<R> {
     /// Takes received datagrams in. Handlers and completions run in here.
@@ -176,6 +180,7 @@ impl<R: Route> Endpoint<R> {
         }
         let rx = Received {
             now,
+            arrived_at: datagram.arrived_at(now),
             packet,
             session: session.id(index),
             terms: peer.terms,
@@ -223,6 +228,9 @@ impl<R: Route> Endpoint<R> {
             PacketType::CreditReturn => client.on_credit_return(rx, requests, counters),
             _ => client.on_busy(rx, self.config.probe_interval_max, requests, counters),
         };
+        if client.is_suspicious() {
+            self.arrivals_until = rx.now + ARRIVALS_FOR;
+        }
         if outcome.is_progress {
             session.prove_alive(rx.now);
         }
@@ -249,6 +257,13 @@ impl<R: Route> Endpoint<R> {
             stats.drops.wrong_state += 1;
             return None;
         };
+        // The client looks for queues, and its message is long enough to make one.
+        if rx.terms.features.has(Features::ANSWER_TIMES)
+            && (rx.packet.header.message_bytes as usize > rx.terms.data_bytes()
+                || rx.packet.header.packet_type == PacketType::RequestForResponse)
+        {
+            self.arrivals_until = rx.now + ARRIVALS_FOR;
+        }
         let responses = &mut self.responses;
         let outcome = match rx.packet.header.packet_type {
             PacketType::Request => server.on_request(rx, &mut self.memory, responses, stats),

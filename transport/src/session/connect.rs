@@ -25,11 +25,12 @@ impl<R: Route> Sessions<R> {
         out: &mut ControlOutput<'_, R>,
     ) -> Result<SessionId, ConnectRefused> {
         let own = self.settings.terms;
+        let congestion = self.congestion(&route);
         let terms = Terms {
             credits: params.credits.unwrap_or(own.credits),
             slots: params.slots.unwrap_or(own.slots),
             mtu: self.packet_size(now, &route),
-            ..own
+            features: self.features(&congestion),
         };
         let slots_are_good = (1..=SLOTS_MAX).contains(&usize::from(terms.slots));
         if !slots_are_good || !(1..=CREDITS_MAX).contains(&terms.credits) {
@@ -44,7 +45,7 @@ impl<R: Route> Sessions<R> {
         let timeout = params.timeout.unwrap_or(self.settings.connect_timeout);
         let nonce = self.secret.draw();
         let own_key = self.trust.as_ref().and_then(|trust| trust.keys.own.clone());
-        let (rto_limits, congestion) = (self.settings.rto_limits, self.congestion(&route));
+        let rto_limits = self.settings.rto_limits;
         let id = self.table.insert(|generation| Session {
             generation,
             state: SessionState::Free,

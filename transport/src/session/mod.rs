@@ -53,7 +53,7 @@ use crate::rpc::{Control, ControlQueue};
 use crate::stats::{Drops, EndpointStats};
 use crate::time::{Duration, Instant};
 use crate::timing_wheel::TimingWheel;
-use crate::wire::{Body, Header, Seed};
+use crate::wire::{Body, Features, Header, Seed};
 use trine_canary as canary;
 
 /// All sessions of an endpoint.
@@ -171,6 +171,15 @@ impl<R: Route> Sessions<R> {
         match self.sizes.is_near(route) {
             true => congestion.near(),
             false => congestion,
+        }
+    }
+
+    /// What a client asks for: times that nobody looks at would only cost the server its reading of the clock.
+    fn features(&self, congestion: &Congestion) -> Features {
+        let own = self.settings.terms.features;
+        match congestion.uses_answer_times() {
+            true => own,
+            false => own.without(Features::ANSWER_TIMES),
         }
     }
 

@@ -19,6 +19,8 @@ pub(crate) struct SessionPeer<R> {
 /// A packet that belongs to a session: its route and checksum are right.
 pub(crate) struct Received<'a> {
     pub(crate) now: Instant,
+    /// When the network delivered it, as far as that is known.
+    pub(crate) arrived_at: Instant,
     pub(crate) packet: &'a Packet<'a>,
     pub(crate) session: SessionId,
     pub(crate) terms: Terms,

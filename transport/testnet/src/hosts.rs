@@ -107,6 +107,20 @@ impl Hosts {
         )
     }
 
+    /// Makes the bridge's port towards a host a link of this speed, with a queue of so many bytes in front.
+    ///
+    /// # Errors
+    /// Without `tc`, or a kernel without its token bucket.
+    pub fn shape(&self, host: usize, megabits: u32, queue_bytes: u32) -> Result<(), SetupFailure> {
+        let (port, rate) = (format!("p{host}"), format!("{megabits}mbit"));
+        let limit = queue_bytes.to_string();
+        let bucket = [
+            "tc", "qdisc", "replace", "dev", &port, "root", "tbf", "rate", &rate, "burst", "32kb",
+            "limit", &limit,
+        ];
+        self.run_in(&self.name("hub"), &bucket)
+    }
+
     /// Fragments that hosts and routers have made of datagrams.
     ///
     /// # Errors

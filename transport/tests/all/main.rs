@@ -5,4 +5,5 @@
 mod examples;
 mod overcommit;
 mod pcap;
+mod shaped;
 mod udp;

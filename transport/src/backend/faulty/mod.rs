@@ -306,6 +306,7 @@ impl<R: super::Route> ReceiveSide<'_, R> {
             len: bytes.len() as u32,
             route,
             ecn,
+            arrived_ns: 0,
         });
     }
 }
@@ -495,6 +496,10 @@ impl<B: Backend, C: Clock> Backend for Faulty<B, C> {
 
     fn watch(&mut self, descriptor: std::os::fd::OwnedFd) -> bool {
         self.inner.watch(descriptor)
+    }
+
+    fn note_arrivals(&mut self, on: bool) {
+        self.inner.note_arrivals(on);
     }
 
     fn abandon(&mut self) {

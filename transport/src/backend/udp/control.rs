@@ -9,9 +9,9 @@ pub(super) struct Control {
     bytes: [u8; CONTROL_BYTES],
 }
 
-/// Enough for the longest that is received: the size of merged datagrams, the address that was asked, and the traffic
-/// class.
-pub(super) const CONTROL_BYTES: usize = 24 + 40 + 24 + 8;
+/// Enough for the longest that is received: the time of arrival, the size of merged datagrams, the address that was asked,
+/// and the traffic class.
+pub(super) const CONTROL_BYTES: usize = 32 + 24 + 40 + 24 + 8;
 
 /// `struct cmsghdr`: length, level, type.
 const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
@@ -82,6 +82,19 @@ impl Control {
         })
     }
 
+    /// When the kernel took the datagram from the network, in nanoseconds of the wall clock.
+    pub(super) fn arrival(&self, len: usize) -> Option<u64> {
+        self.messages(len).find_map(|(level, kind, value)| {
+            if (level, kind) != (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) {
+                return None;
+            }
+            let part = |bytes: &[u8]| bytes.try_into().map(i64::from_ne_bytes).ok();
+            let (seconds, nanos) = (part(value.get(..8)?)?, part(value.get(8..16)?)?);
+            let (seconds, nanos) = (u64::try_from(seconds).ok()?, u64::try_from(nanos).ok()?);
+            seconds.checked_mul(1_000_000_000)?.checked_add(nanos)
+        })
+    }
+
     /// The address of this machine that a datagram with `len` bytes of messages was sent to. For a broadcast it is the
     /// interface's own. `None` if the kernel was not asked, or if nobody can answer from that address.
     pub(super) fn local_address(&self, len: usize) -> Option<IpAddr> {
@@ -148,6 +161,20 @@ mod tests {
             let used = control.add(used, libc::IPPROTO_IP, libc::IP_TOS, &[class]);
             assert_eq!(control.congestion_experienced(used), marked);
         }
+    }
+
+    #[test]
+    fn the_time_of_arrival_is_found_behind_other_messages() {
+        let stamp = |seconds: i64, nanos: i64| {
+            let mut control = Control::EMPTY;
+            let used = control.add_source(0, Ipv4Addr::LOCALHOST.into(), true);
+            let time = [seconds.to_ne_bytes(), nanos.to_ne_bytes()].concat();
+            let used = control.add(used, libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, &time);
+            (control.arrival(used), control.arrival(used - 32))
+        };
+        assert_eq!(stamp(7, 9), (Some(7_000_000_009), None));
+        assert_eq!(stamp(-1, 0), (None, None), "before 1970");
+        assert_eq!(stamp(i64::MAX, 0), (None, None));
     }
 
     #[test]

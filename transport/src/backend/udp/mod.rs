@@ -101,6 +101,7 @@ pub struct UdpBackend {
     limits: CoalesceLimits,
     trains: Trains,
     congestion_marks: bool,
+    notes_arrivals: bool,
     /// `Some` exactly if the socket has several addresses and [`UdpConfig::answers_where_asked`] is set.
     local_addresses: Option<LocalAddresses>,
     /// See [`UdpConfig::mtu`].
@@ -194,6 +195,7 @@ impl UdpBackend {
             },
             trains: Trains::new(config.offload),
             congestion_marks: config.congestion_marks,
+            notes_arrivals: false,
             local_addresses,
             pool: Pool::new(config.pool),
             receiver: Receiver::new(
@@ -280,13 +282,19 @@ impl Backend for UdpBackend {
     fn rx_burst(&mut self) -> Result<RxBatch<'_, SocketAddr>, BackendError> {
         self.slots.clear();
         let socket = self.socket.as_fd();
-        let reads_control = self.congestion_marks || self.local_addresses.is_some();
+        let reads_control =
+            self.congestion_marks || self.notes_arrivals || self.local_addresses.is_some();
         let received = if self.rx_burst == 1 && !reads_control {
             self.receiver.receive_one(socket, &mut self.slots)
         } else {
             let local_addresses = self.local_addresses.as_mut();
-            self.receiver
-                .receive(socket, self.rx_burst, &mut self.slots, local_addresses)
+            self.receiver.receive(
+                socket,
+                self.rx_burst,
+                &mut self.slots,
+                local_addresses,
+                self.notes_arrivals,
+            )
         };
         match received {
             Ok((arrived, dropped)) => {
@@ -366,6 +374,14 @@ impl Backend for UdpBackend {
     fn watch(&mut self, descriptor: OwnedFd) -> bool {
         self.watched = Some(descriptor);
         true
+    }
+
+    /// A kernel that cannot tell leaves all as it is.
+    fn note_arrivals(&mut self, on: bool) {
+        let socket = self.socket.as_fd();
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS);
+        let is_set = options::set_option(socket, level, name, on.into()).is_ok();
+        self.notes_arrivals = on && is_set;
     }
 
     fn abandon(&mut self) {

@@ -5,12 +5,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::address::{RAW_BYTES, RawAddress};
 use super::control::{CONTROL_BYTES, Control};
 use super::local_addresses::LocalAddresses;
 use super::options::empty_header;
-use crate::backend::RxSlot;
+use crate::backend::{MonotonicClock, RxSlot};
+use crate::time::Clock;
 
 /// Receive memory and the message headers that point into it.
 pub(super) struct Receiver {
@@ -22,6 +24,30 @@ pub(super) struct Receiver {
     _iovecs: RawArray<libc::iovec>,
     /// Headers that the kernel changed in the last call and that must be reset before the next.
     used: usize,
+}
+
+/// Both clocks at one moment.
+struct Clocks {
+    monotonic_ns: u64,
+    wall_ns: u64,
+}
+
+impl Clocks {
+    fn read() -> Self {
+        let monotonic_ns = MonotonicClock.now().as_nanos();
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self {
+            monotonic_ns,
+            wall_ns: since_1970.map_or(0, |since| since.as_nanos() as u64),
+        }
+    }
+
+    /// A moment of the wall clock, which is past, by the other clock; 0 if there was none. If the wall clock was set
+    /// since, it is any moment, and who uses it has to see to that.
+    fn monotonic_ns(&self, wall_ns: u64) -> u64 {
+        let ago = self.wall_ns.saturating_sub(wall_ns);
+        self.monotonic_ns.saturating_sub(ago)
+    }
 }
 
 /// A heap array that is only reached through its raw pointer. The kernel may therefore write to it
@@ -114,6 +140,7 @@ impl Receiver {
         count_max: usize,
         slots: &mut Vec<RxSlot<SocketAddr>>,
         mut local_addresses: Option<&mut LocalAddresses>,
+        notes_arrivals: bool,
     ) -> io::Result<(usize, usize)> {
         self.reset();
         let count_max = count_max.min(self.slots()) as u32;
@@ -134,7 +161,13 @@ impl Receiver {
         };
         self.used = count;
         let before = slots.len();
-        slots.extend((0..count).filter_map(|slot| self.slot(slot, local_addresses.as_deref_mut())));
+        // Read right after the call, once for all.
+        let clocks = notes_arrivals.then(Clocks::read);
+        slots.extend(
+            (0..count).filter_map(|slot| {
+                self.slot(slot, local_addresses.as_deref_mut(), clocks.as_ref())
+            }),
+        );
         Ok((count, count - (slots.len() - before)))
     }
 
@@ -169,6 +202,7 @@ impl Receiver {
             len: len as u32,
             route,
             ecn: false,
+            arrived_ns: 0,
         }));
         Ok((1, dropped))
     }
@@ -177,6 +211,7 @@ impl Receiver {
         &self,
         slot: usize,
         local_addresses: Option<&mut LocalAddresses>,
+        clocks: Option<&Clocks>,
     ) -> Option<RxSlot<SocketAddr>> {
         let header = self.headers.get(slot);
         if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
@@ -195,6 +230,9 @@ impl Receiver {
             len: header.msg_len,
             route,
             ecn: control.congestion_experienced(control_len),
+            arrived_ns: clocks
+                .zip(control.arrival(control_len))
+                .map_or(0, |(clocks, wall_ns)| clocks.monotonic_ns(wall_ns)),
         })
     }
 

@@ -2,8 +2,9 @@
 
 use super::options::{option, set_option};
 use super::*;
-use crate::backend::Body;
+use crate::backend::{Body, MonotonicClock};
 use crate::prng::Prng;
+use crate::time::Clock as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
@@ -267,6 +268,40 @@ fn congestion_marks_are_seen() {
         seen,
         [(b"marked".to_vec(), true), (b"capable".to_vec(), false)]
     );
+}
+
+/// The time of arrival is the kernel's, not that of the call that takes the datagram in.
+#[test]
+fn arrivals_are_noted_while_somebody_asks() {
+    let (mut server, raw) = (open(), UdpSocket::bind(any_port()).unwrap());
+    let arrival = |server: &mut UdpBackend, late: std::time::Duration| {
+        let sent_ns = MonotonicClock.now().as_nanos();
+        raw.send_to(b"x", server.local_addr()).unwrap();
+        let due = StdInstant::now() + late;
+        while StdInstant::now() < due {}
+        let deadline = StdInstant::now() + PATIENCE;
+        loop {
+            assert!(StdInstant::now() < deadline, "nothing arrived");
+            if let Some(packet) = server.rx_burst().unwrap().next() {
+                let took_ns = MonotonicClock.now().as_nanos();
+                return (sent_ns, packet.arrived_ns, took_ns);
+            }
+        }
+    };
+    let late = std::time::Duration::from_millis(20);
+    assert_eq!(arrival(&mut server, late).1, 0);
+    server.note_arrivals(true);
+    // The kernel begins to note them a little later. Other processes of the machine may have it do so all the time.
+    let noted = (0..50).any(|_| {
+        let (sent_ns, arrived_ns, took_ns) = arrival(&mut server, late);
+        // The clocks are read one after the other.
+        let slack_ns = 5_000_000;
+        assert!(arrived_ns + slack_ns >= sent_ns && arrived_ns <= took_ns);
+        took_ns - arrived_ns > 15_000_000
+    });
+    assert!(noted, "the kernel's times are those of the call");
+    server.note_arrivals(false);
+    assert_eq!(arrival(&mut server, late).1, 0);
 }
 
 #[test]

@@ -220,6 +220,24 @@ fn noise_grows_with_the_path() {
     assert_eq!(delay.floor_ns(), 1_250_000);
 }
 
+/// A link would be idle while packets wait for a processor. A handler's time is no such wait: its answers are not counted.
+#[test]
+fn a_queue_may_make_up_for_busy_hosts() {
+    let mut delay = session(8);
+    for _ in 0..100 {
+        delay.on_host_wait(micros(200));
+    }
+    assert!((199_000..=200_000).contains(&delay.floor_ns()), "{delay:?}");
+    for _ in 0..100 {
+        delay.on_host_wait(Duration::from_secs(10));
+    }
+    assert_eq!(delay.floor_ns(), HOST_MAX_NS, "but not without end");
+    for _ in 0..100 {
+        delay.on_host_wait(Duration::ZERO);
+    }
+    assert_eq!(delay.floor_ns(), 25_000);
+}
+
 #[test]
 fn a_session_that_was_idle_begins_with_the_start_window() {
     let mut delay = session(64);

@@ -30,6 +30,10 @@ impl ClientEnd {
         if is_progress {
             if !is_gap {
                 self.sample_answer(rx, index, number, requests, rtts);
+                if let Some(at_server) = header.server_time.to_duration() {
+                    let here = rx.now.saturating_since(rx.arrived_at);
+                    self.congestion.on_host_wait(at_server + here);
+                }
             }
             self.on_progress(rx.now, index, answered, requests);
         } else if !is_gap {

@@ -99,6 +99,7 @@ impl ClientEnd {
     pub(super) fn sample_rtt(
         &mut self,
         now: Instant,
+        arrived_at: Instant,
         sent_at: Option<Instant>,
         server_time: ServerTime,
         is_marked: bool,
@@ -113,7 +114,13 @@ impl ClientEnd {
             }
             let rtt = elapsed.saturating_sub(server_time);
             self.rtt.on_sample(rtt);
-            if self.congestion.on_sample(now, sent_at, rtt, is_marked) {
+            // The timer covers the waits for a processor at both ends; they are no queue of the network.
+            let network = arrived_at
+                .saturating_since(sent_at)
+                .saturating_sub(server_time);
+            if network > Duration::ZERO
+                && self.congestion.on_sample(now, sent_at, network, is_marked)
+            {
                 self.credits.reserve = self.congestion.reserve();
             }
             rtts.record(rtt);
@@ -157,7 +164,14 @@ impl ClientEnd {
         let send = &requests.table[index].send;
         let sent_at = send.stamp_of(number, header.flags.round(), rx.terms.credits);
         let is_marked = rx.ecn || header.flags.has(Flags::ECN_ECHO);
-        self.sample_rtt(rx.now, sent_at, header.server_time, is_marked, rtts);
+        self.sample_rtt(
+            rx.now,
+            rx.arrived_at,
+            sent_at,
+            header.server_time,
+            is_marked,
+            rtts,
+        );
     }
 
     /// An answer has come that proves a loss in this round. The first few such proofs in a row are acted on at once. If

@@ -121,6 +121,11 @@ impl ClientEnd {
         self.congestion.on_handshake(now, rtt);
     }
 
+    /// See [`Congestion::is_suspicious`].
+    pub(crate) fn is_suspicious(&self) -> bool {
+        self.congestion.is_suspicious()
+    }
+
     /// Whether a slot is near the end of its request numbers.
     pub(crate) fn has_used_up_numbers(&self) -> bool {
         self.slots.have_used_up_numbers()

@@ -150,7 +150,7 @@ impl Responses {
             round: header.flags.round(),
             ecn: rx.ecn,
             sequence: header.request.sequence(),
-            arrived_at: rx.now,
+            arrived_at: rx.arrived_at,
             what,
         };
         self.push(answer, drops);

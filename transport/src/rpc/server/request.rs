@@ -47,6 +47,7 @@ impl ServerEnd {
     pub(crate) fn on_single_request(
         &mut self,
         now: Instant,
+        arrived_at: Instant,
         packet: &SinglePacket<'_>,
         ecn: bool,
         memory: &mut Memory,
@@ -63,7 +64,7 @@ impl ServerEnd {
         let previous = slot.begin(&new, memory);
         slot.received = 1;
         slot.deadline = deadline;
-        slot.execute(now, new.flags.round(), ecn);
+        slot.execute(arrived_at, new.flags.round(), ecn);
         memory.retire(previous.response, previous.epoch);
         deadline
     }
@@ -223,7 +224,7 @@ impl ServerEnd {
     fn execute(&mut self, rx: &Received<'_>, memory: &mut Memory) -> RequestEffect {
         let header = &rx.packet.header;
         let slot = &mut self.slots[usize::from(header.request.slot())];
-        slot.execute(rx.now, header.flags.round(), rx.ecn);
+        slot.execute(rx.arrived_at, header.flags.round(), rx.ecn);
         slot.seen_at_scan = MOVED;
         let assembly = slot.end_assembly(self.account, header.request.slot(), memory);
         if assembly.is_some() {
@@ -260,7 +261,7 @@ impl ServerEnd {
         if slot.round != header.flags.round() {
             // The server time counts from the transmission that the answer's round names.
             slot.round = header.flags.round();
-            slot.arrived_at = rx.now;
+            slot.arrived_at = rx.arrived_at;
         }
         let what = match slot.state {
             ServerSlotState::Executing => ReplyKind::Busy,
@@ -286,7 +287,7 @@ impl ServerEnd {
             && waiting.sequence == header.request.sequence()
         {
             waiting.what = what;
-            waiting.arrived_at = rx.now;
+            waiting.arrived_at = rx.arrived_at;
             waiting.round = header.flags.round();
             waiting.ecn |= rx.ecn;
             return;

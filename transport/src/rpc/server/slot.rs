@@ -144,8 +144,8 @@ impl ServerSlot {
 
     /// The last packet of the request has come, in this round and with this mark: its handler is called.
     #[inline(always)]
-    pub(super) fn execute(&mut self, now: Instant, round: u8, ecn: bool) {
-        self.arrived_at = now;
+    pub(super) fn execute(&mut self, arrived_at: Instant, round: u8, ecn: bool) {
+        self.arrived_at = arrived_at;
         self.round = round;
         self.ecn = ecn;
         self.state = ServerSlotState::Executing;

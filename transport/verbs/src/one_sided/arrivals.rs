@@ -56,6 +56,7 @@ impl Arrivals {
             len: len as u32,
             route,
             ecn: false,
+            arrived_ns: 0,
         });
     }
 
