@@ -453,6 +453,7 @@ fn the_congestion_control_that_is_asked_for_is_in_use() {
     // It is off unless somebody asks for it.
     for (args, expected) in [
         (&[][..], "off"),
+        (&["--congestion", "delay"][..], "delay"),
         (&["--congestion", "timely"][..], "timely"),
         (&["--congestion", "timely+ecn"][..], "timely+ecn"),
     ] {

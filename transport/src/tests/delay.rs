@@ -257,6 +257,7 @@ fn the_window_at_an_incast_of_which_half_is_late() {
 
 /// The queue is as long as without control. A checker that does not see that sees nothing.
 #[test]
+#[cfg(debug_assertions)]
 fn a_window_that_takes_the_queue_for_the_path_is_noticed() {
     let incast = Incast::of(20, 25, CongestionControl::Delay);
     let good = incast.run();
@@ -266,6 +267,7 @@ fn a_window_that_takes_the_queue_for_the_path_is_noticed() {
 }
 
 #[test]
+#[cfg(debug_assertions)]
 fn a_window_of_nothing_is_noticed() {
     let incast = Incast::of(100, 1, CongestionControl::Delay);
     let _bug = trine_canary::plant("all credits are kept back");

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::net::{Done, Manner, Net, pattern};
 use crate::prng::{Prng, Ratio};
 use crate::time::Duration;
-use crate::{Config, RequestId, RpcError, SessionId};
+use crate::{Config, CongestionConfig, CongestionControl, RequestId, RpcError, SessionId};
 
 #[derive(Clone, Debug)]
 struct Plan {
@@ -36,6 +36,10 @@ fn plans() -> impl Strategy<Value = Plan> {
             credits: terms.0,
             slots: terms.1,
             cumulative_credits: Some(terms.2),
+            congestion: CongestionConfig {
+                control: CongestionControl::ALL[seed as usize % CongestionControl::ALL.len()],
+                ..CongestionConfig::default()
+            },
             ..Config::default()
         },
         steps,
