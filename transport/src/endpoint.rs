@@ -48,6 +48,8 @@ pub struct Endpoint<R: Route> {
     seal_memory: SealMemory<R>,
     /// The backend should look at the arrival of packets until then.
     arrivals_until: Instant,
+    /// When the network delivered the datagram that is taken in, while the backend looks; else `None`.
+    arrived_at: Option<Instant>,
 }
 
 /// The result of [`Endpoint::poll_transmit`].
@@ -122,6 +124,7 @@ impl<R: Route> Endpoint<R> {
             counters: Counters::default(),
             seal_memory: SealMemory::new(config.tag_per_run),
             arrivals_until: Instant::ZERO,
+            arrived_at: None,
             config,
         })
     }

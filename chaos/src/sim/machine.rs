@@ -116,7 +116,6 @@ impl<P: Program> Machine<P> {
                 bytes,
                 route: *from,
                 ecn: false,
-                arrived_ns: 0,
             })
             .collect();
         self.endpoint

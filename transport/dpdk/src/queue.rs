@@ -239,7 +239,6 @@ impl DpdkBackend {
                         bytes: datagram.payload,
                         route: SocketAddr::V4(datagram.source),
                         ecn: datagram.ecn,
-                        arrived_ns: 0,
                     });
                 }
                 Ok(ReceivedFrame::Arp(arp)) => self.on_arp(&arp),

@@ -213,7 +213,6 @@ fn connects_from_forged_addresses_allocate_nothing() {
             bytes: &bytes[..len],
             route: number,
             ecn: false,
-            arrived_ns: 0,
         }];
         endpoint.on_packets(now, &mut RxBatch::from_packets(&packets), &mut load);
         endpoint.on_timeout(now, &mut load);

@@ -18,6 +18,8 @@ use crate::time::{Duration, Instant};
 pub struct RxBatch<'a, R> {
     source: PacketStorage<'a, R>,
     next: usize,
+    /// See [`RxBatch::with_arrivals`].
+    arrivals: &'a [u64],
 }
 
 #[derive(Clone, Debug)]
@@ -38,9 +40,6 @@ pub struct RxPacket<'a, R> {
     pub route: R,
     /// The network marked congestion on its way (ECN "congestion experienced").
     pub ecn: bool,
-    /// When the network delivered it, in the terms of [`MonotonicClock`](super::MonotonicClock): the program comes later
-    /// where processors are busy. 0: nobody looked.
-    pub arrived_ns: u64,
 }
 
 /// Where a datagram lies in a backend's receive memory.
@@ -54,22 +53,15 @@ pub struct RxSlot<R> {
     pub route: R,
     /// The congestion mark.
     pub ecn: bool,
-    /// See [`RxPacket::arrived_ns`].
-    pub arrived_ns: u64,
 }
 
-impl<R> RxPacket<'_, R> {
-    /// When the network delivered it, if that is known and likely; otherwise now. It may be a little after `now`, which
-    /// was read before the packets were taken in. A wall clock that was set in between is no reason to believe anything.
-    #[inline]
-    pub(crate) fn arrived_at(&self, now: Instant) -> Instant {
-        if self.arrived_ns == 0 {
-            return now;
-        }
-        match now.as_nanos().abs_diff(self.arrived_ns) <= ARRIVED_WITHIN.as_nanos() {
-            true => Instant::from_nanos(self.arrived_ns),
-            false => now,
-        }
+/// When the network delivered a packet, if that is known (not 0) and likely; otherwise now. It may be a little after
+/// `now`, which was read before the packets were taken in. A wall clock that was set in between is no reason to believe
+/// anything.
+pub(crate) fn likely_arrival(arrived_ns: u64, now: Instant) -> Instant {
+    match now.as_nanos().abs_diff(arrived_ns) <= ARRIVED_WITHIN.as_nanos() && arrived_ns > 0 {
+        true => Instant::from_nanos(arrived_ns),
+        false => now,
     }
 }
 
@@ -83,6 +75,7 @@ impl<'a, R: Route> RxBatch<'a, R> {
         Self {
             source: PacketStorage::Packets(packets),
             next: 0,
+            arrivals: &[],
         }
     }
 
@@ -92,6 +85,7 @@ impl<'a, R: Route> RxBatch<'a, R> {
         Self {
             source: PacketStorage::Slots { memory, slots },
             next: 0,
+            arrivals: &[],
         }
     }
 
@@ -101,7 +95,21 @@ impl<'a, R: Route> RxBatch<'a, R> {
         Self {
             source: PacketStorage::Packets(&[]),
             next: 0,
+            arrivals: &[],
         }
+    }
+
+    /// Adds when the network delivered each datagram, in the terms of [`MonotonicClock`](super::MonotonicClock): the
+    /// program comes later where processors are busy. 0, and an end too early: nobody looked. They are beside the packets
+    /// because only few programs look, and the others shall not pay.
+    #[must_use]
+    pub const fn with_arrivals(self, arrivals: &'a [u64]) -> Self {
+        Self { arrivals, ..self }
+    }
+
+    /// The arrivals of the datagrams that are left.
+    pub(crate) fn arrivals(&self) -> &'a [u64] {
+        self.arrivals.get(self.next..).unwrap_or_default()
     }
 
     /// True if no datagram is left.
@@ -126,7 +134,6 @@ impl<'a, R: Route> Iterator for RxBatch<'a, R> {
                     bytes,
                     route: slot.route,
                     ecn: slot.ecn,
-                    arrived_ns: slot.arrived_ns,
                 }
             }
         };
@@ -146,7 +153,6 @@ impl<'a, R: Route> Iterator for RxBatch<'a, R> {
                         bytes: &memory[start..start + slot.len as usize],
                         route: slot.route,
                         ecn: slot.ecn,
-                        arrived_ns: slot.arrived_ns,
                     };
                     f(all, packet)
                 })
@@ -513,23 +519,30 @@ mod tests {
     fn only_a_likely_arrival_is_believed() {
         let second = 1_000_000_000;
         let now = Instant::from_nanos(100 * second);
-        let arrival = |arrived_ns| {
-            let packet = RxPacket {
-                bytes: &[],
-                route: 0,
-                ecn: false,
-                arrived_ns,
-            };
-            packet.arrived_at(now).as_nanos()
-        };
+        let arrival = |arrived_ns| likely_arrival(arrived_ns, now).as_nanos();
         assert_eq!(arrival(0), 100 * second, "nobody looked");
         assert_eq!(arrival(100 * second - 3_000), 100 * second - 3_000);
-        assert_eq!(
-            arrival(100 * second + 3_000),
-            100 * second + 3_000,
-            "after the clock was read"
-        );
+        let later = 100 * second + 3_000;
+        assert_eq!(arrival(later), later, "after the clock was read");
         assert_eq!(arrival(98 * second), 100 * second);
         assert_eq!(arrival(u64::MAX), 100 * second);
+        let just_booted = Instant::from_nanos(second / 2);
+        assert_eq!(likely_arrival(0, just_booted), just_booted);
+    }
+
+    #[test]
+    fn arrivals_keep_step_with_the_packets() {
+        let packet = |bytes| RxPacket {
+            bytes,
+            route: 0,
+            ecn: false,
+        };
+        let packets = [packet(b"a"), packet(b"b"), packet(b"c")];
+        let mut batch = RxBatch::from_packets(&packets).with_arrivals(&[7, 8]);
+        assert_eq!(batch.arrivals(), [7, 8]);
+        batch.next();
+        assert_eq!(batch.arrivals(), [8]);
+        batch.nth(1);
+        assert_eq!(batch.arrivals(), [0; 0]);
     }
 }

@@ -16,6 +16,7 @@ mod sizes;
 mod udp;
 pub(crate) mod wake;
 
+pub(crate) use batch::likely_arrival;
 pub use batch::{Body, RxBatch, RxPacket, RxSlot, TxBatch, TxItem};
 pub use clock::MonotonicClock;
 pub use error::{BackendError, OTHER_PROCESS};
@@ -111,7 +112,7 @@ pub trait Backend {
         false
     }
 
-    /// From now on, or no longer, received packets say when they arrived ([`RxPacket::arrived_ns`]), if the backend can
+    /// From now on, or no longer, received packets say when they arrived ([`RxBatch::with_arrivals`]), if the backend can
     /// find out for less than it is worth. Called when that changes.
     fn note_arrivals(&mut self, on: bool) {
         let _ = on;

@@ -146,7 +146,6 @@ impl RingBackend {
                     len,
                     route: self.route,
                     ecn: false,
-                    arrived_ns: 0,
                 });
             }
         }
@@ -183,7 +182,6 @@ impl RingBackend {
             len,
             route: self.route,
             ecn: false,
-            arrived_ns: 0,
         }));
         self.stats.tx_datagrams += run.len() as u64;
         self.stats.tx_bytes += run.bytes.len() as u64;

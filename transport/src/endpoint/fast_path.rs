@@ -2,7 +2,7 @@
 //!
 //! The session and its slot are found once, and then the handler or the completion is called, as in
 //! the paper's section 5.2. The rare cases are left to the general way (`receive`), which takes every
-//! packet that is not taken here.
+//! packet that is not taken here. Datagrams whose time of arrival is known are such a case.
 
 use super::Endpoint;
 use super::responses::handle_of;
@@ -53,8 +53,7 @@ impl<R: Route> Endpoint<R> {
         if !server.takes_single(packet, &from, &self.responses) {
             return false;
         }
-        let (arrived_at, memory) = (datagram.arrived_at(now), &mut self.memory);
-        let deadline = server.on_single_request(now, arrived_at, packet, datagram.ecn, memory);
+        let deadline = server.on_single_request(now, packet, datagram.ecn, &mut self.memory);
         session.prove_alive(now);
         self.counters.stats.packets_received += 1;
         let handle = handle_of(id, packet.header.request());
@@ -93,10 +92,9 @@ impl<R: Route> Endpoint<R> {
         let Some(request) = client.single_answered(packet, &from, requests) else {
             return false;
         };
-        let (ecn, arrived_at) = (datagram.ecn, datagram.arrived_at(now));
-        let finished = client.on_single_response(
-            now, arrived_at, packet, ecn, request, &from, requests, counters,
-        );
+        let ecn = datagram.ecn;
+        let finished =
+            client.on_single_response(now, packet, ecn, request, &from, requests, counters);
         session.prove_alive(now);
         self.counters.stats.packets_received += 1;
         self.deliver(now, finished, app);

@@ -206,7 +206,11 @@ impl<R: Route> Endpoint<R> {
     ) {
         let mut rest = packets;
         while !rest.is_empty() && self.sessions.get(session).is_some() {
-            rest = match SinglePacket::cut_opened(rest) {
+            let single = match self.arrived_at {
+                None => SinglePacket::cut_opened(rest),
+                Some(_) => None,
+            };
+            rest = match single {
                 Some((packet, after)) if self.on_single(now, &packet, datagram, app) => after,
                 _ => {
                     let cut = split_first(rest).map(|(packet, after)| (packet.opened(), after));

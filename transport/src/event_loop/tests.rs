@@ -314,7 +314,6 @@ impl Backend for OneByOne {
                 len: packet.bytes.len() as u32,
                 route: packet.route,
                 ecn: packet.ecn,
-                arrived_ns: 0,
             });
             self.memory.extend_from_slice(packet.bytes);
         }

@@ -579,7 +579,6 @@ impl Node {
             bytes,
             route: from,
             ecn: false,
-            arrived_ns: 0,
         }];
         self.endpoint
             .on_packets(now, &mut RxBatch::from_packets(&packets), &mut self.app);

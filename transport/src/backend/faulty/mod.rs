@@ -306,7 +306,6 @@ impl<R: super::Route> ReceiveSide<'_, R> {
             len: bytes.len() as u32,
             route,
             ecn,
-            arrived_ns: 0,
         });
     }
 }

@@ -102,6 +102,8 @@ pub struct UdpBackend {
     trains: Trains,
     congestion_marks: bool,
     notes_arrivals: bool,
+    /// Of the slots, while they are noted.
+    arrivals: Vec<u64>,
     /// `Some` exactly if the socket has several addresses and [`UdpConfig::answers_where_asked`] is set.
     local_addresses: Option<LocalAddresses>,
     /// See [`UdpConfig::mtu`].
@@ -196,6 +198,7 @@ impl UdpBackend {
             trains: Trains::new(config.offload),
             congestion_marks: config.congestion_marks,
             notes_arrivals: false,
+            arrivals: Vec::new(),
             local_addresses,
             pool: Pool::new(config.pool),
             receiver: Receiver::new(
@@ -281,6 +284,7 @@ impl Backend for UdpBackend {
 
     fn rx_burst(&mut self) -> Result<RxBatch<'_, SocketAddr>, BackendError> {
         self.slots.clear();
+        self.arrivals.clear();
         let socket = self.socket.as_fd();
         let reads_control =
             self.congestion_marks || self.notes_arrivals || self.local_addresses.is_some();
@@ -293,7 +297,7 @@ impl Backend for UdpBackend {
                 self.rx_burst,
                 &mut self.slots,
                 local_addresses,
-                self.notes_arrivals,
+                self.notes_arrivals.then_some(&mut self.arrivals),
             )
         };
         match received {
@@ -324,7 +328,7 @@ impl Backend for UdpBackend {
                 _ => self.stats.rx_errors += 1,
             },
         }
-        Ok(RxBatch::from_slots(self.receiver.memory(), &self.slots))
+        Ok(RxBatch::from_slots(self.receiver.memory(), &self.slots).with_arrivals(&self.arrivals))
     }
 
     fn tx_burst(&mut self, tx: &mut TxBatch<SocketAddr>) -> Result<(), BackendError> {

@@ -140,7 +140,7 @@ impl Receiver {
         count_max: usize,
         slots: &mut Vec<RxSlot<SocketAddr>>,
         mut local_addresses: Option<&mut LocalAddresses>,
-        notes_arrivals: bool,
+        arrivals: Option<&mut Vec<u64>>,
     ) -> io::Result<(usize, usize)> {
         self.reset();
         let count_max = count_max.min(self.slots()) as u32;
@@ -162,12 +162,15 @@ impl Receiver {
         self.used = count;
         let before = slots.len();
         // Read right after the call, once for all.
-        let clocks = notes_arrivals.then(Clocks::read);
-        slots.extend(
-            (0..count).filter_map(|slot| {
-                self.slot(slot, local_addresses.as_deref_mut(), clocks.as_ref())
-            }),
-        );
+        let mut noted = arrivals.map(|arrivals| (Clocks::read(), arrivals));
+        slots.extend((0..count).filter_map(|index| {
+            let slot = self.slot(index, local_addresses.as_deref_mut())?;
+            if let Some((clocks, arrivals)) = &mut noted {
+                let arrival = self.arrival(index);
+                arrivals.push(arrival.map_or(0, |wall_ns| clocks.monotonic_ns(wall_ns)));
+            }
+            Some(slot)
+        }));
         Ok((count, count - (slots.len() - before)))
     }
 
@@ -202,7 +205,6 @@ impl Receiver {
             len: len as u32,
             route,
             ecn: false,
-            arrived_ns: 0,
         }));
         Ok((1, dropped))
     }
@@ -211,7 +213,6 @@ impl Receiver {
         &self,
         slot: usize,
         local_addresses: Option<&mut LocalAddresses>,
-        clocks: Option<&Clocks>,
     ) -> Option<RxSlot<SocketAddr>> {
         let header = self.headers.get(slot);
         if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
@@ -230,10 +231,13 @@ impl Receiver {
             len: header.msg_len,
             route,
             ecn: control.congestion_experienced(control_len),
-            arrived_ns: clocks
-                .zip(control.arrival(control_len))
-                .map_or(0, |(clocks, wall_ns)| clocks.monotonic_ns(wall_ns)),
         })
+    }
+
+    /// When the kernel took a slot's datagram from the network, by the wall clock.
+    fn arrival(&self, slot: usize) -> Option<u64> {
+        let control_len: usize = self.headers.get(slot).msg_hdr.msg_controllen as _;
+        self.controls.get(slot).arrival(control_len)
     }
 
     fn reset(&mut self) {

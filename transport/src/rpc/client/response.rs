@@ -39,7 +39,6 @@ impl ClientEnd {
     pub(crate) fn on_single_response<R: Route>(
         &mut self,
         now: Instant,
-        arrived_at: Instant,
         packet: &SinglePacket<'_>,
         ecn: bool,
         index: u32,
@@ -55,7 +54,7 @@ impl ClientEnd {
         let sent_at = request.send.stamp_of_single(packet.header.flags().round());
         self.sample_rtt(
             now,
-            arrived_at,
+            now,
             sent_at,
             packet.header.server_time(),
             is_marked,

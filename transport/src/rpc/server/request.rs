@@ -47,7 +47,6 @@ impl ServerEnd {
     pub(crate) fn on_single_request(
         &mut self,
         now: Instant,
-        arrived_at: Instant,
         packet: &SinglePacket<'_>,
         ecn: bool,
         memory: &mut Memory,
@@ -64,7 +63,7 @@ impl ServerEnd {
         let previous = slot.begin(&new, memory);
         slot.received = 1;
         slot.deadline = deadline;
-        slot.execute(arrived_at, new.flags.round(), ecn);
+        slot.execute(now, new.flags.round(), ecn);
         memory.retire(previous.response, previous.epoch);
         deadline
     }

@@ -145,7 +145,6 @@ impl ReceiveRing {
                 bytes: packet,
                 route,
                 ecn: false,
-                arrived_ns: 0,
             });
         }
         let received = self.burst.len();

@@ -56,7 +56,6 @@ impl Arrivals {
             len: len as u32,
             route,
             ecn: false,
-            arrived_ns: 0,
         });
     }
 

@@ -441,7 +441,6 @@ impl Backend for TestBackend {
                 bytes: &bytes,
                 route,
                 ecn: false,
-                arrived_ns: 0,
             };
             if let Some(one_sided) = &mut self.one_sided
                 && !one_sided.on_datagram(now, &mut packet)
@@ -453,7 +452,6 @@ impl Backend for TestBackend {
                 len: packet.bytes.len() as u32,
                 route,
                 ecn: false,
-                arrived_ns: 0,
             });
             self.memory.extend_from_slice(packet.bytes);
         }
