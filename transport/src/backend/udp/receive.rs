@@ -26,19 +26,20 @@ pub(super) struct Receiver {
     used: usize,
 }
 
-/// Both clocks at one moment.
+/// Both clocks at one moment, or the monotonic one a little later. Who loses its processor between the two takes a
+/// packet to have come later than it has: a round trip that is too long is one of many, but one that is too short would
+/// be the shortest of all for seconds.
 struct Clocks {
-    monotonic_ns: u64,
     wall_ns: u64,
+    monotonic_ns: u64,
 }
 
 impl Clocks {
     fn read() -> Self {
-        let monotonic_ns = MonotonicClock.now().as_nanos();
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
-            monotonic_ns,
             wall_ns: since_1970.map_or(0, |since| since.as_nanos() as u64),
+            monotonic_ns: MonotonicClock.now().as_nanos(),
         }
     }
 
