@@ -2,9 +2,9 @@
 //! of the network, and congestion control must not take it for one.
 
 use super::script::{FULL, Script};
-use crate::Config;
 use crate::time::Duration;
 use crate::wire::{Features, Header, PacketType, ServerTime, split_first};
+use crate::{Config, CongestionControl};
 
 const TIMED: Features = Features::ANSWER_TIMES;
 
@@ -89,25 +89,28 @@ fn later_response_packets_count_from_their_request_for_response() {
     }
 }
 
-/// The other end of it: what the server had the packet for is not in the sample.
+/// The other end of it: what the server had the packet for is no queue of the network. But the timer covers it: a busy
+/// server would have all of a window sent again each time that it waits for its processor.
 #[test]
-fn a_client_takes_the_time_out_of_its_sample() {
-    let mut s = Script::client();
+fn a_client_takes_the_time_out_of_the_queue_and_leaves_it_in_the_timer() {
+    let mut config = Config::default();
+    config.congestion.control = CongestionControl::Delay;
+    let mut s = Script::client_with(&config);
     s.enqueue(1, 3 * FULL, 32);
     assert_eq!(s.take().len(), 3);
-    s.wait(micros(130));
+    s.wait(micros(13_000));
     let header = Header {
         request: crate::wire::RequestNumber::new(0, 1),
-        server_time: ServerTime::from_duration(micros(100)),
+        server_time: ServerTime::from_duration(micros(12_900)),
         ..s.header(PacketType::CreditReturn)
     };
     s.send(header, &[]);
     let session = s.session.expect("a session");
     let stats = s.node.endpoint.session_stats(session).expect("it is open");
-    // The field has twelve bits of mantissa, and is rounded down.
-    let sample = micros(30).as_nanos();
-    assert!(
-        (sample..sample + 32).contains(&stats.rtt_ns_last),
-        "{stats:?}"
-    );
+    assert_eq!(stats.rtt_ns_last, micros(13_000).as_nanos());
+    assert!(stats.rto_ns > micros(13_000).as_nanos(), "{stats:?}");
+    // The start window of 16 packets in the path's own time. The field has twelve bits of mantissa, and is rounded down.
+    let rate = 16 * (FULL as u64 + 24) * 10_000;
+    let range = rate * 9 / 10..=rate * 11 / 10;
+    assert!(range.contains(&stats.rate_bytes_per_second), "{stats:?}");
 }

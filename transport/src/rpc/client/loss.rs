@@ -94,14 +94,17 @@ impl ClientEnd {
     }
 
     /// Takes an RTT sample from the answer to a packet, before the progress that it brings. No
-    /// sample if it is not known when the packet was sent, or how long the server took.
+    /// sample if it is not known when the packet was sent, or how long the server took. The timer covers the server's
+    /// time where that is a `hold`: the answer waited for the server's processor, and for no handler.
     #[inline(always)]
+    #[allow(clippy::too_many_arguments)] // a struct of them costs instructions
     pub(super) fn sample_rtt(
         &mut self,
         now: Instant,
         arrived_at: Instant,
         sent_at: Option<Instant>,
         server_time: ServerTime,
+        is_hold: bool,
         is_marked: bool,
         rtts: &mut RttHistogram,
     ) {
@@ -112,9 +115,12 @@ impl ClientEnd {
                 // thread that lost its processor in between. The difference is no round-trip time.
                 return;
             }
-            let rtt = elapsed.saturating_sub(server_time);
+            let rtt = match is_hold {
+                true => elapsed,
+                false => elapsed.saturating_sub(server_time),
+            };
             self.rtt.on_sample(rtt);
-            // The timer covers the waits for a processor at both ends; they are no queue of the network.
+            // The waits for a processor at both ends are no queue of the network.
             let network = arrived_at
                 .saturating_since(sent_at)
                 .saturating_sub(server_time);
@@ -163,12 +169,15 @@ impl ClientEnd {
         let header = &rx.packet.header;
         let send = &requests.table[index].send;
         let sent_at = send.stamp_of(number, header.flags.round(), rx.terms.credits);
+        // The wait for a handler is measured where its response comes: `measure_wait`.
+        let is_hold = number != send.last_request_packet();
         let is_marked = rx.ecn || header.flags.has(Flags::ECN_ECHO);
         self.sample_rtt(
             rx.now,
             rx.arrived_at,
             sent_at,
             header.server_time,
+            is_hold,
             is_marked,
             rtts,
         );

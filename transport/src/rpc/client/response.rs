@@ -57,6 +57,7 @@ impl ClientEnd {
             now,
             sent_at,
             packet.header.server_time(),
+            false,
             is_marked,
             &mut counters.rtts,
         );
