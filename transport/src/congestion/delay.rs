@@ -20,6 +20,8 @@ const TARGET: u32 = 2 * ONE;
 const START: u32 = 16 * ONE;
 /// The window has not been proven right for longer than this, or four round trips, of idleness.
 const IDLE: Duration = Duration::from_millis(10);
+/// After so long the queue is another one, too.
+const FORGOTTEN: Duration = Duration::from_secs(1);
 /// A queue that makes up for busy processors is no longer than this.
 const HOST_MAX_NS: u32 = 500_000;
 /// After so many rounds in a row without a queue the window grows faster.
@@ -174,13 +176,16 @@ impl Delay {
         self.round.is_limited = true;
     }
 
-    /// Nothing is under way, and something is to be sent. True if the window is another now.
+    /// Nothing is under way, and something is to be sent. True if the window may be another now. Packets that were lost
+    /// are no idleness.
     pub(crate) fn on_wake(&mut self, now: Instant) -> bool {
-        let idle = now.saturating_since(self.sampled_at).as_nanos();
-        if idle <= IDLE.as_nanos().max(4 * u64::from(self.base.ns())) || self.window <= START {
+        let idle = now.saturating_since(self.sampled_at.max(self.cut_at));
+        let round_trips = 4 * u64::from(self.base.ns());
+        let is_small = self.window <= START && idle < FORGOTTEN;
+        if idle.as_nanos() <= IDLE.as_nanos().max(round_trips) || is_small {
             return false;
         }
-        self.window = START;
+        self.window = START.min(self.window_max());
         self.is_starting = true;
         self.round = Round::NONE;
         true

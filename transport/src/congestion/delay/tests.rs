@@ -247,8 +247,27 @@ fn a_session_that_was_idle_begins_with_the_start_window() {
     assert!(delay.on_wake(start() + Duration::from_secs(3_600)));
     assert_eq!((delay.window, delay.is_starting), (START, true));
     let mut small = session(4);
-    assert!(!small.on_wake(start() + Duration::from_secs(3_600)));
+    assert!(!small.on_wake(start() + Duration::from_millis(500)));
     assert_eq!(small.window, 4 * ONE, "it knows of a queue");
+    assert!(small.on_wake(start() + Duration::from_secs(3_600)));
+    assert_eq!((small.window, small.is_starting), (START, true));
+    let mut few = Delay::new(DelayLimits {
+        floor_ns: 25_000,
+        wall_ns: 0,
+    });
+    few.set_window(8, MTU);
+    few.on_wake(start());
+    assert_eq!((few.window, few.reserve()), (8 * ONE, 0));
+}
+
+/// What is sent again after a second without an answer goes out by the window that the losses have left.
+#[test]
+fn losses_are_no_idleness() {
+    let mut delay = session(8);
+    let lost_at = start() + Duration::from_secs(2);
+    delay.on_timeout(lost_at, start() + micros(10));
+    assert!(!delay.on_wake(lost_at + micros(10)));
+    assert_eq!(delay.window, 4 * ONE);
 }
 
 #[test]

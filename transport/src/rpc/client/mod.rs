@@ -158,9 +158,15 @@ impl ClientEnd {
     /// Lists the session among those that can send, if it can and is not listed yet.
     #[inline]
     pub(crate) fn mark_ready(&mut self, session: u16, requests: &mut Requests) {
-        if self.slots.can_send() && self.credits.may_send() && !self.is_ready {
+        if !self.slots.can_send() || self.is_ready {
+            return;
+        }
+        if self.credits.may_send() {
             self.is_ready = true;
             requests.ready.push(session);
+        } else {
+            // Otherwise a window that each request finds full by itself would never grow.
+            self.congestion.on_blocked();
         }
     }
 
