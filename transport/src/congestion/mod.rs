@@ -178,12 +178,15 @@ impl Congestion {
         }
     }
 
-    /// The same on a route within the machine, where the only queue is the wait for a processor.
-    pub(crate) fn near(self) -> Self {
-        match self {
-            Self::Delay(_) => Self::Off,
-            other => other,
-        }
+    /// Whether it has no use on a route within the machine, where the only queue is the wait for a processor.
+    pub(crate) fn is_off_nearby(&self) -> bool {
+        self.keeps_credits_back()
+    }
+
+    /// Whether it limits a session by [`reserve`](Self::reserve).
+    #[inline]
+    pub(crate) fn keeps_credits_back(&self) -> bool {
+        matches!(self, Self::Delay(_))
     }
 
     /// The handshake has fixed the credits and the size of packets.

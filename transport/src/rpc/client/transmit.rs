@@ -108,6 +108,10 @@ impl ClientEnd {
 
     /// Credits that cannot be used now. Of one under way at least there is an answer or a timeout to wait for.
     fn kept_back(&mut self, clock: &impl Clock, granted: u16) -> u16 {
+        if !self.congestion.keeps_credits_back() {
+            // And does not look at the clock.
+            return 0;
+        }
         if self.credits.left == granted && self.congestion.on_wake(clock.now()) {
             self.credits.reserve = self.congestion.reserve();
         }
