@@ -226,12 +226,21 @@ impl Delay {
         self.base.note(rtt_ns);
         let is_good = rtt_ns.saturating_sub(self.base.ns()) <= self.floor_ns() && !is_marked;
         let wants_more = self.window < self.window_max() && self.round.limited();
-        if is_good && !wants_more && !self.base.is_over(now) {
+        if is_good && !wants_more {
             // As nearly always. A sample without a queue ends the doubt that began a round.
             self.round.began = Instant::FAR_FUTURE;
+            (self.round.is_limited, self.round.was_limited) = (false, false);
+            if self.base.is_over(now) {
+                self.turn(now);
+            }
             return false;
         }
         self.on_telling_sample(now, sent_at, rtt_ns, is_marked)
+    }
+
+    #[inline(never)]
+    fn turn(&mut self, now: Instant) {
+        self.base.turn(now);
     }
 
     #[inline(never)]
@@ -242,7 +251,9 @@ impl Delay {
         rtt_ns: u32,
         is_marked: bool,
     ) -> bool {
-        self.base.turn(now);
+        if self.base.is_over(now) {
+            self.turn(now);
+        }
         if self.is_draining(now) {
             // One packet a round trip says nothing about the window.
             self.round.began = Instant::FAR_FUTURE;

@@ -210,6 +210,23 @@ fn a_round_ends_with_the_answer_to_a_packet_of_its_own() {
     assert_eq!(sample(2_000, 4_000), (true, 64));
 }
 
+/// Suspicion has a price: the kernel is asked when packets arrive. Neither all credits in use nor the end of a window of
+/// the path's RTT is a reason for it.
+#[test]
+fn a_good_sample_ends_all_suspicion() {
+    let mut delay = session(64);
+    delay.on_blocked();
+    assert!(delay.is_suspicious());
+    let mut at = start();
+    for _ in 0..10 {
+        at = at + Duration::from_millis(500);
+        assert!(!delay.on_sample(at, at, micros(20), false));
+        assert!(!delay.is_suspicious(), "{delay:?}");
+    }
+    delay.on_sample(at, at, micros(200), false);
+    assert!(delay.is_suspicious(), "a queue");
+}
+
 /// 40 us above the path are a queue on a path of 20 us, and noise on one of 20 ms.
 #[test]
 fn noise_grows_with_the_path() {
