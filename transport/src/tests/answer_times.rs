@@ -89,6 +89,32 @@ fn later_response_packets_count_from_their_request_for_response() {
     }
 }
 
+/// It answers another transmission than the client may believe, so no round trip can be taken from it.
+#[test]
+fn the_answer_to_a_packet_that_came_before_has_no_time() {
+    for (offered, expected) in [
+        (TIMED, ServerTime::UNKNOWN),
+        (Features::NONE, ServerTime::ZERO),
+    ] {
+        let mut s = Script::server_offered(&Config::default(), offered);
+        for number in [0, 1, 0] {
+            s.take();
+            s.request(1, number, 3 * FULL);
+        }
+        let [answer] = headers(&mut s)[..] else {
+            panic!("one credit return")
+        };
+        assert_eq!((answer.packet_number, answer.server_time), (1, expected));
+        s.request(1, 2, 3 * FULL);
+        s.take();
+        s.request(1, 0, 3 * FULL);
+        let [answer] = headers(&mut s)[..] else {
+            panic!("one credit return")
+        };
+        assert_eq!((answer.packet_number, answer.server_time), (1, expected));
+    }
+}
+
 /// The other end of it: what the server had the packet for is no queue of the network. But the timer covers it: a busy
 /// server would have all of a window sent again each time that it waits for its processor.
 #[test]

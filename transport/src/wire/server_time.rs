@@ -12,6 +12,8 @@ const LONGEST: u16 = u16::MAX;
 impl ServerTime {
     /// The value for a packet that was answered at once.
     pub const ZERO: Self = Self(0);
+    /// Longer than can be said, or not to be told: no sample can be taken.
+    pub const UNKNOWN: Self = Self(LONGEST);
 
     /// Rounds down, so that a sample minus this never falls below the path's RTT.
     #[must_use]

@@ -25,6 +25,8 @@ pub(crate) struct ReplyPacket {
 pub(crate) enum ReplyKind {
     /// Request packets up to this number have arrived.
     CreditReturn(u16),
+    /// The same, in answer to a packet that had arrived before.
+    CreditReturnAgain(u16),
     /// This request packet is missing.
     Gap(u16),
     /// The handler runs.

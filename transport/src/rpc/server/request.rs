@@ -159,7 +159,7 @@ impl ServerEnd {
         }
         if number < received {
             drops.past += 1;
-            responses.answer(rx, ReplyKind::CreditReturn(received as u16 - 1), drops);
+            responses.answer(rx, ReplyKind::CreditReturnAgain(received as u16 - 1), drops);
             return RequestEffect::NOTHING;
         }
         if number == 0 {
@@ -255,7 +255,7 @@ impl ServerEnd {
         let last = slot.request_packets - 1;
         drops.past += 1;
         if u32::from(header.packet_number) < last {
-            return responses.answer(rx, ReplyKind::CreditReturn(last as u16 - 1), drops);
+            return responses.answer(rx, ReplyKind::CreditReturnAgain(last as u16 - 1), drops);
         }
         if slot.round != header.flags.round() {
             // The server time counts from the transmission that the answer's round names.

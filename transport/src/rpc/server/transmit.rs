@@ -34,6 +34,15 @@ impl ServerEnd {
                 server_time: held(clock, to, answer),
                 ..header(PacketType::CreditReturn, number, flags)
             },
+            // The packet that it names was answered before, and its answer may have been under way when the client sent it
+            // again: from this one it could take a round trip that is too short.
+            ReplyKind::CreditReturnAgain(number) => Header {
+                server_time: match to.terms.features.has(Features::ANSWER_TIMES) {
+                    true => ServerTime::UNKNOWN,
+                    false => ServerTime::ZERO,
+                },
+                ..header(PacketType::CreditReturn, number, flags)
+            },
             ReplyKind::Gap(number) => {
                 header(PacketType::CreditReturn, number, flags.with(Flags::GAP))
             }
