@@ -238,9 +238,11 @@ impl Delay {
         self.on_telling_sample(now, sent_at, rtt_ns, is_marked)
     }
 
+    /// Begins another window of the path's RTT. Credit returns tell of the hosts' waits; without any the memory of them fades.
     #[inline(never)]
     fn turn(&mut self, now: Instant) {
         self.base.turn(now);
+        self.host_ns /= 2;
     }
 
     #[inline(never)]

@@ -255,6 +255,21 @@ fn a_queue_may_make_up_for_busy_hosts() {
     assert_eq!(delay.floor_ns(), 25_000);
 }
 
+/// Only large requests tell of it. The floor must not stay high for the small ones that come after.
+#[test]
+fn the_hosts_waits_are_forgotten_with_the_path() {
+    let mut delay = session(8);
+    for _ in 0..100 {
+        delay.on_host_wait(micros(400));
+    }
+    let mut at = start();
+    for _ in 0..10 {
+        at = at + Duration::from_millis(1_200);
+        delay.on_sample(at, at, micros(20), false);
+    }
+    assert_eq!(delay.floor_ns(), 25_000);
+}
+
 #[test]
 fn a_session_that_was_idle_begins_with_the_start_window() {
     let mut delay = session(64);

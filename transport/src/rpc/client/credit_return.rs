@@ -29,8 +29,8 @@ impl ClientEnd {
         let is_progress = answered > send.answered();
         if is_progress {
             if !is_gap {
-                self.sample_answer(rx, index, number, requests, rtts);
-                if let Some(at_server) = header.server_time.to_duration() {
+                let is_known = self.sample_answer(rx, index, number, requests, rtts);
+                if let Some(at_server) = header.server_time.to_duration().filter(|_| is_known) {
                     let here = rx.now.saturating_since(rx.arrived_at);
                     self.congestion.on_host_wait(at_server + here);
                 }

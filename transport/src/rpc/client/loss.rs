@@ -107,13 +107,13 @@ impl ClientEnd {
         is_hold: bool,
         is_marked: bool,
         rtts: &mut RttHistogram,
-    ) {
+    ) -> bool {
         if let (Some(sent_at), Some(server_time)) = (sent_at, server_time.to_duration()) {
             let elapsed = now.saturating_since(sent_at);
             if server_time >= elapsed {
                 // The server's clock was read before the packet arrived, or ours before the answer did: a poll of a
                 // thread that lost its processor in between. The difference is no round-trip time.
-                return;
+                return false;
             }
             let rtt = match is_hold {
                 true => elapsed,
@@ -130,7 +130,9 @@ impl ClientEnd {
                 self.credits.reserve = self.congestion.reserve();
             }
             rtts.record(rtt);
+            return true;
         }
+        false
     }
 
     /// Takes the wait for a response into account, before the progress that it brings.
@@ -157,7 +159,7 @@ impl ClientEnd {
         }
     }
 
-    /// The same for the answer to packet `number`.
+    /// The same for the answer to packet `number`. False if there was no sample to take.
     pub(super) fn sample_answer(
         &mut self,
         rx: &Received<'_>,
@@ -165,7 +167,7 @@ impl ClientEnd {
         number: u32,
         requests: &Requests,
         rtts: &mut RttHistogram,
-    ) {
+    ) -> bool {
         let header = &rx.packet.header;
         let send = &requests.table[index].send;
         let sent_at = send.stamp_of(number, header.flags.round(), rx.terms.credits);
@@ -180,7 +182,7 @@ impl ClientEnd {
             is_hold,
             is_marked,
             rtts,
-        );
+        )
     }
 
     /// An answer has come that proves a loss in this round. The first few such proofs in a row are acted on at once. If
