@@ -8,7 +8,8 @@
 
 use crate::app::{App, Cx};
 use crate::backend::{Backend, BackendError, RxBatch, TxBatch, Waker};
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, CongestionConfig};
+use crate::congestion::CongestionControl;
 use crate::endpoint::Endpoint;
 use crate::session::Identity;
 use crate::time::{Clock, Duration, Instant};
@@ -46,7 +47,7 @@ pub struct EventLoop<B: Backend, C, A> {
     app: A,
     clock: C,
     tx: TxBatch<B::Route>,
-    /// When the last turn began.
+    /// When the last turn began, or had received: see [`Looks`].
     now: Instant,
     /// When packets last came or went; decides between polling on and sleeping.
     active_at: Instant,
@@ -61,8 +62,7 @@ pub struct EventLoop<B: Backend, C, A> {
     spin: Duration,
     /// See [`EMPTY_POLLS_MAX`].
     polls: u32,
-    /// One clock read serves all packets of a turn, those received and those sent.
-    batched_timestamps: bool,
+    looks: Looks,
     /// The backend looks at the arrival of packets.
     notes_arrivals: bool,
     courtesy: Courtesy,
@@ -71,6 +71,32 @@ pub struct EventLoop<B: Backend, C, A> {
     origin: Origin,
     /// It is such a copy, and has given up what it shares.
     is_abandoned: bool,
+}
+
+/// When a turn looks at its clock.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Looks {
+    /// Once for all of its packets, those received and those sent.
+    Once,
+    /// Again after it has received, for what comes then. A thread that loses its processor before the call that receives
+    /// would otherwise take packets to have come before they did, and so their round trips to be too short.
+    AgainAfterReceiving,
+    /// At each packet.
+    EachPacket,
+}
+
+impl Looks {
+    fn of(congestion: &CongestionConfig) -> Self {
+        if !congestion.batched_timestamps {
+            return Self::EachPacket;
+        }
+        match congestion.control {
+            CongestionControl::Delay => Self::AgainAfterReceiving,
+            CongestionControl::Off | CongestionControl::Timely | CongestionControl::TimelyEcn => {
+                Self::Once
+            }
+        }
+    }
 }
 
 /// An event loop's counters.
@@ -102,7 +128,7 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
     ) -> Result<Self, ConfigError> {
         let spin = config.spin;
         config.congestion.wall_ahead = clock.wall_ahead();
-        let batched_timestamps = config.congestion.batched_timestamps;
+        let looks = Looks::of(&config.congestion);
         let pool = backend.pool().clone();
         let caps = backend.caps();
         let is_same_everywhere = config.mtu.is_some();
@@ -129,7 +155,7 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
             } else {
                 EMPTY_POLLS_MAX
             },
-            batched_timestamps,
+            looks,
             notes_arrivals: false,
             courtesy: Courtesy::default(),
             stats: LoopStats::default(),
@@ -149,7 +175,8 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
         let now = self.clock.now();
         self.now = now;
         self.courtesy.on_turn(now);
-        let received = self.receive(now)?;
+        let received = self.receive()?;
+        let now = self.now;
         let useful = self.was_useful(received);
         self.endpoint.on_timeout(now, &mut self.app);
         for _ in 0..EVENTS_PER_TURN_MAX {
@@ -375,19 +402,19 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
 
     /// Takes in a burst, and more of them while a request seems overdue. After a pause of this process its answer may
     /// have arrived long ago, and a timer that ran first would retransmit a request that is answered.
-    fn receive(&mut self, now: Instant) -> Result<usize, BackendError> {
+    fn receive(&mut self) -> Result<usize, BackendError> {
         let mut received = 0;
         for _ in 0..BURSTS_BEFORE_TIMERS_MAX {
-            let count = self.receive_burst(now)?;
+            let count = self.receive_burst()?;
             received += count;
-            if count == 0 || !self.endpoint.is_scan_due(now) {
+            if count == 0 || !self.endpoint.is_scan_due(self.now) {
                 break;
             }
         }
         Ok(received)
     }
 
-    fn receive_burst(&mut self, now: Instant) -> Result<usize, BackendError> {
+    fn receive_burst(&mut self) -> Result<usize, BackendError> {
         let mut rx = self.backend.rx_burst()?;
         for _ in 1..self.polls {
             if !rx.is_empty() {
@@ -396,7 +423,11 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
             rx = self.backend.rx_burst()?;
         }
         let received = rx.len();
-        if received > 0 && self.batched_timestamps {
+        if received > 0 && self.looks != Looks::EachPacket {
+            if self.looks == Looks::AgainAfterReceiving {
+                self.now = self.clock.now();
+            }
+            let now = self.now;
             self.endpoint.on_packets(now, &mut rx, &mut self.app);
             if self.endpoint.wants_arrivals(now) != self.notes_arrivals {
                 self.notes_arrivals = !self.notes_arrivals;
@@ -417,10 +448,10 @@ impl<B: Backend, C: Clock, A: App<B::Route>> EventLoop<B, C, A> {
         for _ in 0..BURSTS_PER_TURN_MAX {
             // The application may have forked.
             self.check_origin()?;
-            let transmit = if self.batched_timestamps {
-                self.endpoint.poll_transmit(now, &mut self.tx)
-            } else {
+            let transmit = if self.looks == Looks::EachPacket {
                 self.endpoint.poll_transmit_by(&self.clock, &mut self.tx)
+            } else {
+                self.endpoint.poll_transmit(now, &mut self.tx)
             };
             if transmit.flush_first {
                 self.backend.flush();

@@ -278,6 +278,53 @@ fn one_clock_reading_serves_all_packets_of_a_turn_unless_switched_off() {
     assert!(looks > 8, "{looks} looks for eight packets");
 }
 
+/// Goes on by a millisecond at each look.
+struct SlowClock<'a>(&'a Cell<u64>);
+
+impl Clock for SlowClock<'_> {
+    fn now(&self) -> Instant {
+        self.0.set(self.0.get() + 1);
+        Instant::ZERO + Duration::from_millis(self.0.get())
+    }
+}
+
+/// How long after a turn began its packets came, by its own account, and whether there were any.
+fn age_of_a_turn(control: CongestionControl, is_asked: bool) -> Duration {
+    let (ours, theirs) = RingBackend::pair(RingConfig::default());
+    let (address, looks) = (theirs.route(), Cell::new(0));
+    let mut config = Config::default();
+    config.congestion.control = control;
+    let identity = Identity {
+        cluster: 0,
+        incarnation: 1,
+    };
+    let app = Counter::default();
+    let mut client =
+        EventLoop::new(ours, MonotonicClock, app, config.clone(), identity, 1).unwrap();
+    let clock = SlowClock(&looks);
+    let mut server = EventLoop::new(theirs, clock, Echo, config, identity, 2).unwrap();
+    if is_asked {
+        client.with(|_, cx| {
+            cx.connect(address, crate::ConnectParams::default())
+                .unwrap()
+        });
+        client.turn().unwrap();
+    }
+    let began = Instant::ZERO + Duration::from_millis(looks.get() + 1);
+    assert_eq!(server.turn().unwrap(), is_asked);
+    server.now.saturating_since(began)
+}
+
+/// Round trips that seem too short are worse for a window than those that seem too long.
+#[test]
+fn packets_came_after_the_call_that_receives_them_where_a_window_depends_on_it() {
+    use CongestionControl as Control;
+    let look = Duration::from_millis(1);
+    assert_eq!(age_of_a_turn(Control::Delay, true), look);
+    assert_eq!(age_of_a_turn(Control::Delay, false), Duration::ZERO);
+    assert_eq!(age_of_a_turn(Control::TimelyEcn, true), Duration::ZERO);
+}
+
 /// A time that the test sets.
 #[derive(Copy, Clone)]
 struct Set<'a>(&'a Cell<u64>);
