@@ -91,13 +91,13 @@ impl TimingWheel {
         }
     }
 
-    /// Takes `entry` out.
-    pub(crate) fn remove(&mut self, entry: u32) {
+    /// Takes `entry` out. False if it was not in.
+    pub(crate) fn remove(&mut self, entry: u32) -> bool {
         let Some(&node) = self.nodes.get(entry as usize) else {
-            return;
+            return false;
         };
         if node.list == NO_LIST {
-            return;
+            return false;
         }
         match node.previous {
             NONE => self.first[usize::from(node.list)] = node.next,
@@ -111,6 +111,7 @@ impl TimingWheel {
                 !(1 << (usize::from(node.list) % SLOTS));
         }
         self.nodes[entry as usize] = ABSENT;
+        true
     }
 
     /// Takes out an entry that is due at `now`.

@@ -69,14 +69,15 @@ impl Base {
         self.ends = now + Duration::from_nanos(SLOTS * self.period_ns());
     }
 
-    /// Whether this moment of the wall clock is in a drain slot, for a path with such a queue: two round trips for those
+    /// What is left of the drain slot in which this moment of the wall clock is, if it is in one, for a path with such a queue: two round trips for those
     /// that empty the queue, and as long as clocks may differ.
     #[inline]
-    pub(super) fn is_in_slot(&self, wall_ns: u64, queue_ns: u32) -> bool {
+    pub(super) fn left_of_slot(&self, wall_ns: u64, queue_ns: u32) -> Option<Duration> {
         let period = self.period_ns();
         let rtt_ns = u64::from(self.ns()) + u64::from(queue_ns);
         let slot = (SLOT_NS + 2 * rtt_ns).min(period / 16);
-        wall_ns & (period - 1) < slot
+        let left = slot.checked_sub(wall_ns & (period - 1));
+        left.filter(|left| *left > 0).map(Duration::from_nanos)
     }
 
     fn period_ns(&self) -> u64 {
@@ -142,13 +143,14 @@ mod tests {
     fn slots_are_at_the_same_time_of_the_wall_clock_for_all() {
         let mut base = Base::new();
         base.note(20_000);
-        let slot = |base: &Base, ns| base.is_in_slot(7 * PERIOD_NS + ns, 0);
+        let slot = |base: &Base, ns| base.left_of_slot(7 * PERIOD_NS + ns, 0).is_some();
         assert!(slot(&base, 0) && slot(&base, SLOT_NS));
         assert!(!slot(&base, SLOT_NS + 40_000) && !slot(&base, PERIOD_NS - 1));
         let mut long = Base::new();
         long.note(20_000_000);
         assert!(!slot(&long, 0), "not each slot");
-        let eighth = 8 * PERIOD_NS;
-        assert!(long.is_in_slot(eighth, 0) && base.is_in_slot(eighth, 0));
+        let left = |base: &Base| base.left_of_slot(8 * PERIOD_NS, 0);
+        assert!(left(&long).is_some());
+        assert_eq!(left(&base), Some(Duration::from_nanos(SLOT_NS + 40_000)));
     }
 }

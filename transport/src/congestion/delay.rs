@@ -191,14 +191,14 @@ impl Delay {
         true
     }
 
-    /// Whether only one packet may be under way, for the time of a drain slot: sessions with a queue empty it together,
+    /// Until when only one packet may be under way, if this is a drain slot: sessions with a queue empty it together,
     /// at the same time by the wall clock, so that all see the path without it. Otherwise one that has joined late would
     /// take the queue that it finds for the path, and have several times the others' share.
     #[inline]
-    pub(crate) fn is_draining(&self, now: Instant) -> bool {
-        self.window < self.window_max()
-            && self.round.limited()
-            && self.base.is_in_slot(self.wall_at(now), self.queue_ns)
+    pub(crate) fn drained_until(&self, now: Instant) -> Option<Instant> {
+        let has_queue = self.window < self.window_max() && self.round.limited();
+        let left = self.base.left_of_slot(self.wall_at(now), self.queue_ns);
+        left.filter(|_| has_queue).map(|left| now + left)
     }
 
     /// An answer lay at the hosts for so long, and no handler ran.
@@ -256,7 +256,7 @@ impl Delay {
         if self.base.is_over(now) {
             self.turn(now);
         }
-        if self.is_draining(now) {
+        if self.drained_until(now).is_some() {
             // One packet a round trip says nothing about the window.
             self.round.began = Instant::FAR_FUTURE;
             return false;

@@ -302,11 +302,11 @@ impl Congestion {
         !matches!(self, Self::Off)
     }
 
-    /// Whether only one packet may be under way just now.
-    pub(crate) fn is_draining(&self, now: Instant) -> bool {
+    /// Until when only one packet may be under way; `None`: not now.
+    pub(crate) fn drained_until(&self, now: Instant) -> Option<Instant> {
         match self {
-            Self::Off | Self::Timely { .. } => false,
-            Self::Delay(delay) => delay.is_draining(now),
+            Self::Off | Self::Timely { .. } => None,
+            Self::Delay(delay) => delay.drained_until(now),
         }
     }
 

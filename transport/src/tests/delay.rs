@@ -357,6 +357,30 @@ fn requests_that_are_held_do_not_fill_the_window() {
     assert!(pair.net.run_until(Duration::from_millis(100), done));
 }
 
+/// The one packet that may be under way in a drain slot can be that of a request whose handler takes its time.
+#[test]
+fn a_drain_slot_ends_before_a_handler_does() {
+    let slot_at = Instant::from_nanos(1_100_000_000);
+    let mut config = product(CongestionControl::Delay, slot_at);
+    // So that no timeout sets it going.
+    config.rto_floor = Some(Duration::from_millis(100));
+    let mut net = net_of(2, &config);
+    net.bottleneck = Some(Bottleneck::new(0, 10 * GIGABIT, 1 << 30));
+    let session = net.connected(1, 0);
+    transfer(&mut net, 1, session, 300);
+    let in_slot = slot_at + Duration::from_micros(300);
+    net.run_for(in_slot.saturating_since(net.now));
+    net.nodes[0].app.manner = super::net::Manner::Later;
+    net.request(1, session, 1_000, 32);
+    let mut pair = Pair { net, session };
+    let bytes = pair.bytes_in(Duration::from_micros(500));
+    assert!(bytes < 100_000, "{bytes} bytes in the slot");
+    pair.net.run_for(Duration::from_millis(2));
+    let bytes = pair.bytes_in(Duration::from_millis(5));
+    assert!(bytes > 5_000_000, "{bytes} bytes after it");
+    pair.net.nodes[1].endpoint.check_invariants();
+}
+
 /// A server of release 0.1.0 grants no answer times, and controls nothing itself.
 #[test]
 fn one_end_alone_is_enough() {

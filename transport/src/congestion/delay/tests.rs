@@ -315,7 +315,7 @@ fn only_a_session_that_its_window_limits_drains() {
             round,
             ..session(packets)
         };
-        delay.is_draining(in_slot)
+        delay.drained_until(in_slot).is_some()
     };
     assert!(draining(8, limited));
     assert!(!draining(64, limited), "it has no queue");
@@ -324,7 +324,10 @@ fn only_a_session_that_its_window_limits_drains() {
         round: limited,
         ..session(8)
     };
-    assert!(!elsewhere.is_draining(in_slot + Duration::from_millis(100)));
+    assert_eq!(
+        elsewhere.drained_until(in_slot + Duration::from_millis(100)),
+        None
+    );
 }
 
 /// Nothing overflows at the ends of what a session can be.
@@ -342,7 +345,7 @@ fn the_largest_numbers_fit() {
             delay.on_timeout(now, now);
             assert!((ONE..=1_024 * ONE).contains(&delay.window));
             assert!(delay.reserve() < 1_024);
-            let _ = (delay.rate(), delay.is_draining(now), delay.on_wake(now));
+            let _ = (delay.rate(), delay.drained_until(now), delay.on_wake(now));
         }
     }
 }

@@ -44,8 +44,7 @@ use crate::time::{Duration, Instant};
 #[repr(C)]
 pub(crate) struct ClientEnd {
     slots: Slots,
-    /// True exactly while the session is in the list of those that can send, or waits for its departure.
-    is_ready: bool,
+    listing: Listing,
     credits: Credits,
     /// Requests that wait for a slot.
     queue: RequestQueue,
@@ -55,6 +54,16 @@ pub(crate) struct ClientEnd {
     pacer: Pacer,
     retransmissions: u64,
     credit_stalls: u64,
+}
+
+/// Whether a session is known to have something to send.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Listing {
+    No,
+    /// It is in the list of those that can send, or waits for its departure.
+    Ready,
+    /// It waits for the end of a drain slot, and an answer lists it earlier.
+    Drains,
 }
 
 /// State that the client ends of an endpoint share.
@@ -95,7 +104,7 @@ impl ClientEnd {
     pub(crate) fn new(terms: &Terms, rto: RtoLimits, congestion: Congestion) -> Self {
         Self {
             slots: Slots::new(terms.slots),
-            is_ready: false,
+            listing: Listing::No,
             credits: Credits::new(terms.credits),
             queue: RequestQueue::new(),
             completed: 0,
@@ -158,15 +167,18 @@ impl ClientEnd {
     /// Lists the session among those that can send, if it can and is not listed yet.
     #[inline]
     pub(crate) fn mark_ready(&mut self, session: u16, requests: &mut Requests) {
-        if !self.slots.can_send() || self.is_ready {
+        if !self.slots.can_send() || self.listing == Listing::Ready {
             return;
         }
-        if self.credits.may_send() {
-            self.is_ready = true;
-            requests.ready.push(session);
-        } else {
+        if !self.credits.may_send() {
             // Otherwise a window that each request finds full by itself would never grow.
-            self.congestion.on_blocked();
+            return self.congestion.on_blocked();
+        }
+        let drains = self.listing == Listing::Drains;
+        let is_listed = drains && !requests.ready.cancel_departure(session);
+        self.listing = Listing::Ready;
+        if !is_listed {
+            requests.ready.push(session);
         }
     }
 

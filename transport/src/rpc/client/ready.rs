@@ -51,9 +51,9 @@ impl ReadyList {
         }
     }
 
-    /// The session is over and departs no more.
-    pub(crate) fn cancel_departure(&mut self, session: u16) {
-        self.departures.remove(u32::from(session));
+    /// The session does not wait for its departure any more. False if it did not.
+    pub(crate) fn cancel_departure(&mut self, session: u16) -> bool {
+        self.departures.remove(u32::from(session))
     }
 
     /// When the next session departs.

@@ -4,7 +4,7 @@ use super::busy::probe_interval;
 use super::request::ClientRequest;
 use super::send_state::NextPacket;
 use super::slots::ClientSlot;
-use super::{ClientEnd, Requests};
+use super::{ClientEnd, Listing, Requests};
 use crate::backend::{Route, TxBatch};
 use crate::rpc::FastPath;
 use crate::rpc::packet::push_data;
@@ -33,7 +33,7 @@ impl ClientEnd {
         };
         let data = &buffers.request;
         // Behind another slot's packet, this one waits for its turn.
-        let is_alone = self.slots.only_one_to_send(slot) && !self.is_ready;
+        let is_alone = self.slots.only_one_to_send(slot) && self.listing == Listing::No;
         let may_go =
             self.credits.left > self.credits.reserve && self.congestion.pacing_rate().is_none();
         if !fast_path.takes(data.len()) || !is_alone || !may_go {
@@ -70,21 +70,21 @@ impl ClientEnd {
         stats: &mut EndpointStats,
         tx: &mut TxBatch<R>,
     ) {
-        if !self.is_ready {
+        if self.listing == Listing::No {
             // The list's entry is of an earlier session at this index.
             return;
         }
-        self.is_ready = false;
+        self.listing = Listing::No;
         let rate = self.congestion.pacing_rate();
         if rate.is_some() {
             self.pacer.begin(clock.now());
         }
-        let kept_back = self.kept_back(clock, to.terms.credits);
+        let (kept_back, drained_until) = self.kept_back(clock, to.terms.credits);
         while self.credits.left > kept_back && self.slots.can_send() && !tx.is_full() {
             let now = clock.now();
             if rate.is_some() && self.pacer.departure() > now {
                 self.pacer.wait();
-                self.is_ready = true;
+                self.listing = Listing::Ready;
                 requests.ready.depart_at(to.index, self.pacer.departure());
                 return;
             }
@@ -101,24 +101,33 @@ impl ClientEnd {
         }
         if self.slots.can_send() && self.credits.left <= kept_back {
             // The next answer, or a timeout, lists the session again.
-            return self.note_blocked(stats);
+            self.note_blocked(stats);
+            if let Some(until) = drained_until.filter(|_| self.credits.may_send()) {
+                // So does the end of a drain slot: the answer may have to wait for its handler.
+                self.listing = Listing::Drains;
+                requests.ready.depart_at(to.index, until);
+            }
+            return;
         }
         self.mark_ready(to.index, requests);
     }
 
-    /// Credits that cannot be used now. Of one under way at least there is an answer or a timeout to wait for.
-    fn kept_back(&mut self, clock: &impl Clock, granted: u16) -> u16 {
+    /// Credits that cannot be used now, and until when they are more than the window says. Of one under way at least there
+    /// is an answer or a timeout to wait for.
+    fn kept_back(&mut self, clock: &impl Clock, granted: u16) -> (u16, Option<Instant>) {
         if !self.congestion.keeps_credits_back() {
             // And does not look at the clock.
-            return 0;
+            return (0, None);
         }
         if self.credits.left == granted && self.congestion.on_wake(clock.now()) {
             self.credits.reserve = self.congestion.reserve();
         }
-        match self.credits.reserve > 0 && self.congestion.is_draining(clock.now()) {
-            true => self.credits.kept_back_but_one(granted),
-            false => self.credits.kept_back(),
+        if self.credits.reserve > 0
+            && let Some(until) = self.congestion.drained_until(clock.now())
+        {
+            return (self.credits.kept_back_but_one(granted), Some(until));
         }
+        (self.credits.kept_back(), None)
     }
 
     /// Something is to be sent, and no credit is there for it.
