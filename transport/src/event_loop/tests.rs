@@ -288,7 +288,7 @@ impl Clock for SlowClock<'_> {
     }
 }
 
-/// How long after a turn began its packets came, by its own account, and whether there were any.
+/// How long after a turn began its packets came, by its own account. `is_asked`: there are any.
 fn age_of_a_turn(control: CongestionControl, is_asked: bool) -> Duration {
     let (ours, theirs) = RingBackend::pair(RingConfig::default());
     let (address, looks) = (theirs.route(), Cell::new(0));

@@ -219,7 +219,7 @@ fn a_good_sample_ends_all_suspicion() {
     assert!(delay.is_suspicious());
     let mut at = start();
     for _ in 0..10 {
-        at = at + Duration::from_millis(500);
+        at += Duration::from_millis(500);
         assert!(!delay.on_sample(at, at, micros(20), false));
         assert!(!delay.is_suspicious(), "{delay:?}");
     }
@@ -264,7 +264,7 @@ fn the_hosts_waits_are_forgotten_with_the_path() {
     }
     let mut at = start();
     for _ in 0..10 {
-        at = at + Duration::from_millis(1_200);
+        at += Duration::from_millis(1_200);
         delay.on_sample(at, at, micros(20), false);
     }
     assert_eq!(delay.floor_ns(), 25_000);
