@@ -18,8 +18,6 @@ use crate::time::{Duration, Instant};
 pub struct RxBatch<'a, R> {
     source: PacketStorage<'a, R>,
     next: usize,
-    /// See [`RxBatch::with_arrivals`].
-    arrivals: &'a [u64],
 }
 
 #[derive(Clone, Debug)]
@@ -28,6 +26,8 @@ enum PacketStorage<'a, R> {
     Slots {
         memory: &'a [u8],
         slots: &'a [RxSlot<R>],
+        /// See [`RxBatch::with_arrivals`]. A thin pointer: a batch is handed on at each poll, also an empty one.
+        arrivals: Option<&'a Vec<u64>>,
     },
 }
 
@@ -75,7 +75,6 @@ impl<'a, R: Route> RxBatch<'a, R> {
         Self {
             source: PacketStorage::Packets(packets),
             next: 0,
-            arrivals: &[],
         }
     }
 
@@ -83,9 +82,12 @@ impl<'a, R: Route> RxBatch<'a, R> {
     #[must_use]
     pub const fn from_slots(memory: &'a [u8], slots: &'a [RxSlot<R>]) -> Self {
         Self {
-            source: PacketStorage::Slots { memory, slots },
+            source: PacketStorage::Slots {
+                memory,
+                slots,
+                arrivals: None,
+            },
             next: 0,
-            arrivals: &[],
         }
     }
 
@@ -95,21 +97,37 @@ impl<'a, R: Route> RxBatch<'a, R> {
         Self {
             source: PacketStorage::Packets(&[]),
             next: 0,
-            arrivals: &[],
         }
     }
 
-    /// Adds when the network delivered each datagram, in the terms of [`MonotonicClock`](super::MonotonicClock): the
-    /// program comes later where processors are busy. 0, and an end too early: nobody looked. They are beside the packets
-    /// because only few programs look, and the others shall not pay.
+    /// A batch like [`RxBatch::from_slots`], with the times at which the network delivered the datagrams, in the terms of
+    /// [`MonotonicClock`](super::MonotonicClock): the program comes later where processors are busy. 0, and an end too early:
+    /// nobody looked. They are beside the packets because only few programs look, and the others shall not pay.
     #[must_use]
-    pub const fn with_arrivals(self, arrivals: &'a [u64]) -> Self {
-        Self { arrivals, ..self }
+    pub const fn with_arrivals(
+        memory: &'a [u8],
+        slots: &'a [RxSlot<R>],
+        arrivals: &'a Vec<u64>,
+    ) -> Self {
+        Self {
+            source: PacketStorage::Slots {
+                memory,
+                slots,
+                arrivals: Some(arrivals),
+            },
+            next: 0,
+        }
     }
 
     /// The arrivals of the datagrams that are left.
     pub(crate) fn arrivals(&self) -> &'a [u64] {
-        self.arrivals.get(self.next..).unwrap_or_default()
+        match self.source {
+            PacketStorage::Slots {
+                arrivals: Some(arrivals),
+                ..
+            } => arrivals.get(self.next..).unwrap_or_default(),
+            PacketStorage::Packets(_) | PacketStorage::Slots { arrivals: None, .. } => &[],
+        }
     }
 
     /// True if no datagram is left.
@@ -126,7 +144,7 @@ impl<'a, R: Route> Iterator for RxBatch<'a, R> {
     fn next(&mut self) -> Option<RxPacket<'a, R>> {
         let packet = match &self.source {
             PacketStorage::Packets(packets) => *packets.get(self.next)?,
-            PacketStorage::Slots { memory, slots } => {
+            PacketStorage::Slots { memory, slots, .. } => {
                 let slot = slots.get(self.next)?;
                 let start = slot.start as usize;
                 let bytes = &memory[start..start + slot.len as usize];
@@ -146,7 +164,7 @@ impl<'a, R: Route> Iterator for RxBatch<'a, R> {
     fn fold<B, F: FnMut(B, Self::Item) -> B>(self, init: B, mut f: F) -> B {
         match self.source {
             PacketStorage::Packets(packets) => packets[self.next..].iter().copied().fold(init, f),
-            PacketStorage::Slots { memory, slots } => {
+            PacketStorage::Slots { memory, slots, .. } => {
                 slots[self.next..].iter().fold(init, |all, slot| {
                     let start = slot.start as usize;
                     let packet = RxPacket {
@@ -532,13 +550,14 @@ mod tests {
 
     #[test]
     fn arrivals_keep_step_with_the_packets() {
-        let packet = |bytes| RxPacket {
-            bytes,
+        let slot = |start| RxSlot {
+            start,
+            len: 1,
             route: 0,
             ecn: false,
         };
-        let packets = [packet(b"a"), packet(b"b"), packet(b"c")];
-        let mut batch = RxBatch::from_packets(&packets).with_arrivals(&[7, 8]);
+        let (slots, arrivals) = ([slot(0), slot(1), slot(2)], vec![7, 8]);
+        let mut batch = RxBatch::with_arrivals(b"abc", &slots, &arrivals);
         assert_eq!(batch.arrivals(), [7, 8]);
         batch.next();
         assert_eq!(batch.arrivals(), [8]);

@@ -328,7 +328,11 @@ impl Backend for UdpBackend {
                 _ => self.stats.rx_errors += 1,
             },
         }
-        Ok(RxBatch::from_slots(self.receiver.memory(), &self.slots).with_arrivals(&self.arrivals))
+        Ok(RxBatch::with_arrivals(
+            self.receiver.memory(),
+            &self.slots,
+            &self.arrivals,
+        ))
     }
 
     fn tx_burst(&mut self, tx: &mut TxBatch<SocketAddr>) -> Result<(), BackendError> {
