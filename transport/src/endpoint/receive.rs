@@ -20,10 +20,10 @@ const ARRIVALS_FOR: Duration = Duration::from_secs(10);
 impl<R: Route> Endpoint<R> {
     /// Takes received datagrams in. Handlers and completions run in here.
     pub fn on_packets(&mut self, now: Instant, rx: &mut RxBatch<'_, R>, app: &mut impl App<R>) {
-        let rx = std::mem::replace(rx, RxBatch::empty());
         if !rx.arrivals().is_empty() {
             return self.on_timed_packets(now, rx, app);
         }
+        let rx = std::mem::replace(rx, RxBatch::empty());
         for datagram in rx {
             self.on_datagram(now, &datagram, app);
         }
@@ -32,7 +32,7 @@ impl<R: Route> Endpoint<R> {
     /// The same for datagrams whose times of arrival are known. They all go the general way, so that the fast path pays
     /// nothing for this.
     #[inline(never)]
-    fn on_timed_packets(&mut self, now: Instant, rx: RxBatch<'_, R>, app: &mut impl App<R>) {
+    fn on_timed_packets(&mut self, now: Instant, rx: &mut RxBatch<'_, R>, app: &mut impl App<R>) {
         let mut arrivals = rx.arrivals().iter();
         for datagram in rx {
             let arrived_ns = arrivals.next().copied().unwrap_or(0);
