@@ -86,10 +86,9 @@ impl<R: Route> Endpoint<R> {
             terms: Terms {
                 credits: config.credits,
                 slots: config.slots,
-                features: Features::NONE
+                features: Features::ANSWER_TIMES
                     .with_if(cumulative, Features::CUMULATIVE_CREDITS)
-                    .with_if(!config.data_checksums, Features::HEADER_CHECKSUMS)
-                    .with_if(true, Features::ANSWER_TIMES),
+                    .with_if(!config.data_checksums, Features::HEADER_CHECKSUMS),
                 // At most MTU_MAX.
                 mtu: mtu as u16,
             },

@@ -42,8 +42,8 @@ pub struct NetworkArguments {
     )]
     pub transport: TransportKind,
     /// What keeps queues in the network short: off (if absent), delay, timely, or timely+ecn. delay limits what a session
-    /// has under way, on networks of any speed. timely limits its rate, for one data centre: a round trip above 1 ms (DPDK,
-    /// verbs: 50 us) slows a session down; timely+ecn also listens to the network's marks.
+    /// has under way, on networks of any speed. timely limits its rate, for one data centre. A round trip above 1 ms (DPDK,
+    /// verbs: 50 us) slows a session down. timely+ecn also listens to the network's marks.
     #[arg(
         long,
         env = "TRINE_CONGESTION",

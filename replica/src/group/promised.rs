@@ -2,8 +2,8 @@
 //!
 //! A member makes its term and its entries durable before it speaks of them, and within a term it never drops what it has
 //! acknowledged to that term's leader. So its files never say less than what is remembered here, unless they are an older
-//! copy: then it has to be told. Nothing of this is on any disk. Whoever starts remembers nothing, and learns it again
-//! from the next messages.
+//! copy: then it has to be told. Nothing of this is on any disk. A member that starts remembers nothing, and learns
+//! it again from the next messages.
 
 use raft::eraftpb::{Message, MessageType};
 use trine_canary as canary;

@@ -32,7 +32,8 @@ impl Clock for MonotonicClock {
     }
 }
 
-fn wall_ns() -> u64 {
+/// Nanoseconds since 1970; 0 if the wall clock stands before that.
+pub(super) fn wall_ns() -> u64 {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
     since_1970.map_or(0, |since| since.as_nanos() as u64)
 }

@@ -69,8 +69,8 @@ impl Base {
         self.ends = now + Duration::from_nanos(SLOTS * self.period_ns());
     }
 
-    /// What is left of the drain slot in which this moment of the wall clock is, if it is in one, for a path with such a queue: two round trips for those
-    /// that empty the queue, and as long as clocks may differ.
+    /// What is left of the drain slot at this moment of the wall clock, if it is in one. A slot lasts for two round trips
+    /// with such a queue, which empty it, and for as long as clocks may differ.
     #[inline]
     pub(super) fn left_of_slot(&self, wall_ns: u64, queue_ns: u32) -> Option<Duration> {
         let period = self.period_ns();

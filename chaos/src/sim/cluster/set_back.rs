@@ -238,7 +238,7 @@ impl Cluster {
         }
     }
 
-    /// Whoever was set back has noticed, and nobody else.
+    /// The replica that was set back has noticed it, and no other replica took itself for one.
     pub(crate) fn set_back_verdict(&self) -> Verdict {
         let mistake = self.set_backs.mistake.as_ref();
         mistake.map_or(Verdict::Pass, |text| Verdict::violation(text.clone()))

@@ -157,7 +157,7 @@ impl<R: Route> Clients<R> {
         self.check_room(client)?;
         let (mode, for_user) = (submission.mode, Some(for_user));
         let command = EncodedCommand::for_user(&self.pool, mode, for_user, submission.command)?;
-        self.submit_encoded(now, client, command, submission.deadline, submission.tag)
+        self.begin(now, client, command, submission.deadline, submission.tag)
     }
 
     /// Begins an operation whose command is encoded already.

@@ -5,12 +5,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::address::{RAW_BYTES, RawAddress};
 use super::control::{CONTROL_BYTES, Control};
 use super::local_addresses::LocalAddresses;
 use super::options::empty_header;
+use crate::backend::clock::wall_ns;
 use crate::backend::{MonotonicClock, RxSlot};
 use crate::time::Clock;
 
@@ -36,9 +36,8 @@ struct Clocks {
 
 impl Clocks {
     fn read() -> Self {
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
-            wall_ns: since_1970.map_or(0, |since| since.as_nanos() as u64),
+            wall_ns: wall_ns(),
             monotonic_ns: MonotonicClock.now().as_nanos(),
         }
     }

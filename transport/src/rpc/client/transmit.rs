@@ -139,8 +139,9 @@ impl ClientEnd {
         }
     }
 
-    /// Sends the next packet of a slot's request, or asks for up to `usable` packets of its response. Returns the bytes that it makes the network carry: responses are
-    /// paced by their requests. The first response packet is missing there: its size is known when it has come.
+    /// Sends the next packet of a slot's request, or asks for up to `usable` packets of its response. Returns the bytes that
+    /// it makes the network carry: responses are paced by their requests. The first response packet is missing there: its
+    /// size is known when it has come.
     #[allow(clippy::too_many_arguments)]
     fn transmit_slot<R: Route>(
         &mut self,
