@@ -13,10 +13,10 @@ use crate::units::parse_positive_duration;
 /// Where the group is, for a command that asks each replica by itself.
 #[derive(Clone, Debug, Args)]
 pub struct GroupArguments {
-    /// The replicas' addresses, host:port,...
+    /// Addresses of the replicas: host:port,...
     #[arg(long, env = "TRINE_PEERS", default_value = DEFAULT_PEERS, value_name = "LIST")]
     pub peers: String,
-    /// Give up after this long. Of a write the error then says whether it may still have happened.
+    /// Give up after this long. For a write, the error says whether it may have been applied.
     #[arg(long, default_value = "5s", value_name = "TIME", value_parser = parse_positive_duration)]
     pub timeout: Duration,
 }
@@ -35,10 +35,10 @@ pub struct ClientArguments {
 /// How an admin command finds the group.
 #[derive(Clone, Debug, Args)]
 pub struct AdminArguments {
-    /// Replicas' addresses, host:port,...; one that answers is enough to find the others.
+    /// Addresses of replicas: host:port,...; one that answers is enough to find the others.
     #[arg(long, env = "TRINE_PEERS", default_value = DEFAULT_PEERS, value_name = "LIST")]
     pub peers: String,
-    /// Give up waiting after this long; the change may still be made, and the error says so.
+    /// Stop waiting after this long; the error says that the change may still take effect.
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = parse_positive_duration)]
     pub timeout: Duration,
     /// Whether packets are captured.
@@ -52,7 +52,7 @@ pub struct GlobalArguments {
     /// Print one JSON document instead of text; short for -o json.
     #[arg(long, global = true)]
     pub json: bool,
-    /// The form of answers.
+    /// Output format.
     #[arg(
         short,
         long,

@@ -21,12 +21,12 @@ use crate::units::parse_bytes;
 /// Whether, where and how much to capture.
 #[derive(Clone, Debug, Default, Args)]
 pub struct CaptureArguments {
-    /// Write every packet of this process into this file (pcapng): Wireshark shows it with
-    /// transport/trine.lua. Keys and values are in it as they are, and only its owner can read it. An earlier capture is
-    /// overwritten. Any other file is refused, and so are files and links of other users.
+    /// Write every packet of this process to this file (pcapng), for Wireshark with transport/trine.lua. The file holds
+    /// keys and values in clear text, and only its owner can read it. An earlier capture is overwritten. Any other file
+    /// is rejected, and so are files and links of other users.
     #[arg(long, value_name = "FILE", help_heading = "Packet capture")]
     pub capture: Option<PathBuf>,
-    /// The capture ends at this size; the process goes on.
+    /// Stop the capture at this size; the process continues.
     #[arg(
         long,
         default_value = "64MiB",

@@ -7,12 +7,13 @@ use crate::announce;
 /// The option of servers beside groups.
 #[derive(Clone, Debug, Args)]
 pub struct LogFormatArguments {
-    /// How the lines of both streams look. With json each is a JSON object, also what is announced and the last error.
+    /// Format of the lines on standard output and standard error. With json, each line is a JSON object, including
+    /// announcements and the last error.
     #[arg(long, env = "TRINE_LOG_FORMAT", default_value = "text", value_enum)]
     pub log_format: LogFormat,
 }
 
-/// How the lines look.
+/// Format of the lines.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// For people.

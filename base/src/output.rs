@@ -18,7 +18,7 @@ use crate::document::{self, to_document};
 use crate::failure::Failure;
 use crate::words::printable;
 
-/// The form of answers.
+/// Output format.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OutputForm {
     /// For people.

@@ -90,7 +90,7 @@ pub(crate) enum Command {
     Demo(DemoArguments),
     /// Run a local group in the foreground until Ctrl-C.
     Up(UpArguments),
-    /// End the group that `trine up` has started on this machine.
+    /// Stop the group that `trine up` started on this machine.
     Down(DownArguments),
     /// Run one replica.
     Serve(ServeArguments),
@@ -98,81 +98,81 @@ pub(crate) enum Command {
     Put(PutArguments),
     /// Read a value and print its raw bytes.
     Get(GetArguments),
-    /// Delete a key; exit status 1 if there was none.
+    /// Delete a key; exit status 1 if it did not exist.
     Del(DelArguments),
-    /// Print the keys of a prefix in their order, with their values.
+    /// Print the keys with a prefix in order, with their values.
     Scan(ScanArguments),
-    /// Print every change of the keys that begin with a prefix, as it happens.
+    /// Print every change to the keys with a prefix, as it happens.
     Watch(WatchArguments),
-    /// Count all keys, or those of a prefix.
+    /// Count all keys, or those with a prefix.
     Count(CountArguments),
     /// Delete all keys that begin with a prefix.
     Rm(RmArguments),
     /// Delete every key of the group.
     Flush(FlushArguments),
-    /// Write keys with their values and expiries into a file, as JSON lines.
+    /// Write keys with their values and expiries to a file, as JSON lines.
     Export(ExportArguments),
-    /// Write the keys of such a file.
+    /// Write the keys from such a file.
     Import(ImportArguments),
     /// Read commands from a terminal or standard input; `trine` alone does the same.
     Shell(ShellArguments),
-    /// Show every replica: role, term, log, round-trip times, retransmissions.
+    /// Show the state of every replica: role, term, log, round-trip times, retransmissions.
     Status(StatusArguments),
-    /// The group on one screen: roles, lag, throughput, stages of writes, links.
+    /// Show the group on one screen: roles, lag, throughput, stages of writes, links.
     Top(TopArguments),
     /// Print a line each second: rates, percentiles of the stages of writes, lag, retransmissions.
     Stat(StatArguments),
-    /// Measure round trips between replicas, and a key of its own being written and read.
+    /// Measure round trips between replicas, and writes and reads of a test key.
     Latency(LatencyArguments),
-    /// Show or change who belongs to the group.
+    /// Show or change the members of the group.
     #[command(subcommand)]
     Member(MemberCommand),
-    /// Change who leads.
+    /// Transfer leadership.
     #[command(subcommand)]
     Leader(LeaderCommand),
-    /// Show which state version a group uses, or use a newer one.
+    /// Show a group's state version, or switch to a newer one.
     #[command(subcommand)]
     Upgrade(UpgradeCommand),
-    /// Make a group's key, or show which keys a file holds.
+    /// Create a group's key, or show which keys a file holds.
     #[command(subcommand)]
     Key(KeyCommand),
-    /// Add, show and remove users, and make their keys.
+    /// Add, list and remove users, and create their keys.
     #[command(subcommand)]
     User(UserCommand),
-    /// Show or change the faults that replicas inject into their network, by link and direction.
+    /// Show or change the network faults that replicas inject, by link and direction.
     #[command(subcommand)]
     Net(NetCommand),
-    /// Write all keys and users of a group, as of one position, into a file; or verify such a file.
+    /// Write all keys and users of a group to a file, as of one position; or verify such a file.
     Backup(BackupArguments),
-    /// Make the data directory of the first replica of a new group out of a backup.
+    /// Create the data directory of a new group's first replica from a backup.
     Restore(RestoreArguments),
-    /// Make a new group out of one replica's data directory, after the loss of a majority.
+    /// Create a new group from one replica's data directory, after the loss of a majority.
     Recover(RecoverArguments),
     /// Measure throughput and latency of a running group.
     Bench(BenchArguments),
-    /// Break a group of real processes on purpose and check what its clients saw.
+    /// Inject faults into a group of real processes, and check what its clients observed.
     Chaos(ChaosArguments),
-    /// Simulate whole groups under faults on virtual time; a seed replays its run byte for byte.
+    /// Simulate whole groups with faults on virtual time; a seed reproduces its run byte for byte.
     Sim(SimArguments),
-    /// Serve a cache without replication, and talk to it.
+    /// Serve a cache without replication, and access it.
     #[command(subcommand)]
     Cache(CacheCommand),
-    /// Serve an ordered index without replication, talk to it, and measure it.
+    /// Serve an ordered index without replication, access it, and measure it.
     Index(IndexArguments),
     /// Run a sequencer: serve unique, increasing numbers.
     Sequencer(SequencerArguments),
     /// Check and show the settings of a machine, and show and change those of a group.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Show or change what a running replica logs.
+    /// Show or change the log level of a running replica.
     LogLevel(LogLevelArguments),
-    /// Check whether this machine is fit for trine. With --peers, also check a group's keys. Each finding comes with the command
-    /// that changes it.
+    /// Check whether this machine is suitable for trine. With --peers, also check a group's keys. Each finding includes
+    /// the command that fixes it.
     Doctor(DoctorArguments),
     /// Collect a support bundle.
     #[command(subcommand)]
     Debug(DebugCommand),
-    /// Print a script that completes commands and options.
+    /// Print a completion script for commands and options.
     Completions(CompletionsArguments),
     /// Write the manual pages.
     Man(ManArguments),

@@ -13,13 +13,13 @@ use trine_replica::backup::{Content, Damage, RestoreError, Restorer, TimeToLive,
 /// Bytes that one read takes, or one write.
 pub const PORTION: usize = 1 << 20;
 
-/// Whether the time since the backup counts for times to live.
+/// Whether the time since the backup is subtracted from times to live.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Ttl {
-    /// It does not: a key lives as long from now on as it would have lived when the backup was made.
+    /// Not subtracted: each key keeps the time that it had left at the backup.
     #[default]
     Keep,
-    /// It counts, by the clocks of the two machines: what would have expired by now is gone.
+    /// Subtracted, by the wall clocks of the two machines: keys that would have expired by now are gone.
     Wall,
 }
 

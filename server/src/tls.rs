@@ -27,14 +27,14 @@ const PEM_BYTES_MAX: u64 = 1 << 20;
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "TLS")]
 pub struct TlsArguments {
-    /// Serve Redis clients and metrics over TLS with this certificate: a PEM file, with the chain behind it. SIGHUP makes
-    /// a replica read it, the key and the CA again.
+    /// Serve Redis clients and metrics over TLS with this certificate: a PEM file that includes the chain. At SIGHUP,
+    /// the replica reloads it, the key and the CA.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
-    /// The certificate's private key: a PEM file that only its owner may read.
+    /// Private key of the certificate: a PEM file readable only by its owner.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Take only clients that show a certificate of this CA: a PEM file.
+    /// Accept only clients with a certificate of this CA: a PEM file.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_client_ca: Option<PathBuf>,
 }

@@ -12,7 +12,7 @@ use trine_packets::config::{
 use trine_packets::ports::PortName;
 use trine_packets::scenario::{ApplicationName, TableSettings};
 
-/// Packet applications between DPDK ports. They hide the latency of memory: a batch of packets takes turns at it.
+/// Packet applications between DPDK ports. They hide memory latency by switching between the packets of a batch.
 #[derive(Debug, Parser)]
 #[command(name = "trine-packets", version)]
 pub(crate) struct Arguments {
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Forward each packet by the port that a number in it names.
+    /// Forward each packet to the port whose number it contains.
     Echo(ForwardArguments),
     /// Forward IPv4 by the longest prefix (DIR-24-8).
     Ipv4(ForwardArguments),
@@ -35,9 +35,9 @@ pub(crate) enum Command {
     Switch(ForwardArguments),
     /// Forward interests of named data networking by the longest name prefix.
     Names(ForwardArguments),
-    /// Drop packets that contain a pattern, and forward the others by the first port.
+    /// Drop packets that contain a pattern, and forward the others to the first port.
     Patterns(ForwardArguments),
-    /// Send packets to an application and check each that comes back.
+    /// Send packets to an application and check each one that comes back.
     Generate(GenerateArguments),
     /// Run packets through an application in memory and compare each with a slow reference. Needs no ports.
     Check(CheckArguments),
@@ -118,19 +118,19 @@ fn bytes_of(name: ApplicationName, entries: usize) -> u64 {
 #[derive(Debug, Args)]
 #[cfg_attr(not(feature = "dpdk"), allow(dead_code, reason = "only ports need it"))]
 pub(crate) struct ForwardArguments {
-    /// Take packets from this port: memif:SOCKET or afpacket:INTERFACE.
+    /// Receive packets from this port: memif:SOCKET or afpacket:INTERFACE.
     #[arg(long = "in", value_name = "PORT")]
     pub(crate) input: PortName,
-    /// Send packets by this port. Up to 8 of them; their order gives their numbers.
+    /// Send packets to this port. Up to 8 may be given; their order determines their numbers.
     #[arg(long = "out", value_name = "PORT", required = true)]
     pub(crate) outputs: Vec<PortName>,
-    /// Packets that take turns at memory: 1, 4, 8, 16 or 32.
+    /// Packets in a batch: 1, 4, 8, 16 or 32.
     #[arg(long, value_name = "N", default_value_t = BATCH_DEFAULT, value_parser = parse_batch)]
     pub(crate) batch: usize,
-    /// Run a thread on each of these processors, with a queue of its own at every port.
+    /// Run a thread on each of these processors, each with its own queue at every port.
     #[arg(long, value_name = "LIST", default_value = "0", value_parser = parse_cores)]
     pub(crate) cores: Cores,
-    /// End after this time. Otherwise Ctrl-C ends it.
+    /// Stop after this time; by default at Ctrl-C.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_positive_duration)]
     pub(crate) time: Option<Duration>,
     #[command(flatten)]
@@ -142,33 +142,33 @@ pub(crate) struct ForwardArguments {
 pub(crate) struct GenerateArguments {
     /// The application whose packets are sent and checked.
     pub(crate) name: ApplicationName,
-    /// Send packets by this port, the other end of the application's --in.
+    /// Send packets to this port, the other end of the application's --in.
     #[arg(long = "out", value_name = "PORT")]
     pub(crate) output: PortName,
-    /// Expect packets at this port. As many as the application has --out, in the same order.
+    /// Expect packets at this port. Give one for each --out of the application, in the same order.
     #[arg(long = "in", value_name = "PORT", required = true)]
     pub(crate) inputs: Vec<PortName>,
-    /// Send this many packets. Otherwise --for decides.
+    /// Send this many packets, instead of sending for the time of --for.
     #[arg(long)]
     pub(crate) packets: Option<u64>,
     /// Send for this long.
     #[arg(long = "for", value_name = "TIME", default_value = "5s", conflicts_with = "packets",
           value_parser = parse_positive_duration)]
     pub(crate) time: Duration,
-    /// Packets a second at most. Otherwise the window alone limits the rate.
+    /// Maximum number of packets per second. By default only the window limits the rate.
     #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub(crate) rate: Option<u64>,
-    /// Packets of a queue that are under way at most.
+    /// Maximum number of packets in flight per queue.
     #[arg(long, default_value_t = WINDOW_DEFAULT as u64,
           value_parser = clap::value_parser!(u64).range(1..=WINDOW_MAX as u64))]
     pub(crate) window: u64,
-    /// Queues, as many as the application has cores.
+    /// Number of queues: as many as the application has cores.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=CORES_MAX as u64))]
     pub(crate) queues: u64,
     /// Run on this processor.
     #[arg(long, value_name = "N")]
     pub(crate) core: Option<u32>,
-    /// Send no packets with something wrong about them.
+    /// Send no malformed packets.
     #[arg(long)]
     pub(crate) plain: bool,
     #[command(flatten)]
@@ -179,10 +179,10 @@ pub(crate) struct GenerateArguments {
 pub(crate) struct CheckArguments {
     /// The application.
     pub(crate) name: ApplicationName,
-    /// How many packets.
+    /// Number of packets.
     #[arg(long, default_value_t = CHECK_PACKETS_DEFAULT)]
     pub(crate) packets: u64,
-    /// Packets that take turns at memory: 1, 4, 8, 16 or 32.
+    /// Packets in a batch: 1, 4, 8, 16 or 32.
     #[arg(long, value_name = "N", default_value_t = BATCH_DEFAULT, value_parser = parse_batch)]
     pub(crate) batch: usize,
     /// Output ports.

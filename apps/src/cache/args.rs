@@ -17,43 +17,44 @@ use trine_base::units::parse_positive_duration;
 /// The commands of the cache.
 #[derive(Debug, Subcommand)]
 pub enum CacheCommand {
-    /// Run a cache: a fixed amount of memory, one copy, the oldest items make room for new ones.
+    /// Run a cache without replication, in a fixed amount of memory: new items evict the oldest.
     Serve(CacheServeArguments),
-    /// Write a value; it stays until it is deleted or newer ones need its room.
+    /// Write a value, which stays until it is deleted or evicted.
     Put(CachePutArguments),
-    /// Read a value and print its raw bytes; exit status 1 if it is not there (any more).
+    /// Read a value and print its raw bytes; exit status 1 if the key does not exist.
     Get(CacheKeyArguments),
-    /// Delete a key; exit status 1 if there was none.
+    /// Delete a key; exit status 1 if it did not exist.
     Del(CacheKeyArguments),
-    /// Show what every thread of the cache has done.
+    /// Show the statistics of every thread of the cache.
     Stats(CacheStatsArguments),
 }
 
 /// The options of `trine cache serve`.
 #[derive(Debug, Args)]
 pub struct CacheServeArguments {
-    /// Where the first thread listens; the others take the ports that follow. At `0.0.0.0` or `[::]` it listens on every
-    /// address of the machine, and answers from the one that was asked.
+    /// Address of the first thread; the others use the ports after it. With `0.0.0.0` or `[::]`, the server listens on
+    /// every address of the machine, and replies from the address that the request was sent to.
     #[arg(long, env = "TRINE_CACHE_LISTEN", default_value = CACHE_ADDRESS, value_name = "HOST:PORT")]
     pub listen: String,
-    /// Listen on an address that other machines reach without requiring a key (--key) from callers. Whoever can send
-    /// packets to the cache can then read, change and delete everything.
+    /// Listen on an address that other machines can reach, without requiring a key (--key) from callers. Any client
+    /// that can send packets to the cache can then read, change and delete everything.
     #[arg(long)]
     pub insecure: bool,
-    /// What users with a key of their own may do: lines of a name, a role (read or write) and a generation (1 if absent). Needs
-    /// --key. Nobody but holders of the key file gets in without it. SIGHUP makes the server read it again.
+    /// Rights of users with their own keys: each line has a name, a role (read or write) and a generation (1 if
+    /// absent). Needs --key. Without this file, only holders of the key file have access. At SIGHUP, the server reads
+    /// it again.
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
-    /// How it writes lines.
+    /// The format of its lines.
     #[command(flatten)]
     pub lines: LogFormatArguments,
-    /// What --insecure was called before.
+    /// Former name of --insecure.
     #[arg(long, hide = true)]
     pub allow_remote: bool,
-    /// Threads, each with a part of the keys, of the memory, and a port of its own.
+    /// Number of threads, each with its own port and a part of the keys and of the memory.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(CACHE_THREADS_MAX)))]
     pub threads: u32,
-    /// Bytes for items and index, all threads together; message buffers come on top.
+    /// Memory for items and index of all threads together; message buffers are extra.
     #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = parse_bytes)]
     pub memory: u64,
     /// How long a thread polls for packets before it sleeps.
@@ -64,10 +65,10 @@ pub struct CacheServeArguments {
 /// How a cache command finds the cache.
 #[derive(Debug, Args)]
 pub struct CacheClientArguments {
-    /// The cache's address: where its first thread listens.
+    /// Address of the cache's first thread.
     #[arg(long, env = "TRINE_CACHE", default_value = CACHE_ADDRESS, value_name = "HOST:PORT")]
     pub connect: String,
-    /// Give up after this long. A write may then still have happened; the error says whether that is so.
+    /// Give up after this long. For a write, the error says whether it may have been applied.
     #[arg(long, default_value = "5s", value_name = "TIME", value_parser = parse_positive_duration)]
     pub timeout: Duration,
 }
@@ -77,7 +78,7 @@ pub struct CacheClientArguments {
 pub struct CachePutArguments {
     /// The key.
     pub key: OsString,
-    /// The value; - or nothing reads it from standard input, @FILE from a file.
+    /// The value. If absent or -, it is read from standard input; with @FILE, from a file.
     pub value: Option<OsString>,
     /// Where the cache is.
     #[command(flatten)]

@@ -24,24 +24,24 @@ pub struct IndexArguments {
 /// The commands of the index.
 #[derive(Debug, Subcommand)]
 pub enum IndexCommand {
-    /// Run an index: ordered keys of 8 bytes in memory, one copy.
+    /// Run an index: ordered keys of 8 bytes in memory, without replication.
     Serve(IndexServeArguments),
     /// Write a value.
     Put(IndexPutArguments),
-    /// Read a value; exit status 1 if it is not there.
+    /// Read a value; exit status 1 if the key does not exist.
     Get(IndexKeyArguments),
-    /// Delete a key; exit status 1 if there was none.
+    /// Delete a key; exit status 1 if it did not exist.
     Del(IndexKeyArguments),
-    /// Sum up the values of the keys after one.
+    /// Add up the values of the keys after a given key.
     Scan(IndexScanArguments),
-    /// Measure GETs with scans among them.
+    /// Measure GETs mixed with scans.
     Bench(IndexBenchArguments),
 }
 
-/// Who runs the scans.
+/// Which threads run the scans.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Scans {
-    /// The thread that also answers GETs. A GET waits for the scans before it.
+    /// The thread that also answers GETs, so a GET waits for the scans before it.
     Dispatch,
     /// Worker threads.
     Workers,
@@ -50,31 +50,32 @@ pub enum Scans {
 /// The options of `trine index serve`.
 #[derive(Debug, Args)]
 pub struct IndexServeArguments {
-    /// Where the first dispatch thread listens; the others take the ports that follow. At `0.0.0.0` or `[::]` it listens on every
-    /// address of the machine, and answers from the one that was asked.
+    /// Address of the first dispatch thread; the others use the ports after it. With `0.0.0.0` or `[::]`, the server
+    /// listens on every address of the machine, and replies from the address that the request was sent to.
     #[arg(long, env = "TRINE_INDEX_LISTEN", default_value = INDEX_ADDRESS, value_name = "HOST:PORT")]
     pub listen: String,
-    /// Listen on an address that other machines reach without requiring a key (--key) from callers. Whoever can send
-    /// packets to the index can then read, change and delete everything.
+    /// Listen on an address that other machines can reach, without requiring a key (--key) from callers. Any client
+    /// that can send packets to the index can then read, change and delete everything.
     #[arg(long)]
     pub insecure: bool,
-    /// What users with a key of their own may do: lines of a name, a role (read or write) and a generation (1 if absent). Needs
-    /// --key. Nobody but holders of the key file gets in without it. SIGHUP makes the server read it again.
+    /// Rights of users with their own keys: each line has a name, a role (read or write) and a generation (1 if
+    /// absent). Needs --key. Without this file, only holders of the key file have access. At SIGHUP, the server reads
+    /// it again.
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
-    /// How it writes lines.
+    /// The format of its lines.
     #[command(flatten)]
     pub lines: LogFormatArguments,
-    /// Dispatch threads. All serve the same keys, each at a port of its own.
+    /// Number of dispatch threads, each with its own port. All serve the same keys.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(INDEX_THREADS_MAX)))]
     pub threads: u32,
-    /// Who runs the scans.
+    /// Which threads run the scans.
     #[arg(long, value_enum, default_value_t = Scans::Workers)]
     pub scans: Scans,
-    /// Worker threads of each dispatch thread.
+    /// Number of worker threads per dispatch thread.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(INDEX_WORKERS_MAX)))]
     pub workers: u32,
-    /// The most keys; each takes about 40 bytes of memory.
+    /// Maximum number of keys; each takes about 40 bytes of memory.
     #[arg(long, default_value_t = INDEX_KEYS_MAX, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub keys_max: u64,
     /// How long a thread polls for work before it sleeps.
@@ -85,10 +86,10 @@ pub struct IndexServeArguments {
 /// How a command finds the index.
 #[derive(Debug, Args)]
 pub struct IndexClientArguments {
-    /// The index's address: where one of its dispatch threads listens.
+    /// Address of one of the index's dispatch threads.
     #[arg(long, env = "TRINE_INDEX", default_value = INDEX_ADDRESS, value_name = "HOST:PORT")]
     pub connect: String,
-    /// Give up after this long. A write may then still have happened; the error says whether that is so.
+    /// Give up after this long. For a write, the error says whether it may have been applied.
     #[arg(long, default_value = "5s", value_name = "TIME", value_parser = parse_positive_duration)]
     pub timeout: Duration,
 }
@@ -118,9 +119,9 @@ pub struct IndexKeyArguments {
 /// The options of `trine index scan`.
 #[derive(Debug, Args)]
 pub struct IndexScanArguments {
-    /// The scan goes over the keys after this one.
+    /// The scan starts after this key.
     pub key: u64,
-    /// The most keys.
+    /// Maximum number of keys.
     #[arg(long, default_value_t = INDEX_SCAN_KEYS, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(INDEX_SCAN_KEYS_MAX)))]
     pub limit: u32,
     /// Where the index is.
@@ -134,10 +135,11 @@ pub struct IndexBenchArguments {
     /// Where the index is.
     #[command(flatten)]
     pub client: IndexClientArguments,
-    /// Measure without a network: client and dispatch in one thread, the worker in another, packets over memory.
+    /// Measure without a network: client and dispatch share one thread, the worker has another, and packets go through
+    /// memory.
     #[arg(long)]
     pub in_process: bool,
-    /// With --in-process: the processors of the two threads, as in 0,1. Without it they may run on any.
+    /// With --in-process: the processors of the two threads, as in 0,1. By default they may run on any.
     #[arg(
         long,
         alias = "cpus",
@@ -146,22 +148,22 @@ pub struct IndexBenchArguments {
         requires = "in_process"
     )]
     pub cpu: Vec<u32>,
-    /// Keys, which the benchmark writes first. Keys and values are random and have 8 bytes.
+    /// Number of keys, which the benchmark writes first. Keys and values are random and have 8 bytes.
     #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub keys: u64,
-    /// Do not write the keys: an earlier run with the same --keys has done so.
+    /// Do not write the keys, because an earlier run with the same --keys has written them.
     #[arg(long, conflicts_with = "in_process")]
     pub filled: bool,
-    /// The share of requests that are scans, in whole percents.
+    /// Share of scans among the requests, in whole percent.
     #[arg(long, default_value = "1%", value_name = "SHARE", value_parser = parse_scan_share)]
     pub scan_share: u32,
     /// What --scan-share was called before, as a number of percents.
     #[arg(long, hide = true, value_name = "PERCENT", conflicts_with = "scan_share", value_parser = clap::value_parser!(u32).range(0..=100))]
     pub scans: Option<u32>,
-    /// Keys of a scan.
+    /// Number of keys per scan.
     #[arg(long, default_value_t = INDEX_SCAN_KEYS, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(INDEX_SCAN_KEYS_MAX)))]
     pub scan_keys: u32,
-    /// Requests in flight of the closed loop.
+    /// Requests in flight in the closed loop.
     #[arg(long, alias = "window", default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(INDEX_WINDOW_MAX)))]
     pub pipeline: u32,
     /// Rates of the open loop, as shares of the rate of GETs alone in the closed loop.
@@ -170,7 +172,7 @@ pub struct IndexBenchArguments {
     /// How long each part runs.
     #[arg(long = "for", default_value = "1s", value_name = "TIME", value_parser = parse_positive_duration)]
     pub duration: Duration,
-    /// How often all parts run; medians are reported.
+    /// Number of runs of all parts; medians are reported.
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub rounds: u32,
 }

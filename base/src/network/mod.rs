@@ -41,9 +41,10 @@ pub struct NetworkArguments {
         global = true
     )]
     pub transport: TransportKind,
-    /// What keeps queues in the network short: off (if absent), delay, timely, or timely+ecn. delay limits what a session
-    /// has under way, on networks of any speed. timely limits its rate, for one data centre. A round trip above 1 ms (DPDK,
-    /// verbs: 50 us) slows a session down. timely+ecn also listens to the network's marks.
+    /// Congestion control, which keeps queues in the network short: off (default), delay, timely, or timely+ecn. delay
+    /// limits the packets that a session has in flight, on networks of any speed. timely limits a session's rate,
+    /// within one data centre. A round trip above 1 ms (DPDK, verbs: 50 us) slows a session down. timely+ecn also
+    /// reacts to ECN marks.
     #[arg(
         long,
         env = "TRINE_CONGESTION",
@@ -52,8 +53,9 @@ pub struct NetworkArguments {
         value_parser = parse_congestion
     )]
     pub congestion: Option<CongestionControl>,
-    /// Bytes of UDP payload that every path to other machines carries in one packet, 512 to 9000; 1232 if absent, which
-    /// every network carries. The smaller size of both ends of a session counts. For an MTU of 9000: 8972, with IPv6 8952.
+    /// Bytes of UDP payload that every path to other machines carries in one packet, 512 to 9000; by default 1232,
+    /// which every network carries. A session uses the smaller value of its two ends. For an MTU of 9000: 8972, with
+    /// IPv6 8952.
     #[arg(
         long,
         env = "TRINE_MTU",

@@ -22,9 +22,9 @@ use crate::local_key;
 /// Whose key a process uses.
 #[derive(Clone, Debug, Default, Args)]
 pub struct KeyArguments {
-    /// The key that seals all packets: for a replica the group's key file (`trine key new`), for other commands that
-    /// file or a user's (`trine user add`). Without this option `trine up` has a key of its own, and commands use it if
-    /// the same user's `trine up` runs at one of the peers. With --key '' no key is used.
+    /// Key that seals all packets: for a replica the group's key file (`trine key new`), for other commands that file
+    /// or a user's (`trine user add`). Without this option, `trine up` has its own key, and commands use it if the same
+    /// user's `trine up` runs at one of the peers. With --key '' no key is used.
     #[arg(
         id = "key_file",
         long = "key",
@@ -34,8 +34,8 @@ pub struct KeyArguments {
         value_parser = OsStringValueParser::new().map(PathBuf::from)
     )]
     pub file: Option<PathBuf>,
-    /// Write the secrets of this process's sessions to this file, from which Wireshark decrypts captures. A reader of
-    /// the file can read all packets.
+    /// Write the secrets of this process's sessions to this file, so that Wireshark can decrypt captures. The file lets
+    /// its reader decrypt all packets.
     #[arg(
         id = "key_log",
         long = "key-log",
@@ -70,14 +70,14 @@ pub enum KeyChoice {
     Without,
 }
 
-/// Which callers a replica takes.
+/// Which callers a replica accepts.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub enum KeyStage {
-    /// All, and no key is used.
+    /// All callers; no key is used.
     None,
-    /// Those with a key and those without: for the change of a running group, a replica at a time.
+    /// Callers with and without a key: for changing a running group one replica at a time.
     Accept,
-    /// Only those with a key.
+    /// Only callers with a key.
     Require,
 }
 

@@ -18,19 +18,19 @@ pub use self::control_group::{MemoryLimit, memory_limit};
 /// Who may reach the process, and which processors and memory it uses.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PlacementArguments {
-    /// Listen on addresses that other machines reach without requiring a key (--key) from callers. A client that can
-    /// send packets to the replica can then read, change and delete everything, and take part as a member. For `trine up`
-    /// it means that no key is made.
+    /// Listen on addresses that other machines can reach, without requiring a key (--key) from callers. Any client that
+    /// can send packets to the replica can then read, change and delete everything, and act as a member. With `trine
+    /// up`, no key is created.
     #[arg(long)]
     pub insecure: bool,
-    /// What --insecure was called before.
+    /// Former name of --insecure.
     #[arg(long, env = "TRINE_ALLOW_REMOTE", hide = true)]
     pub allow_remote: bool,
-    /// Run the replica's thread on this processor alone.
+    /// Run the replica's thread only on this processor.
     #[arg(long, value_name = "N")]
     pub cpu: Option<u32>,
-    /// Take memory from this NUMA node while it has some; without --cpu the replica's thread also runs on its
-    /// processors.
+    /// Allocate memory from this NUMA node while it has some; without --cpu, the replica's thread also runs on the
+    /// node's processors.
     #[arg(long, value_name = "N")]
     pub numa_node: Option<u32>,
 }

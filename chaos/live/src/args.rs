@@ -14,65 +14,66 @@ use trine_server::options::LogArguments;
 /// The options of `trine chaos`.
 #[derive(Debug, Args)]
 pub struct ChaosArguments {
-    /// The share of packets to lose, on every link, the clients' included.
+    /// Share of packets to drop on every link, including those of clients.
     #[arg(long, default_value = "0", value_name = "SHARE")]
     pub loss: Ratio,
-    /// The share of packets to send twice.
+    /// Share of packets to duplicate.
     #[arg(long = "dup", default_value = "0", value_name = "SHARE")]
     pub duplicate: Ratio,
-    /// The share of packets to let others overtake.
+    /// Share of packets to reorder.
     #[arg(long, default_value = "0", value_name = "SHARE")]
     pub reorder: Ratio,
-    /// The share of packets to damage.
+    /// Share of packets to corrupt.
     #[arg(long, default_value = "0", value_name = "SHARE")]
     pub corrupt: Ratio,
-    /// Kill the leader this often (SIGKILL), and start it again.
+    /// Kill the leader at this interval (SIGKILL), and restart it.
     #[arg(long, value_name = "TIME", value_parser = parse_positive_duration)]
     pub kill_leader_every: Option<Duration>,
-    /// With --log disk: kill all replicas at once this often (SIGKILL), and start them again.
+    /// With --log disk: kill all replicas at once at this interval (SIGKILL), and restart them.
     #[arg(long, value_name = "TIME", value_parser = parse_positive_duration, requires = "data_dir", conflicts_with = "kill_leader_every")]
     pub kill_all_every: Option<Duration>,
-    /// Faults that come one after the other, each kind at least once, at times and upon replicas that the seed draws.
+    /// Inject these kinds of fault one after the other, each at least once; the seed determines times and replicas.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = live_faults())]
     pub faults: Vec<Fault>,
-    /// With --faults: the time from one to the next, about.
+    /// With --faults: approximate time between two faults.
     #[arg(long, default_value = "4s", value_name = "TIME", value_parser = parse_positive_duration, requires = "faults")]
     pub fault_every: Duration,
-    /// Begin with this program, the `trine` of an earlier release. Its replicas are replaced one by one by this program, then
-    /// by PROGRAM, then by this program again, while clients of both work.
+    /// Start with this program, the `trine` of an earlier release. Its replicas are replaced one by one by this
+    /// program, then by PROGRAM, then by this program again, while clients of both run.
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = [
         "faults", "kill_leader_every", "kill_all_every", "netns",
     ])]
     pub upgrade_from: Option<PathBuf>,
-    /// As root: give the run networks of its own, in which the kernel (nftables) cuts and damages links. They are made
-    /// for the run and go with it; this machine's own rules and interfaces are not touched.
+    /// As root: use separate network namespaces, in which the kernel (nftables) cuts and damages links. They exist only
+    /// during the run; this machine's own rules and interfaces are not touched.
     #[arg(long)]
     pub netns: bool,
     /// Where the replicas keep their logs.
     #[command(flatten)]
     pub log: LogArguments,
-    /// Clients that work at the same time.
+    /// Number of concurrent clients.
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub clients: u32,
-    /// How long the clients work.
+    /// How long the clients run.
     #[arg(long = "for", default_value = "20s", value_name = "TIME", value_parser = parse_positive_duration)]
     pub duration: Duration,
-    /// The seed of faults, keys and operations.
+    /// Seed for faults, keys and operations.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
-    /// How many replicas.
+    /// Number of replicas.
     #[arg(long, default_value = "3", value_name = "N", value_parser = ["3", "5", "7"])]
     pub replicas: String,
-    /// How many keys the clients fight over.
+    /// Number of keys that the clients contend for.
     #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub keys: u32,
-    /// Write the whole history here, one JSON line an operation.
+    /// Write the whole history to this file, one JSON line per operation.
     #[arg(long, value_name = "FILE")]
     pub history: Option<PathBuf>,
-    /// Write a report here: operations, faults and leaders over time, and on a violation the operations that show it.
+    /// Write a report to this file: operations, faults and leaders over time, and after a violation the operations that
+    /// prove it.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Instead of a run: judge what an earlier one kept with --history.
+    /// Instead of running: check the history of an earlier run, written with --history.
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "loss", "duplicate", "reorder", "corrupt", "kill_leader_every", "kill_all_every", "faults", "fault_every",
         "upgrade_from", "netns", "clients", "duration", "seed", "replicas", "keys", "history", "html",

@@ -18,39 +18,40 @@ use trine_base::units::parse_positive_duration;
 /// The options of `trine bench`.
 #[derive(Debug, Args)]
 pub struct BenchArguments {
-    /// What is measured: trine://HOST:PORT,... (without hosts the group of --peers), redis://HOST:PORT,
-    /// etcd://HOST:PORT,..., memcached://HOST:PORT or cache://HOST:PORT. redis://USER:PASSWORD@HOST:PORT logs in, and rediss://
-    /// speaks TLS; %40 stands for @ in a password, which the list of processes shows. Several are measured in turn, with the same operations.
+    /// Systems to measure: trine://HOST:PORT,... (without hosts the group of --peers), redis://HOST:PORT,
+    /// etcd://HOST:PORT,..., memcached://HOST:PORT or cache://HOST:PORT. redis://USER:PASSWORD@HOST:PORT logs in, and
+    /// rediss:// uses TLS; write %40 for @ in a password. The process list shows the password. Several targets are
+    /// measured one after the other, with the same operations.
     #[arg(long = "target", value_name = "URL")]
     pub targets: Vec<Url>,
-    /// The CA that has signed the certificates of rediss:// targets: a PEM file.
+    /// CA that signed the certificates of rediss:// targets: a PEM file.
     #[arg(long, value_name = "FILE")]
     pub target_ca: Option<PathBuf>,
-    /// How often each target is measured; the middle round counts.
+    /// Number of measurements of each target; the median one is reported.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=101))]
     pub rounds: u32,
-    /// A workload of YCSB: A, B, C, D, E or F, with its distribution of keys and values of 1000 bytes unless said otherwise.
+    /// YCSB workload: A, B, C, D, E or F, with its distribution of keys, and with values of 1000 bytes by default.
     #[arg(long, value_name = "LETTER", conflicts_with = "read_ratio")]
     pub workload: Option<Workload>,
-    /// How keys are chosen; evenly, or as the workload says, if absent.
+    /// Distribution of the keys; by default uniform, or that of the workload.
     #[arg(long, value_enum, value_name = "HOW")]
     pub distribution: Option<Distribution>,
-    /// Clients that work at the same time; each waits for its answer before it asks again.
+    /// Number of concurrent clients; each waits for its reply before it sends the next request.
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(CLIENTS_MAX)))]
     pub clients: u32,
-    /// Operations that each client has under way at the same time.
+    /// Operations that each client keeps in flight.
     #[arg(long, default_value_t = 1, value_name = "N", conflicts_with = "rate", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub pipeline: u32,
-    /// Open loop: this many operations a second are due, whether the answers come or not.
+    /// Open loop: send this many operations per second, whether or not replies arrive.
     #[arg(long, value_name = "OPS", value_parser = clap::value_parser!(u64).range(1..))]
     pub rate: Option<u64>,
-    /// Bytes of each value; 100, or 1000 with --workload, if absent.
+    /// Size of each value in bytes; by default 100, or 1000 with --workload.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub value_size: Option<u64>,
-    /// The share of reads, for example 50% or 0.95.
+    /// Share of reads, for example 50% or 0.95.
     #[arg(long, default_value = "50%", value_name = "SHARE")]
     pub read_ratio: Ratio,
-    /// How many different keys there are at the beginning.
+    /// Number of distinct keys at the start.
     #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub keys: u64,
     /// How long to measure.
@@ -59,19 +60,20 @@ pub struct BenchArguments {
     /// How long to run before measuring.
     #[arg(long, default_value = "1s", value_name = "TIME", value_parser = parse_duration)]
     pub warmup: Duration,
-    /// The seed of keys and of the order of reads and writes.
+    /// Seed for the keys and the order of reads and writes.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
-    /// Compare with the results in this file, which --json has printed; refused for another machine or other settings.
+    /// Compare with the earlier --json results in this file; rejected if the machine or the settings differ.
     #[arg(long, value_name = "FILE")]
     pub compare: Option<PathBuf>,
-    /// Compare also what is not comparable.
+    /// Compare even if the machine or the settings differ.
     #[arg(long, alias = "force", requires = "compare")]
     pub compare_anyway: bool,
-    /// Delete the keys of the benchmark at its end, whatever that is: all that begin with "bench-" and a number that it used.
+    /// At the end, delete the benchmark's keys, even after an error: all that begin with "bench-" and a number that it
+    /// used.
     #[arg(long)]
     pub clean: bool,
-    /// Write a report with plots of throughput and latency here.
+    /// Write a report with plots of throughput and latency to this file.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Where the group is.

@@ -31,39 +31,39 @@ const DISTRIBUTIONS: [Distribution; 2] = [Distribution::Uniform, Distribution::Z
 /// The options of `trine cache bench`.
 #[derive(Debug, Args)]
 pub struct CacheBenchArguments {
-    /// The cache's address: where its first thread listens. It is measured if no --target says otherwise.
+    /// Address of the cache's first thread. It is measured if no --target is given.
     #[arg(long, env = "TRINE_CACHE", default_value = trine_apps::cache::ADDRESS, value_name = "HOST:PORT")]
     pub connect: String,
-    /// What is measured: cache://HOST:PORT, memcached://HOST:PORT, redis://HOST:PORT or rediss://HOST:PORT, with
-    /// USER:PASSWORD@ before a host of Redis if it asks for that. Several are measured in turn, with
-    /// the same operations from the same generator.
+    /// Systems to measure: cache://HOST:PORT, memcached://HOST:PORT, redis://HOST:PORT or rediss://HOST:PORT, with
+    /// USER:PASSWORD@ before the host if Redis requires it. Several targets are measured one after the other, with the
+    /// same operations from the same generator.
     #[arg(long = "target", value_name = "URL", value_parser = parse_target)]
     pub targets: Vec<Url>,
-    /// The CA that has signed the certificates of rediss:// targets: a PEM file.
+    /// CA that signed the certificates of rediss:// targets: a PEM file.
     #[arg(long, value_name = "FILE")]
     pub target_ca: Option<PathBuf>,
-    /// How often each target is measured; the middle round counts.
+    /// Number of measurements of each target; the median one is reported.
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=101))]
     pub rounds: u32,
-    /// Clients, each with a connection or session of its own.
+    /// Number of clients, each with its own connection or session.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(CLIENTS_MAX)))]
     pub clients: u32,
-    /// Requests that each client has in flight.
+    /// Requests that each client keeps in flight.
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub pipeline: u32,
-    /// How many keys there are. They are written first.
+    /// Number of keys, which the benchmark writes first.
     #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub keys: u64,
     /// How long each workload is measured in each round.
     #[arg(long = "for", default_value = "3s", value_name = "TIME", value_parser = parse_positive_duration)]
     pub duration: Duration,
-    /// How long it runs before that.
+    /// How long each workload runs before it is measured.
     #[arg(long, default_value = "500ms", value_name = "TIME", value_parser = parse_duration)]
     pub warmup: Duration,
     /// Give up connecting after this long.
     #[arg(long, default_value = "5s", value_name = "TIME", value_parser = parse_positive_duration)]
     pub timeout: Duration,
-    /// The seed of keys and of the order of reads and writes.
+    /// Seed for the keys and the order of reads and writes.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
 }

@@ -15,14 +15,14 @@ const SCRAMBLED_RANKS: u64 = 10_000_000_001;
 /// number.
 const SCRAMBLED_ZETA: f64 = 26.469_028_201_783_02;
 
-/// How keys are chosen.
+/// Distribution of the keys.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Distribution {
-    /// All alike.
+    /// All keys equally often.
     Uniform,
-    /// YCSB's scrambled zipfian with 0.99: few keys get most requests, and lie anywhere.
+    /// YCSB's scrambled zipfian with constant 0.99: a few keys, spread over the key space, get most requests.
     Zipf,
-    /// YCSB's latest: the keys that were written last get most requests.
+    /// YCSB's latest: recently written keys get most requests.
     Latest,
 }
 

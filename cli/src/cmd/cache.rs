@@ -10,7 +10,8 @@ use trine_bench::CacheBenchArguments;
 pub(crate) enum CacheCommand {
     #[command(flatten)]
     Apps(trine_apps::cache::CacheCommand),
-    /// Measure a cache under the workloads of the papers, beside memcached and redis-server if they are named.
+    /// Measure a cache under the workloads of the MICA and HERD papers, and memcached and redis-server if they are
+    /// targets.
     Bench(CacheBenchArguments),
 }
 

@@ -5,10 +5,10 @@ use std::io::{self, IsTerminal, Write};
 use clap::Args;
 use trine_base::failure::Failure;
 
-/// How a command is told that nobody has to be asked.
+/// The option that skips the confirmation.
 #[derive(Debug, Args)]
 pub(crate) struct ConfirmArguments {
-    /// Do not ask. Needed where no terminal is.
+    /// Do not ask for confirmation. Required without a terminal.
     #[arg(long)]
     pub(crate) yes: bool,
 }

@@ -21,14 +21,14 @@ use super::range::{Bounds, PartArguments, ReplicaArguments};
 use super::stream::{PinGuard, PinnedRead, response_at_pin};
 use super::unordered;
 
-/// Counts the keys that begin with each PREFIX, or a part of them; without a PREFIX all keys.
+/// Counts the keys that begin with each PREFIX, or a range of them; without a PREFIX, all keys.
 ///
-/// With an ordered index (`trine config set ordered on`) a range is counted at once. Without one, all keys are looked at.
-/// Keys of a range that have expired do not count. Among all keys they count until they are removed, a moment later. Several
-/// prefixes have a line each. With an ordered index they are counted as of one moment.
+/// With an ordered index (`trine config set ordered on`), a range is counted at once. Without one, the group reads all
+/// keys. A count of a range excludes expired keys; a count of all keys includes them until they are removed, a moment
+/// later. Each of several prefixes has its own line. With an ordered index, all counts are of one moment.
 #[derive(Debug, Args)]
 pub(crate) struct CountArguments {
-    /// The keys that begin with this; without it all keys.
+    /// Prefix of the keys; all keys if absent.
     #[arg(value_name = "PREFIX")]
     prefixes: Vec<OsString>,
     #[command(flatten)]

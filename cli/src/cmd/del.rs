@@ -20,9 +20,9 @@ use trine_base::values::key_bytes;
 pub(crate) struct DelArguments {
     /// The key.
     pub(crate) key: OsString,
-    /// Delete only if the key has this version; exit status 1 if not.
+    /// Delete only if the key has this version; otherwise exit with status 1.
     ///
-    /// An earlier `put`, `get --json` or `watch` has named the version.
+    /// `put`, `get --json` and `watch` print versions.
     #[arg(long, value_name = "VERSION")]
     pub(crate) if_version: Option<u64>,
     #[command(flatten)]

@@ -31,10 +31,10 @@ use trine_local::start as group;
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArguments {
-    /// How many replicas.
+    /// Number of replicas.
     #[arg(long, default_value = "3", value_name = "N", value_parser = ["3", "5", "7"])]
     pub(crate) replicas: String,
-    /// How many keys to write, and to read afterwards.
+    /// Number of keys to write, and to read afterwards.
     #[arg(long, default_value_t = 2_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) keys: u32,
 }

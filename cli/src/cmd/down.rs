@@ -16,10 +16,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Args)]
 pub(crate) struct DownArguments {
-    /// The replicas' addresses, host:port,...; one of them is enough.
+    /// Addresses of the replicas: host:port,...; one of them is enough.
     #[arg(long, env = "TRINE_PEERS", default_value = DEFAULT_PEERS, value_name = "LIST")]
     peers: String,
-    /// Give up waiting after this long. The group has been told to end then, and may still do so.
+    /// Stop waiting after this long. By then the group has been told to stop, and may still do so.
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = parse_positive_duration)]
     timeout: Duration,
 }

@@ -18,16 +18,17 @@ const ANSWER_BYTES_MAX: u64 = 4 << 20;
 /// How a protected endpoint is asked.
 #[derive(Debug, Default, Args)]
 pub(crate) struct EndpointArguments {
-    /// Give the metrics endpoint the password in the first line of this file. Without --metrics-ca it travels readable.
+    /// Send the password in the first line of this file to the metrics endpoint. Without --metrics-ca it is sent in
+    /// clear text.
     #[arg(long, env = "TRINE_METRICS_PASSWORD_FILE", value_name = "FILE")]
     metrics_password_file: Option<PathBuf>,
-    /// Ask over TLS, and only an endpoint whose certificate this CA has signed: a PEM file.
+    /// Connect over TLS, and only to an endpoint whose certificate is signed by this CA: a PEM file.
     #[arg(long, env = "TRINE_METRICS_CA", value_name = "FILE")]
     metrics_ca: Option<PathBuf>,
-    /// Show this certificate, for an endpoint with --tls-client-ca: a PEM file.
+    /// Client certificate for an endpoint with --tls-client-ca: a PEM file.
     #[arg(long, env = "TRINE_METRICS_CERT", value_name = "FILE", requires_all = ["metrics_ca", "metrics_key"])]
     metrics_cert: Option<PathBuf>,
-    /// The key of that certificate: a PEM file that only its owner may read.
+    /// Private key of the client certificate: a PEM file readable only by its owner.
     #[arg(
         long,
         env = "TRINE_METRICS_KEY",

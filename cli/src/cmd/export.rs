@@ -32,20 +32,20 @@ use super::stream::{PinGuard, PinnedRead, Unwritten, overlapped, response_at_pin
 
 /// Writes keys with their values and expiries as JSON lines, all as of one moment.
 ///
-/// Beyond a page of 256 KiB the group keeps the state of that moment while the export goes on. With --no-atomic each page is
-/// the state of a moment of its own.
+/// If the export exceeds one page of 256 KiB, the group keeps the state of that moment until the export ends. With
+/// --no-atomic, each page shows the state of its own moment.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArguments {
-    /// The new file; standard output if absent or -. Its name is FILE.partial until it is whole.
+    /// The new file; standard output if absent or -. Until the export is complete, its name is FILE.partial.
     file: Option<PathBuf>,
-    /// The keys that begin with this; without it all keys. A user with a prefix has to name it.
+    /// Prefix of the keys; all keys if absent. A user with a prefix must give it.
     #[arg(value_name = "PREFIX")]
     prefix: Option<OsString>,
     #[command(flatten)]
     named: NamedPrefix,
     #[command(flatten)]
     part: PartArguments,
-    /// Each page is the state of a later moment. Then the group has to keep nothing meanwhile.
+    /// Read each page at a later moment. The group then keeps nothing meanwhile.
     #[arg(long)]
     no_atomic: bool,
     #[command(flatten)]

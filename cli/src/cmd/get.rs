@@ -25,11 +25,11 @@ use super::status::nobody;
 pub(crate) struct GetArguments {
     /// The key.
     pub(crate) key: OsString,
-    /// Take what the nearest replica has, also without a quorum; it may be old.
+    /// Read from the nearest replica, even without a quorum; the result may be stale.
     #[arg(long, conflicts_with = "from")]
     pub(crate) stale: bool,
-    /// Which replica is read: leader, follower, any, or a node id. Never old: a follower first asks the leader how far it has
-    /// to be.
+    /// Replica to read from: leader, follower, any, or a node id. The result is never stale: a follower first asks the
+    /// leader which index to wait for.
     #[arg(
         long = "replica",
         alias = "from",

@@ -16,36 +16,37 @@ pub(crate) enum KeyCommand {
     /// Those that touch only files.
     #[command(flatten)]
     Files(FileCommand),
-    /// Take the next step of a change of the member root: change the key file once all members have taken the step before.
+    /// Take the next step of a change of the member root: change the key file once all members have taken the previous
+    /// step.
     Rotate(rotate::RotateArguments),
 }
 
 /// The commands that touch only files.
 #[derive(Debug, Subcommand)]
 pub(crate) enum FileCommand {
-    /// Make the key of a new group. Whoever has it is an administrator of the group.
+    /// Create the key of a new group. Its holders are administrators of the group.
     New(NewArguments),
-    /// Show which keys a file holds, without anything secret.
+    /// Show which keys a file holds, without secrets.
     Show(ShowArguments),
 }
 
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("new").args(["file", "out"])))]
 pub(crate) struct NewArguments {
-    /// Write it to this new file, which only its owner may read. Without it the key is printed.
+    /// Write the key to this new file, readable only by its owner; without FILE, print the key.
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// What FILE was before.
+    /// Former name of FILE.
     #[arg(long, hide = true, value_name = "FILE", conflicts_with = "file")]
     out: Option<PathBuf>,
-    /// Leave a key file that is there already as it is, and succeed.
+    /// If the key file exists, leave it unchanged and succeed.
     #[arg(long, requires = "new")]
     if_missing: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArguments {
-    /// A cluster key file, or the file of a user's key.
+    /// A group's key file, or a user's.
     #[arg(value_name = "FILE")]
     path: PathBuf,
 }

@@ -22,10 +22,10 @@ pub(crate) enum LeaderCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct TransferArguments {
-    /// The node that shall lead; the follower with the longest log if absent.
+    /// Node id of the new leader; by default the follower with the longest log.
     #[arg(value_name = "ID", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) id: Option<u32>,
-    /// What ID was before.
+    /// Former name of ID.
     #[arg(long, hide = true, value_name = "ID", conflicts_with = "id", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) to: Option<u32>,
     #[command(flatten)]

@@ -10,11 +10,11 @@ use super::endpoint::EndpointArguments;
 
 #[derive(Debug, Args)]
 pub(crate) struct LogLevelArguments {
-    /// The level: off, error, warn, info, debug or trace, and the same by part, as in warn,raft=debug; nothing shows
-    /// what it is.
+    /// The new level: off, error, warn, info, debug or trace, optionally by part, as in warn,raft=debug. Without it,
+    /// the current level is shown.
     #[arg(value_name = "LEVEL", value_parser = LevelParser, hide_possible_values = true)]
     pub(crate) level: Option<String>,
-    /// The metrics endpoint of a replica, as its --metrics says.
+    /// Metrics endpoint of a replica (its --metrics).
     #[arg(long, env = "TRINE_METRICS", value_name = "HOST:PORT")]
     pub(crate) at: String,
     #[command(flatten)]

@@ -11,11 +11,11 @@ use trine_base::units::plural;
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArguments {
-    /// The directory that a page for each command is written into; it is made if need be. Without it, the page of `trine`
+    /// Write a page for each command to this directory, which is created if needed. Without it, the page of `trine`
     /// itself goes to standard output.
     #[arg(value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
-    /// What DIR was before.
+    /// Former name of DIR.
     #[arg(long, hide = true, value_name = "DIR", conflicts_with = "directory")]
     pub(crate) into: Option<PathBuf>,
 }

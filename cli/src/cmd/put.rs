@@ -25,20 +25,20 @@ use trine_base::values::{key_bytes, read_value};
 pub(crate) struct PutArguments {
     /// The key.
     pub(crate) key: OsString,
-    /// The value; - or nothing reads it from standard input, @FILE from a file.
+    /// The value. If absent or -, it is read from standard input; with @FILE, from a file.
     pub(crate) value: Option<OsString>,
-    /// Let the key expire after this long; without it the key does not expire.
+    /// Time after which the key expires; without it, the key does not expire.
     #[arg(long, value_name = "TIME", value_parser = parse_time_to_live)]
     pub(crate) ttl: Option<u64>,
-    /// Write only if there is no such key; exit status 1 if there is.
+    /// Write only if the key does not exist; otherwise exit with status 1.
     #[arg(long, conflicts_with = "if_version")]
     pub(crate) if_absent: bool,
-    /// Write only if the key has this version; exit status 1 if not.
+    /// Write only if the key has this version; otherwise exit with status 1.
     ///
-    /// An earlier `put`, `get --json` or `watch` has named the version.
+    /// `put`, `get --json` and `watch` print versions.
     #[arg(long, value_name = "VERSION")]
     pub(crate) if_version: Option<u64>,
-    /// Draw where the time of the write went, a bar for each stage.
+    /// Show how long the write spent in each stage, with a bar for each.
     #[arg(long)]
     pub(crate) timing: bool,
     #[command(flatten)]

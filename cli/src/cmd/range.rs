@@ -13,7 +13,7 @@ use super::get::ReadFrom;
 /// Keys of a prefix, and a part of them.
 #[derive(Debug, Default, Args)]
 pub(crate) struct RangeArguments {
-    /// The keys that begin with this; without it all keys.
+    /// Prefix of the keys; all keys if absent.
     pub(crate) prefix: Option<OsString>,
     #[command(flatten)]
     pub(crate) part: PartArguments,
@@ -22,13 +22,13 @@ pub(crate) struct RangeArguments {
 /// A part of the keys of a prefix.
 #[derive(Debug, Default, Args)]
 pub(crate) struct PartArguments {
-    /// Begin at this key.
+    /// Start at this key.
     #[arg(long, value_name = "KEY")]
     pub(crate) from: Option<OsString>,
-    /// End before this key.
+    /// Stop before this key.
     #[arg(long, value_name = "KEY")]
     pub(crate) to: Option<OsString>,
-    /// Begin after this key.
+    /// Start after this key.
     #[arg(long, value_name = "KEY", conflicts_with = "from")]
     pub(crate) after: Option<OsString>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct PartArguments {
 /// The option that was PREFIX before, for commands that had it.
 #[derive(Debug, Default, Args)]
 pub(crate) struct NamedPrefix {
-    /// What PREFIX was before.
+    /// Former name of PREFIX.
     #[arg(
         long = "prefix",
         id = "named",
@@ -150,11 +150,11 @@ impl Bounds {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplicaArguments {
-    /// Take what the nearest replica has, also without a quorum; it may be old.
+    /// Read from the nearest replica, even without a quorum; the result may be stale.
     #[arg(long, conflicts_with = "replica")]
     pub(crate) stale: bool,
-    /// Which replica is read: leader, follower, any, or a node id. Never old: a follower first asks the leader how far it has
-    /// to be.
+    /// Replica to read from: leader, follower, any, or a node id. The result is never stale: a follower first asks the
+    /// leader which index to wait for.
     #[arg(long, default_value = "leader", value_name = "REPLICA")]
     pub(crate) replica: ReadFrom,
 }

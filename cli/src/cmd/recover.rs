@@ -23,10 +23,10 @@ use trine_server::data;
 
 #[derive(Debug, Args)]
 pub(crate) struct RecoverArguments {
-    /// The directory of the replica that is left with the longest log; its process must not run.
+    /// Directory of the surviving replica with the longest log; its process must not run.
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: PathBuf,
-    /// The replica's node id, as it was started with.
+    /// Node id that the replica was started with.
     #[arg(
         long,
         value_name = "ID",
@@ -34,22 +34,23 @@ pub(crate) struct RecoverArguments {
         required_unless_present_any = ["quarantined", "remove_lost"]
     )]
     pub(crate) id: Option<u32>,
-    /// The replica's address, host:port, as the others will reach it.
+    /// Address at which the others will reach the replica: host:port.
     #[arg(
         long,
         value_name = "HOST:PORT",
         required_unless_present_any = ["quarantined", "remove_lost"]
     )]
     pub(crate) address: Option<String>,
-    /// Needed: what only the lost replicas had acknowledged is gone, and what was never acknowledged may come to be.
+    /// Required: writes that only the lost replicas had acknowledged are gone, and writes that were never acknowledged
+    /// may be applied.
     #[arg(long)]
     pub(crate) i_accept_data_loss: bool,
-    /// Make no new group: only lift the quarantine of this directory. Its replica was found to hold another state than the
-    /// majority of its group, and goes on with that state when it is started again.
+    /// Create no new group: only lift the quarantine of this directory. Its replica was found to hold a state that
+    /// differs from the majority's, and continues with that state when it restarts.
     #[arg(long, conflicts_with_all = ["id", "address", "i_accept_data_loss"])]
     pub(crate) quarantined: bool,
-    /// Make no new group: only remove the files lost-* of this directory. --rejoin and this command have set them aside,
-    /// and nothing reads them. The replica may run.
+    /// Create no new group: only remove the lost-* files of this directory. --rejoin and this command set them aside,
+    /// and they are never read. The replica may be running.
     #[arg(long, conflicts_with_all = ["id", "address", "i_accept_data_loss", "quarantined"])]
     pub(crate) remove_lost: bool,
 }

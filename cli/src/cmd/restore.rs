@@ -24,16 +24,16 @@ pub(crate) struct RestoreArguments {
     /// The backup.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// The data directory to make, for the first replica of the new group; it has to be empty, or not there yet.
+    /// Data directory to create for the first replica of the new group; it must be empty or missing.
     #[arg(long, visible_alias = "dir", value_name = "DIR")]
     pub(crate) data_dir: PathBuf,
     /// The node id of that replica.
     #[arg(long, default_value_t = 1, value_name = "ID", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) id: u32,
-    /// The address of that replica, host:port, as the others will reach it.
+    /// Address at which the others will reach that replica: host:port.
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) address: String,
-    /// Whether the time since the backup counts for times to live.
+    /// Whether the time since the backup is subtracted from times to live.
     #[arg(long, alias = "ttl", value_enum, default_value_t)]
     pub(crate) expiry: Ttl,
 }

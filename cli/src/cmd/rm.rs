@@ -20,15 +20,16 @@ use super::confirm::ConfirmArguments;
 use super::range::{Bounds, NamedPrefix, PartArguments};
 use super::unordered::{self, UnorderedDeletion};
 
-/// Deletes all keys that begin with PREFIX, or a part of them. It asks before, at a terminal.
+/// Deletes all keys that begin with PREFIX, or a range of them. At a terminal, it asks for confirmation.
 ///
-/// With an ordered index (`trine config set ordered on`) the keys go in steps of at most 1,024, in their order. Without one,
-/// all keys are looked at, and those of the prefix go in steps of 256. Each step is one command, and others do not wait for
-/// it: a key that is written meanwhile, after the step that is under way, may be deleted as well.
+/// With an ordered index (`trine config set ordered on`), keys are deleted in order, in steps of at most 1,024. Without
+/// one, the group reads all keys, and deletes those with the prefix in steps of 256. Each step is one command, and
+/// other clients do not wait for it: a key that is written meanwhile, after the position of the current step, may be
+/// deleted as well.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("which").args(["prefix", "named", "from", "to", "after"]).multiple(true).required(true)))]
 pub(crate) struct RmArguments {
-    /// What the keys begin with. `trine flush` deletes all keys.
+    /// Prefix of the keys. `trine flush` deletes all keys.
     #[arg(value_name = "PREFIX")]
     pub(crate) prefix: Option<OsString>,
     #[command(flatten)]

@@ -22,30 +22,30 @@ use super::stream::{PinGuard, PinnedRead, Unwritten, overlapped, print, response
 use super::unordered;
 use crate::config::UNORDERED_SCAN_BYTES_MAX;
 
-/// Prints the keys that begin with PREFIX, or of a range, in the order of their bytes, with their values.
+/// Prints the keys that begin with PREFIX, or a range of them, in byte order, with their values.
 ///
-/// All of a scan is the state of one moment. Beyond a page of 256 KiB the group keeps that state while the scan goes on. With
-/// --no-atomic, and with --stale, each page is the state of a moment of its own.
+/// The whole scan shows the state of one moment. If it exceeds one page of 256 KiB, the group keeps that state until
+/// the scan ends. With --no-atomic or --stale, each page shows the state of its own moment.
 ///
-/// With an ordered index (`trine config set ordered on`) the group reads the range alone. Without one, all keys are looked
-/// at, and this command sorts what it finds, up to 256 MiB.
+/// With an ordered index (`trine config set ordered on`), the group reads only the range. Without one, it reads all
+/// keys, and this command sorts the matching ones, up to 256 MiB.
 ///
-/// A line has a key, and behind a tab its value. What is no plain text is in double quotes, with escapes. With --json each
-/// item is a document on a line of its own, and the last line has their number.
+/// A line has a key, a tab and the value. Keys and values that are not plain text are in double quotes, with escapes.
+/// With --json, each item is a document on its own line, and the last line has the number of items.
 #[derive(Debug, Args)]
 pub(crate) struct ScanArguments {
     #[command(flatten)]
     pub(crate) range: RangeArguments,
-    /// From the greatest key to the least.
+    /// Print the keys in descending order.
     #[arg(long)]
     pub(crate) reverse: bool,
-    /// End after so many keys.
+    /// Stop after this many keys.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
-    /// Print no values.
+    /// Omit values.
     #[arg(long)]
     pub(crate) keys_only: bool,
-    /// Each page is the state of a later moment. Then the group has to keep nothing meanwhile.
+    /// Read each page at a later moment. The group then keeps nothing meanwhile.
     #[arg(long)]
     pub(crate) no_atomic: bool,
     #[command(flatten)]

@@ -17,10 +17,10 @@ use trine_base::units::{parse_poll_interval, plural, show_count, show_ns};
 
 #[derive(Debug, Args)]
 pub(crate) struct StatArguments {
-    /// The time between two lines; a plain number is in seconds.
+    /// Interval between two lines; a plain number is in seconds.
     #[arg(default_value = "1s", value_name = "TIME", value_parser = parse_poll_interval)]
     pub(crate) every: Duration,
-    /// How many lines; until Ctrl-C if absent.
+    /// Number of lines; by default until Ctrl-C.
     #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
     #[command(flatten)]

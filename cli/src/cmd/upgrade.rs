@@ -17,7 +17,8 @@ use super::status::{no_leader, nobody, upgrade_line};
 pub(crate) enum UpgradeCommand {
     /// Show which state version is in use, which one all members understand, and when the group switches to it.
     Status(UpgradeStatusArguments),
-    /// Use what is new in the release that all members run, without waiting. There is no way back to an older release then.
+    /// Switch to the state version of the release that all members run, without waiting. Afterwards you cannot go back
+    /// to an older release.
     Finish(UpgradeFinishArguments),
 }
 

@@ -31,19 +31,20 @@ pub(crate) enum UserCommand {
     Add(AddArguments),
     /// Show the users and their rights.
     List(ListArguments),
-    /// Remove a user, whose sessions end.
+    /// Remove a user and close its sessions.
     Remove(RemoveArguments),
-    /// Make a new key for a user and print it, once. Sessions of the old key end, and passwords that stand in for it are
-    /// void.
+    /// Create a new key for a user and print it, once. This closes the sessions of the old key and invalidates
+    /// passwords that stand for it.
     Rotate(RotateArguments),
-    /// Read a password from standard input and print its line for --resp-users, from which nobody gets it back.
+    /// Read a password from standard input and print its line for --resp-users. The password cannot be recovered from
+    /// the line.
     Password(PasswordArguments),
 }
 
 /// A role that users can have.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum UserRole {
-    /// Everything with keys and values, and changes of the group.
+    /// Reads and writes all keys, and changes the group.
     Admin,
     /// Reads and writes values.
     Write,
@@ -56,15 +57,15 @@ pub(crate) struct AddArguments {
     /// The user's name: 1 to 32 of a-z 0-9 . _ -
     #[arg(value_name = "NAME")]
     name: UserName,
-    /// What the user may do.
+    /// Rights of the user.
     #[arg(long, value_enum, value_name = "ROLE")]
     role: UserRole,
-    /// The user may only touch keys that begin with this. Not for admins.
+    /// Restrict the user to keys with this prefix. Not for admins.
     #[arg(long, value_name = "PREFIX", value_parser = parse_prefix)]
     prefix: Option<String>,
-    /// Make the user a front: each of its requests may name another user. Such a request is allowed what both of them are
-    /// allowed by role and prefix, and no administrative command. So give the front the role of its most powerful user,
-    /// and no prefix, or one that its users share.
+    /// Make the user a front: each of its requests may name another user. Such a request has only the rights that both
+    /// of them have by role and prefix, and no administrative ones. So give the front the role of its most powerful
+    /// user, and either no prefix or one that all its users share.
     #[arg(long)]
     front: bool,
     #[command(flatten)]
@@ -77,10 +78,10 @@ pub(crate) struct AddArguments {
 /// From which file a key is made, and where it goes.
 #[derive(Debug, Args)]
 pub(crate) struct KeyArguments {
-    /// The group's key file, of which the user's key is made [default: that of --key].
+    /// The group's key file, from which the user's key is derived [default: that of --key].
     #[arg(long, value_name = "FILE", env = "TRINE_CLUSTER_KEY")]
     cluster_key: Option<PathBuf>,
-    /// Write the user's key to this new file, which only its owner may read, and do not print it.
+    /// Write the user's key to this new file, readable only by its owner, instead of printing it.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }

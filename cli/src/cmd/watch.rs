@@ -27,31 +27,31 @@ const LOOK: Duration = Duration::from_millis(100);
 /// A replica is found and asked in less; what takes longer is told.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
-/// Prints every change of the keys that begin with a prefix, or of a part of them, as it happens, in the order of the log.
+/// Prints every change to the keys that begin with a prefix, or to a range of them, as it happens, in log order.
 ///
-/// Nothing is left out and nothing comes twice, also when the replica that serves the watch dies: another one goes on. A line
-/// has the position of the change, what has happened (written, deleted, expired, flushed), the key and the new value, with
-/// tabs between them. What is no plain text is in double quotes, with escapes. With --json each change is a document on a line
-/// of its own, and {"seen": POSITION} follows once everything up to a position was told.
+/// No change is missed or repeated, even if the replica that serves the watch dies: another one takes over. A line has
+/// the position of the change, its kind (written, deleted, expired, flushed), the key and the new value, separated by
+/// tabs. Keys and values that are not plain text are in double quotes, with escapes. With --json, each change is a
+/// document on its own line, and {"seen": POSITION} follows once everything up to a position has been printed.
 ///
-/// Ctrl-C ends it, and says with which --since another watch goes on.
+/// Ctrl-C ends the watch, and prints the --since with which another watch resumes.
 #[derive(Debug, Args)]
 pub(crate) struct WatchArguments {
-    /// The keys that begin with this; several can be given. Without any, and without --exact, all keys.
+    /// Prefix of the keys; may be given several times. Without it and without --exact, all keys.
     #[arg(value_name = "PREFIX")]
     pub(crate) prefixes: Vec<OsString>,
-    /// This key alone; can be given several times.
+    /// Only this key; may be given several times.
     #[arg(long = "exact", value_name = "KEY")]
     pub(crate) keys: Vec<OsString>,
     #[command(flatten)]
     pub(crate) part: PartArguments,
-    /// Begin behind this position, which an earlier watch, a write or a read has named, and not with what happens from now on.
+    /// Start after this position, printed by an earlier watch, write or read, instead of now.
     #[arg(long, value_name = "POSITION", value_parser = parse_position)]
     pub(crate) since: Option<Position>,
-    /// End after so many changes.
+    /// Stop after this many changes.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
-    /// Print no values.
+    /// Omit values.
     #[arg(long)]
     pub(crate) keys_only: bool,
     #[command(flatten)]

@@ -13,9 +13,9 @@ pub(crate) enum ConfigCommand {
     /// About settings files.
     #[command(flatten)]
     Files(FilesCommand),
-    /// Show the settings that a running group holds, whatever its machines were started with.
+    /// Show the settings in force in a running group, whatever its machines were started with.
     Get(GetArguments),
-    /// Change a setting of a running group: all replicas change it at the same place of the log.
+    /// Change a setting of a running group: all replicas apply it at the same log position.
     #[command(subcommand)]
     Set(SetCommand),
 }
@@ -23,9 +23,9 @@ pub(crate) enum ConfigCommand {
 /// A setting that the group's replicas share.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum GroupSetting {
-    /// The most bytes of keys and values.
+    /// Maximum size of keys and values.
     Memory,
-    /// Whether an ordered index of the keys is kept.
+    /// Whether the group keeps an ordered index of its keys.
     Ordered,
 }
 
@@ -43,8 +43,8 @@ pub(crate) struct GetArguments {
 /// `trine config set ...`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SetCommand {
-    /// The most bytes of keys and values that the group stores, 32 bytes more for each key. Nothing is reserved: see
-    /// that each replica's machine has the memory. A limit below what is stored is refused.
+    /// Maximum size of the group's keys and values, with 32 bytes added per key. Nothing is reserved, so make sure that
+    /// each replica's machine has the memory. A limit below the stored size is rejected.
     Memory {
         /// The new limit.
         #[arg(value_name = "SIZE", value_parser = parse_store_bytes)]
@@ -53,13 +53,14 @@ pub(crate) enum SetCommand {
         #[command(flatten)]
         client: ClientArguments,
     },
-    /// Whether the group keeps an ordered index of its keys, which `trine scan`, `trine rm` and counts of ranges need. It
-    /// counts 32 bytes for each key. `on` builds it while the group serves, a little with each entry of the log.
+    /// Whether the group keeps an ordered index of its keys, with which `trine scan`, `trine rm` and counts of ranges
+    /// read only the range. It adds at least 32 bytes per key to what counts towards the memory limit. `on` builds the
+    /// index while the group serves, a little with each log entry.
     Ordered {
         /// on or off.
         #[arg(value_enum)]
         ordered: Switch,
-        /// With `on`: come back at once, and not when the index is whole.
+        /// With `on`: return at once, without waiting until the index is complete.
         #[arg(long)]
         no_wait: bool,
         /// Where the group is.
@@ -71,9 +72,9 @@ pub(crate) enum SetCommand {
 /// On or off.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Switch {
-    /// It is kept.
+    /// Keep the index.
     On,
-    /// It is given up.
+    /// Drop the index.
     Off,
 }
 
@@ -86,20 +87,20 @@ pub(crate) enum FilesCommand {
         #[arg(env = "TRINE_CONFIG", value_name = "FILE")]
         file: PathBuf,
     },
-    /// Show the settings that a start on this machine would use, and where each comes from. `trine config get` shows what a
-    /// running group holds.
+    /// Show the settings that a start on this machine would use, and the source of each. `trine config get` shows those
+    /// of a running group.
     Show {
-        /// The command whose settings are meant.
+        /// The command whose settings to show.
         #[arg(value_enum, default_value = "serve", value_name = "COMMAND")]
         of: Configured,
-        /// Show passwords too; *** replaces them otherwise.
+        /// Show passwords, too, instead of ***.
         #[arg(long)]
         show_secrets: bool,
-        /// Options of that command, behind `--`.
+        /// Options of that command, after `--`.
         #[arg(last = true, value_name = "OPTIONS")]
         options: Vec<OsString>,
     },
-    /// Print a settings file that says what holds without one.
+    /// Print a settings file that states every default, as comments.
     Default,
     /// Print the reference of all settings (docs/configuration.md).
     Reference,

@@ -10,26 +10,25 @@ const INTRODUCTION: &str = "\
 
 Made by `trine config reference` from the definition of the options; a test compares the two.
 
-`trine serve` and `trine up` need no configuration file. Each of their settings can be given in three ways. An
-earlier one takes precedence over a later one:
+`trine serve` and `trine up` need no configuration file. Each setting has one of these sources; an earlier one takes
+precedence over a later one:
 
 1. an option of the command: `--memory 2GiB`;
-2. a variable of the environment: `TRINE_MEMORY=2GiB`;
+2. an environment variable: `TRINE_MEMORY=2GiB`;
 3. a line of the TOML file that `--config FILE` or `TRINE_CONFIG` names: `memory = \"2GiB\"`. No file is read unless it
-   is named, `/etc/trine/trine.toml` included;
-4. otherwise the default holds.
+   is named, not even `/etc/trine/trine.toml`;
+4. the default.
 
-A file knows the keys below and no others; an unknown key, a wrong value and a second line for the same key are refused
-with their line, before anything starts. Keys of the other command are allowed, so that one file serves both. Lists may
-be written as TOML lists: `peers = [\"a:7471\", \"b:7471\", \"c:7471\"]`. Sizes are powers of 1024 (`64KiB`, `2GiB`), times
-have a unit (`50us`, `10ms`, `2m`).
+A settings file may contain only the keys below. An unknown key, an invalid value, or a second line for the same key is
+an error that names the line, before anything starts. Keys of the other command are allowed, so one file can serve both.
+Lists may be written as TOML lists: `peers = [\"a:7471\", \"b:7471\", \"c:7471\"]`. Sizes are powers of 1024 (`64KiB`,
+`2GiB`), and times have a unit (`50us`, `10ms`, `2m`).
 
-`trine config default` prints a file in which every line is a comment that states the default, `trine config check` finds
-unknown keys, wrong values and values that do not go together in a file. It also finds passwords that others can read, and
-transports that this build lacks. It takes the file by itself: what a command line or
-the environment is to add (a directory for each machine, `--insecure`, a key) it misses, except `id` and `peers`. `trine config
-show` says what holds and where each value comes from; in the place of passwords stands `***`, unless `--show-secrets` is
-given:
+`trine config default` prints a file that states every default as a comment. `trine config check` finds unknown keys,
+invalid values, and values that conflict with each other. It also reports passwords that others can read, and transports
+that this build lacks. It checks the file alone: except for `id` and `peers`, it does not take into account what the
+command line or the environment will add (a directory for each machine, `--insecure`, a key). `trine config show` prints
+the settings in force and the source of each. It prints `***` in place of passwords, unless `--show-secrets` is given:
 
 ```console
 $ trine config default > trine.toml
@@ -40,12 +39,12 @@ $ trine config show serve -- --config trine.toml --memory 2GiB
 ```
 
 Addresses are `host:port`: an IPv4 address, a name, or an IPv6 address in brackets (`[2001:db8::1]:7471`). A client
-looks names up when it starts, and goes on without those that have no address. A replica looks them up again while it runs
-(docs/operations.md). One list of peers uses one family: IPv6 if more of its names have an IPv6 address than an IPv4 address,
-IPv4 otherwise.
+looks names up when it starts, and ignores those that do not resolve. A replica looks them up again while it runs
+(docs/operations.md). All peers use one address family: IPv6 if more of the names have an IPv6 address than an IPv4
+address, and IPv4 otherwise.
 
-A replica without a key (`--key`) listens on loopback only. `--insecure` lets it listen on addresses that other machines
-reach. A client that can send packets to it can then read and write.
+A replica without a key (`--key`) listens only on loopback. With `--insecure`, it listens on addresses that other
+machines can reach; any client that can send packets to it can then read and write.
 ";
 
 /// The text of docs/configuration.md.
@@ -82,6 +81,7 @@ fn describe(key: &SettingKey, text: &mut String) {
     let commands: Vec<&str> = key.commands.iter().map(|command| command.name()).collect();
     let default = match &key.default {
         None => "none".to_owned(),
+        Some(default) if default.is_empty() => "empty".to_owned(),
         Some(default) => format!("`{default}`"),
     };
     let help = match key.help.ends_with('.') {
@@ -102,7 +102,7 @@ fn describe(key: &SettingKey, text: &mut String) {
 /// A settings file in which every line is a comment and states the default.
 pub(crate) fn default_file(keys: &[SettingKey]) -> String {
     let mut text =
-        "# Settings of trine. Take away the # in front of a line to change what it says.\n"
+        "# Settings of trine. Remove the # at the start of a line to change the setting.\n"
             .to_owned();
     for key in keys {
         let commands: Vec<&str> = key.commands.iter().map(|command| command.name()).collect();

@@ -11,12 +11,12 @@ use trine_base::failure::Failure;
 /// Where a replica keeps what it has promised.
 #[derive(Clone, Debug, Args)]
 pub struct LogArguments {
-    /// memory: log and store are in DRAM, and a replica that comes back is a new one. disk: a write is acknowledged once
-    /// the log is on disk. A replica that comes back goes on where it was.
+    /// Where the log is kept: in memory, where a restarted replica joins as a new one, or on disk, where it continues
+    /// with its state. With disk, a write is acknowledged once it is in the log on disk.
     #[arg(long, default_value = "memory", value_enum)]
     pub log: LogMode,
-    /// With --log disk: the directory; it belongs to one replica of one group (trine up and trine chaos: a directory
-    /// for each replica in it).
+    /// With --log disk: the data directory, which belongs to one replica of one group. trine up and trine chaos create
+    /// a directory per replica in it.
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
     /// With --log disk: when a write counts as durable.
@@ -38,9 +38,9 @@ pub enum LogMode {
 pub enum FsyncMode {
     /// Each write is synced by itself.
     Each,
-    /// One sync for all that has arrived during the last one.
+    /// One sync for all writes that arrived during the last one.
     Batch,
-    /// Nothing is synced before an orderly stop; after any other end the memory counts as lost.
+    /// Nothing is synced before an orderly stop; after any other exit, the replica counts as having lost its memory.
     None,
 }
 

@@ -25,12 +25,13 @@ const STORE_BYTES: &str = "1GiB";
 /// The limits that a new group gets; they are part of its replicated state.
 #[derive(Clone, Debug, Args)]
 pub struct LimitArguments {
-    /// Most bytes of keys and values the group stores (used by the replica that bootstraps; `trine config set memory`
+    /// Maximum size of the group's keys and values (applied by the bootstrapping replica; `trine config set memory`
     /// changes it later).
     #[arg(long, default_value = STORE_BYTES, value_name = "SIZE", value_parser = parse_store_bytes)]
     pub memory: u64,
-    /// A new group keeps an ordered index of its keys from the beginning, for `trine scan` and other commands about ranges
-    /// (used by the replica that bootstraps; `trine config set ordered` changes it later). It counts 32 bytes for each key.
+    /// Create the new group with an ordered index of its keys, for `trine scan` and other range commands (applied by
+    /// the bootstrapping replica; `trine config set ordered` changes it later). It adds at least 32 bytes per key to
+    /// what counts towards the memory limit.
     #[arg(long)]
     pub ordered: bool,
     /// How long a replica polls for packets before it sleeps.
@@ -87,24 +88,25 @@ pub fn default_store_bytes() -> u64 {
 /// How a replica answers linearizable reads while it leads.
 #[derive(Clone, Debug, Args)]
 pub struct ReadArguments {
-    /// How linearizable reads are confirmed. Each leader goes by its own setting: give all replicas the same.
+    /// How linearizable reads are confirmed. Each leader uses its own setting, so give all replicas the same.
     #[arg(long, default_value = "index", value_enum)]
     pub reads: Reads,
-    /// With --reads lease: by how much two replicas' clocks may drift apart during one election timeout. A larger
-    /// drift than this can make a read old.
+    /// With --reads lease: how far two replicas' clocks may drift apart during one election timeout. If they drift
+    /// further, a read may be stale.
     #[arg(long, default_value = "10ms", value_name = "TIME", value_parser = parse_duration)]
     pub lease_drift: Duration,
-    /// Memory for the latest changes, from which `trine watch` is served: 1MiB at least. With 0 nobody can watch keys at
-    /// this replica. A longer history lets watchers be away for longer.
+    /// Memory for the latest changes, from which `trine watch` is served: 0, or at least 1MiB. With 0, clients cannot
+    /// watch keys at this replica. With a longer history, watchers may stay away longer.
     #[arg(long, default_value = "16MiB", value_name = "SIZE", value_parser = parse_history)]
     pub watch_history: u64,
-    /// How long all members have to run a newer release before the group uses what is new in it; 0 is at once, never leaves it to
-    /// `trine upgrade finish`. Until then the way back to the older release is open. Each leader goes by its own setting and clock.
+    /// How long all members must run a newer release before the group switches to its state version; 0 switches at
+    /// once, never waits for `trine upgrade finish`. Until the switch, you can go back to the older release. Each
+    /// leader uses its own setting and clock.
     #[arg(long, default_value = "24h", value_name = "TIME", value_parser = parse_upgrade_after)]
     pub upgrade_after: UpgradeAfter,
-    /// Memory for what is overwritten or deleted while scans read at an earlier position: 0, or 1MiB at least. Without this
-    /// it is 64MiB, or half of what the items take if that is more. Beyond it this replica gives the oldest of those positions
-    /// up, and scans go on at others.
+    /// Memory for overwritten and deleted items that running scans still need: 0, or at least 1MiB. By default 64MiB,
+    /// or half the size of the items if that is more. Beyond the limit, this replica drops its oldest snapshot, and
+    /// scans resume on another replica.
     #[arg(long, value_name = "SIZE", value_parser = parse_retained)]
     pub retain_bytes: Option<u64>,
 }
@@ -112,9 +114,9 @@ pub struct ReadArguments {
 /// How linearizable reads are confirmed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Reads {
-    /// A majority is asked, once for all reads that have arrived; assumes nothing about clocks.
+    /// The leader asks a majority, once for all waiting reads; needs no assumption about clocks.
     Index,
-    /// The leader answers alone while a majority has promised to elect nobody else; assumes --lease-drift.
+    /// The leader answers alone while a majority has promised to elect no other replica; relies on --lease-drift.
     Lease,
 }
 
@@ -185,14 +187,15 @@ fn parse_retained(text: &str) -> Result<u64, String> {
 /// How soon a silent leader is replaced.
 #[derive(Clone, Debug, Args)]
 pub struct TimingArguments {
-    /// The least silence of a leader after which another one is elected. Each replica waits for up to half as long again,
-    /// and for twice the longest gap between the leader's messages of the last seconds. Shorter means quicker failover and
-    /// more false alarms. Part of the group from its beginning: a replica with a shorter one lengthens it to the group's.
+    /// Minimum silence of a leader before another one is elected. Each replica waits up to half as long again, and also
+    /// for twice the longest gap between the leader's messages of the last seconds. A shorter timeout means faster
+    /// failover and more false alarms. The value is fixed when the group is created: a replica with a shorter one uses
+    /// the group's.
     #[arg(long, default_value = "120ms", value_name = "TIME", value_parser = parse_election_timeout)]
     pub election_timeout: Duration,
-    /// Start a process beside each replica's that tells the other replicas as soon as this one has ended, however it has.
-    /// They then elect another leader at once. Without it, and when the whole machine fails, they wait for
-    /// --election-timeout. Only over UDP.
+    /// Run a watchdog beside each replica that tells the others as soon as the replica's process dies. They then elect
+    /// another leader at once. Without it, and when the whole machine fails, they wait for --election-timeout. Only
+    /// over UDP.
     #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub death_notice: bool,
 }

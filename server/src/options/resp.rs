@@ -25,53 +25,53 @@ use trine_resp::Classes;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Redis protocol")]
 pub struct RespArguments {
-    /// Serve the Redis protocol here: a port of loopback, or address:port. With + behind it each replica takes its own
-    /// port: 7101+ is 7103 at node 3. `trine up` always counts on.
+    /// Serve the Redis protocol at this address: a port on loopback, or address:port. With a trailing +, each replica
+    /// uses its own port: 7101+ is port 7103 at node 3. `trine up` always adds the +.
     #[arg(long, value_name = "PORT|ADDR:PORT")]
     pub resp: Option<RespAddress>,
-    /// The password that AUTH has to give before other commands are taken. An empty one is refused. So is a settings file with
-    /// a password that others than its owner may read.
+    /// Password that clients must send with AUTH before other commands. An empty password is rejected, and so is a
+    /// settings file with a password that others can read.
     #[arg(long, value_name = "TEXT", hide_env_values = true, value_parser = parse_password)]
     pub resp_password: Option<String>,
-    /// The same, read from the first line of a file. Only its owner may read it.
+    /// Like --resp-password, but read from the first line of this file. The file must be readable only by its owner.
     #[arg(long, value_name = "FILE", conflicts_with = "resp_password")]
     pub resp_password_file: Option<PathBuf>,
-    /// Take passwords of users, too: this file has a line for each, which `trine user password NAME` prints. Only its
-    /// owner may read it. SIGHUP makes a replica read it again.
+    /// Also accept passwords of users: this file has one line per user, printed by `trine user password NAME`. It must
+    /// be readable only by its owner. At SIGHUP, the replica reads it again.
     #[arg(long, value_name = "FILE")]
     pub resp_users: Option<PathBuf>,
-    /// Let no client do anything before AUTH: with the name and the key of a user of the group, or with a password.
+    /// Execute no command before AUTH, with the name and key of a user of the group, or with a password.
     #[arg(long)]
     pub resp_require_auth: bool,
-    /// Connections at the same time; more are turned away with Redis's error. If the limit of descriptors (`ulimit -n`) has no
-    /// room for as many, a line at the start says how many fit.
+    /// Maximum number of connections; further clients get Redis's error. If the limit of file descriptors (`ulimit -n`)
+    /// is too low, a line at startup says how many connections fit.
     #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub resp_max_clients: u32,
-    /// How long a command may wait for the group before it is answered with an error. Many clients themselves wait 5 s,
-    /// and should see the error instead of a silent server.
+    /// How long a command may wait for the group before it fails with an error. Many clients themselves wait 5 s, and
+    /// should see the error instead of a silent server.
     #[arg(long, default_value = "4s", value_name = "TIME", value_parser = parse_positive_duration)]
     pub resp_timeout: Duration,
-    /// Most bytes of a connection's requests that are not answered; a larger request ends the connection.
+    /// Maximum size of a connection's unanswered requests; a larger request closes the connection.
     #[arg(long, default_value = "8MiB", value_name = "SIZE", value_parser = parse_bytes)]
     pub resp_query_buffer: u64,
-    /// Bytes of replies that may wait for their reader before no more of its commands are taken.
+    /// Maximum size of a client's unread replies; beyond it, further commands of that client wait.
     #[arg(long, default_value = "1MiB", value_name = "SIZE", value_parser = parse_bytes)]
     pub resp_output_buffer: u64,
-    /// Most bytes that the buffers of all connections take. Above half of it, no more commands of clients that do not
-    /// read are taken; beyond it, the connections that hold most are closed.
+    /// Maximum size of all connections' buffers. Above half of it, commands of clients with unread replies wait; beyond
+    /// it, the connections that use most are closed.
     #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = parse_bytes)]
     pub resp_memory: u64,
-    /// Most bytes of one part of a request, a value above all.
+    /// Maximum size of one argument of a request, such as a value.
     #[arg(long, default_value = "1MiB", value_name = "SIZE", value_parser = parse_bytes)]
     pub resp_bulk_bytes: u64,
-    /// Commands of one connection that are sent to the group together.
+    /// Maximum number of commands of one connection that are sent to the group together.
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub resp_pipeline: u32,
-    /// A client that takes no replies for this long, while some wait for it, is disconnected.
+    /// Disconnect a client that has unread replies and reads nothing for this long.
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = parse_positive_duration)]
     pub resp_slow_reader: Duration,
-    /// Events of keys that subscribers are told, in the letters of Redis's notify-keyspace-events: KEA is all of them.
-    /// Without any, none is told. CONFIG SET changes it at one replica until it ends.
+    /// Keyspace events that subscribers receive, as flags of Redis's notify-keyspace-events: KEA means all events. By
+    /// default, none are sent. CONFIG SET changes the flags at one replica until it stops.
     #[arg(long, default_value_t, value_name = "LETTERS", value_parser = parse_classes)]
     pub resp_notify_keyspace_events: Classes,
 }

@@ -25,21 +25,21 @@ pub struct ServeArguments {
     /// This replica's node id: its position in the list of peers, from 1.
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u32).range(1..))]
     pub id: u32,
-    /// Every replica of the group in the same order everywhere, this one included: host:port,...
+    /// All replicas of the group, this one included, in the same order on every replica: host:port,...
     #[arg(long, env = "TRINE_PEERS", value_name = "LIST")]
     pub peers: String,
-    /// Where this replica is reached, if the list of peers does not name it: then the list only says whom to ask, in
-    /// any order, and --id may be any node id.
+    /// Address at which this replica is reached, if --peers does not contain it. --peers then only lists members to
+    /// ask, in any order, and --id may be any node id.
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "bootstrap")]
     pub listen: Option<String>,
-    /// Begin a new group; needs every peer reachable and in no group. Give it to one replica, once.
+    /// Create a new group; all peers must be reachable and in no group. Give this option to one replica, once.
     #[arg(long)]
     pub bootstrap: bool,
-    /// Begin a new group with the state of this backup, in memory. Only `trine up` gives it, and only once: a second start
-    /// with it would begin a second group.
+    /// Create a new group from this backup, in memory. Only `trine up` passes this option, and only once: a second
+    /// start with it would create a second group.
     #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = ["bootstrap", "data_dir"])]
     pub restore: Option<PathBuf>,
-    /// Whether the time since that backup counts for times to live.
+    /// Whether the time since that backup is subtracted from times to live.
     #[arg(
         long,
         alias = "ttl",
@@ -71,10 +71,11 @@ pub struct ServeArguments {
     /// Where the log is.
     #[command(flatten)]
     pub log: LogArguments,
-    /// Which callers a replica takes: all, both with and without a key, or only those with one [default: require with a
-    /// key, none without]. At SIGHUP a replica with a key reads its key file again, and the stage, if the file of --config
-    /// has it (key-stage = "require") and neither this option nor the variable was given. It begins to require keys once all
-    /// members have come with one.
+    /// Which callers a replica accepts: with none all, and no key is used; with accept those with and without a key;
+    /// with require only those with one [default: require with a key, none without]. At SIGHUP, a replica with a key
+    /// reloads its key file. It also reloads the stage, if the file of --config sets it (key-stage = "require") and
+    /// neither this option nor the variable was given. It starts to require keys once all members have connected with
+    /// one.
     // Its own place would be that of an option of all commands, as that of --rejoin.
     #[arg(
         long = "key-stage",
@@ -88,9 +89,9 @@ pub struct ServeArguments {
     /// The settings that the file does not change while the replica runs.
     #[arg(skip)]
     pub named: FixedSettings,
-    /// Join the group as a new replica, instead of ending, when this one was removed or its state differs from the
-    /// others'. With --log disk this also holds at the start, for a directory that has lost something that it may have
-    /// promised. Its files are then set aside.
+    /// Join the group as a new replica, instead of exiting, if this replica was removed or its state differs from the
+    /// others'. With --log disk this also applies at startup, if the directory has lost something that the replica may
+    /// have promised. The old files are then set aside.
     // The order that it would have without it is that of an option of all commands.
     #[arg(long, display_order = 27)]
     pub rejoin: bool,
@@ -100,10 +101,11 @@ pub struct ServeArguments {
     /// Whether Redis clients and metrics are served over TLS.
     #[command(flatten)]
     pub tls: TlsArguments,
-    /// Damage what this replica sends, for example loss=5%,dup=1%,reorder=2%,corrupt=0.1%,delay=1ms..5ms.
+    /// Inject faults into the packets that this replica sends, for example
+    /// loss=5%,dup=1%,reorder=2%,corrupt=0.1%,delay=1ms..5ms.
     #[arg(long, value_name = "FAULTS", help_heading = "Fault injection")]
     pub fault: Option<Faults>,
-    /// The seed from which the faults are drawn.
+    /// Seed for the random choice of faults.
     #[arg(
         long,
         default_value_t = 0,
@@ -111,10 +113,10 @@ pub struct ServeArguments {
         help_heading = "Fault injection"
     )]
     pub fault_seed: u64,
-    /// With --log disk, the room that the log takes at a time.
+    /// With --log disk: size of a log segment.
     #[arg(long, default_value = "32MiB", value_name = "SIZE", value_parser = parse_bytes, help_heading = "Testing")]
     pub log_segment: u64,
-    /// Let this user, on this machine, change with `trine net` what the network does to this replica's packets.
+    /// Allow this user, on this machine, to inject faults into this replica's packets with `trine net`.
     #[arg(long, help_heading = "Fault injection")]
     pub fault_injection: bool,
     /// Whether packets are captured.

@@ -15,7 +15,8 @@ use trine_base::failure::Failure;
 /// Where further settings are read from.
 #[derive(Clone, Debug, Default, Args)]
 pub struct FileArguments {
-    /// Read settings from this TOML file. Options and the environment go before it; no file is read unless named.
+    /// Read settings from this TOML file. Options and environment variables take precedence. No file is read unless it
+    /// is named.
     #[arg(long, env = "TRINE_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -24,23 +25,25 @@ pub struct FileArguments {
 #[derive(Clone, Debug, Args)]
 pub struct WatchArguments {
     /// Serve metrics (/metrics, for Prometheus), health (/livez, /readyz) and the log level (/log-level) over HTTP at
-    /// this address. `trine up` gives it to the first replica, and the ports that follow to the others.
+    /// this address. With `trine up`, the first replica uses this port, and the others use the ports after it.
     #[arg(long, value_name = "HOST:PORT")]
     pub metrics: Option<Listen>,
-    /// Further names by which requests may call that endpoint: name,... Without a password and a client's certificate it
-    /// answers to addresses, to localhost, and to the names in --metrics, in the list of peers and of this machine.
+    /// Further host names that requests to the metrics endpoint may use: name,... Without a password and a client CA,
+    /// the endpoint accepts only addresses, localhost, and the names in --metrics, in the list of peers and of this
+    /// machine.
     #[arg(long, value_name = "LIST", value_parser = parse_names)]
     pub metrics_names: Option<String>,
-    /// Ask for the password in the first line of this file before anything is answered over HTTP: as a bearer token, or
-    /// as the password of any user. Only its owner may read the file.
+    /// Require the password in the first line of this file for every HTTP request: as a bearer token, or as the
+    /// password of any user. The file must be readable only by its owner.
     #[arg(long, value_name = "FILE")]
     pub metrics_password_file: Option<PathBuf>,
-    /// The level of the log on standard error: off, error, warn, info, debug or trace, and the same by part, as in
-    /// warn,raft=debug. The part `role` tells changes of role, and `audit` who administrated. `trine log-level` changes
-    /// the level while the replica runs; SIGUSR1 makes it read the file again.
+    /// Log level on standard error: off, error, warn, info, debug or trace, optionally by part, as in warn,raft=debug.
+    /// The part `role` logs changes of role, and `audit` administrative commands. `trine log-level` changes the level
+    /// while the replica runs; at SIGUSR1 the replica returns to the level of its settings file.
     #[arg(long, default_value = "warn,role=info,audit=info", value_name = "LEVEL", value_parser = LevelParser, hide_possible_values = true)]
     pub log_level: String,
-    /// How the lines of both streams look. With json each is a JSON object, also what is announced and the last error.
+    /// Format of the lines on standard output and standard error. With json, each line is a JSON object, including
+    /// announcements and the last error.
     #[arg(long, default_value = "text", value_enum)]
     pub log_format: LogFormat,
 }

@@ -24,11 +24,11 @@ pub struct DpdkArguments {
         allow_hyphen_values = true
     )]
     eal: Option<String>,
-    /// dpdk: this process's port: ip=ADDRESS/PREFIX, then gateway=IP, device=NAME and more behind commas (transport/DPDK.md).
-    /// Further ports take the following addresses.
+    /// dpdk: this process's port: ip=ADDRESS/PREFIX, then gateway=IP, device=NAME and more, separated by commas
+    /// (transport/DPDK.md). Further ports use the addresses after it.
     #[arg(long, env = "TRINE_DPDK", value_name = "PORT", global = true, hide = !cfg!(feature = "dpdk"))]
     dpdk: Option<DpdkConfig>,
-    /// dpdk, up, demo and chaos: the first replica's address; the others take the IP addresses that follow.
+    /// dpdk, up, demo and chaos: the first replica's address; the others use the IP addresses after it.
     #[arg(long, env = "TRINE_REPLICAS_AT", value_name = "IP:PORT", global = true, hide = !cfg!(feature = "dpdk"))]
     replicas_at: Option<SocketAddr>,
     /// dpdk, up, demo and chaos: EAL's arguments of each replica; {node_id} stands for its node id.

@@ -8,30 +8,30 @@ use clap::{Args, ValueEnum};
 use super::{EndpointSettings, OnNetwork};
 use crate::failure::Failure;
 
-/// How requests and answers travel on an RDMA device.
+/// How requests and replies are sent on an RDMA device.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum VerbsPath {
     /// As datagrams (UD SEND).
     #[default]
     Ud,
-    /// Requests of one packet are written into the server's memory (UC WRITE), which it polls. A peer with another path
-    /// gets datagrams.
+    /// Requests of one packet are written to the server's memory (UC WRITE), which the server polls. A peer with
+    /// another path gets datagrams.
     Herd,
-    /// The same (RC WRITE), and answers stay in the server's memory, where the client fetches them (RC READ). `trine
-    /// cache` alone has it.
+    /// The same (RC WRITE), and replies stay in the server's memory until the client fetches them (RC READ). Only
+    /// `trine cache` supports it.
     Rfp,
 }
 
 /// What a user says about the RDMA device.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Args)]
 pub struct VerbsArguments {
-    /// verbs: the RDMA device; the first one with an active port if absent.
+    /// verbs: the RDMA device; by default the first one with an active port.
     #[arg(long, env = "TRINE_DEVICE", value_name = "NAME", global = true, hide = !cfg!(feature = "verbs"))]
     device: Option<String>,
-    /// verbs: the index of the port's GID; the most routable one if absent.
+    /// verbs: the index of the port's GID; by default the most routable one.
     #[arg(long, env = "TRINE_GID_INDEX", value_name = "N", global = true, hide = !cfg!(feature = "verbs"))]
     gid_index: Option<u32>,
-    /// verbs: queue pairs of the process, 1 to 8; one if absent.
+    /// verbs: queue pairs of the process, 1 to 8; by default one.
     #[arg(
         long,
         env = "TRINE_QUEUE_PAIRS",
@@ -41,12 +41,12 @@ pub struct VerbsArguments {
         value_parser = clap::value_parser!(u8).range(1..=8)
     )]
     queue_pairs: Option<u8>,
-    /// verbs: take large memory from huge pages, which the system must have reserved (`sysctl vm.nr_hugepages=64`).
+    /// verbs: allocate large memory from huge pages, which the system must have reserved (`sysctl vm.nr_hugepages=64`).
     #[arg(long, env = "TRINE_HUGE_PAGES", global = true, hide = !cfg!(feature = "verbs"))]
     huge_pages: bool,
-    /// verbs: how requests travel: ud (if absent) as datagrams, herd written into the server's memory. With rfp, which is
-    /// for `trine cache` alone, the client also fetches its answers from there. Only `trine cache` has been tested with
-    /// herd.
+    /// verbs: how requests are sent: ud (default) as datagrams, herd as writes to the server's memory. With rfp, which
+    /// only `trine cache` supports, the client also fetches its replies from there. herd has been tested only with
+    /// `trine cache`.
     // Commands have arguments of their own that are called `path`.
     #[arg(
         id = "verbs_path",

@@ -44,30 +44,32 @@ const SURVEY: Duration = Duration::from_secs(1);
 pub(crate) struct BackupArguments {
     #[command(subcommand)]
     pub(crate) command: Option<BackupCommand>,
-    /// The file to make. FILE.partial holds what is there while the backup runs, and the same command goes on with it.
+    /// The file to create. While the backup runs, its name is FILE.partial; the same command resumes an interrupted
+    /// backup.
     #[arg(value_name = "FILE", required = true)]
     pub(crate) file: Option<PathBuf>,
-    /// Which replica is read: leader, follower, any, or a node id. Followers have less to do; with `follower` and `any` the
-    /// leader is read if no other can be.
+    /// Replica to read from: leader, follower, any, or a node id. Followers are less busy; with `follower` and `any`,
+    /// the leader is read only if no other replica is available.
     #[arg(long, default_value = "follower", value_name = "REPLICA")]
     pub(crate) replica: ReadFrom,
     /// What `--replica leader` was before.
     #[arg(long, hide = true, conflicts_with = "replica")]
     pub(crate) from_leader: bool,
-    /// Read no more than this in a second, for example 100MiB.
+    /// Read at most this much per second, for example 100MiB.
     #[arg(long, alias = "rate", value_name = "SIZE", value_parser = parse_rate)]
     pub(crate) max_rate: Option<u64>,
-    /// The replicas' addresses, host:port,...
+    /// Addresses of the replicas: host:port,...
     #[arg(long, env = "TRINE_PEERS", default_value = DEFAULT_PEERS, value_name = "LIST")]
     pub(crate) peers: String,
-    /// Give up after this long without a leader, or without a replica that can begin. The backup itself may take longer.
+    /// Give up after this long without a leader, or without a replica that can start. The backup itself may take
+    /// longer.
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = parse_positive_duration)]
     pub(crate) timeout: Duration,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BackupCommand {
-    /// Check that a file is a whole backup; exit status 1 if it is damaged, with the first damaged byte.
+    /// Check that a file is a complete backup; if it is damaged, report the first damaged byte and exit with status 1.
     Verify {
         /// The file.
         #[arg(value_name = "FILE")]

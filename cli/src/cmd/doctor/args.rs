@@ -10,7 +10,7 @@ pub(crate) struct DoctorArguments {
     /// aside.
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
-    /// Also ask the group at these addresses, host:port,..., whether its keys are in order.
+    /// Also check the keys of the group at these addresses: host:port,...
     #[arg(long, env = "TRINE_PEERS", value_name = "LIST")]
     pub(crate) peers: Option<String>,
 }

@@ -31,7 +31,7 @@ const REPORTED_MAX: u64 = 20;
 pub(crate) struct ImportArguments {
     /// The file; standard input if absent or -.
     file: Option<PathBuf>,
-    /// Write the good lines although others are bad.
+    /// Write the valid lines even if others are invalid.
     #[arg(long)]
     partial: bool,
     #[command(flatten)]

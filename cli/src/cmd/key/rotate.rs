@@ -18,12 +18,12 @@ use crate::cmd::status::nobody;
 
 #[derive(Debug, Args)]
 pub(crate) struct RotateArguments {
-    /// The group's key file, which is changed.
+    /// The group's key file, which the command changes.
     #[arg(value_name = "FILE")]
     pub(crate) path: PathBuf,
     #[command(flatten)]
     step: StepArguments,
-    /// Ask no member whether it has taken the step before. Members that have not are cut off.
+    /// Do not check that all members have taken the previous step. Members that have not are cut off.
     #[arg(long)]
     force: bool,
     /// Where the group is.
@@ -35,13 +35,13 @@ pub(crate) struct RotateArguments {
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 struct StepArguments {
-    /// The first step: a new member root is made, and accepted beside the old one.
+    /// First step: create a new member root, and accept both roots.
     #[arg(long)]
     begin: bool,
-    /// The second step: the new member root is used, and the old one still accepted.
+    /// Second step: use the new member root, and still accept the old one.
     #[arg(long)]
     switch: bool,
-    /// The last step: the old member root is forgotten.
+    /// Last step: forget the old member root.
     #[arg(long)]
     finish: bool,
 }

@@ -6,15 +6,16 @@ use trine_base::arguments::{AdminArguments, GroupArguments};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemberCommand {
-    /// Show every member: node id, address, role, how far it is behind.
+    /// Show every member: node id, address, role, lag.
     List(MemberListArguments),
-    /// Add a replica that is, or will be, started with `trine serve` and a new node id.
+    /// Add a replica, which you start with `trine serve` and a new node id before or after this command.
     Add(MemberAddArguments),
-    /// Give a learner a vote.
+    /// Promote a learner to a voter.
     Promote(NodeArguments),
-    /// Remove a member; refused if too few live members would be left.
+    /// Remove a member; rejected if too few live members would be left.
     Remove(NodeArguments),
-    /// Replace a member by a newly started replica with its node id. The old one may be alive, or at another address.
+    /// Replace a member with a newly started replica that has the same node id. The old one may still run, or have
+    /// another address.
     Replace(MemberReplaceArguments),
 }
 
@@ -26,7 +27,7 @@ pub(crate) struct MemberListArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct MemberAddArguments {
-    /// Let it follow as a learner, without a vote, until it is promoted.
+    /// Keep it as a learner, without a vote, until it is promoted.
     #[arg(long)]
     pub(crate) learner: bool,
     #[command(flatten)]
@@ -45,15 +46,15 @@ pub(crate) struct MemberReplaceArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct NewcomerArguments {
-    /// Where the new replica is, host:port. The group accepts no replica from another address. Not needed for the
-    /// address that the last replica with this node id had, or that the leader's --peers has for it.
+    /// Address of the new replica, host:port. The group accepts no replica from another address. Not needed if it is
+    /// the address of the last replica with this node id, or the one in the leader's --peers.
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) address: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct NodeArguments {
-    /// The node id: what the replica was, or will be, started with as --id.
+    /// Node id of the replica: the --id that it was, or will be, started with.
     #[arg(value_name = "ID", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) node_id: u32,
     #[command(flatten)]

@@ -22,16 +22,16 @@ pub(crate) struct UpArguments {
     pub(crate) file: FileArguments,
     #[command(flatten)]
     pub(crate) watch: WatchArguments,
-    /// The first replica's port; the others take the ones that follow.
+    /// Port of the first replica; the others use the ports after it.
     #[arg(long, env = "TRINE_BASE_PORT", default_value_t = BASE_PORT, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) base_port: u16,
-    /// How many replicas.
+    /// Number of replicas.
     #[arg(long, default_value = "3", value_name = "N", value_parser = ["1", "3", "5", "7"])]
     pub(crate) replicas: String,
-    /// Begin with the state of this backup: a new group, in memory or in an empty --data-dir.
+    /// Start a new group from this backup, in memory or in an empty --data-dir.
     #[arg(long, value_name = "FILE")]
     pub(crate) restore: Option<PathBuf>,
-    /// With --restore: whether the time since the backup counts for times to live.
+    /// With --restore: whether the time since the backup is subtracted from times to live.
     #[arg(long, alias = "ttl", value_enum, default_value_t, requires = "restore")]
     pub(crate) expiry: Ttl,
     #[command(flatten)]
@@ -42,8 +42,8 @@ pub(crate) struct UpArguments {
     pub(crate) timing: TimingArguments,
     #[command(flatten)]
     pub(crate) log: LogArguments,
-    /// Which callers a replica takes: all, both with and without a key, or only those with one [default: require with a
-    /// key, none without].
+    /// Which callers a replica accepts: with none all, and no key is used; with accept those with and without a key;
+    /// with require only those with one [default: require with a key, none without].
     #[arg(
         long = "key-stage",
         alias = "keys",
@@ -52,8 +52,8 @@ pub(crate) struct UpArguments {
         value_name = "STAGE"
     )]
     pub(crate) keys: Option<KeyStage>,
-    /// Make no key for the group. A client that can send packets to its ports can
-    /// then read, change and delete everything.
+    /// Create no key for the group. Any client that can send packets to its ports can then read, change and delete
+    /// everything.
     #[arg(long)]
     pub(crate) insecure: bool,
     #[command(flatten)]

@@ -25,8 +25,8 @@ pub(crate) struct PasswordArguments {
     /// The user's name.
     #[arg(value_name = "NAME")]
     name: UserName,
-    /// The generation of the user's key that the password stands in for; the group is asked if this is absent. The password is
-    /// void once `trine user rotate` has made another key. With `any` it counts until its line is removed.
+    /// Generation of the user's key that the password stands for; by default the group is asked. `trine user rotate`
+    /// invalidates the password. With `any`, it is valid until its line is removed.
     #[arg(long, value_name = "N|any")]
     generation: Option<Generation>,
     /// Where the group is.

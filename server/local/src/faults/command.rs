@@ -8,13 +8,13 @@ use trine_transport::backend::{Direction, FaultCounts};
 
 use super::counts;
 
-/// Which way packets go, as the replica sees it.
+/// Direction of the packets, as seen from the replica.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Way {
-    /// What the replica sends.
+    /// Packets that the replica sends.
     Out,
-    /// What it receives.
+    /// Packets that it receives.
     In,
     /// Both.
     Both,
