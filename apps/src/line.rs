@@ -143,7 +143,7 @@ impl<B: Backend> ThreadSession<B> {
         let (address, waited) = (self.address, show_ns(self.patience.limit.as_nanos()));
         match (error, writes) {
             (RpcError::ResponseTooLarge { .. }, _) => Failure::usage(
-                format!("{address} gave an answer that does not fit the question"),
+                format!("{address} sent a reply that does not match the request"),
                 SAME_RELEASE,
             ),
             (RpcError::NotSent, _) | (_, false) => Failure::not_reachable(
@@ -243,7 +243,7 @@ fn connect_failure(
         ),
         ConnectError::PeerFull => Failure::not_reachable(
             format!("{address} has no room for another client; nothing was done"),
-            "try again when others have ended",
+            "try again when other clients have disconnected",
         ),
         ConnectError::BadTerms { term, nearest } => Failure::usage(
             format!(
@@ -256,7 +256,7 @@ fn connect_failure(
             SAME_RELEASE,
         ),
         ConnectError::Key(obstacle) => Failure::usage(
-            format!("{address} made no session: {obstacle}; nothing was done"),
+            format!("{address} opened no session: {obstacle}; nothing was done"),
             "--key PATH names the key of this group",
         ),
         ConnectError::WrongCluster { .. } => Failure::usage(

@@ -37,8 +37,8 @@ impl Rights {
         };
         if network.settings().server_key().is_none() {
             return Err(Failure::usage(
-                "--users needs the key that the keys of users are made of, and none is given",
-                "name its file with --key PATH; `trine key new` makes one",
+                "--users needs the key file from which users' keys are derived, and none is given",
+                "give it with --key PATH; `trine key new` creates one",
             ));
         }
         let users = Arc::new(RwLock::new(Users::read(path)?));
@@ -60,12 +60,12 @@ impl Rights {
         interrupt::at_hangups("users-reload", move || match rights.read_again(&path) {
             Ok(count) => {
                 announcer.json_line(&json!({ "users": count }));
-                announcer.line(format_args!("users read again: {}", plural(count, "user")));
+                announcer.line(format_args!("users reloaded: {}", plural(count, "user")));
             }
             Err(failure) => {
                 let why = failure.in_one_line();
                 announcer.json_line(&json!({ "users_not_taken": why }));
-                announcer.line(format_args!("the users stay as they were: {why}"));
+                announcer.line(format_args!("the list of users was not changed: {why}"));
             }
         })
     }
@@ -144,7 +144,7 @@ mod tests {
                 "bob",
                 1,
                 Role::Read,
-                "the key of user bob is not the one of generation 2, which alone counts here",
+                "the key of user bob is not of generation 2, the only one accepted here",
             ),
             (
                 "carol",

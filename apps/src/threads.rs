@@ -19,7 +19,7 @@ pub(crate) fn addresses_from(first: SocketAddr, threads: u32) -> Result<Vec<Sock
                         "{threads} threads need as many ports from {} on",
                         first.port()
                     ),
-                    "take a lower port, or fewer threads",
+                    "use a lower port, or fewer threads",
                 )
             })
         })

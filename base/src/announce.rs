@@ -225,7 +225,8 @@ impl Announcements {
             false => write_raw(&stdout, line),
         };
         if let (Err(error), false) = (&written, self.failed) {
-            tracing::warn!(%error, "standard output cannot be written; this process goes on without it");
+            tracing::warn!(%error, "standard output cannot be written; this process continues \
+                 without it");
         }
         self.failed = written.is_err();
         written

@@ -16,7 +16,7 @@ pub fn response_of(answer: &Answer) -> Result<Response<'_>, Failure> {
         Ok(Response::OtherError(error)) => Err(Failure::negative(error.to_string(), OTHER_ERROR)),
         Ok(response) => Ok(response),
         Err(error) => Err(Failure::usage(
-            format!("the answer could not be read: {error}"),
+            format!("the reply could not be decoded: {error}"),
             OTHER_RELEASE,
         )),
     }
@@ -78,7 +78,7 @@ pub fn unexpected(response: &Response<'_>) -> Failure {
         return Failure::negative(error.to_string(), OTHER_ERROR);
     }
     Failure::usage(
-        "the group gave an answer of a kind that the command does not have",
+        "the group sent a reply that does not match the command",
         OTHER_RELEASE,
     )
 }

@@ -98,7 +98,7 @@ fn open_file(path: &Path, at: At) -> Result<File, Failure> {
     if !is_replaceable(&file).map_err(|error| cannot(path, &error))? {
         return Err(Failure::usage(
             format!(
-                "{} is no capture, and it is not overwritten",
+                "{} is not a capture, and is not overwritten",
                 path.display()
             ),
             "name a new file with --capture, or one that an earlier --capture has written",
@@ -252,7 +252,7 @@ mod tests {
             for opened in [file.arguments().open(), file.arguments().go_on()] {
                 let refused = opened.expect_err("refused");
                 let text = refused.to_string();
-                assert!(text.contains("is no capture") && text.contains("--capture"));
+                assert!(text.contains("is not a capture") && text.contains("--capture"));
                 assert_eq!(refused.exit_status(), 2);
             }
             assert_eq!((file.bytes(), file.mode()), (text.to_vec(), 0o644));

@@ -139,7 +139,7 @@ fn given_up(mode: Mode) -> Failure {
     match mode {
         Mode::Write | Mode::WriteAndClose => Failure::outcome_unknown(
             "interrupted; the command may have been sent, and may be applied",
-            "see what is there before you give the same command again",
+            "check the current state before you repeat the command",
         ),
         _ => Failure::interrupted(),
     }
@@ -196,32 +196,34 @@ pub fn advice(obstacle: Obstacle) -> &'static str {
             "start a group with `trine up`, or name the right one with --peers or TRINE_PEERS"
         }
         Obstacle::NoLeader | Obstacle::NoQuorum => {
-            "`trine status` shows which replicas are there; a majority of them has to be"
+            "`trine status` shows which replicas answer; a majority is needed"
         }
         Obstacle::NoAnswer => "`trine status` shows the group; --timeout waits longer",
         Obstacle::NotAttached => "`trine status` shows the group; `trine up` starts a whole one",
-        Obstacle::Busy => {
-            "the group has more to do than it can; try again, or wait longer with --timeout"
-        }
+        Obstacle::Busy => "the group is overloaded; try again, or wait longer with --timeout",
         Obstacle::Full => {
             "other callers hold all of its sessions; the metric trine_transport_sessions_server counts them"
         }
         Obstacle::Key(KeyObstacle::Required) => {
-            "name a key with --key PATH or TRINE_KEY; commands find that of `trine up` if the same user runs it on this machine"
+            "give a key with --key PATH or TRINE_KEY; commands find the key of `trine up` if the \
+             same user runs it on this machine"
         }
         Obstacle::Key(KeyObstacle::Unknown | KeyObstacle::Wrong) => {
-            "`trine key show PATH` tells which key this is, and `trine user list` which are good"
+            "`trine key show PATH` shows which key this is, and `trine user list` which keys are \
+             valid"
         }
         Obstacle::Key(KeyObstacle::NotTaken) => {
-            "the replica runs without keys: leave --key out, or start it with one"
+            "the replica runs without keys: omit --key, or start it with one"
         }
         Obstacle::SessionsFull => {
-            "the one that is idle longest gives way a second after its last use: try again; `trine status` counts the sessions"
+            "the session that is idle longest is evicted a second after its last use: try again; \
+             `trine status` counts the sessions"
         }
         Obstacle::SessionShareTaken => {
-            "let fewer clients write from here, or let them end their sessions; `trine status` counts the sessions"
+            "run fewer clients from this address, or let them close their sessions; `trine status` \
+             counts the sessions"
         }
-        Obstacle::WrongCluster { .. } => "the list of peers mixes groups; name the replicas of one",
+        Obstacle::WrongCluster { .. } => "the list of peers mixes groups; list the replicas of one",
         _ => "",
     }
 }
@@ -291,12 +293,12 @@ mod tests {
             (
                 Obstacle::SessionsFull,
                 "every client session of the group is in use",
-                "idle longest gives way",
+                "idle longest is evicted",
             ),
             (
                 Obstacle::SessionShareTaken,
                 "this address has its share of them",
-                "let fewer clients write",
+                "run fewer clients",
             ),
         ];
         for (obstacle, reason, hint) in cases {

@@ -69,10 +69,11 @@ pub fn directory() -> Result<PathBuf, Failure> {
     }
     Err(Failure::usage(
         format!(
-            "there is no place for what commands need to find the group's key: {}",
+            "there is no directory for the files with which commands find the group's key: {}",
             why.join("; ")
         ),
-        "set XDG_STATE_HOME to a directory of yours, name a key with --key FILE, or go without one with --insecure",
+        "set XDG_STATE_HOME to a directory of your own, give a key with --key FILE, or do without \
+         a key (--insecure)",
     ))
 }
 
@@ -95,7 +96,7 @@ impl Entries {
                 ErrorKind::WouldBlock | ErrorKind::PermissionDenied if path.exists() => {
                     Failure::usage(
                         format!("another `trine up` has a group at {address}"),
-                        "talk to that one (`trine status`), end it, or choose another --base-port",
+                        "use that one (`trine status`), stop it, or choose another --base-port",
                     )
                 }
                 _ => cannot_write(&path, &error),
@@ -227,7 +228,7 @@ fn hold(path: &Path) -> io::Result<File> {
             Err(error) => return Err(error),
         }
     }
-    Err(io::Error::other("it is removed again and again"))
+    Err(io::Error::other("it is repeatedly removed"))
 }
 
 #[cfg(test)]

@@ -137,7 +137,10 @@ fn of(item: &str) -> LookupResult {
     let (fit, unfit): (Vec<_>, Vec<_>) = all.partition(|address| names_one_host(address.ip()));
     match (fit.is_empty(), unfit.first()) {
         (false, _) => Ok(fit),
-        (true, Some(unfit)) => Err(format!("it stands for {}, which is no host's", unfit.ip())),
+        (true, Some(unfit)) => Err(format!(
+            "it resolves to {}, which is not the address of a host",
+            unfit.ip()
+        )),
         (true, None) => Err("the name has no address".to_owned()),
     }
 }
@@ -182,7 +185,7 @@ mod tests {
             "[ff02::1]:7",
         ] {
             let why = of(unfit).expect_err(unfit);
-            assert!(why.contains("no host's"), "{why}");
+            assert!(why.contains("not the address of a host"), "{why}");
         }
         of("10.0.0.1:7").expect("a host");
     }

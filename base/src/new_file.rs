@@ -32,7 +32,7 @@ pub fn partial_name(target: &Path) -> PathBuf {
 pub fn require_name(target: &Path, hint: &str) -> Result<(), Failure> {
     match target.as_os_str() == "-" {
         true => Err(Failure::usage(
-            "- would be a file of this name, and not standard output; nothing was written",
+            "- would be a file of this name, not standard output; nothing was written",
             hint,
         )),
         false => Ok(()),
@@ -50,14 +50,14 @@ pub fn open(partial: &Path, what: &str) -> Result<File, Failure> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Failure::usage(
-            format!("another {what} writes {}", partial.display()),
+            format!("another {what} is writing {}", partial.display()),
             "wait for it, or give another file",
         )),
         // A file system without locks: no other process goes on with a file that this one has made, because of the next line.
         Err(TryLockError::Error(_)) if is_new => Ok(file),
         Err(TryLockError::Error(error)) => Err(Failure::usage(
             format!(
-                "whether another {what} writes {} cannot be known: {error}",
+                "cannot determine whether another {what} is writing {}: {error}",
                 partial.display()
             ),
             "remove that file if none does, or give another file",
@@ -95,19 +95,20 @@ pub fn give_name(partial: &Path, target: &Path, what: &str) -> Result<(), Failur
         let target = &target_shown;
         match error.kind() {
             io::ErrorKind::AlreadyExists => Failure::usage(
-                format!("{target} exists by now; the {what} is whole in {partial}"),
-                "give it another name: mv does",
+                format!("{target} exists now; the complete {what} is in {partial}"),
+                "rename it with mv",
             ),
             _ => Failure::usage(
                 format!("cannot rename {partial} to {target}: {error}"),
-                format!("the {what} is whole; rename it"),
+                format!("the {what} is complete; rename it"),
             ),
         }
     })?;
     sync_directory(target).map_err(|error| {
         Failure::usage(
             format!(
-                "the {what} is whole in {target_shown}, but its directory cannot be synced: {error}"
+                "the {what} is complete in {target_shown}, but its directory cannot be synced: \
+                 {error}"
             ),
             format!("after a power failure it may be called {partial}"),
         )

@@ -100,7 +100,7 @@ impl Output {
         match self.json {
             true => Err(Failure::usage(
                 format!("{what} has no JSON form"),
-                "leave --json or --output json out",
+                "omit --json or --output json",
             )),
             false => Ok(()),
         }
@@ -171,7 +171,7 @@ fn print_failure(document: &str, failure: &Failure) {
 pub fn unwritten(error: &io::Error) -> Failure {
     Failure::usage(
         format!("cannot write the output: {error}"),
-        "what was written so far is not all of it; make room, or write elsewhere",
+        "the output is incomplete; free some space, or write elsewhere",
     )
 }
 

@@ -51,7 +51,7 @@ fn warn_of(missing: Vec<String>) {
     for text in missing {
         let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
         if told.insert(text.clone()) {
-            note(format_args!("warning: goes on without {text}"));
+            note(format_args!("warning: continuing without {text}"));
         }
     }
 }
@@ -106,7 +106,7 @@ pub fn check(list: &str) -> Result<(), Failure> {
     match (v4, v6) {
         (Some(v4), Some(v6)) => Err(Failure::usage(
             format!("the list of peers mixes IPv4 and IPv6: {v4} and {v6}"),
-            "name every replica by addresses of one family",
+            "give all replicas addresses of one family",
         )),
         _ => Ok(()),
     }
@@ -138,11 +138,10 @@ pub fn items(list: &str) -> Result<Vec<&str>, Failure> {
     Ok(items)
 }
 
-const EVERY_ADDRESS: &str =
-    "it means every address of this machine, and none that others could use";
+const EVERY_ADDRESS: &str = "it means every address of this machine, and others cannot use it";
 
 /// Each server has a port of its own.
-const SERVER_HINT: &str = "write host:port; --help names the one that holds without it";
+const SERVER_HINT: &str = "write host:port; --help shows the default";
 const REPLICA_HINT: &str = "write host:port, for example 127.0.0.1:7471";
 
 /// The address of one server.
@@ -198,7 +197,7 @@ fn unusable(item: &str, why: &str, hint: &str) -> Failure {
 fn well_formed(item: &str, hint: &str) -> Result<(), Failure> {
     let wrong = |why: &str| unusable(item, why, hint);
     if item.contains(',') {
-        return Err(wrong("it is a list, and one address is needed"));
+        return Err(wrong("it is a list, but one address is needed"));
     }
     let Some((host, port)) = item.rsplit_once(':') else {
         return Err(wrong("it has no port"));
@@ -207,9 +206,7 @@ fn well_formed(item: &str, hint: &str) -> Result<(), Failure> {
         return Err(wrong("it has no host"));
     }
     if host.contains(':') && !host.starts_with('[') {
-        return Err(wrong(
-            "an IPv6 address stands in brackets, as in [::1]:7471",
-        ));
+        return Err(wrong("an IPv6 address needs brackets, as in [::1]:7471"));
     }
     if host.contains('%') {
         return Err(wrong(
@@ -217,8 +214,8 @@ fn well_formed(item: &str, hint: &str) -> Result<(), Failure> {
         ));
     }
     match port.parse::<u16>() {
-        Err(_) => Err(wrong("the port is no number from 1 to 65535")),
-        Ok(0) => Err(wrong("port 0 names nobody")),
+        Err(_) => Err(wrong("the port is not a number from 1 to 65535")),
+        Ok(0) => Err(wrong("port 0 is not valid")),
         Ok(_) => Ok(()),
     }
 }

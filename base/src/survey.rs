@@ -160,7 +160,7 @@ pub fn why_it_stands_still(reports: &[Report]) -> Option<String> {
     let silence = match &silent[..] {
         [] => "all of its voters answer, so it may be electing one".to_owned(),
         silent => format!(
-            "of its {} voters these do not answer: {}",
+            "of its {} voters, these do not answer: {}",
             voters().count(),
             silent.join(", ")
         ),

@@ -29,7 +29,7 @@ impl<'p> WholeFile<'p> {
         // One that is there may be the only copy of something.
         if std::fs::symlink_metadata(target).is_ok() {
             return Err(Failure::usage(
-                format!("{} is there already; nothing was written", target.display()),
+                format!("{} already exists; nothing was written", target.display()),
                 "name another file, or remove that one",
             ));
         }
@@ -76,8 +76,8 @@ impl<'p> WholeFile<'p> {
         self.is_done = true;
         let what = self.what;
         let state = match std::fs::remove_file(&self.partial) {
-            Ok(()) => format!("the {what} was given up and its file removed"),
-            Err(_) => format!("{} is not whole", self.partial.display()),
+            Ok(()) => format!("the {what} was abandoned and its file removed"),
+            Err(_) => format!("{} is incomplete", self.partial.display()),
         };
         failure.while_doing(&state)
     }
@@ -99,11 +99,11 @@ fn require_empty(file: &File, partial: &Path, what: &str) -> Result<(), Failure>
         0 => Ok(()),
         _ => Err(Failure::usage(
             format!(
-                "{} is there already, and it is not overwritten; nothing was written",
+                "{} already exists, and is not overwritten; nothing was written",
                 partial.display()
             ),
             format!(
-                "a killed {what} leaves such a file: remove it if it is one, or name another file"
+                "a killed {what} leaves such a file: remove it in that case, or name another file"
             ),
         )),
     }
@@ -112,9 +112,9 @@ fn require_empty(file: &File, partial: &Path, what: &str) -> Result<(), Failure>
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     let hint = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::FileTooLarge | io::ErrorKind::QuotaExceeded => {
-            "make room (df, ulimit -f, quota), or give a file elsewhere"
+            "free some space (df, ulimit -f, quota), or give a file elsewhere"
         }
-        _ => "see to the device, or give a file elsewhere",
+        _ => "check the device, or give a file elsewhere",
     };
     Failure::usage(format!("cannot write {}: {error}", path.display()), hint)
 }
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(std::fs::read(&target).expect("there"), b"one line\n");
         let mode = std::fs::metadata(&target).expect("there").permissions();
         assert_eq!(mode.mode() & 0o777, 0o600);
-        refused(&target, "is there already; nothing was written");
+        refused(&target, "already exists; nothing was written");
     }
 
     #[test]
@@ -227,7 +227,7 @@ mod tests {
         file.write(b"all").expect("written");
         std::fs::write(&target, "mine").expect("written");
         let failure = file.finish().expect_err("the name is taken");
-        let says = "the report is whole in";
+        let says = "the report is complete in";
         assert!(failure.to_string().contains(says), "{failure}");
         assert_eq!(std::fs::read(&target).expect("there"), b"mine");
         assert_eq!(std::fs::read(&partial).expect("there"), b"all");

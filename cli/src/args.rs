@@ -64,11 +64,11 @@ Examples:
   trine demo                        see a group survive the death of its leader
   trine up                          run a local group until Ctrl-C
   trine put greeting hello          write; the value can also be - (stdin) or @file
-  trine get greeting                read; the raw bytes come out
+  trine get greeting                read; prints the raw bytes
   trine                             a shell for such commands, on a terminal or from a pipe
-  trine status                      who leads, how far everybody is
-  trine top                         the same and more on one screen, as it changes
-  trine member list                 who belongs to the group
+  trine status                      who leads, and how far each replica is
+  trine top                         the same and more, live on one screen
+  trine member list                 the members of the group
 
 Exit status: 0 done; 1 negative result (no such key, check failed); 2 wrong usage or
 configuration; 3 cluster not reachable or outcome unknown (the text says which).";

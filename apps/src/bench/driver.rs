@@ -172,8 +172,8 @@ impl<W: Work> Driver<W> {
     fn fail(&mut self, error: RpcError) {
         let failure = || {
             Failure::not_reachable(
-                format!("{} does not answer any more: {error}", W::SERVER),
-                "see whether it still runs",
+                format!("{} no longer answers: {error}", W::SERVER),
+                "check that it is still running",
             )
         };
         self.failure.get_or_insert_with(failure);

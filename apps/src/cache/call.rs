@@ -37,7 +37,7 @@ impl<'a, N: Network> CacheServer<'a, N> {
         let no_cache = |message: String| Failure::usage(message, CACHE.start_one);
         match Hello::decode(&answer) {
             None => Err(no_cache(format!(
-                "{first} is no cache of this release; nothing was done"
+                "{first} is not a cache of this release; nothing was done"
             ))),
             Some(Hello { shard: 0, shards }) => Ok(Self {
                 network,

@@ -101,7 +101,7 @@ fn apply<N: Network>(
 fn response_of(answer: &MsgBuf) -> Result<Response<'_>, Failure> {
     let unreadable = |why: &str| {
         Failure::usage(
-            format!("the cache did not do the command: {why}"),
+            format!("the cache did not execute the command: {why}"),
             "run the same release on both sides",
         )
     };
@@ -110,15 +110,15 @@ fn response_of(answer: &MsgBuf) -> Result<Response<'_>, Failure> {
             Ok(Response::Error(error)) => Err(store_failure(error)),
             Ok(response) => Ok(response),
             Err(error) => Err(Failure::usage(
-                format!("the answer could not be read: {error}"),
+                format!("the reply could not be decoded: {error}"),
                 "run the same release on both sides",
             )),
         },
         Some((&WRONG_SHARD, _)) => Err(Failure::negative(
-            "the cache was started again with other threads meanwhile; nothing was done",
+            "the cache was restarted with other threads meanwhile; nothing was done",
             "run the command again",
         )),
-        _ => Err(unreadable("it did not understand it")),
+        _ => Err(unreadable("it did not understand the command")),
     }
 }
 

@@ -141,7 +141,7 @@ fn assemble<B: Backend>(
     // The hash seed stays in the shard, because clients choose shards without it. An attacker with the seed could make
     // keys that displace others.
     let cache = Cache::new(memory, [random_seed()?, random_seed()?])
-        .map_err(|error| Failure::usage(error.to_string(), "give it more --memory"))?;
+        .map_err(|error| Failure::usage(error.to_string(), "increase --memory"))?;
     let shard = Shard::new(
         cache,
         holder_of,
@@ -172,7 +172,7 @@ fn tell(addresses: &[SocketAddr], arguments: &CacheServeArguments, announcer: An
         show_bytes(arguments.memory),
         plural(arguments.threads.into(), "thread"),
     ));
-    announcer.line("Ctrl-C ends it, and with it what it holds.");
+    announcer.line("Ctrl-C stops it and discards its contents.");
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub(super) fn run<N: Network>(
             let answer = server.ask(shard, STATS, &[], STATS_BYTES_MAX, false)?;
             serde_json::from_slice(&answer).map_err(|error| {
                 Failure::usage(
-                    format!("the answer could not be read: {error}"),
+                    format!("the reply could not be decoded: {error}"),
                     "run the same release on both sides",
                 )
             })

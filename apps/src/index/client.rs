@@ -99,13 +99,13 @@ fn ask<N: Network>(
     let hello = line.ask(IndexRequest::Hello.kind(), &[], ANSWER_BYTES_MAX, false)?;
     if IndexResponse::decode(IndexRequest::Hello, &hello).is_none() {
         return Err(Failure::usage(
-            format!("{address} is no index of this release; nothing was done"),
+            format!("{address} is not an index of this release; nothing was done"),
             INDEX.start_one,
         ));
     }
     let answer = line.ask(ask.kind(), &ask.encode(), ANSWER_BYTES_MAX, writes)?;
     IndexResponse::decode(ask, &answer).ok_or_else(|| {
-        let message = format!("the answer of {address} could not be read");
+        let message = format!("the reply of {address} could not be decoded");
         Failure::usage(message, SAME_RELEASE)
     })
 }
@@ -115,11 +115,11 @@ pub(super) fn refused(key: u64, answer: IndexResponse) -> Failure {
     match answer {
         IndexResponse::Absent => Failure::negative(format!("not in the index: {key}"), ""),
         IndexResponse::Full(keys_max) => Failure::usage(
-            format!("the index has {keys_max} keys, as many as it may have; nothing was done"),
+            format!("the index is full: it has {keys_max} keys; nothing was done"),
             "delete keys, or start it with a larger --keys-max",
         ),
         IndexResponse::Refused(IndexRefusal::BadLimit(most)) => Failure::usage(
-            format!("the server scans over 1 to {most} keys"),
+            format!("the server accepts scans over 1 to {most} keys"),
             "take another --limit",
         ),
         _ => Failure::usage("the server did not understand the request", SAME_RELEASE),

@@ -131,5 +131,5 @@ fn tell(
         show_count(arguments.keys_max),
         plural(arguments.threads.into(), "thread"),
     ));
-    announcer.line("Ctrl-C ends it, and with it what it holds.");
+    announcer.line("Ctrl-C stops it and discards its contents.");
 }

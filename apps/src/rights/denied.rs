@@ -116,7 +116,8 @@ impl Denied {
 
     /// The failure of the command that was denied.
     pub(crate) fn failure(&self) -> Failure {
-        let hint = "use a key that may (--key), or have the server's --users FILE changed and SIGHUP sent to the server";
+        let hint = "use a key with that right (--key), or change the server's --users FILE and \
+             send the server SIGHUP";
         Failure::negative(format!("denied: {self}; nothing was done"), hint)
     }
 }
@@ -125,7 +126,7 @@ impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { user, why, needed } = self;
         let Some(user) = user else {
-            return write!(f, "the key is nobody's, and role {needed} is needed");
+            return write!(f, "the key belongs to no user, and role {needed} is needed");
         };
         match why {
             Why::Unlisted => write!(
@@ -134,7 +135,8 @@ impl fmt::Display for Denied {
             ),
             Why::OtherKey(generation) => write!(
                 f,
-                "the key of user {user} is not the one of generation {generation}, which alone counts here"
+                "the key of user {user} is not of generation {generation}, the only one accepted \
+                 here"
             ),
             Why::Role(role) => {
                 write!(

@@ -98,14 +98,14 @@ fn user_of(words: &[&str]) -> Result<(UserName, Right), String> {
     };
     let name = name
         .parse()
-        .map_err(|error| format!("{name:?} is no user: {error}"))?;
+        .map_err(|error| format!("{name:?} is not a user: {error}"))?;
     let role = match role {
         "read" => Role::Read,
         "write" => Role::Write,
-        other => return Err(format!("{other:?} is no role that a user has here")),
+        other => return Err(format!("{other:?} is not a role that users have here")),
     };
     let generation = generation.parse().ok().filter(|number| *number > 0);
-    let generation = generation.ok_or("the generation is no number from 1")?;
+    let generation = generation.ok_or("the generation is not a positive number")?;
     Ok((name, Right { role, generation }))
 }
 
@@ -135,13 +135,19 @@ mod tests {
     fn a_bad_line_is_named_with_what_is_right() {
         for (line, what) in [
             ("alice", "\"alice\" has no role"),
-            ("alice admin", "\"admin\" is no role that a user has here"),
+            (
+                "alice admin",
+                "\"admin\" is not a role that users have here",
+            ),
             ("alice member", "\"member\" is no role"),
             ("alice Write", "\"Write\" is no role"),
-            ("Alice write", "\"Alice\" is no user: character 1"),
-            ("alice write 0", "the generation is no number from 1"),
-            ("alice write 4294967296", "the generation is no number"),
-            ("alice write one", "the generation is no number"),
+            ("Alice write", "\"Alice\" is not a user: character 1"),
+            ("alice write 0", "the generation is not a positive number"),
+            (
+                "alice write 4294967296",
+                "the generation is not a positive number",
+            ),
+            ("alice write one", "the generation is not a positive number"),
             ("alice write 1 2", "it has 4 words"),
             ("bob write", "user bob is on another line, too"),
         ] {

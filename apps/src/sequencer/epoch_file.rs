@@ -88,7 +88,7 @@ impl EpochFile {
                     "{} names the last epoch: all numbers are taken",
                     self.path.display()
                 ),
-                "begin a new sequence with another --state FILE",
+                "start a new sequence with another --state FILE",
             );
         }
         let most = block_of(EPOCH_MAX).start;
@@ -97,7 +97,7 @@ impl EpochFile {
                 "--at-least {} is above {most}, the last number that a server with a file can begin with",
                 self.least
             ),
-            format!("take {most} at most"),
+            format!("use at most {most}"),
         )
     }
 
@@ -117,10 +117,11 @@ impl EpochFile {
         }
         Err(Failure::usage(
             format!(
-                "{} is not as this server left it; no further numbers are given out",
+                "{} was changed by another process; no further numbers are given out",
                 self.path.display()
             ),
-            "end all servers with this file, and start one; remove no .lock file under a running server",
+            "stop all servers that use this file, and start one; never remove the .lock file of a \
+             running server",
         ))
     }
 
@@ -225,7 +226,7 @@ fn unusable(path: &Path, error: &io::Error) -> Failure {
 fn damaged(path: &Path, why: &str) -> Failure {
     Failure::usage(
         format!(
-            "{} is no state of a sequencer: {why}; nothing was given out",
+            "{} is not the state of a sequencer: {why}; nothing was given out",
             path.display()
         ),
         format!(
@@ -238,7 +239,8 @@ fn damaged(path: &Path, why: &str) -> Failure {
 fn removed(path: &Path, beside: &Path) -> Failure {
     Failure::usage(
         format!(
-            "{} is gone, and a sequencer has used it: without it numbers could come twice",
+            "{} is missing, but a sequencer has used it: without it numbers could be given out \
+             twice",
             path.display()
         ),
         format!(
@@ -346,12 +348,12 @@ mod tests {
             fs::write(&path, bad).expect("written");
             let said = refused(&path);
             assert!(
-                said.contains("no state of a sequencer") && said.contains("--at-least"),
+                said.contains("not the state of a sequencer") && said.contains("--at-least"),
                 "{said}"
             );
         }
         fs::remove_file(&path).expect("removed");
-        assert!(refused(&path).contains("could come twice"));
+        assert!(refused(&path).contains("could be given out twice"));
         fs::create_dir(&path).expect("a directory");
         assert!(refused(&path).contains("cannot be used"));
     }
@@ -390,7 +392,7 @@ mod tests {
         let mut second = EpochFile::open(&path, 0).expect("nobody has the new lock");
         assert_eq!(second.begin().expect("begun").start, 1 << 40);
         assert!(
-            matches!(first.step(1), StepOutcome::Failing(why) if why.contains("not as this server left it"))
+            matches!(first.step(1), StepOutcome::Failing(why) if why.contains("was changed by another process"))
         );
         assert_eq!(second.begin().expect("its own").start, 2 << 40);
         fs::remove_file(&path).expect("removed");

@@ -51,8 +51,8 @@ pub(super) fn check_name(name: &str) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::usage(
-        format!("--name {name:?} is no name of a sequence"),
-        format!("take 1 to {SEQUENCER_NAME_BYTES_MAX} letters, digits and the signs . _ - /"),
+        format!("--name {name:?} is not a valid name of a sequence"),
+        format!("use 1 to {SEQUENCER_NAME_BYTES_MAX} letters, digits and the signs . _ - /"),
     ))
 }
 
@@ -97,7 +97,7 @@ impl GroupRecord {
         let key = String::from_utf8_lossy(&self.key);
         let hint = match refused {
             Refused::OtherMode { strict } => {
-                format!("start it with --strict {strict}, or take another --name")
+                format!("start it with --strict {strict}, or use another --name")
             }
             Refused::Exhausted => "take another --name".to_owned(),
         };
@@ -210,7 +210,7 @@ impl NumberSource for GroupRecord {
         // A signal ends the server, and this wait has its time all the same.
         if let Err(failure) = self.ask(&ask, Some(self.patience)) {
             note(format_args!(
-                "the lease was not given back, so the next server waits for its end: {}",
+                "the lease was not released, so the next server waits until it expires: {}",
                 failure.in_one_line()
             ));
         }

@@ -138,10 +138,7 @@ impl News {
 impl fmt::Display for News {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Failing(why) => write!(
-                f,
-                "no numbers could be reserved, and it is tried again: {why}"
-            ),
+            Self::Failing(why) => write!(f, "no numbers could be reserved; retrying: {why}"),
             Self::Over => f.write_str("numbers can be reserved again"),
         }
     }

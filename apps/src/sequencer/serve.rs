@@ -363,5 +363,5 @@ fn tell(
             addresses[0].port() + addresses.len() as u16
         ));
     }
-    announcer.line("Ctrl-C ends it; no number comes again.");
+    announcer.line("Ctrl-C stops it; no number is ever reused.");
 }

@@ -15,7 +15,7 @@ use crate::line::{Patience, SAME_RELEASE, Service, ThreadSession};
 pub(super) const SEQUENCER: Service = Service {
     name: "a sequencer",
     start_one: "start a sequencer with `trine sequencer serve`, or name the right one with --connect or TRINE_SEQUENCER",
-    see_whether: "ask again: numbers may be skipped, and come to nobody else",
+    see_whether: "retry: numbers may be skipped, but are never given out twice",
 };
 
 /// Why a server has no numbers now.
@@ -37,7 +37,7 @@ fn hello<B: Backend>(line: &mut ThreadSession<B>, address: SocketAddr) -> Result
     let answer: MsgBuf = line.ask(HELLO, &[], ANSWER_BYTES_MAX, false)?;
     Keeping::of_hello(&answer).ok_or_else(|| {
         Failure::usage(
-            format!("{address} is no sequencer of this release; nothing was done"),
+            format!("{address} is not a sequencer of this release; nothing was done"),
             SEQUENCER.start_one,
         )
     })
@@ -45,7 +45,7 @@ fn hello<B: Backend>(line: &mut ThreadSession<B>, address: SocketAddr) -> Result
 
 pub(super) fn unreadable(address: SocketAddr) -> Failure {
     Failure::usage(
-        format!("the answer of {address} could not be read"),
+        format!("the reply of {address} could not be decoded"),
         SAME_RELEASE,
     )
 }

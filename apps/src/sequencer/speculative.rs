@@ -26,13 +26,13 @@ pub(super) fn check<N: Network>(network: &N) -> Result<(), Failure> {
     if !network.has_plain_datagrams() {
         return Err(Failure::usage(
             "--speculative needs verbs and its path ud: elsewhere packets share datagrams",
-            "take --transport verbs, or leave --speculative out",
+            "use --transport verbs, or omit --speculative",
         ));
     }
     if network.settings().server_key().is_some() {
         return Err(Failure::usage(
             "--speculative and a key exclude each other: a request of four bytes cannot show that its sender has the key",
-            "leave one of them out",
+            "omit one of them",
         ));
     }
     Ok(())
@@ -47,7 +47,7 @@ pub(super) fn addresses_behind(addresses: &[SocketAddr]) -> Result<Vec<SocketAdd
                 "{threads} threads with --speculative need twice as many ports from {} on",
                 first.port()
             );
-            Failure::usage(message, "take a lower port, or fewer threads")
+            Failure::usage(message, "use a lower port, or fewer threads")
         })
     });
     ports.collect()
@@ -167,8 +167,8 @@ fn ask_where<N: Network>(
     let answer = line.ask(SPECULATE, &[], bytes, false)?;
     Speculation::decode(&answer).ok_or_else(|| {
         Failure::usage(
-            format!("{address} takes no requests of four bytes; nothing was done"),
-            "start it with --speculative, or leave the option out here",
+            format!("{address} does not accept requests of four bytes; nothing was done"),
+            "start it with --speculative, or omit the option here",
         )
     })
 }

@@ -44,7 +44,8 @@ pub(super) fn open(path: &Path) -> Result<Arc<dyn KeyLog>, Failure> {
     }
     WARNED.call_once(|| {
         note(format_args!(
-            "warning: --key-log writes the secrets of all sessions to {shown}: whoever reads it can read all their packets"
+            "warning: --key-log writes the secrets of all sessions to {shown}: a reader of that \
+             file can decrypt all their packets"
         ));
     });
     Ok(Arc::new(KeyLogFile(Mutex::new(Some(file)))))

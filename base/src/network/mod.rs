@@ -276,8 +276,8 @@ pub trait OnNetwork {
 pub fn check_unused(arguments: &NetworkArguments) -> Result<(), Failure> {
     if arguments.transport != TransportKind::Udp && arguments.mtu.is_some() {
         return Err(Failure::usage(
-            "--mtu is for kernel UDP (--transport udp), and another network was chosen",
-            "with DPDK, name the size in --dpdk (mtu=BYTES); with verbs, the port's MTU is the size",
+            "--mtu is for kernel UDP (--transport udp), but another transport was chosen",
+            "with DPDK, set the size in --dpdk (mtu=BYTES); with verbs, the port's MTU is the size",
         ));
     }
     if arguments.transport != TransportKind::Verbs {

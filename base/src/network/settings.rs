@@ -167,7 +167,7 @@ impl EndpointSettings {
                         "--key-stage {} needs the group's key, and none is given",
                         stage.name()
                     ),
-                    "name its file with --key FILE; `trine key new` makes one",
+                    "give it with --key FILE; `trine key new` creates one",
                 ));
             }
             (Some(path), stage) => {
@@ -253,7 +253,7 @@ impl EndpointSettings {
             None => Ok(()),
             Some(_) => Err(Failure::usage(
                 "--key-log has nothing to write: this process uses no key",
-                "packets without a seal can be read as they are; a key is named with --key FILE",
+                "unsealed packets are readable anyway; give a key with --key FILE",
             )),
         }
     }

@@ -66,12 +66,12 @@ fn run_on(processors: &[u32], option: &str) -> Result<(), Failure> {
             .filter(|index| allowed.is_set(*index))
             .collect();
         return Err(Failure::usage(
-            format!("{option}: this process may run on no such processor"),
+            format!("{option}: this process may not run on that processor"),
             format!("it may run on {}", ranges(&usable)),
         ));
     }
     sched_setaffinity(None, &wanted)
-        .map_err(|error| Failure::usage(format!("{option}: the kernel refuses it: {error}"), ""))
+        .map_err(|error| Failure::usage(format!("{option}: the kernel rejects it: {error}"), ""))
 }
 
 /// "0-3,8": numbers in ascending order, as the kernel writes them.
@@ -137,8 +137,8 @@ fn fits_limit(each: u64, limit: u64, option: &str) -> Result<(), Failure> {
             show_bytes(needed)
         ),
         format!(
-            "lift it with `ulimit {option} unlimited`, or give --memory less; a limit of resident memory belongs to a \
-             control group"
+            "lift it with `ulimit {option} unlimited`, or reduce --memory; to limit resident \
+             memory, use a control group"
         ),
     ))
 }
@@ -157,7 +157,7 @@ fn fits(each: u64, count: u64, total: u64, has: &str) -> Result<(), Failure> {
             "--memory {wanted} is more than {has}, {}",
             show_bytes(total)
         ),
-        "give it less than there is room for",
+        "give it less than is available",
     ))
 }
 
@@ -170,8 +170,9 @@ pub fn require_loopback(what: &str, address: SocketAddr, insecure: bool) -> Resu
         format!(
             "{what} {address} is not a loopback address: other machines would reach it, and it is not sealed by a key"
         ),
-        "name a key with --key FILE if packets come to it (`trine key new FILE` makes one), or add --insecure \
-         (TRINE_INSECURE=true, or insecure = true in the file) if everybody on the network may read and write",
+        "give a key with --key FILE if it receives packets (`trine key new FILE` creates one), or \
+         add --insecure (TRINE_INSECURE=true, or insecure = true in the file) if every machine on \
+         the network may read and write",
     ))
 }
 
@@ -190,8 +191,9 @@ pub fn refuse_former_name(allow_remote: bool) -> Result<(), Failure> {
 }
 
 /// What stands in the place of the former setting `allow-remote`.
-pub const GONE_HINT: &str = "with a key (--key FILE, made by `trine key new FILE`) a replica may listen anywhere; \
-                             without one --insecure lets other machines in, and whoever can send packets can read and write";
+pub const GONE_HINT: &str = "with a key (--key FILE, made by `trine key new FILE`) a replica may \
+     listen anywhere; without one --insecure lets other machines in, and any client that can send \
+     packets can read and write";
 
 /// Whether an address is reached from this machine alone.
 #[must_use]
@@ -251,7 +253,8 @@ mod tests {
             run_on(&[u32::try_from(first).expect("small")], "--cpu").expect("put there");
             let now = sched_getaffinity(None).expect("asked");
             assert!(now.count() == 1 && now.is_set(first));
-            let failure = run_on(&[4_000_000], "--cpu 4000000").expect_err("no such processor");
+            let failure =
+                run_on(&[4_000_000], "--cpu 4000000").expect_err("may not run on that processor");
             assert!(failure.to_string().contains("it may run on"), "{failure}");
         });
         thread.join().expect("no panic");

@@ -22,13 +22,13 @@ pub(super) fn processors(node: u32) -> Result<Vec<u32>, Failure> {
             format!("--numa-node {node}: this machine has no such node"),
             match online {
                 Ok(online) => format!("its nodes are {}", online.trim()),
-                Err(_) => "its kernel knows no NUMA nodes; leave the option out".to_owned(),
+                Err(_) => "its kernel does not support NUMA nodes; omit the option".to_owned(),
             },
         )
     })?;
     parse_list(list.trim()).ok_or_else(|| {
         Failure::usage(
-            format!("--numa-node {node}: the kernel's list {list:?} is not understood"),
+            format!("--numa-node {node}: the kernel's list {list:?} cannot be parsed"),
             "",
         )
     })
@@ -79,8 +79,8 @@ pub(super) fn prefer(node: u32) -> Result<(), Failure> {
     }
     let error = io::Error::last_os_error();
     Err(Failure::usage(
-        format!("--numa-node {node}: the kernel refuses the memory policy: {error}"),
-        "leave the option out, or allow set_mempolicy(2) where a container forbids it",
+        format!("--numa-node {node}: the kernel rejects the memory policy: {error}"),
+        "omit the option, or allow set_mempolicy(2) where a container forbids it",
     ))
 }
 

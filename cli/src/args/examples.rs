@@ -6,17 +6,17 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         "put",
         &[
             "trine put greeting hello",
-            "trine put page @index.html            # the value is what the file holds",
-            "date | trine put now                  # or what comes from standard input",
+            "trine put page @index.html            # the value is the content of the file",
+            "date | trine put now                  # or standard input",
             "trine put lock me --if-absent --ttl 30s",
-            "trine put greeting hi --if-version 7  # exit status 1 if somebody else has written it since",
+            "trine put greeting hi --if-version 7  # exit status 1 if it was written since",
         ],
     ),
     (
         "get",
         &[
             "trine get greeting",
-            "trine get greeting --replica follower   # spares the leader",
+            "trine get greeting --replica follower   # takes load off the leader",
         ],
     ),
     (
@@ -42,14 +42,14 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         "rm",
         &[
             "trine rm user/",
-            "trine rm user/ --to user/100 --yes    # from the first one up to user/100",
+            "trine rm user/ --to user/100 --yes    # only the keys before user/100",
         ],
     ),
     (
         "watch",
         &[
             "trine watch user/",
-            "trine watch user/ --since 458752      # nothing after this position is left out",
+            "trine watch user/ --since 458752      # every change after this position",
         ],
     ),
     ("flush", &["trine flush"]),
@@ -110,7 +110,7 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
     ("key show", &["trine key show group.key"]),
     (
         "key rotate",
-        &["trine key rotate group.key            # the next step, whichever that is"],
+        &["trine key rotate group.key            # the next step"],
     ),
     (
         "user add",

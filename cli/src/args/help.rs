@@ -53,7 +53,7 @@ pub(super) fn with_help(definition: Command) -> Command {
     let groups = groups(&definition);
     let template = format!(
         "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{groups}\n\n\
-         `trine COMMAND -h` is short, `trine COMMAND --help` says everything.\n\n\
+         `trine COMMAND -h` shows the short help, `trine COMMAND --help` the full one.\n\n\
          Options:\n{{options}}{{after-help}}"
     );
     each(definition, "").help_template(template)

@@ -75,7 +75,7 @@ fn read(line: Vec<OsString>) -> Result<Arguments, Stop> {
     let keys = keys();
     let resolved = Resolved::new(line, &keys, Missing::Refused, command_line)?;
     if let Some((command, option)) = needless_option(&resolved.matches) {
-        let message = format!("trine {command} sends no packets: --{option} means nothing to it");
+        let message = format!("trine {command} sends no packets: it does not accept --{option}");
         let error = definition(command_line(), false).error(ErrorKind::UnknownArgument, message);
         return Err(Stop::Usage(error));
     }

@@ -72,8 +72,8 @@ fn check(path: &Path, keys: &[SettingKey], output: Output) -> Result<(), Failure
 fn require_file(path: &Path) -> Result<(), Failure> {
     match std::fs::metadata(path) {
         Ok(about) if !about.is_file() => Err(Failure::usage(
-            format!("{} is no regular file", path.display()),
-            "name a settings file; what another program prints has to be in a file first",
+            format!("{} is not a regular file", path.display()),
+            "name a settings file; store another program's output in a file first",
         )),
         // That there is none, or that it cannot be read, is told by the reader.
         _ => Ok(()),
@@ -94,7 +94,7 @@ fn together(file: &SettingsFile, keys: &[SettingKey], each_is_right: bool) -> Ve
         };
         if let Err(failure) = network::check_unused(&arguments.global.network) {
             let why = failure.in_one_line();
-            let why = format!("{why} (one that the command line names is not seen here)");
+            let why = format!("{why} (one given on the command line is not seen here)");
             mistakes.push(file.mistake("transport", why));
         }
         if let Err(failure) = network::check_built(arguments.global.network.transport) {
@@ -151,7 +151,8 @@ fn show(
     };
     let settings = resolved.shown(of, keys, secrets);
     output.line(format_args!(
-        "# what `trine {}` would start with on this machine; `trine config get` shows what a group holds",
+        "# settings that `trine {}` would use on this machine; `trine config get` shows those of a \
+         running group",
         of.name()
     ));
     let names = settings.iter().map(|setting| setting.key.name.len());

@@ -20,9 +20,10 @@ impl ConfirmArguments {
             true => Ok(()),
             false => Err(Failure::usage(
                 format!(
-                    "this would delete {what}, and nobody is there to say yes: nothing was deleted"
+                    "this would delete {what}, and there is no terminal on which to confirm it: \
+                     nothing was deleted"
                 ),
-                "add --yes; `trine export FILE` keeps the keys first",
+                "add --yes; `trine export FILE` saves the keys first",
             )),
         }
     }

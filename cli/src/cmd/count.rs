@@ -88,13 +88,13 @@ fn several<N: Network>(
     };
     if arguments.replica.stale {
         return Err(Failure::usage(
-            "several prefixes are counted as of one moment, which the group has to agree on",
-            "leave --stale out, or count the prefixes one by one",
+            "counting several prefixes as of one moment needs a majority",
+            "omit --stale, or count the prefixes one by one",
         ));
     }
     if arguments.part.is_named() {
         return Err(Failure::usage(
-            "--from, --to and --after name a part of one prefix",
+            "--from, --to and --after apply to a single prefix",
             "count the prefixes one by one",
         ));
     }

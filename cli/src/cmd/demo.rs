@@ -245,7 +245,7 @@ impl<N: Network> Demo<N> {
     /// Restarts the dead replica and waits until it votes.
     fn bring_back(&mut self, node_id: usize) -> Result<Duration, Failure> {
         self.output.line(format_args!(
-            "\nStarting replica {node_id} again; its memory is gone, so it joins as somebody new"
+            "\nRestarting replica {node_id}; its memory is gone, so it joins under a new identity"
         ));
         let begun = Instant::now();
         self.group.restart(node_id).map_err(group::live_failure)?;

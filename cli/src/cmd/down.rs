@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &DownArguments, output: Output) -> Result<(), Failu
     let running = local_key::holders(&addresses);
     if running.is_empty() {
         return Err(Failure::negative(
-            format!("no `trine up` of this user has a group at {list} on this machine"),
+            format!("no `trine up` of this user runs a group at {list} on this machine"),
             "name its replicas with --peers or TRINE_PEERS; a replica of `trine serve` ends at SIGTERM",
         ));
     }
@@ -44,7 +44,9 @@ pub(crate) fn run(arguments: &DownArguments, output: Output) -> Result<(), Failu
         if begun.elapsed() > arguments.timeout {
             let waited = show_duration(arguments.timeout);
             return Err(Failure::outcome_unknown(
-                format!("the group at {list} was told to end, and has not ended within {waited}"),
+                format!(
+                    "the group at {list} was told to stop, and has not stopped within {waited}"
+                ),
                 "--timeout waits longer; `trine status` shows which replicas are left",
             ));
         }

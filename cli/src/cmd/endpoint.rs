@@ -134,11 +134,10 @@ impl EndpointClient {
         ];
         if self.caller.is_some() && of_tls.contains(&error.kind()) {
             return Failure::usage(
-                format!(
-                    "the metrics endpoint at {at} was not asked: TLS with it has failed: {error}"
-                ),
-                "the CA of --metrics-ca has to have signed its certificate, which has to be for the host of the address; \
-                 an endpoint without TLS is asked without --metrics-ca, and one with --tls-client-ca wants --metrics-cert",
+                format!("the metrics endpoint at {at} was not asked: TLS failed: {error}"),
+                "its certificate must be signed by the CA of --metrics-ca and be valid for the \
+                 host in the address; for an endpoint without TLS omit --metrics-ca, and for one \
+                 with --tls-client-ca add --metrics-cert",
             );
         }
         Failure::not_reachable(
@@ -153,21 +152,23 @@ impl EndpointClient {
         if answer.is_empty() || answer.starts_with("\u{15}\u{3}") {
             return Some(Failure::usage(
                 format!(
-                    "{at} ends the connection without an answer: an endpoint with TLS does that when it is asked in clear"
+                    "{at} closes the connection without an answer: an endpoint with TLS does that \
+                     to a request without TLS"
                 ),
                 "name the CA of its certificate with --metrics-ca FILE, or with TRINE_METRICS_CA; \
-                 if it has no TLS, too many have connected to it at once: ask again",
+                 if it has no TLS, it has too many connections: try again",
             ));
         }
         let is_refused = answer.split(' ').nth(1) == Some("401");
         is_refused.then(|| match self.password {
             None => Failure::usage(
-                format!("the metrics endpoint at {at} asks for a password"),
-                "name the file that has it with --metrics-password-file FILE, or with TRINE_METRICS_PASSWORD_FILE",
+                format!("the metrics endpoint at {at} requires a password"),
+                "name its file with --metrics-password-file FILE, or with \
+                 TRINE_METRICS_PASSWORD_FILE",
             ),
             Some(_) => Failure::usage(
-                format!("the metrics endpoint at {at} does not take this password"),
-                "its replica has another one in the first line of its --metrics-password-file",
+                format!("the metrics endpoint at {at} rejects this password"),
+                "the password is the first line of the replica's --metrics-password-file",
             ),
         })
     }

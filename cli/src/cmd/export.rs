@@ -104,7 +104,8 @@ fn at_once(
 ) -> Result<Exported, Failure> {
     const EXPORT: PinnedRead = PinnedRead {
         what: "the export",
-        hint: "run the export again; `trine export --no-atomic` needs nothing kept, and reads each page at a later moment",
+        hint: "run the export again; with `trine export --no-atomic` the group keeps nothing, and \
+             each page is read at a later moment",
     };
     let begun = Instant::now();
     let mut walk = WholeWalk::over(bounds.prefix(), Mode::Read);

@@ -116,8 +116,8 @@ fn next_step(rotation: Rotation) -> Option<&'static str> {
     match rotation {
         Rotation::Settled => None,
         Rotation::Begun => Some(
-            "the member root is being changed, step 1 of 3: the second root is the new one, and nobody uses it yet; \
-             `trine key rotate --switch` comes next",
+            "the member root is being changed, step 1 of 3: the second root is the new one, and is \
+             not used yet; `trine key rotate --switch` comes next",
         ),
         Rotation::Switched => Some(
             "the member root is being changed, step 2 of 3: the second root is the old one; \

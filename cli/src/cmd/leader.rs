@@ -63,7 +63,7 @@ fn choose<N: Network>(network: &N, arguments: &AdminArguments) -> Result<u32, Fa
     };
     successor(leader, &reports).ok_or_else(|| {
         Failure::negative(
-            "no other voter answers that could lead; nothing was changed",
+            "no other voter that could lead answers; nothing was changed",
             "`trine member list` shows the voters",
         )
     })

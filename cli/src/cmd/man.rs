@@ -35,7 +35,7 @@ pub(crate) fn run(
     };
     let failed = |error| {
         Failure::usage(
-            format!("{} takes no pages: {error}", directory.display()),
+            format!("cannot write pages to {}: {error}", directory.display()),
             "name a directory that this user may write to",
         )
     };

@@ -255,7 +255,8 @@ fn command_word(command: AdminCommand) -> &'static str {
 
 /// Reports an admin command that failed, and says only what is certain.
 fn admin_failure(error: AdminError) -> Failure {
-    const HINT: &str = "`trine member list` and `trine status` show what is so; the same command again goes on with it";
+    const HINT: &str = "`trine member list` and `trine status` show the current state; the same \
+         command resumes the change";
     match error {
         AdminError::NotReachable { obstacle, waited } => {
             let waited = show_ns(waited.as_nanos());
@@ -273,7 +274,7 @@ fn admin_failure(error: AdminError) -> Failure {
             Failure::negative(format!("{why}; nothing was changed"), "")
         }
         AdminError::Refused { why, begun: true } => Failure::outcome_unknown(
-            format!("{why}; but it had been begun, and may still be done"),
+            format!("{why}; but the change was started, and may still take effect"),
             HINT,
         ),
         AdminError::OutcomeUnknown { progress, waited } => {
@@ -301,13 +302,13 @@ fn list<N: Network>(
     let leads = source.leader == Some(source.address);
     if !leads {
         output.line(format_args!(
-            "no leader answers; as replica {} knows it:",
+            "no leader answers; according to replica {}:",
             source.node_id
         ));
     }
     output.line(table(source));
     if source.change_in_progress {
-        output.line("a change of the membership is under way");
+        output.line("a change of the membership is in progress");
     }
     match leads {
         true => Ok(()),
@@ -416,7 +417,7 @@ mod tests {
                     begun: true,
                 },
                 3,
-                "may still be done",
+                "may still take effect",
             ),
             (
                 AdminError::OutcomeUnknown { progress, waited },

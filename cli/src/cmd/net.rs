@@ -138,9 +138,10 @@ fn failure(error: &AskError) -> Failure {
     match error {
         AskError::Nobody(_) => Failure::not_reachable(error.to_string(), HINT),
         AskError::Refused(_) => Failure::usage(format!("{error}; nothing was changed"), ""),
-        AskError::NoAnswer(..) => {
-            Failure::outcome_unknown(error.to_string(), "`trine net show` shows what is so")
-        }
+        AskError::NoAnswer(..) => Failure::outcome_unknown(
+            error.to_string(),
+            "`trine net show` shows the current faults",
+        ),
     }
 }
 

@@ -137,7 +137,8 @@ fn tell(
             output.line("no timing: the replica runs an older release");
         }
         None => output.at_terminal(format_args!(
-            "ok, version {} (`trine watch --since` goes on from there, `--if-version` compares with it)",
+            "ok, version {} (`trine watch --since` starts after it, `--if-version` compares with \
+             it)",
             version.as_u64()
         )),
     }

@@ -91,7 +91,7 @@ impl Bounds {
                     show(end),
                     show(&asked)
                 ),
-                "keys are ordered by their bytes: exchange --from and --to",
+                "keys are ordered by their bytes: swap --from and --to",
             ));
         }
         let start = asked.max(prefix.clone());

@@ -163,7 +163,7 @@ impl<'de> Deserialize<'de> for Fields {
                 let mut fields = Map::new();
                 while let Some((name, value)) = from.next_entry::<String, Value>()? {
                     if fields.contains_key(&name) {
-                        let twice = format!("the field \"{name}\" is there twice");
+                        let twice = format!("the field \"{name}\" occurs twice");
                         return Err(A::Error::custom(twice));
                     }
                     fields.insert(name, value);
@@ -181,19 +181,19 @@ fn bytes(object: &Map<String, Value>, name: &str, limit: u32) -> Result<Vec<u8>,
     let coded = format!("{name}_base64");
     let text = |found: &Value, name: &str| match found {
         Value::String(text) => Ok(text.clone()),
-        _ => Err(format!("\"{name}\" is no string")),
+        _ => Err(format!("\"{name}\" is not a string")),
     };
     let bytes = match (object.get(name), object.get(&coded)) {
         (Some(plain), None) => text(plain, name)?.into_bytes(),
         (None, Some(found)) => STANDARD
             .decode(text(found, &coded)?)
-            .map_err(|error| format!("\"{coded}\" is no base64: {error}"))?,
-        (None, None) => return Err(format!("neither \"{name}\" nor \"{coded}\" is there")),
-        (Some(_), Some(_)) => return Err(format!("\"{name}\" and \"{coded}\" are both there")),
+            .map_err(|error| format!("\"{coded}\" is not base64: {error}"))?,
+        (None, None) => return Err(format!("neither \"{name}\" nor \"{coded}\" is present")),
+        (Some(_), Some(_)) => return Err(format!("\"{name}\" and \"{coded}\" are both present")),
     };
     match bytes.len() > limit as usize {
         true => Err(format!(
-            "the {name} has {} bytes, and {limit} is the most",
+            "the {name} has {} bytes, and the limit is {limit}",
             bytes.len()
         )),
         false => Ok(bytes),
@@ -205,7 +205,7 @@ fn expiry(object: &Map<String, Value>) -> Result<Expiry, String> {
     if let Some(at) = object.get("expires_at") {
         let text = at.as_str().unwrap_or_default();
         let at = humantime::parse_rfc3339(text).map_err(|_| {
-            format!("\"expires_at\" is {at}, and no time such as \"2026-01-02T03:04:05.678Z\"")
+            format!("\"expires_at\" is {at}, not a time such as \"2026-01-02T03:04:05.678Z\"")
         })?;
         return Ok(Expiry::At(at));
     }
@@ -214,7 +214,7 @@ fn expiry(object: &Map<String, Value>) -> Result<Expiry, String> {
         Some(left) => match left.as_u64() {
             Some(left_ms @ 1..) => Ok(Expiry::After(Duration::from_millis(left_ms))),
             _ => Err(format!(
-                "\"expires_in_ms\" is {left}, and no number of milliseconds from 1"
+                "\"expires_in_ms\" is {left}, not a positive number of milliseconds"
             )),
         },
     }
@@ -282,35 +282,35 @@ mod tests {
             ("7", "expected a JSON object"),
             (
                 r#"{"key":"k","value":"a","value":"b"}"#,
-                "the field \"value\" is there twice at column 35",
+                "the field \"value\" occurs twice at column 35",
             ),
             (r#"{"key":"k"}"#, "neither \"value\" nor \"value_base64\""),
             (r#"{"value":"k"}"#, "neither \"key\" nor"),
-            (r#"{"key":"k","value":1}"#, "\"value\" is no string"),
+            (r#"{"key":"k","value":1}"#, "\"value\" is not a string"),
             (
                 r#"{"key":"k","key_base64":"aw==","value":""}"#,
-                "are both there",
+                "are both present",
             ),
-            (r#"{"key_base64":"!","value":""}"#, "is no base64"),
+            (r#"{"key_base64":"!","value":""}"#, "is not base64"),
             (
                 r#"{"key":"k","value":"","ttl":5}"#,
                 "\"ttl\" is none of the fields",
             ),
             (
                 r#"{"key":"k","value":"","expires_in_ms":0}"#,
-                "milliseconds from 1",
+                "positive number of milliseconds",
             ),
             (
                 r#"{"key":"k","value":"","expires_in_ms":-1}"#,
-                "milliseconds from 1",
+                "positive number of milliseconds",
             ),
             (
                 r#"{"key":"k","value":"","expires_at":"soon"}"#,
-                "no time such as",
+                "not a time such as",
             ),
             (
                 r#"{"key":"k","value":"","expires_at":5}"#,
-                "no time such as",
+                "not a time such as",
             ),
         ] {
             let said = ImportRecord::of_line(line.as_bytes()).expect_err(line);
@@ -319,7 +319,7 @@ mod tests {
         let long = format!(r#"{{"key":"{}","value":""}}"#, "k".repeat(65_537));
         let said = ImportRecord::of_line(long.as_bytes()).expect_err("too long");
         assert!(
-            said.contains("65537 bytes, and 65536 is the most"),
+            said.contains("65537 bytes, and the limit is 65536"),
             "{said}"
         );
     }

@@ -68,8 +68,9 @@ pub(crate) fn run(arguments: &RecoverArguments, output: Output) -> Result<(), Fa
     };
     if !arguments.i_accept_data_loss {
         return Err(Failure::usage(
-            "this makes a new group out of one replica's directory: what only the lost replicas had acknowledged is \
-             gone, and what was written here but never acknowledged comes to be",
+            "this creates a new group from one replica's directory: writes that only the lost \
+             replicas had acknowledged are gone, and writes that were logged here but never \
+             acknowledged will be applied",
             "if a majority of the group can still be started, start it instead; otherwise give --i-accept-data-loss",
         ));
     }
@@ -110,13 +111,16 @@ pub(crate) fn run(arguments: &RecoverArguments, output: Output) -> Result<(), Fa
     if committed < last {
         let first = committed + 1;
         output.line(format_args!(
-            "entries {first} to {last} were not known to be committed, and count as written now"
+            "entries {first} to {last} were not known to be committed, and now count as committed"
         ));
     }
     output.line(format_args!(
-        "what the lost replicas had acknowledged behind entry {last} is gone"
+        "writes that the lost replicas had acknowledged after entry {last} are gone"
     ));
-    output.line("start it with --log disk, then take in others: trine member add; clients have to start again");
+    output.line(
+        "start it with --log disk, then add the others: trine member add; clients must be \
+         restarted",
+    );
     Ok(())
 }
 
@@ -134,14 +138,17 @@ fn lift(path: &Path, output: Output) -> Result<(), Failure> {
     let Some(why) = lifted else {
         return Err(Failure::negative(
             format!("{shown} is not in quarantine; nothing was changed"),
-            "start its replica; what it prints says what is wrong, if anything is",
+            "start its replica; its output reports any problem",
         ));
     };
     output.document(&json!({ "directory": path_text(path), "quarantined": why }));
     output.line(format_args!(
         "{shown} is no longer in quarantine; it was because {why}"
     ));
-    output.line("start its replica again; if the others still differ from it, it stops and is put in quarantine once more");
+    output.line(
+        "restart its replica; if its state still differs from the others', it stops and is \
+         quarantined again",
+    );
     Ok(())
 }
 
@@ -150,7 +157,7 @@ fn remove_lost(path: &Path, output: Output) -> Result<(), Failure> {
     require_directory(path)?;
     let removed = remove_set_aside(path).map_err(|error| {
         let hint = match &error {
-            LeftoverError::Recovering => "give the same trine recover once more, and then this",
+            LeftoverError::Recovering => "run the same trine recover again, and then this command",
             LeftoverError::Io(_) => "",
         };
         Failure::usage(format!("{}: {error}", path.display()), hint)
@@ -171,7 +178,7 @@ fn require_directory(path: &Path) -> Result<(), Failure> {
     match path.is_dir() {
         true => Ok(()),
         false => Err(Failure::usage(
-            format!("{} is no directory", path.display()),
+            format!("{} is not a directory", path.display()),
             "give the data directory of a replica of the lost group with --data-dir",
         )),
     }
@@ -181,8 +188,9 @@ fn failure(path: &Path, error: &RecoverError) -> Failure {
     match error {
         RecoverError::Open(OpenError::Disk(error)) if error.cause == DiskCause::Ended => {
             Failure::interrupted_after(
-                format_args!("no new group was made of {}", path.display()),
-                "give the same trine recover once more: it begins with the old files, which are all there",
+                format_args!("no new group was created from {}", path.display()),
+                "run the same trine recover again: it starts from the old files, which are all \
+                 there",
             )
         }
         RecoverError::Open(error) => data::failure(path, error),

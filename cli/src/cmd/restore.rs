@@ -122,7 +122,7 @@ fn not_empty(directory: &Path, file: &str) -> Failure {
 fn failure(file: &Path, directory: &Path, error: &RestoreError) -> Failure {
     match error {
         RestoreError::Disk(error) if error.cause == DiskCause::Ended => {
-            Failure::interrupted_after("nothing was restored", "give the same command once more")
+            Failure::interrupted_after("nothing was restored", "run the same command again")
         }
         RestoreError::Disk(error) => Failure::usage(
             format!("{error}; nothing was restored"),
@@ -157,18 +157,23 @@ fn tell(
         plural(items, "key"),
     ));
     output.line(format_args!(
-        "whatever cluster {old} has acknowledged behind entry {old_index} is lost here; the log goes on behind entry {index}"
+        "writes that cluster {old} acknowledged after entry {old_index} are lost here; the log \
+         continues after entry {index}"
     ));
     if passed_ns > 0 {
         output.line(format_args!(
-            "{} passed for times to live",
+            "{} were subtracted from times to live",
             show_ns(passed_ns)
         ));
     }
     output.line(format_args!(
-        "start it: trine serve --id {} --log disk --data-dir {} with the usual options; then take in others: trine member add",
+        "start it: trine serve --id {} --log disk --data-dir {} with the usual options; then add \
+         the others: trine member add",
         arguments.id,
         arguments.data_dir.display()
     ));
-    output.line("clients of the old cluster have to start again; a group with users needs the key that it had");
+    output.line(
+        "clients of the old cluster must be restarted; a group with users needs the key \
+         that it had",
+    );
 }

@@ -51,7 +51,7 @@ pub(crate) fn run<N: Network>(
     let bounds = Bounds::of(prefix, &arguments.part)?;
     if bounds.is_everything() {
         return Err(Failure::usage(
-            "an empty prefix is that of all keys: nothing was deleted",
+            "an empty prefix matches all keys: nothing was deleted",
             "`trine flush` deletes all keys",
         ));
     }
@@ -140,7 +140,7 @@ fn ended(removed: u64, failure: Failure) -> Failure {
     let done = plural(removed, "key");
     match removed {
         _ if interrupt::interrupted() && failure.is_without_answer() => Failure::outcome_unknown(
-            format!("interrupted; {done} deleted, and further ones may be"),
+            format!("interrupted; {done} deleted, and more may still be"),
             "the same command deletes the rest",
         ),
         0 => failure,

@@ -89,7 +89,8 @@ pub(crate) fn run<N: Network>(
 
 const SCAN: PinnedRead = PinnedRead {
     what: "the scan",
-    hint: "run the scan again; `trine scan --no-atomic` needs nothing kept, and reads each page at a later moment",
+    hint: "run the scan again; with `trine scan --no-atomic` the group keeps nothing, and each \
+         page is read at a later moment",
 };
 
 /// An item that was found without the ordered index.
@@ -165,7 +166,8 @@ impl Sorted {
         match self.bytes > UNORDERED_SCAN_BYTES_MAX {
             true => Err(Failure::negative(
                 format!(
-                    "the group keeps no ordered index, and the keys take more than the {} that are sorted without one",
+                    "the group keeps no ordered index, and the keys take more than the {} that can \
+                     be sorted without one",
                     show_bytes(UNORDERED_SCAN_BYTES_MAX as u64)
                 ),
                 "`trine config set ordered on` builds an index; --limit and --keys-only need less, `trine export` sorts nothing",

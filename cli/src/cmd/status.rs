@@ -77,11 +77,12 @@ pub(super) fn no_leader(reports: &[Report]) -> Failure {
 }
 
 /// The advice for a group without a leader.
-const NO_LEADER: &str = "if it does not last for an election alone, start the replicas that do not answer; \
-                         docs/operations.md says what follows the loss of a majority";
+const NO_LEADER: &str = "if it lasts longer than an election, start the replicas that do not \
+     answer; docs/operations.md describes what to do after the loss of a majority";
 
 /// The advice for replicas that cannot know whether there is a leader.
-const NEWCOMERS: &str = "what each of them waits for stands above; to see the group name a replica that serves, with --peers";
+const NEWCOMERS: &str = "the lines above show what each of them waits for; to see the group, name \
+     a replica that serves with --peers";
 
 /// Describes the answering replicas if none of them has a group's state. Such replicas say nothing about a leader.
 fn newcomers(reports: &[Report]) -> Option<String> {
@@ -192,7 +193,10 @@ pub(super) fn summary(reports: &[Report]) -> String {
     let Some(leader) = leader_of(reports) else {
         return match newcomers(reports) {
             None => "no leader: nothing can be written, and only stale reads are answered",
-            Some(_) => "nobody who answers has a group's state yet: nothing can be read or written",
+            Some(_) => {
+                "no replica that answers has the group's state yet: nothing can be read or \
+                 written"
+            }
         }
         .to_owned();
     };

@@ -119,7 +119,7 @@ impl PinnedRead {
                 "too much was written meanwhile, or the replicas were restarted"
             }
             PinnedError::Ended(_) => {
-                "its output stood still for 30 s, or all keys were flushed, or the index was turned off"
+                "its output stalled for 30 s, or all keys were flushed, or the index was turned off"
             }
             PinnedError::Refused(refused) => return store_failure(refused),
             PinnedError::Unexpected => return unexpected(response),

@@ -56,7 +56,8 @@ impl Slowly {
         if !self.warned && self.begun.elapsed() > UNORDERED_NOTE_AFTER {
             self.warned = true;
             note(
-                "the group keeps no ordered index, so all its keys are looked at; `trine config set ordered on` builds one",
+                "the group keeps no ordered index, so all its keys are read; `trine config set \
+                 ordered on` builds one",
             );
         }
         self.progress

@@ -117,7 +117,7 @@ pub(crate) struct RotateArguments {
 
 fn parse_prefix(text: &str) -> Result<String, String> {
     match text.len() {
-        0 => Err("leave --prefix out for a user of all keys".to_owned()),
+        0 => Err("omit --prefix for a user of all keys".to_owned()),
         1..=USER_PREFIX_BYTES_MAX => Ok(text.to_owned()),
         length => Err(format!(
             "it has {length} bytes, and a prefix has at most {USER_PREFIX_BYTES_MAX}"
@@ -149,7 +149,7 @@ fn add<N: Network>(network: &N, arguments: &AddArguments, output: Output) -> Res
     if role == Role::Admin && !prefix.is_empty() {
         return Err(Failure::usage(
             "an admin has no prefix: its commands are about the whole group; nothing was changed",
-            "leave --prefix out, or give the role write or read",
+            "omit --prefix, or give the role write or read",
         ));
     }
     let prepared = arguments.key.prepare(network, &arguments.client)?;
@@ -250,8 +250,8 @@ fn list<N: Network>(network: &N, arguments: &ListArguments, output: Output) -> R
     output.line(table);
     if users.iter().any(|user| user.front) {
         output.line(
-            "a front may name another user in a request, which is then allowed what both of them are by role and keys, \
-             and no administrative command",
+            "a front may name another user in a request, which then has only the rights that both \
+             have by role and keys, and no administrative ones",
         );
     }
     Ok(())
@@ -283,8 +283,10 @@ impl KeyArguments {
         };
         let Some(path) = used else {
             return Err(Failure::usage(
-                "a user's key is made of the group's key file, and none is given; nothing was changed",
-                "name it with --cluster-key FILE, or with --key FILE if the group uses it; `trine key new` makes one",
+                "a user's key is derived from the group's key file, and none is given; nothing was \
+                 changed",
+                "give it with --cluster-key FILE, or with --key FILE if the group uses it; `trine \
+                 key new` creates one",
             ));
         };
         let cluster = ClusterKey::read(&path).map_err(file_failure)?;
@@ -315,7 +317,7 @@ impl UserChange {
     fn without_key(self, name: UserName, why: &str) -> Failure {
         Failure::negative(
             format!("{}, but the new key is lost: {why}", self.done(name)),
-            format!("`trine user rotate {name}` makes another"),
+            format!("`trine user rotate {name}` creates another"),
         )
     }
 }
@@ -361,8 +363,8 @@ impl Prepared {
         };
         if change == UserChange::Rotated {
             text += &format!(
-                "the old key is void, and so is a password that stood in for it, unless it was made with --generation \
-                 any: `trine user password {name}` makes the line of another\n"
+                "the old key is void, and so is a password that stands for it, unless it was made \
+                 with --generation any: `trine user password {name}` makes a new line\n"
             );
         }
         let printed = print(&shown, &text, output);

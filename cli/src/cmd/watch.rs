@@ -150,7 +150,7 @@ fn part(arguments: &WatchArguments) -> Result<Vec<(u32, WatchTarget)>, Failure> 
         ([prefix], []) => Some(prefix.as_os_str()),
         _ => {
             return Err(Failure::usage(
-                "--from, --to and --after name a part of one prefix",
+                "--from, --to and --after apply to a single prefix",
                 "run a watch for each prefix; a key of --exact needs none of them",
             ));
         }
@@ -209,14 +209,14 @@ impl WatchPrinter {
         let timeout = arguments.client.group.timeout;
         if !self.served && lasts > Duration::from(timeout) {
             return Err(Failure::not_reachable(
-                format!("no replica serves the watch: {why}; nothing was told"),
+                format!("no replica serves the watch: {why}; nothing was printed"),
                 "`trine status` shows the group; --timeout waits longer",
             ));
         }
         if lasts > SILENCE_MAX && self.served && !self.in_trouble {
             self.in_trouble = true;
             announce::note(format_args!(
-                "no replica serves the watch: {why}; it goes on as soon as one does"
+                "no replica serves the watch: {why}; it resumes as soon as one does"
             ));
         }
         Ok(())
@@ -226,7 +226,7 @@ impl WatchPrinter {
         if let Some(seen) = self.seen {
             let seen = seen.as_u64();
             announce::note(format_args!(
-                "everything up to position {seen} was told; `--since {seen}` goes on behind it"
+                "everything up to position {seen} was printed; `--since {seen}` resumes after it"
             ));
         }
     }
@@ -235,12 +235,13 @@ impl WatchPrinter {
 fn failure(error: &WatchError) -> Failure {
     let hint = match error {
         WatchError::Compacted { oldest, .. } => format!(
-            "what has happened up to then can be read and not watched: read the keys, and begin with --since {}. Replicas remember more with \
-             a larger --watch-history",
+            "earlier changes can no longer be watched: read the keys, and resume with --since {}. \
+             A larger --watch-history keeps more changes",
             oldest.as_u64()
         ),
         WatchError::Future { applied, .. } => format!(
-            "--since {} is where the group is; a position of another group, or of one from before a restore, means nothing here",
+            "--since {} is the group's current position; a position of another group, or from \
+             before a restore, means nothing here",
             applied.as_u64()
         ),
         WatchError::NotServed(obstacle) => trine_base::client::advice(*obstacle).to_owned(),

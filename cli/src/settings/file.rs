@@ -155,14 +155,17 @@ fn entry(name: &str, value: &DeValue<'_>, keys: &[SettingKey]) -> Result<(String
     let Some(key) = keys.iter().find(|key| key.is_called(name)) else {
         if matches!(value, DeValue::Table(_)) {
             return Err(format!(
-                "settings have no sections: remove [{name}]; its settings stand in the file as they are"
+                "settings have no sections: remove [{name}], and write its settings without one"
             ));
         }
         return Err(unknown(name, keys));
     };
     let text = text_of(value).ok_or_else(|| {
         let kind = value.type_str();
-        format!("{name} is of the kind {kind}; a text, a number, true or false, or a list of those is needed")
+        format!(
+            "{name} is of the kind {kind}; a string, a number, true or false, or a list of \
+             those is needed"
+        )
     })?;
     match key.check(&text) {
         Ok(()) => Ok((key.name.clone(), text)),

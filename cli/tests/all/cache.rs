@@ -267,7 +267,7 @@ fn a_wrong_address_is_said_and_nothing_was_done() {
     let cluster = Cluster::start(&[]);
     let replica = cluster.group.addresses()[0].to_string();
     trine(&["cache", "put", "k", "v", "--connect", &replica], "", b"")
-        .expect_error(2, &["is no cache", "nothing was done"]);
+        .expect_error(2, &["is not a cache", "nothing was done"]);
     cluster.run(&["get", "k"]).expect_status(1);
 }
 
@@ -452,7 +452,7 @@ fn users_may_do_what_the_list_of_a_sealed_server_says() {
         let ran = server.run(&[args, &["--key", &keys.text(name)]].concat());
         ran.status == Some(0)
     };
-    read_again("carol write\ndora read 2\n", "users read again: 2 users");
+    read_again("carol write\ndora read 2\n", "users reloaded: 2 users");
     assert!(may("carol", &["put", "k", "x"]));
     assert!(!may("bob", &["get", "k"]) && !may("alice", &["get", "k"]));
     read_again("bob write\ncarol\n", "line 2: \"carol\" has no role");

@@ -214,7 +214,7 @@ fn what_is_no_regular_file_is_not_checked() {
     mknodat(CWD, &pipe.0, FileType::Fifo, mode, 0).expect("a named pipe");
     for path in [pipe.path(), "/dev/zero", "/"] {
         let ran = trine(&["config", "check", path], "", b"");
-        ran.expect_error(2, &[path, "is no regular file", "name a settings file"]);
+        ran.expect_error(2, &[path, "is not a regular file", "name a settings file"]);
     }
 }
 

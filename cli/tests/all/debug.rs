@@ -99,7 +99,7 @@ fn a_bundle_of_a_running_group_has_everything_but_secrets() {
     // A second bundle does not overwrite it.
     cluster
         .run(&line)
-        .expect_error(2, &["bundle.tar.gz is there already"]);
+        .expect_error(2, &["bundle.tar.gz already exists"]);
     std::fs::remove_dir_all(&directory).expect("removed");
 }
 

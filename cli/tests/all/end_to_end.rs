@@ -457,7 +457,7 @@ fn another_version_or_cluster_is_named_with_its_hint() {
             &[
                 "another cluster",
                 "nothing was done",
-                "name the replicas of one",
+                "list the replicas of one",
             ],
         ),
     ];
@@ -705,7 +705,7 @@ fn a_lost_majority_is_said_and_invents_nothing() {
     let list = trine(&["member", "list"], &peers, b"").expect_error(3, &["no leader"]);
     let list = String::from_utf8(list.stdout).expect("text");
     assert!(
-        list.contains("no leader answers; as replica") && list.contains("voter"),
+        list.contains("no leader answers; according to replica") && list.contains("voter"),
         "{list}"
     );
     // No replica with an empty store answers for the old group.
@@ -862,7 +862,7 @@ fn without_a_quorum_the_reason_is_said_and_node_ids_are_named_as_they_are() {
     trine(&put, "", b"").expect_error(
         3,
         &[
-            "the group has no leader; of its 3 voters these do not answer: ",
+            "the group has no leader; of its 3 voters, these do not answer: ",
             &silent,
         ],
     );

@@ -353,7 +353,7 @@ fn status_and_doctor_tell_who_is_let_in_and_who_has_come() {
     replicas.are_whole(None);
     let doctor = replicas.text(Some(&ours), &["doctor"]);
     for part in [
-        "callers without a key are let in",
+        "callers without a key are accepted",
         "--key-stage require",
         "its owner's alone",
     ] {

@@ -125,7 +125,7 @@ fn a_password_is_asked_for_before_anything_is_told() {
     let given = ["--metrics-password-file", &file];
     for (password, status, part) in [
         ("secret", 0, ""),
-        ("guessed", 2, "does not take this password"),
+        ("guessed", 2, "rejects this password"),
         // No header carries such a blank.
         ("secret ", 0, ""),
     ] {

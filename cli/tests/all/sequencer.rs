@@ -117,9 +117,9 @@ fn numbers_follow_each_other_and_a_restart_begins_an_epoch() {
     assert_eq!(server.next(), 5 * EPOCH);
     drop(server);
     std::fs::write(keys.path("state"), "epoch").expect("written");
-    trine(&second, "", b"").expect_error(2, &["no state of a sequencer", "--at-least N"]);
+    trine(&second, "", b"").expect_error(2, &["not the state of a sequencer", "--at-least N"]);
     std::fs::remove_file(keys.path("state")).expect("removed");
-    trine(&second, "", b"").expect_error(2, &["is gone", "could come twice"]);
+    trine(&second, "", b"").expect_error(2, &["is gone", "could be given out twice"]);
     let nowhere = [
         "sequencer",
         "serve",
@@ -164,7 +164,7 @@ fn a_sequencer_says_what_it_needs_and_who_is_none() {
         .expect_error(2, &["'--state <FILE>' cannot be used with '--strict"]);
     serve(&["--state", "x", "--name", "n"])
         .expect_error(2, &["'--state <FILE>' cannot be used with '--name"]);
-    serve(&["--group", "127.0.0.1:1", "--name", "a b"]).expect_error(2, &["no name of a sequence"]);
+    serve(&["--group", "127.0.0.1:1", "--name", "a b"]).expect_error(2, &["not a valid name of a sequence"]);
     serve(&["--group", "127.0.0.1:1", "--lease", "1ms"])
         .expect_error(2, &["--lease", "50.0 ms to 60.0 s"]);
     serve(&["--listen", "0.0.0.0:7483", "--state", "x"]).expect_error(2, &["--insecure"]);
@@ -178,7 +178,7 @@ fn a_sequencer_says_what_it_needs_and_who_is_none() {
     serve(&group).expect_error(3, &["the group of --group"]);
     let cluster = Cluster::start(&[]);
     let replica = cluster.group.addresses()[0].to_string();
-    run_at(&replica, &["next"]).expect_error(2, &["is no sequencer"]);
+    run_at(&replica, &["next"]).expect_error(2, &["is not a sequencer"]);
 }
 
 #[test]

@@ -210,13 +210,13 @@ fn each_answer_for_programs_is_a_line() {
 #[test]
 fn a_command_without_a_client_is_not_said_to_be_sent() {
     let cluster = Cluster::start(&[]);
-    let file = TempFile::holding("shell-capture", "no capture");
+    let file = TempFile::holding("shell-capture", "not a capture");
     let words = ["shell", "--capture", file.path()];
     let mut shell = AtTerminal::start(command(&words, &cluster.group.peers()));
     shell.expect("trine> ");
     for _ in 0..3 {
         shell.press("put k v\r");
-        shell.expect("is no capture, and it is not overwritten");
+        shell.expect("is not a capture, and is not overwritten");
         shell.expect("trine> ");
     }
     std::fs::remove_file(&file.0).expect("removed");
@@ -332,7 +332,7 @@ fn each_pasted_line_is_a_command_and_quotes_go_over_line_ends() {
     shell.expect("\r\nv\r\n");
     // A quote goes on in the next line at the keyboard, too, and in a script.
     shell.press("put typed 'a\r");
-    shell.expect("the quote ' has no end yet");
+    shell.expect("the quote ' is still open");
     shell.press("b'\rget typed\r");
     shell.expect("\r\na\r\nb\r\n");
     // Ahead of the prompt the terminal takes 4,096 bytes of a line, and drops what is more.

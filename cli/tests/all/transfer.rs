@@ -77,7 +77,7 @@ fn an_export_comes_back_by_an_import() {
     assert_eq!(lines(&users).len(), 3_000);
     cluster.run(&["export", file.path()]).expect_error(
         2,
-        &["is there already; nothing was written", "remove that one"],
+        &["already exists; nothing was written", "remove that one"],
     );
     assert_eq!(std::fs::read(&file.0).expect("it is still there"), users);
     an_export_that_finds_no_room_leaves_nothing(&cluster);
@@ -114,7 +114,10 @@ fn an_export_that_finds_no_room_leaves_nothing(cluster: &Cluster) {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let ran = finish(shell.spawn().expect("starts"));
-    ran.expect_error(2, &["its file removed", "File too large", "make room"]);
+    ran.expect_error(
+        2,
+        &["its file removed", "File too large", "free some space"],
+    );
     assert!(!file.0.exists());
     assert!(!Path::new(&format!("{path}.partial")).exists());
 }

@@ -116,7 +116,7 @@ fn a_group_that_lost_all_of_its_files_says_so_before_it_is_ready() {
     let up = Up::start_at(&addresses, &one);
     let kept = format!("{data}/replica-1/lost-");
     let (before, _) = up.welcome.split_once("ready after").expect("it is ready");
-    for part in ["warning: the group begins without data", &kept] {
+    for part in ["warning: the group starts without data", &kept] {
         assert!(before.contains(part), "{part}: {}", up.welcome);
     }
     let why = "does not go on with its files: ";

@@ -182,7 +182,7 @@ fn mistakes_about_users_are_named() {
         )
     };
     prefix(&long).expect_error(2, &["129 bytes", "at most 128"]);
-    prefix("").expect_error(2, &["leave --prefix out"]);
+    prefix("").expect_error(2, &["omit --prefix"]);
     let admin = ["--role", "admin", "--prefix", "a/", "--cluster-key", &own];
     add("bob", &admin).expect_error(2, &["an admin has no prefix", "nothing was changed"]);
     add("Bob", &["--role", "read", "--cluster-key", &own])
@@ -315,7 +315,7 @@ fn a_key_that_cannot_be_written_is_noticed_in_time_or_said_to_be_lost() {
         (rotated, "carl", "the old key of user carl is void now"),
         (unwritten, "carl", "the old key of user carl is void now"),
     ] {
-        let advice = format!("`trine user rotate {user}` makes another");
+        let advice = format!("`trine user rotate {user}` creates another");
         ran.expect_error(1, &[fact, &advice]);
     }
     assert!(!Path::new(&out).exists(), "half a key is of no use");

@@ -109,8 +109,8 @@ fn changes_are_printed_as_they_happen() {
     ];
     assert_eq!(changes, expected);
     for (wrong, why) in [
-        (&["a/", "b/", "--from", "a/1"][..], "a part of one prefix"),
-        (&["--exact", "k", "--to", "z"], "a part of one prefix"),
+        (&["a/", "b/", "--from", "a/1"][..], "a single prefix"),
+        (&["--exact", "k", "--to", "z"], "a single prefix"),
         (&["a/", "--to", "2"], "no key can be in this range"),
         (&["--from", "b", "--to", "a"], "ends before it begins"),
     ] {
@@ -186,7 +186,7 @@ fn what_cannot_be_watched_is_refused_with_what_would_help() {
         .run(&["watch", "--timeout", "1s"])
         .expect_error(3, &["keeps no history", "--watch-history 0"]);
     trine(&["watch", "--timeout", "1s"], "127.0.0.1:1", b"")
-        .expect_error(3, &["no replica serves the watch", "nothing was told"]);
+        .expect_error(3, &["no replica serves the watch", "nothing was printed"]);
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn ctrl_c_says_where_to_go_on_and_a_closed_pipe_ends_it_quietly() {
     signal(child.id(), "INT");
     let ran = finish(child).expect_status(0);
     assert!(
-        ran.stderr.contains(&format!("`--since {at}` goes on")),
+        ran.stderr.contains(&format!("`--since {at}` resumes")),
         "{}",
         ran.stderr
     );

@@ -273,11 +273,11 @@ fn wrong(ask: IndexRequest, answer: Option<IndexResponse>, bytes: &[u8]) -> Fail
             "leave --filled away, or give the --keys of the run that filled it",
         ),
         (IndexRequest::Get(_), Some(IndexResponse::Value(_))) => {
-            Failure::negative("a GET had a value that nobody wrote", "")
+            Failure::negative("a GET returned a value that was never written", "")
         }
         (IndexRequest::Put(key, _) | IndexRequest::Scan(key, _), Some(answer)) => {
             refused(key, answer)
         }
-        _ => Failure::usage("an answer could not be read", SAME_RELEASE),
+        _ => Failure::usage("a reply could not be decoded", SAME_RELEASE),
     }
 }

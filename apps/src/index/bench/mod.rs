@@ -130,7 +130,7 @@ fn measure(
 
 fn no_answers() -> Failure {
     Failure::usage(
-        "no GET was answered in the time of one part",
-        "give it more with --for",
+        "no GET was answered during one part",
+        "run it longer with --for",
     )
 }

@@ -77,7 +77,7 @@ impl Numbers {
         if first < least {
             let before = least - 1;
             let message =
-                format!("a request that was sent after the number {before} had come got {first}");
+                format!("a request sent after the number {before} had arrived got {first}");
             return Err(Failure::negative(message, ""));
         }
         self.least = self.least.max(first + u64::from(self.count));
@@ -142,7 +142,7 @@ impl Work for Numbers {
             }
             None => Err(match Denied::decode(bytes) {
                 Some(denied) => denied.failure(),
-                None => Failure::usage("an answer could not be read", SAME_RELEASE),
+                None => Failure::usage("a reply could not be decoded", SAME_RELEASE),
             }),
         }
     }

@@ -27,7 +27,7 @@ impl ServerKeys {
         let cluster = ClusterKey::read(path).map_err(|error| {
             Failure::usage(
                 error.to_string(),
-                "a replica needs the group's key file, as `trine key new` makes it",
+                "a replica needs the group's key file, created by `trine key new`",
             )
         })?;
         Ok(Self {
@@ -44,16 +44,18 @@ impl ServerKeys {
     pub fn read_again(&self, stage: KeyStage) -> Result<Self, Failure> {
         if stage == KeyStage::None {
             return Err(Failure::usage(
-                "a replica that serves with keys cannot give them up: its peers would not take its packets",
-                "let it accept callers without a key (keys = \"accept\"), or start it again without --key",
+                "a replica that serves with keys cannot stop using them: its peers would reject \
+                 its packets",
+                "let it accept callers without a key (keys = \"accept\"), or restart it without \
+                 --key",
             ));
         }
         let found = Self::read(&self.path, stage)?;
         found.cluster.follows(&self.cluster).map_err(|error| {
             let path = self.path.display();
             Failure::usage(
-                format!("the key file {path} does not fit: {error}"),
-                format!("`trine key show {path}` says what is in it"),
+                format!("the key file {path} cannot be used: {error}"),
+                format!("`trine key show {path}` shows its contents"),
             )
         })?;
         Ok(found)

@@ -49,8 +49,8 @@ impl Verbs {
             .is_some_and(CongestionControl::uses_marks)
         {
             return Err(Failure::usage(
-                "verbs does not tell the network's congestion marks",
-                "take --congestion timely, or leave it out",
+                "verbs does not report the network's congestion marks",
+                "use --congestion timely, or omit it",
             ));
         }
         let config = VerbsConfig {

@@ -83,7 +83,7 @@ impl VerbsArguments {
         Err(Failure::usage(
             "the path rfp is for `trine cache` alone: members of a group sleep, and answers that wait for other members are \
              slow",
-            "take --path herd or --path ud",
+            "use --path herd or --path ud",
         ))
     }
 

@@ -79,9 +79,7 @@ pub(crate) enum BackupCommand {
 
 fn parse_rate(text: &str) -> Result<u64, String> {
     match parse_bytes(text)? {
-        0 => Err(
-            "it must be more than nothing; leave --max-rate out for as fast as possible".to_owned(),
-        ),
+        0 => Err("it must be more than zero; omit --max-rate for as fast as possible".to_owned()),
         rate => Ok(rate),
     }
 }
@@ -147,7 +145,8 @@ fn position<N: Network>(network: &N, arguments: &BackupArguments) -> Result<u64,
 fn refused(why: &str) -> Failure {
     Failure::negative(
         format!("denied: {why}; nothing was backed up"),
-        "a backup holds all keys and the list of the users: give the cluster key file, or the key of a user of role admin, with --key",
+        "a backup holds all keys and the list of the users: give the group's key file, or the key \
+         of a user with role admin, with --key",
     )
 }
 
@@ -181,15 +180,15 @@ impl<N: Network> BackupRun<'_, N> {
             candidate.incarnation == header.replica && candidate.cluster == header.head.cluster
         };
         let why = match candidates.iter().find(is_its) {
-            None => "its replica is not among those that are asked".to_owned(),
+            None => "its replica is not among those to ask".to_owned(),
             Some(candidate) => {
                 let shown = self.partial.shown();
                 let there = show_bytes(self.partial.bytes());
-                announce::note(format_args!("{shown} holds {there}: goes on with it"));
+                announce::note(format_args!("{shown} holds {there}: resuming it"));
                 if header.head.index < self.at_least {
                     announce::note(format_args!(
-                        "it is the state of entry {}: what was acknowledged behind it is not in the backup; for a later state \
-                         remove {shown} and begin again",
+                        "it is the state at entry {}: writes acknowledged after it are not in the \
+                         backup; for a later state remove {shown} and start over",
                         header.head.index
                     ));
                 }
@@ -200,9 +199,7 @@ impl<N: Network> BackupRun<'_, N> {
             }
         };
         let shown = self.partial.shown();
-        announce::note(format_args!(
-            "cannot go on with {shown}: {why}; begins again"
-        ));
+        announce::note(format_args!("cannot resume {shown}: {why}; starting over"));
         Ok(None)
     }
 
@@ -226,11 +223,11 @@ impl<N: Network> BackupRun<'_, N> {
                     Err(why) => why,
                 };
                 last = format!("replica {}: {why}", candidate.node_id);
-                announce::note(format_args!("{last}; tries another time or place"));
+                announce::note(format_args!("{last}; retrying"));
             }
         }
         Err(Failure::not_reachable(
-            format!("no replica gave the whole state; the last one, {last}"),
+            format!("no replica sent the whole state; the last one, {last}"),
             "`trine status` shows the replicas; --replica ID asks one of them; a longer --timeout waits longer",
         ))
     }
@@ -294,7 +291,7 @@ impl<N: Network> BackupRun<'_, N> {
             Stop::Denied(why) if candidate.decides => Err(refused(&why)),
             // A follower may not have heard of a user yet.
             Stop::Denied(why) => Ok(Err(why)),
-            Stop::Lost => Ok(Err("it does not answer any more".to_owned())),
+            Stop::Lost => Ok(Err("it no longer answers".to_owned())),
             Stop::Elsewhere(why) => Ok(Err(why)),
         }
     }
@@ -306,7 +303,8 @@ impl<N: Network> BackupRun<'_, N> {
             0 => Failure::interrupted_after("no backup was made", ""),
             bytes => Failure::interrupted_after(
                 format_args!("{shown} holds {} of the backup", show_bytes(bytes)),
-                "the same command goes on with it while the replica keeps its image, for a minute; later it begins again",
+                "the same command resumes it while the replica keeps its image, for a minute; \
+                 later it starts over",
             ),
         })
     }

@@ -30,14 +30,17 @@ impl Partial {
             PartialContent::Part(begun) => Some(*begun),
             PartialContent::Whole => {
                 return Err(Failure::usage(
-                    format!("{} is a whole backup that has no name yet", path.display()),
-                    format!("name it: mv {} {}", path.display(), target.display()),
+                    format!(
+                        "{} is a complete backup that was not renamed yet",
+                        path.display()
+                    ),
+                    format!("rename it: mv {} {}", path.display(), target.display()),
                 ));
             }
             PartialContent::Other => {
                 return Err(Failure::usage(
                     format!(
-                        "{} is no part of a backup, and it is not overwritten",
+                        "{} is not part of a backup, and is not overwritten",
                         path.display()
                     ),
                     "move it away, or give another file",
@@ -144,9 +147,10 @@ impl Partial {
             io::ErrorKind::StorageFull
             | io::ErrorKind::FileTooLarge
             | io::ErrorKind::QuotaExceeded => {
-                "make room (df, ulimit -f, quota), or give a file elsewhere; `trine status` shows how much is stored"
+                "free some space (df, ulimit -f, quota), or give a file elsewhere; `trine status` \
+                 shows how much is stored"
             }
-            _ => "see to the device, or give a file elsewhere",
+            _ => "check the device, or give a file elsewhere",
         };
         Err(Failure::usage(
             format!(
@@ -220,7 +224,7 @@ pub(super) fn require_free(target: &Path) -> Result<(), Failure> {
     match std::fs::symlink_metadata(target) {
         Ok(_) => Err(Failure::usage(
             format!(
-                "{} exists, and a backup overwrites nothing",
+                "{} exists, and a backup never overwrites a file",
                 target.display()
             ),
             "give another name, or move that file away",
@@ -319,7 +323,7 @@ mod tests {
         std::fs::set_permissions(&path, open_to_all).expect("changed");
         let refused = Partial::open(&file).err().expect("refused");
         assert!(
-            refused.to_string().contains("is no part of a backup"),
+            refused.to_string().contains("is not part of a backup"),
             "{refused}"
         );
         assert_eq!(std::fs::read(&path).expect("there"), b"dear diary");
@@ -339,7 +343,7 @@ mod tests {
         std::fs::remove_file(&file).expect("removed");
         let refused = Partial::open(&file).err().expect("refused");
         assert!(
-            refused.to_string().contains("is a whole backup"),
+            refused.to_string().contains("is a complete backup"),
             "{refused}"
         );
         assert!(path.exists());
@@ -358,10 +362,13 @@ mod tests {
         first.begin(&header()).expect("written");
         std::fs::write(&file, "mine").expect("written");
         let failure = first.finish(&file).expect_err("refused");
-        assert!(failure.to_string().contains("exists by now"), "{failure}");
+        assert!(failure.to_string().contains("exists now"), "{failure}");
         assert_eq!(std::fs::read(&file).expect("there"), b"mine");
         let third = Partial::open(&file).err().expect("refused");
-        assert!(third.to_string().contains("overwrites nothing"), "{third}");
+        assert!(
+            third.to_string().contains("never overwrites a file"),
+            "{third}"
+        );
     }
 
     /// The error said "beyond 0 bytes" when the last bytes could not be written.

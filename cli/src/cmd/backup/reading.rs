@@ -244,7 +244,7 @@ impl BackupStream {
             }
             let Some(piece) = self.0.next()? else {
                 if since.elapsed() > PIECE_PATIENCE {
-                    return Err(Stop::Elsewhere("it gives no further piece".to_owned()));
+                    return Err(Stop::Elsewhere("it sends no further piece".to_owned()));
                 }
                 continue;
             };

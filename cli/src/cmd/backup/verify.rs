@@ -20,7 +20,7 @@ pub(crate) fn run(file: &Path, output: Output) -> Result<(), Failure> {
     let head = &header.head;
     output.document(&document(file, &header, bytes));
     output.line(format_args!(
-        "{} is whole: {} of cluster {} at entry {} ({})",
+        "{} is complete: {} of cluster {} at entry {} ({})",
         file.display(),
         plural(head.items, "key"),
         head.cluster,

@@ -91,10 +91,10 @@ fn wait_until_whole(session: &mut CommandClient, patience: Duration) -> Result<(
         if Instant::now() > until {
             return Err(Failure::outcome_unknown(
                 format!(
-                    "the index is not whole after {}; it is being built",
+                    "the index is not complete after {}; it is still being built",
                     show_duration(patience)
                 ),
-                "`trine status` shows how far it is; --timeout waits longer",
+                "`trine status` shows its progress; --timeout waits longer",
             ));
         }
         interrupt::pause(ASK_EVERY);

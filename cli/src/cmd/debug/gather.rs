@@ -83,7 +83,7 @@ pub(super) fn gather<N: Network>(
         ),
         ArchiveFile::new(
             "status.json",
-            "what every replica says of itself",
+            "what every replica reports about itself",
             status.map(|sample| json(&document(&sample.reports))),
         ),
         ArchiveFile::new(
@@ -98,7 +98,7 @@ pub(super) fn gather<N: Network>(
         ),
         ArchiveFile::new(
             "settings.json",
-            "the settings that `trine serve` has here, secrets hidden",
+            "the settings that `trine serve` uses here, secrets hidden",
             settings(arguments).map(|settings| json(&settings)),
         ),
     ];
@@ -146,8 +146,8 @@ fn not_named(arguments: &BundleArguments) -> Vec<ArchiveFile> {
         ));
     }
     if arguments.log_file.is_empty() {
-        let why =
-            "replicas log to standard error; name where that went with --log-file FILE".to_owned();
+        let why = "replicas log to standard error; name the file that has it with --log-file FILE"
+            .to_owned();
         parts.push(ArchiveFile::new("log", "the end of a log", Err(why)));
     }
     parts
@@ -194,7 +194,7 @@ fn metrics(asker: &EndpointClient, at: &str) -> Result<Vec<u8>, String> {
     let answer = asker.ask(at, "GET", "/metrics", "");
     match answer.map_err(|failure| failure.in_one_line())? {
         answer if answer.is_ok => Ok(answer.body.into_bytes()),
-        _ => Err(format!("{at} is no endpoint of metrics")),
+        _ => Err(format!("{at} is not a metrics endpoint")),
     }
 }
 
@@ -202,7 +202,7 @@ fn metrics(asker: &EndpointClient, at: &str) -> Result<Vec<u8>, String> {
 fn tail(path: &Path) -> Result<Vec<u8>, String> {
     // A pipe could be waited for without end.
     if std::fs::metadata(path).is_ok_and(|about| !about.is_file()) {
-        return Err(format!("{} is no regular file", path.display()));
+        return Err(format!("{} is not a regular file", path.display()));
     }
     let read = || {
         let mut file = File::open(path)?;
@@ -223,7 +223,7 @@ fn tail(path: &Path) -> Result<Vec<u8>, String> {
     let bytes = read().map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     match holds_key(&bytes) {
         true => Err(format!(
-            "{} holds a secret key, which is nothing to pass on",
+            "{} holds a secret key, which must not be shared",
             path.display()
         )),
         false => Ok(bytes),

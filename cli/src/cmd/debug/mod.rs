@@ -101,7 +101,7 @@ fn tell(path: &std::path::Path, parts: &[ArchiveFile], output: Output) {
         _ => format!(", without {}", plural(missing, "part")),
     };
     output.line(format_args!(
-        "written to {} ({}{without}); look into it before you pass it on: tar tzf {}",
+        "written to {} ({}{without}); check its contents before you share it: tar tzf {}",
         path.display(),
         show_bytes(size),
         path.display()

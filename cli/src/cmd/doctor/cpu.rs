@@ -17,7 +17,7 @@ pub(super) fn count(machine: &Machine) -> Finding {
         "CPUs",
         found,
         "a replica polls on one CPU; a group on one machine, or a client beside it, needs at least two",
-        "trine up --spin 0us    # gives the CPU back at once, for latency that is worse",
+        "trine up --spin 0us    # frees the CPU at once, at the price of higher latency",
     )
 }
 
@@ -54,7 +54,7 @@ pub(super) fn governor(machine: &Machine) -> Finding {
 pub(super) fn clock_source(machine: &Machine) -> Finding {
     let path = "sys/devices/system/clocksource/clocksource0/current_clocksource";
     let Some(source) = machine.text(path) else {
-        return Finding::not_here("clock source", "not told by this kernel");
+        return Finding::not_here("clock source", "not reported by this kernel");
     };
     // These are read in user space, without a system call.
     if [

@@ -18,7 +18,7 @@ const REPLICAS: &str = "replicas";
 const STAGE: &str = "key stage";
 const ROOT: &str = "member root";
 /// Why callers without a key matter.
-const OPEN: &str = "whoever can send packets to such a replica can read and write";
+const OPEN: &str = "any client that can send packets to such a replica can read and write";
 
 /// Whether the key file of this caller can be used: it is whole, and nobody else may read it.
 pub(super) fn file(path: &Path) -> Finding {
@@ -31,7 +31,7 @@ pub(super) fn file(path: &Path) -> Finding {
                 true => format!("chmod 600 {shown}"),
                 false => format!("trine key show {shown}"),
             };
-            let why = "no command and no replica takes it as it is";
+            let why = "no command and no replica accepts it in this state";
             Finding::wrong(KEY_FILE, error, why, &hint)
         }
     }
@@ -74,7 +74,7 @@ fn present(reports: &[Report]) -> Finding {
         _ => Finding::better(
             REPLICAS,
             found,
-            "a replica that is gone is one less that may fail",
+            "each missing replica is one less that may fail",
             "trine status",
         ),
     }
@@ -86,17 +86,17 @@ fn stage(reports: &[Report], has_key: bool) -> Finding {
         return different(&stages, &which);
     }
     match stages.first() {
-        None => Finding::not_here(STAGE, "no replica that answers tells it"),
-        Some((_, "require")) => Finding::good(STAGE, "only callers with a key are let in"),
+        None => Finding::not_here(STAGE, "no replica that answers reports it"),
+        Some((_, "require")) => Finding::good(STAGE, "only callers with a key are accepted"),
         Some((_, "accept")) => Finding::better(
             STAGE,
             format!(
-                "callers without a key are let in: {}",
+                "callers without a key are accepted: {}",
                 unsealed(reports, has_key)
             ),
             OPEN,
-            "kill -HUP PID    # of each replica, once its settings file says keys = \"require\"; or start it again with \
-             --key-stage require, also if it was started with --key-stage",
+            "kill -HUP PID    # of each replica, once its settings file says keys = \"require\"; \
+             or restart it with --key-stage require, also if it was started with --key-stage",
         ),
         Some(_) => Finding::better(
             STAGE,
@@ -139,7 +139,7 @@ fn different(stages: &[(String, &str)], which: &str) -> Finding {
     if requiring.is_empty() {
         return Finding::better(STAGE, which, OPEN, &hint);
     }
-    let why = "those that require keys take no packets of those without";
+    let why = "replicas that require keys reject packets of those without";
     Finding::wrong(STAGE, which, why, &hint)
 }
 
@@ -163,7 +163,7 @@ fn refused(reports: &[Report]) -> Option<Finding> {
     Some(Finding::wrong(
         ROOT,
         format!("{}: {first}", names.join(", ")),
-        "their key file is not of the same group, or this key does not count",
+        "their key file belongs to another group, or this key is not valid",
         advice(*first),
     ))
 }
@@ -187,8 +187,9 @@ fn root(reports: &[Report]) -> Option<Finding> {
         if let Some((other, _)) = stranger {
             return Some(Finding::wrong(
                 ROOT,
-                format!("{who} does not take the sessions of {other}"),
-                "their key files are of other groups, or more than a step of `trine key rotate` apart",
+                format!("{who} rejects the sessions of {other}"),
+                "their key files belong to different groups, or are more than one step of `trine \
+                 key rotate` apart",
                 same_file,
             ));
         }
@@ -204,9 +205,9 @@ fn root(reports: &[Report]) -> Option<Finding> {
     }
     Some(Finding::better(
         ROOT,
-        "a change of it was begun and not finished",
-        "the old root still counts",
-        "trine key rotate FILE    # takes the next step once all are alike",
+        "a change of it was started and not finished",
+        "the old root is still accepted",
+        "trine key rotate FILE    # takes the next step once all agree",
     ))
 }
 
@@ -277,7 +278,7 @@ mod tests {
         let apart = of(keyed(2, "require", "c", None));
         assert_eq!(apart.0, Severity::Wrong);
         assert!(
-            apart.1.contains("does not take the sessions of replica 2"),
+            apart.1.contains("rejects the sessions of replica 2"),
             "{}",
             apart.1
         );

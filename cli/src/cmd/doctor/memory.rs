@@ -27,7 +27,7 @@ pub(super) fn total(machine: &Machine) -> Finding {
     let limit = machine.memory_limit();
     let limit = limit.filter(|limit| of_machine.is_none_or(|total| limit.bytes < total));
     let (bytes, found) = match (limit, of_machine) {
-        (None, None) => return Finding::not_here(CHECK, "not told by this kernel"),
+        (None, None) => return Finding::not_here(CHECK, "not reported by this kernel"),
         (None, Some(bytes)) => (bytes, show_bytes(bytes)),
         (Some(MemoryLimit { bytes, file }), _) => {
             let of = file.display();
@@ -46,7 +46,8 @@ pub(super) fn total(machine: &Machine) -> Finding {
         CHECK,
         found,
         &format!(
-            "a store may grow to {} by default, and the kernel ends a replica that needs more than there is",
+            "a store may grow to {} by default, and the kernel kills a replica that needs more \
+             than is available",
             show_bytes(needed)
         ),
         &format!("trine serve --memory {}MiB", (bytes / 2) >> 20),
@@ -63,7 +64,7 @@ pub(super) fn open_files(machine: &Machine) -> Finding {
         ),
         Limit::At(files) => Finding::good("open files", files.to_string()),
         Limit::None => Finding::good("open files", "unlimited"),
-        Limit::Unknown => Finding::not_here("open files", "limit not told by this kernel"),
+        Limit::Unknown => Finding::not_here("open files", "limit not reported by this kernel"),
     }
 }
 
@@ -80,7 +81,7 @@ pub(super) fn locked(machine: &Machine) -> Finding {
         ),
         Limit::At(bytes) => Finding::good("locked memory", format!("{bytes} bytes")),
         Limit::None => Finding::good("locked memory", "unlimited"),
-        Limit::Unknown => Finding::not_here("locked memory", "limit not told by this kernel"),
+        Limit::Unknown => Finding::not_here("locked memory", "limit not reported by this kernel"),
     }
 }
 
@@ -114,12 +115,12 @@ pub(super) fn huge_pages(machine: &Machine) -> Finding {
 
 pub(super) fn swap(machine: &Machine) -> Finding {
     match machine.entry("proc/meminfo", "SwapTotal") {
-        None => Finding::not_here("swap", "not told by this kernel"),
+        None => Finding::not_here("swap", "not reported by this kernel"),
         Some(0) => Finding::good("swap", "none"),
         Some(kib) => Finding::better(
             "swap",
             format!("{} MiB", kib / 1024),
-            "a replica whose memory is swapped out misses heartbeats and loses its lead",
+            "a replica whose memory is swapped out misses heartbeats and loses leadership",
             "swapoff -a    # or MemorySwapMax=0 in the systemd unit",
         ),
     }
@@ -146,7 +147,7 @@ pub(super) fn set_aside(directory: &Path) -> Result<Finding, Failure> {
             plural(found.len() as u64, "file"),
             show_bytes(bytes)
         ),
-        "--rejoin or trine recover has set them aside for whoever wants to look into them; nothing reads them",
+        "--rejoin or trine recover has set them aside for inspection; nothing reads them",
         &format!("trine recover --remove-lost --data-dir {shown}"),
     ))
 }

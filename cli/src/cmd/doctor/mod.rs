@@ -78,7 +78,7 @@ fn tell(
     ));
     if wrong > 0 {
         let message = format!("{} in the way", plural(wrong, "obstacle"));
-        return Err(Failure::negative(message, "the commands above mend it"));
+        return Err(Failure::negative(message, "the commands above fix it"));
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ const RECEIVE_BUFFER_BYTES: u64 = 4 << 20;
 pub(super) fn socket_buffers(machine: &Machine) -> Finding {
     let path = "proc/sys/net/core/rmem_max";
     match machine.number(path) {
-        None => Finding::not_here("socket buffers", "limit not told by this kernel"),
+        None => Finding::not_here("socket buffers", "limit not reported by this kernel"),
         Some(bytes) if bytes >= RECEIVE_BUFFER_BYTES => {
             Finding::good("socket buffers", format!("up to {bytes} bytes"))
         }
@@ -39,7 +39,7 @@ pub(super) fn interrupts(machine: &Machine) -> Finding {
         .collect();
     match everywhere.first() {
         _ if cards.is_empty() => Finding::not_here("interrupts", "no network card"),
-        None => Finding::good("interrupts", "each network interrupt has its CPU"),
+        None => Finding::good("interrupts", "each network interrupt is bound to a CPU"),
         Some(irq) => Finding::better(
             "interrupts",
             format!(

@@ -100,8 +100,10 @@ fn lost(small: &PacketProbe, large: &PacketProbe) -> Option<Finding> {
                 "packets of {bytes} bytes from {} do not arrive, short ones do",
                 small.address
             ),
-            "every network that can carry IPv6 carries this size: something on the way drops large packets",
-            "tracepath HOST    # shows where the path gets narrow; docs/operations.md, \"Packet sizes\"",
+            "every network that can carry IPv6 carries this size: something on the path drops \
+             large packets",
+            "tracepath HOST    # shows where the path MTU drops; docs/operations.md, \"Packet \
+             sizes\"",
         ));
     }
     let bytes = of(large).filter(|_| small.outcome == ProbeOutcome::Arrived)?;
@@ -111,7 +113,7 @@ fn lost(small: &PacketProbe, large: &PacketProbe) -> Option<Finding> {
             "packets of {bytes} bytes from {} do not arrive, smaller ones do",
             large.address
         ),
-        "--mtu says more than the path carries, so sessions stall and start again with smaller packets",
+        "--mtu is more than the path carries, so sessions stall and restart with smaller packets",
         "trine serve ... --mtu 1232    # or without --mtu; docs/operations.md, \"Packet sizes\"",
     ))
 }

@@ -19,7 +19,7 @@ impl<'p> Sink<'p> {
     pub(super) fn create(path: &'p Path) -> Result<Self, Failure> {
         new_file::require_name(
             path,
-            "leave FILE out for standard output, or give ./- for a file of that name",
+            "omit FILE for standard output, or give ./- for a file of that name",
         )?;
         WholeFile::create(path, "export").map(Self::File)
     }

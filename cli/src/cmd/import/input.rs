@@ -177,7 +177,7 @@ impl Lines {
             if line.len() as u64 == LINE_BYTES_MAX && line.last() != Some(&b'\n') {
                 let number = self.number;
                 let message = format!("line {number} has more than {LINE_BYTES_MAX} bytes");
-                return Err(Failure::negative(message, "is this an export of trine?"));
+                return Err(Failure::negative(message, "is this a trine export?"));
             }
             if !line.trim_ascii().is_empty() {
                 return Ok(Some(line));

@@ -73,7 +73,7 @@ pub(crate) fn run<N: Network>(
         0 => told,
         expired => format!("{told}, {} had expired", plural(expired, "line")),
     };
-    written.map_err(|failure| failure.while_doing(&format!("the import was given up, {told}")))?;
+    written.map_err(|failure| failure.while_doing(&format!("the import was abandoned, {told}")))?;
     output.document(&json!({
         "written": done.written,
         "expired": done.expired,
@@ -83,7 +83,7 @@ pub(crate) fn run<N: Network>(
     match done.bad {
         0 => Ok(()),
         bad => Err(Failure::negative(
-            format!("{} left out: bad", plural(bad, "line")),
+            format!("{} skipped: invalid", plural(bad, "line")),
             "",
         )),
     }
@@ -104,7 +104,7 @@ fn check(mut lines: Lines) -> Result<u64, Failure> {
 fn bad_line(number: u64, why: &str) -> Failure {
     Failure::negative(
         format!("line {number}: {why}; nothing was written"),
-        "--partial writes the good lines and leaves the bad ones out",
+        "--partial writes the valid lines and skips the others",
     )
 }
 

@@ -103,7 +103,7 @@ fn taken(step: RotationStep, key: ClusterKey) -> Result<ClusterKey, Failure> {
     taken.map_err(|error| {
         Failure::usage(
             format!("this step is out of order: {error}"),
-            "the file was left alone; `trine key show FILE` says where it stands",
+            "the file was not changed; `trine key show FILE` shows its step",
         )
     })
 }
@@ -139,12 +139,13 @@ fn require_all(reports: &[Report], present: &ClusterKey) -> Result<(), Failure> 
     let root = present.member_root();
     Err(Failure::negative(
         format!(
-            "not all members have taken the key file as it is (step {}, member root {root}); nothing was changed\n  {}",
+            "not all members have loaded the current key file (step {}, member root {root}); \
+             nothing was changed\n  {}",
             present.rotation(),
             behind.join("\n  ")
         ),
-        "copy the file to their hosts and send SIGHUP to these replicas (their logs say what they made of it), or under \
-         trine@.service restart them, then try again; --force asks nobody",
+        "copy the file to their hosts and send SIGHUP to these replicas (their logs report the \
+         result), or under trine@.service restart them, then try again; --force skips this check",
     ))
 }
 
@@ -189,13 +190,14 @@ fn tell(step: RotationStep, key: &ClusterKey, path: &Path, output: Output) {
             format!("trine key rotate --finish {path}"),
         ),
         RotationStep::Finish => (
-            format!("step 3 of 3: {path} knows only the new member root, {used}"),
+            format!("step 3 of 3: {path} contains only the new member root, {used}"),
             String::new(),
         ),
     };
     output.line(done);
     output.line("next:");
-    output.line("  1. copy the file to each replica's host, as its owner's alone (mode 0600)");
+    output
+        .line("  1. copy the file to each replica's host, readable only by its owner (mode 0600)");
     output.line("  2. send SIGHUP to each replica, one after the other: kill -HUP PID");
     output.line(
         "     under the unit trine@.service, which reads the file only when it starts: systemctl restart trine@N, and \
@@ -204,7 +206,7 @@ fn tell(step: RotationStep, key: &ClusterKey, path: &Path, output: Output) {
     match next.is_empty() {
         false => output.line(format_args!("  3. {next}")),
         true => {
-            output.line("  3. remove all copies of the file from before: members take them no more")
+            output.line("  3. remove all old copies of the file: members no longer accept them")
         }
     }
 }

@@ -42,7 +42,7 @@ fn stages(timing: &WriteTiming) -> [WriteStage; 6] {
         stage("quorum", "until a majority has it", leader.quorum_ns.into()),
         stage(
             "apply",
-            "into the store, and the answer made",
+            "apply it to the store, make the reply",
             leader.apply_ns.into(),
         ),
     ]

@@ -52,7 +52,7 @@ const OF_STORE: &[Own] = &[
     [
         "decr",
         "KEY [BY]",
-        "takes 1, or BY, from a number",
+        "subtracts 1, or BY, from a number",
         "decr stock",
     ],
     [
@@ -70,13 +70,13 @@ const OF_STORE: &[Own] = &[
     [
         "range",
         "[PREFIX [LIMIT]]",
-        "shows keys with values in their order, at most LIMIT (100); needs the ordered index",
+        "shows keys with values in order, at most LIMIT (100); needs the ordered index",
         "range user/ 10",
     ],
     [
         "keys",
         "PATTERN",
-        "lists the keys that fit, * for all",
+        "lists the keys that match, * for all",
         "keys user:*",
     ],
 ];
@@ -86,7 +86,7 @@ const OF_LINE: &[Own] = &[
     [
         "scan",
         "[PREFIX] [--limit N] [--reverse] [--keys-only]",
-        "shows keys with values in their order",
+        "shows keys with values in order",
         "scan user/ --limit 10",
     ],
     [
@@ -105,7 +105,7 @@ const OF_LINE: &[Own] = &[
     [
         "export",
         "[FILE] [PREFIX]",
-        "writes keys into a file, as JSON lines",
+        "writes keys to a file, as JSON lines",
         "export users.jsonl user/",
     ],
     [
@@ -117,7 +117,7 @@ const OF_LINE: &[Own] = &[
     [
         "backup",
         "FILE",
-        "writes all keys and users into a file",
+        "writes all keys and users to a file",
         "backup today.trine",
     ],
     ["status", "", "shows every replica", "status"],
@@ -136,7 +136,7 @@ const OF_LINE: &[Own] = &[
     [
         "member",
         "list | add ID | promote ID | remove ID | replace ID",
-        "shows or changes who belongs to the group",
+        "shows or changes the members of the group",
         "member list",
     ],
     [
@@ -154,7 +154,7 @@ const OF_LINE: &[Own] = &[
     [
         "config",
         "get [SETTING] | set memory SIZE | set ordered on|off",
-        "shows and changes what the group holds",
+        "shows and changes the settings of the group",
         "config get memory",
     ],
     [
@@ -183,7 +183,7 @@ const OF_SHELL: &[Own] = &[
     [
         "\\timing",
         "[on|off]",
-        "says after each command how long it took",
+        "prints how long each command took",
         "\\timing on",
     ],
 ];
@@ -274,8 +274,8 @@ pub(super) fn help(of: Option<&'static CommandHelp>) -> String {
         }
     }
     text.push_str(
-        "Words: 'as it stands', \"with \\n \\t \\x00 escapes\"; # begins a comment.\n\
-         help COMMAND shows an example. Ctrl-C gives a line or a command up, Ctrl-D ends.",
+        "Words: 'literal', \"with \\n \\t \\x00 escapes\"; # starts a comment.\nhelp COMMAND shows \
+         an example. Ctrl-C cancels a line or a command, Ctrl-D ends.",
     );
     text
 }

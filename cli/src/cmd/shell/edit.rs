@@ -68,7 +68,7 @@ impl Hinter for Assistant {
         }
         if line.ends_with('\n') {
             return open_quote(line)
-                .map(|quote| format!("  (the quote {quote} has no end yet; Ctrl-C drops all)"));
+                .map(|quote| format!("  (the quote {quote} is still open; Ctrl-C drops all)"));
         }
         match line.strip_suffix(' ') {
             Some(name) => find(name.as_bytes()).map(|entry| entry.form.clone()),

@@ -172,7 +172,7 @@ fn obey<N: Network>(shell: &mut Shell<'_, N>) -> Result<(), Failure> {
     let mut input = Input::new();
     let mut bytes = 0;
     let total = size_of_input();
-    shell.progress = Some(Progress::towards("doing what standard input says", total));
+    shell.progress = Some(Progress::towards("executing standard input", total));
     let mut number = 1;
     loop {
         let ended = |shell: &mut Shell<'_, N>| {

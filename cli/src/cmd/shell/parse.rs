@@ -353,7 +353,7 @@ fn delta(entry: &'static CommandHelp, by: &[&[u8]]) -> Result<i64, ParseError> {
     match entry.name {
         "decr" => delta
             .checked_neg()
-            .ok_or_else(|| wrong(by[0], "a number that can be taken away")),
+            .ok_or_else(|| wrong(by[0], "a number that can be subtracted")),
         _ => Ok(delta),
     }
 }
@@ -448,7 +448,7 @@ mod tests {
         says("put k", "write: put KEY VALUE");
         says("mput a 1 b", "KEY VALUE [KEY VALUE]");
         says("incr k x", "x is not a whole number");
-        says("decr k -9223372036854775808", "can be taken away");
+        says("decr k -9223372036854775808", "can be subtracted");
         says("expire k soon", "expire: value is not an integer");
         says("set k v ex 0", "set: invalid expire time in 'set' command");
         says("strlen", "write: strlen KEY");

@@ -97,7 +97,7 @@ fn given_up(mode: Mode) -> Failure {
     match mode {
         Mode::Read => Failure::interrupted(),
         _ => Failure::outcome_unknown(
-            "given up; the command was sent and may be applied",
+            "cancelled; the command was sent and may be applied",
             "read the key to see whether it was",
         ),
     }

@@ -24,7 +24,8 @@ pub(super) fn view(reports: &[Report]) -> Option<String> {
     }
     if known.iter().all(|(_, keys)| keys.stage == "none") {
         return Some(
-            "keys: none; whoever can send packets to the replicas can read and write".to_owned(),
+            "keys: none; any client that can send packets to the replicas can read and write"
+                .to_owned(),
         );
     }
     let mut table = Table::new([
@@ -128,12 +129,15 @@ pub(super) fn complaints(reports: &[Report]) -> Vec<String> {
     let not_taken = known.iter().filter_map(|(node, roots)| {
         let why = roots.not_taken.as_deref()?;
         Some(format!(
-            "{}: its key file was not taken: {why}",
+            "{}: its key file was rejected: {why}",
             node.replica.address
         ))
     });
     let differ = difference(&stages(reports)).map(|which| {
-        format!("the replicas do not take the same callers ({which}); `trine doctor --peers LIST` says what to do")
+        format!(
+            "the replicas accept different callers ({which}); `trine doctor --peers LIST` says \
+             what to do"
+        )
     });
     differ
         .into_iter()
@@ -164,7 +168,8 @@ fn change(known: &[(&NodeStatus, &MemberRoots)]) -> Option<String> {
         })
         .collect();
     Some(format!(
-        "the member root is being changed: {}; `trine key rotate PATH` takes the next step once all are alike",
+        "the member root is being changed: {}; `trine key rotate PATH` takes the next step once \
+         all agree",
         each.join("; ")
     ))
 }
@@ -211,7 +216,7 @@ mod tests {
             None
         );
         let open = view(&[keyed(1, "none"), keyed(2, "none")]).expect("a view");
-        assert!(open.starts_with("keys: none; whoever"), "{open}");
+        assert!(open.starts_with("keys: none; any client"), "{open}");
         let view = view(&[keyed(1, "accept"), keyed(2, "none")]).expect("a view");
         let lines: Vec<&str> = view.lines().collect();
         assert_eq!(lines.len(), 3, "{view}");

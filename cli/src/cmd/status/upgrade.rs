@@ -27,7 +27,7 @@ fn next(active: u8, upgrade: &UpgradeStatus) -> String {
     let waits = if !upgrade.lacking.is_empty() {
         format!("{newest} waits for {}", list(&upgrade.lacking))
     } else if !upgrade.silent.is_empty() {
-        format!("{newest} is understood by all, and the switch to it waits for who is silent")
+        format!("{newest} is understood by all, and the switch to it waits for silent members")
     } else {
         match upgrade.left_ns {
             _ if upgrade.by_hand => {
@@ -117,7 +117,7 @@ mod tests {
         };
         assert_eq!(
             next(7, &silent),
-            "8 is understood by all, and the switch to it waits for who is silent; node 3 is silent"
+            "8 is understood by all, and the switch to it waits for silent members; node 3 is silent"
         );
     }
 }

@@ -47,7 +47,7 @@ impl Hands {
             Action::Block(from, to) => self.block(from, to),
             Action::Heal => self.heal(),
             Action::None | Action::Quit | Action::Transfer(_) => {
-                unreachable!("{action:?} is no fault to inject")
+                unreachable!("{action:?} is not a fault to inject")
             }
         };
         done.unwrap_or_else(|why| why)
@@ -133,7 +133,7 @@ impl Hands {
             return Err(why);
         }
         self.lock().blocked.clear();
-        Ok("everybody goes on, and no link has faults".to_owned())
+        Ok("all replicas run, and no link has faults".to_owned())
     }
 
     /// Whether there are faults to remove.

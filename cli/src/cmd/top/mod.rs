@@ -80,7 +80,7 @@ pub(crate) fn run<N: Network>(
         None => {}
         Some(Ok(healed)) => output.line(healed),
         Some(Err(why)) => {
-            let hint = "`trine net show` shows what is left, `trine net clear` ends it";
+            let hint = "`trine net show` shows the remaining faults, `trine net clear` clears them";
             return Err(Failure::negative(format!("cannot heal: {why}"), hint));
         }
     }

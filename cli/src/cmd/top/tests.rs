@@ -240,7 +240,7 @@ fn the_other_end_of_a_link_may_have_a_number_of_two_digits() {
     press(&mut model, "b1");
     assert_eq!(model.dialog, Dialog::OtherEnd { from: 2, typed: 1 });
     let screen = drawn(&model, 80, 24);
-    let foot = " Block the link of replica 2 to which other one? 1_  Enter takes it, Esc none\n";
+    let foot = " Block the link of replica 2 to which other one? 1_  Enter confirms, Esc cancels\n";
     assert!(screen.ends_with(foot), "{screen}");
     press(&mut model, "2");
     assert_eq!(model.on_key(KeyPress::Char('y')), Action::Block(2, 12));

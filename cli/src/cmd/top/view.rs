@@ -283,7 +283,7 @@ fn draw_foot(frame: &mut Frame<'_>, model: &Model, area: Rect) {
 fn so_far(typed: u64) -> String {
     match typed {
         0 => "its number, any other key none".to_owned(),
-        typed => format!("{typed}_  Enter takes it, Esc none"),
+        typed => format!("{typed}_  Enter confirms, Esc cancels"),
     }
 }
 

@@ -134,11 +134,11 @@ fn other_group(directory: &Path, begun: &[SocketAddr], addresses: &[SocketAddr])
     };
     let go_on = match addresses_from(first, count) {
         Some(of_up) if of_up == begun => format!(
-            "go on with it: trine up --replicas {count} --base-port {first} --log disk --data-dir {shown}; or begin a \
-             new group: give a directory of its own with --data-dir. If its members were changed since, remove \
-             {shown}/{ADDRESSES} and try again"
+            "continue it: trine up --replicas {count} --base-port {first} --log disk --data-dir \
+             {shown}; or start a new group: give another directory with --data-dir. If its \
+             members were changed since, remove {shown}/{ADDRESSES} and try again"
         ),
-        _ => "give a directory of its own with --data-dir".to_owned(),
+        _ => "give another directory with --data-dir".to_owned(),
     };
     Failure::usage(
         format!(

@@ -43,8 +43,9 @@ impl GroupKey {
         let path = absolute(&directory.join(FILE))?;
         match draw()?.write(&path, Existing::Keep) {
             Ok(()) if !replicas_in(directory).is_empty() => note(format_args!(
-                "warning: the group had no key file: {} is new, and keys of users that were made with another one are void; \
-                 if there was one, end the group, put it back, and start again",
+                "warning: the group had no key file: {} is new, and users' keys that were derived \
+                 from another one are void; if there was one, stop the group, put it back, and \
+                 start again",
                 path.display()
             )),
             Ok(()) | Err(FileError::Exists { .. }) => {}

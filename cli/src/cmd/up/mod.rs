@@ -149,7 +149,7 @@ fn start<N: Network>(
             return group::start_by(network, config, Vec::new(), Vec::new(), limit);
         }
         None => {
-            announcer.line("goes on with a restore that did not come to its end");
+            announcer.line("resuming an interrupted restore");
             (Vec::new(), 0)
         }
         Some(file) => (
@@ -215,11 +215,13 @@ impl fmt::Display for Sealed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.key {
             None => f.write_str(
-                "Packets are not sealed: whoever can send packets to these ports can read and write.",
+                "Packets are not sealed: any client that can send packets to these ports can read \
+                 and write.",
             ),
             Some(path) if self.accepts_all => write!(
                 f,
-                "The group's key is in {}. Callers without it are taken, too: --key-stage accept.",
+                "The group's key is in {}. Callers without it are accepted, too: --key-stage \
+                 accept.",
                 path.display()
             ),
             Some(path) => write!(
@@ -290,8 +292,8 @@ fn tell_kept(
     let set_aside = before.lost(directory, now);
     if !set_aside.is_empty() {
         announcer.event(format_args!(
-            "warning: the group begins without data: no replica goes on with its files, and a line of each says why. \
-             The old files are kept: {}",
+            "warning: the group starts without data: no replica continues with its files, and each \
+             prints the reason. The old files are kept: {}",
             set_aside.join(" ")
         ));
     }
@@ -346,7 +348,7 @@ fn welcome(
     announcer.line(match kept {
         None => format!("{end} ends the group, and with it the data: it is in memory only."),
         Some(directory) => format!(
-            "{end} ends the group. The data stays in {}: the same command goes on with it.",
+            "{end} ends the group. The data stays in {}: the same command continues with it.",
             directory.display()
         ),
     });

@@ -35,11 +35,11 @@ pub(super) fn require_new(directory: &Path) -> Result<(), Failure> {
     };
     Err(Failure::usage(
         format!(
-            "{} holds a group ({}), and --restore begins a new one; nothing was changed",
+            "{} holds a group ({}), and --restore starts a new one; nothing was changed",
             directory.display(),
             replica.display()
         ),
-        "leave --restore out to go on with that group, or give another directory with --data-dir",
+        "omit --restore to continue with that group, or give another directory with --data-dir",
     ))
 }
 
@@ -58,7 +58,7 @@ pub(super) fn is_unfinished(directory: &Path, restores: bool) -> Result<bool, Fa
                 "a restore into {} was interrupted before its first replica was made",
                 directory.display()
             ),
-            "give the same `trine up --restore FILE` once more: it begins again",
+            "run the same `trine up --restore FILE` again: it starts over",
         ));
     }
     Ok(true)
@@ -109,7 +109,8 @@ pub(super) fn prepare(
     let own = directory.join("replica-1");
     let (cluster, begun) = into_directory(content, (file, &own), member, ttl)?;
     announcer.line(format_args!(
-        "cluster {cluster} begins with {} of cluster {} as of entry {}; what was acknowledged there behind it is lost",
+        "cluster {cluster} begins with {} of cluster {} as of entry {}; writes acknowledged there \
+         after it are lost",
         plural(begun.items, "key"),
         begun.old,
         begun.old_index

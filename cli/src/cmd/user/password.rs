@@ -42,7 +42,7 @@ pub(super) fn run<N: Network>(
     let name = arguments.name;
     if name.as_str() == "default" {
         return Err(Failure::usage(
-            "the user default is nobody of the group",
+            "the user default is not a user of the group",
             "its password is the first line of --resp-password-file FILE",
         ));
     }

@@ -41,7 +41,7 @@ impl Serving {
             .expect("starts");
         let mut said = BufReader::new(child.stdout.as_mut().expect("piped"));
         let mut line = String::new();
-        while !line.contains("Ctrl-C ends it") {
+        while !line.contains("Ctrl-C stops it") {
             line.clear();
             let read = said.read_line(&mut line).expect("output");
             assert!(read > 0, "the server ended: {:?}", finish(child));

@@ -164,7 +164,7 @@ fn only_clients_of_the_authority_are_served_and_a_new_certificate_is_taken_at_si
     let log_level = |more: &[&str]| trine(&[&["log-level", "--at", &at], more].concat(), "", b"");
     log_level(&[]).expect_error(2, &["an endpoint with TLS", "--metrics-ca FILE"]);
     let trusting = ["--metrics-ca", &ca];
-    log_level(&trusting).expect_error(2, &["TLS with it has failed", "--metrics-cert"]);
+    log_level(&trusting).expect_error(2, &["TLS failed", "--metrics-cert"]);
     let [own, own_key] = ["client.pem", "client.key"].map(|name| files.text(name));
     let shown = [
         &trusting[..],
