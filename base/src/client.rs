@@ -199,7 +199,7 @@ pub fn advice(obstacle: Obstacle) -> &'static str {
             "`trine status` shows which replicas answer; a majority is needed"
         }
         Obstacle::NoAnswer => "`trine status` shows the group; --timeout waits longer",
-        Obstacle::NotAttached => "`trine status` shows the group; `trine up` starts a whole one",
+        Obstacle::NotAttached => "`trine status` shows the group; `trine up` starts a complete one",
         Obstacle::Busy => "the group is overloaded; try again, or wait longer with --timeout",
         Obstacle::Full => {
             "other callers hold all of its sessions; the metric trine_transport_sessions_server counts them"

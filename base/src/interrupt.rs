@@ -116,7 +116,8 @@ fn catch(signals: &[i32], hangup: Hangup) -> io::Result<()> {
                     SIGHUP => {
                         HANGUPS.fetch_add(1, Ordering::SeqCst);
                         tracing::info!(
-                            "SIGHUP: reads files again, and goes on also if the terminal was closed"
+                            "SIGHUP: reloading files, and continuing even if the terminal was \
+                             closed"
                         );
                     }
                     SIGXFSZ => {}

@@ -89,7 +89,7 @@ impl<'a, B: Backend> Clients<'a, B> {
     ) -> Result<(), Failure> {
         let begun = self.endpoint.submit(self.open[client], mode, command, tag);
         let refused =
-            |error| Failure::usage(format!("an operation could not be begun: {error}"), "");
+            |error| Failure::usage(format!("an operation could not be started: {error}"), "");
         begun.map_err(refused)
     }
 

@@ -92,7 +92,7 @@ pub fn parse_percents(text: &str, most: u32) -> Result<u32, String> {
     match (0.0..=f64::from(most)).contains(&whole) && (percents - whole).abs() < 1e-6 {
         true => Ok(whole as u32),
         false => Err(format!(
-            "write a share of whole percents up to {most}%, for example 50% or 0.5"
+            "write a share in whole percent up to {most}%, for example 50% or 0.5"
         )),
     }
 }

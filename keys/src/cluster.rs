@@ -29,7 +29,7 @@ use crate::secret::{Psk, Secret};
 use crate::user::UserKey;
 
 const COMMENT: &str = "\
-# Cluster key of a trine group. Whoever reads it is an administrator of the group and can make every user's key.
+# Cluster key of a trine group. Its holder is an administrator of the group and can make every user's key.
 # Keep it secret (chmod 600). Each replica and each administrator needs a copy; users get keys of `trine user add`.
 ";
 const VERSION: &str = "trine-cluster-key";
@@ -112,7 +112,8 @@ pub enum ClusterKeyError {
     },
     /// A name for the second time.
     #[error(
-        "line {line}: `{name}` is there twice: keep one of the lines, the other belongs to another file"
+        "line {line}: `{name}` occurs twice: keep one of the lines, the other belongs to another \
+         file"
     )]
     Twice {
         /// From 1.
@@ -149,7 +150,7 @@ pub enum ClusterKeyError {
         name: &'static str,
     },
     /// Something behind the end.
-    #[error("line {line} stands behind `check`, which ends the file: remove what was appended")]
+    #[error("line {line} follows `check`, which ends the file: remove what was appended")]
     AfterCheck {
         /// From 1.
         line: usize,

@@ -66,13 +66,13 @@ pub enum FileError {
         owner: u32,
     },
     /// A directory or a device.
-    #[error("{} is no file, and a key file is needed", path.display())]
+    #[error("{} is not a file, and a key file is needed", path.display())]
     NotAFile {
         /// What it is.
         path: PathBuf,
     },
     /// Longer than any key file, or no text.
-    #[error("{} is no key file: it is no text, or longer than {FILE_BYTES_MAX} bytes", path.display())]
+    #[error("{} is not a key file: it is not text, or longer than {FILE_BYTES_MAX} bytes", path.display())]
     NotAKeyFile {
         /// The file.
         path: PathBuf,
@@ -85,8 +85,8 @@ pub enum FileError {
     },
     /// Another command has locked it.
     #[error(
-        "another command changes the key file {} at this moment, and it was left alone: wait for that one, and look at \
-         what it has made of the file (`trine key show {}`)",
+        "another command is changing the key file {}, and it was left alone: wait for that \
+         command, and check the file (`trine key show {}`)",
         path.display(), quoted(path)
     )]
     Busy {

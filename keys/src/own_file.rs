@@ -60,7 +60,7 @@ pub fn open(path: &Path, flags: OFlags, mode: u32, end: AllowedFile) -> io::Resu
             other => return other,
         }
     }
-    Err(io::Error::other("it is made and removed again and again"))
+    Err(io::Error::other("it is repeatedly created and removed"))
 }
 
 /// A walk along a path, directory by directory.
@@ -222,7 +222,7 @@ fn require_own(about: &Stat, end: AllowedFile) -> io::Result<()> {
     }
     match (is_file, end) {
         (true, _) if about.st_nlink > 1 => Err(refused("the file has another name, too")),
-        (false, AllowedFile::File) => Err(refused("it is no file")),
+        (false, AllowedFile::File) => Err(refused("it is not a file")),
         _ => Ok(()),
     }
 }

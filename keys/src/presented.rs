@@ -103,7 +103,7 @@ mod tests {
         );
         let error = Presented::parse("password").expect_err("no key");
         assert!(
-            error.to_string().starts_with("it is no user's key"),
+            error.to_string().starts_with("it is not a user's key"),
             "{error}"
         );
     }

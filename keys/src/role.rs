@@ -18,7 +18,7 @@ pub enum Role {
 
 /// A text that names no role.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no role: it is one of admin, write, read")]
+#[error("{0:?} is not a role: write admin, write or read")]
 pub struct RoleError(pub String);
 
 impl Role {
@@ -87,7 +87,7 @@ mod tests {
         let error = "root".parse::<Role>().expect_err("no role");
         assert_eq!(
             error.to_string(),
-            "\"root\" is no role: it is one of admin, write, read"
+            "\"root\" is not a role: write admin, write or read"
         );
     }
 }

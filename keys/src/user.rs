@@ -20,7 +20,7 @@ use crate::name::{NameError, UserName};
 use crate::secret::{Psk, Secret};
 
 const COMMENT: &str = "\
-# Key of one user of a trine group. Whoever reads it may do what the user may. Keep it secret (chmod 600).
+# Key of one user of a trine group. Its holder has the rights of the user. Keep it secret (chmod 600).
 ";
 const START: &str = "trine-key-";
 const VERSION: &str = "1";
@@ -52,7 +52,7 @@ pub enum UserKeyError {
     #[error("this is a cluster key file, and a user's key is needed")]
     ClusterKey,
     /// It begins with something else.
-    #[error("it is no user's key: such a key begins with `{START}{VERSION}:`")]
+    #[error("it is not a user's key: such a key begins with `{START}{VERSION}:`")]
     NotAKey,
     /// Made by a later release.
     #[error(
@@ -68,10 +68,12 @@ pub enum UserKeyError {
         found: usize,
     },
     /// The second part.
-    #[error("the second part of the key is no user's name: {0}")]
+    #[error("the second part of the key is not a user's name: {0}")]
     Name(#[from] NameError),
     /// The third part.
-    #[error("the third part of the key is no generation, which is a number from 1 to 4294967295")]
+    #[error(
+        "the third part of the key is not a generation, which is a number from 1 to 4294967295"
+    )]
     Generation,
     /// A part with digits.
     #[error("the {part} of the key has {digits} digits 0-9 a-f: copy the whole key")]

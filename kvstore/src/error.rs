@@ -372,7 +372,7 @@ impl fmt::Display for StoreError {
             Self::Overflow => write!(formatter, "the result does not fit a signed 64-bit number"),
             Self::KeyMissing => write!(formatter, "there is no such key"),
             Self::NotReadOnly => write!(formatter, "the command writes and was sent as a read"),
-            Self::NotInExecute => write!(formatter, "the command cannot stand inside an EXEC"),
+            Self::NotInExecute => write!(formatter, "the command is not allowed inside an EXEC"),
             Self::ListTooLong => write!(formatter, "the list has too many elements"),
             Self::ResponseTooLarge => write!(
                 formatter,
@@ -406,7 +406,7 @@ impl fmt::Display for StoreError {
             Self::BadLimits => write!(formatter, "the limits are out of range"),
             Self::MemoryInUse { used } => write!(
                 formatter,
-                "the limit cannot be lowered below what the items take, {used} bytes"
+                "the limit cannot be lowered below the size of the items, {used} bytes"
             ),
             Self::UserExists => write!(formatter, "there is a user with this name already"),
             Self::UnknownUser => write!(formatter, "there is no user with this name"),
@@ -437,7 +437,7 @@ impl fmt::Display for StoreError {
             Self::RangeReversed => write!(formatter, "the range ends before it begins"),
             Self::BadKeyCount { asked } => write!(
                 formatter,
-                "{asked} is no number of keys from 1 to {SCAN_KEYS_MAX}"
+                "{asked} is not a number of keys from 1 to {SCAN_KEYS_MAX}"
             ),
             Self::NoRoomForIndex { needed } => write!(
                 formatter,
@@ -454,17 +454,17 @@ impl fmt::Display for StoreError {
             ),
             Self::TooManyPins { limit } => write!(
                 formatter,
-                "{limit} scans are under way, which is the limit: wait for one to end, or read page by page with \
-                 `trine scan --no-atomic`"
+                "{limit} scans are running, which is the limit: wait for one to end, or read page \
+                 by page with `trine scan --no-atomic`"
             ),
             Self::TooManyPinsOfUser { limit } => write!(
                 formatter,
-                "{limit} scans of this user are under way, which is the limit: wait for one to end, or read page by page \
-                 with `trine scan --no-atomic`"
+                "{limit} scans of this user are running, which is the limit: wait for one to end, \
+                 or read page by page with `trine scan --no-atomic`"
             ),
             Self::PinEnded => write!(
                 formatter,
-                "the position is not kept any more: begin the scan again"
+                "the position is no longer kept: start the scan again"
             ),
             Self::PinNotHere => write!(
                 formatter,

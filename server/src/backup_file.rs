@@ -85,7 +85,7 @@ pub fn damaged(path: &Path, damage: &Damage) -> Failure {
     let hint = match damage.what {
         WhatIsWrong::NoBackup => "give the file that `trine backup` has made",
         WhatIsWrong::Newer { .. } => "use the release that wrote it, or a later one",
-        _ => "copy it once more from where it was whole, or use another backup",
+        _ => "copy it again from an intact copy, or use another backup",
     };
     Failure::negative(format!("{}: {damage}", path.display()), hint)
 }
@@ -99,7 +99,8 @@ pub fn failure(path: &Path, error: &RestoreError) -> Failure {
             "use the release that wrote it, or a later one"
         }
         RestoreError::Clock { .. } => {
-            "set the clock of this machine, or leave --expiry wall out: then the time since the backup does not count"
+            "set the clock of this machine, or omit --expiry wall: then times to live do not \
+             include the time since the backup"
         }
         RestoreError::OtherHeader => "use another backup",
         RestoreError::Index { .. } | RestoreError::NotEmpty { .. } | RestoreError::Disk(_) => "",

@@ -133,8 +133,8 @@ impl OtherClusters {
                  cluster {own} with --peers"
             ),
             (true, Some(_)) => format!(
-                "to join these peers start it with an empty directory (--data-dir); to go on in cluster {own} name its \
-                 peers with --peers{}",
+                "to join these peers start it with an empty directory (--data-dir); to continue in \
+                 cluster {own} name its peers with --peers{}",
                 match rejoin {
                     true =>
                         "; --rejoin sets aside only what is damaged or was removed, and this is neither",

@@ -106,7 +106,7 @@ fn not_made(path: &Path, what: String) -> Failure {
     if let Some(file) = nearest.filter(|part| !part.is_dir()) {
         return Failure::usage(
             format!(
-                "--data-dir {}: {} is no directory",
+                "--data-dir {}: {} is not a directory",
                 path.display(),
                 file.display()
             ),
@@ -118,8 +118,9 @@ fn not_made(path: &Path, what: String) -> Failure {
     Failure::usage(
         what,
         format!(
-            "this user has to be able to write in {nearest} (ls -ld {nearest}), on a file system with room that is not \
-             read-only (findmnt -T {nearest}); or give another directory with --data-dir"
+            "this user must be able to write in {nearest} (ls -ld {nearest}), on a writable file \
+             system with free space (findmnt -T {nearest}); or give another directory with \
+             --data-dir"
         ),
     )
 }
@@ -163,7 +164,8 @@ pub fn failure(path: &Path, error: &OpenError) -> Failure {
         OpenError::Disk(error) => (error.to_string(), ""),
         OpenError::Lost(_) => (
             format!(
-                "this replica has lost what it may have promised: {shown}/{error}; it must not go on under its old identity"
+                "this replica has lost what it may have promised: {shown}/{error}; it must not \
+                 continue under its old identity"
             ),
             REJOIN,
         ),
@@ -185,7 +187,7 @@ pub fn failure(path: &Path, error: &OpenError) -> Failure {
              give the same trine restore once more",
         ),
         OpenError::Foreign { .. } => (
-            format!("{shown}/{error}: a data directory has to be empty at first"),
+            format!("{shown}/{error}: a new data directory must be empty"),
             "give an empty directory, or one that does not exist yet, with --data-dir",
         ),
     };
@@ -233,7 +235,8 @@ pub fn way_out(log: &LogArguments) -> String {
     match log.directory() {
         None => "start it again: it joins its group as a new one".to_owned(),
         Some(path) => format!(
-            "see to the disk of {} (room, errors) and start it again: what it has acknowledged is there",
+            "check the disk of {} (free space, errors) and start it again: what it has \
+             acknowledged is there",
             path.display()
         ),
     }

@@ -51,8 +51,8 @@ impl Exposed<'_> {
         let Self { what, address, .. } = self;
         (!self.is_local() && !self.tls).then(|| {
             format!(
-                "WARNING: {what} {address} is reached by other machines without TLS: whoever listens on the network reads \
-                 passwords, keys and values; add --tls-cert FILE --tls-key FILE"
+                "WARNING: {what} {address} is reached by other machines without TLS: passwords, \
+                 keys and values can be read on the network; add --tls-cert FILE --tls-key FILE"
             )
         })
     }

@@ -129,7 +129,8 @@ impl Logs {
 pub fn parse_level(text: &str) -> Result<Targets, String> {
     let wrong = |why: String| {
         format!(
-            "{text:?} is no log level{why}; write off, error, warn, info, debug or trace, or for example warn,raft=debug"
+            "{text:?} is not a log level{why}; write off, error, warn, info, debug or trace, or \
+             for example warn,raft=debug"
         )
     };
     if text.trim().is_empty() {

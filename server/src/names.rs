@@ -465,7 +465,8 @@ impl Listed {
                 let why = why.unwrap_or("the name service does not answer");
                 let node_id = self.node_id;
                 format!(
-                    "has no address yet: {why}; goes on without node {node_id}, and asks again every {} s",
+                    "has no address yet: {why}; continuing without node {node_id}, and retrying \
+                     every {} s",
                     ASK_SILENT_EVERY.as_secs()
                 )
             }

@@ -156,9 +156,9 @@ fn serve_on<N: Network>(
         match live(opened, &startup, capture.take(), arguments, watch)? {
             IncarnationEnd::Asked => return Ok(()),
             IncarnationEnd::Replace { why, bootstrap } => {
-                tracing::info!(target: ROLE, why, "goes on as a new replica");
+                tracing::info!(target: ROLE, why, "continuing as a new replica");
                 announcer.json_line(&json!({ "restarted_empty": why }));
-                announcer.line_of_role(format_args!("{why}; goes on as a new replica"));
+                announcer.line_of_role(format_args!("{why}; continuing as a new replica"));
                 startup.bootstrap = bootstrap;
                 startup.lost_memory = Some(why);
                 interrupt::pause(ANEW_PAUSE);
@@ -494,11 +494,13 @@ fn end_of(
         (Halt::Diverged { .. } | Halt::RolledBack { .. }, true) => data::REJOIN.to_owned(),
         (Halt::OlderCopy { .. }, true) => data::QUARANTINED.to_owned(),
         (Halt::Removed { .. }, false) => format!(
-            "if that was not meant: `trine member add {node_id} --address {own}`, and start it again; with --rejoin it waits for that by itself"
+            "if this was unintended: `trine member add {node_id} --address {own}`, and start it \
+             again; with --rejoin it waits for that by itself"
         ),
         (Halt::Removed { .. }, true) => format!(
-            "its directory is of no use any more; if the removal was not meant: `trine member add {node_id} --address {own}`, and start it \
-             again with an empty directory; with --rejoin it does so by itself"
+            "its directory is no longer of use; if the removal was unintended: `trine member add \
+             {node_id} --address {own}`, and start it again with an empty directory; with \
+             --rejoin it does so by itself"
         ),
         (Halt::TooOld | Halt::Entry(_), _) => data::newer_release(&arguments.log),
         _ => data::way_out(&arguments.log),
@@ -697,7 +699,8 @@ fn begun_from_backup(
         "old_index": begun.old_index, "index": begun.index, "keys": begun.items,
     }));
     announcer.line(format_args!(
-        "begins cluster {cluster} with {} of cluster {} as of entry {}; what was acknowledged there behind it is lost",
+        "begins cluster {cluster} with {} of cluster {} as of entry {}; writes acknowledged there \
+         after it are lost",
         plural(begun.items, "key"),
         begun.old,
         begun.old_index

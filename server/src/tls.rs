@@ -248,7 +248,7 @@ fn obstacle(bytes: &[u8], path: &Path) -> Option<Failure> {
         )),
         (begun, ended) if begun > ended => Some(Failure::usage(
             format!("{file} is cut off: it has -----BEGIN without -----END"),
-            "copy the whole file again",
+            "copy the complete file again",
         )),
         _ => None,
     }

@@ -139,8 +139,8 @@ mod tests {
                 "alice admin",
                 "\"admin\" is not a role that users have here",
             ),
-            ("alice member", "\"member\" is no role"),
-            ("alice Write", "\"Write\" is no role"),
+            ("alice member", "\"member\" is not a role"),
+            ("alice Write", "\"Write\" is not a role"),
             ("Alice write", "\"Alice\" is not a user: character 1"),
             ("alice write 0", "the generation is not a positive number"),
             (

@@ -47,7 +47,7 @@ impl EpochFile {
                 return Err(removed(path, &beside));
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                return Err(damaged(path, "it is no text"));
+                return Err(damaged(path, "it is not text"));
             }
             Err(error) => return Err(unusable(path, &error)),
         };

@@ -161,7 +161,7 @@ impl RunResult {
             None => {
                 let pipeline = match settings.pipeline {
                     1 => String::new(),
-                    count => format!(", {count} under way each"),
+                    count => format!(", {count} in flight each"),
                 };
                 format!(
                     "closed loop, {}{pipeline}",
@@ -200,7 +200,7 @@ impl RunResult {
         if self.unanswered > 0 {
             let count = plural(self.unanswered, "operation");
             output.line(format_args!(
-                "{count} had no answer after the end, and are in no percentile"
+                "{count} had no reply by the end, and are excluded from percentiles"
             ));
         }
         if self.rounds.len() > 1 {

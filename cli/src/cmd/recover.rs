@@ -143,7 +143,7 @@ fn lift(path: &Path, output: Output) -> Result<(), Failure> {
     };
     output.document(&json!({ "directory": path_text(path), "quarantined": why }));
     output.line(format_args!(
-        "{shown} is no longer in quarantine; it was because {why}"
+        "{shown} is no longer in quarantine; the reason was: {why}"
     ));
     output.line(
         "restart its replica; if its state still differs from the others', it stops and is \

@@ -187,7 +187,7 @@ fn failures_tolerated(reports: &[Report]) -> Option<usize> {
 /// The group in one sentence.
 pub(super) fn summary(reports: &[Report]) -> String {
     if majority_gone(reports) {
-        return "most replicas came back empty: what the group stored is gone, start a new group"
+        return "most replicas restarted empty: the group's data is gone, start a new group"
             .to_owned();
     }
     let Some(leader) = leader_of(reports) else {

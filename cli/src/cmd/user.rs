@@ -148,7 +148,8 @@ fn add<N: Network>(network: &N, arguments: &AddArguments, output: Output) -> Res
     let prefix = arguments.prefix.as_deref().unwrap_or_default();
     if role == Role::Admin && !prefix.is_empty() {
         return Err(Failure::usage(
-            "an admin has no prefix: its commands are about the whole group; nothing was changed",
+            "an admin has no prefix, because its commands affect the whole group; nothing was \
+             changed",
             "omit --prefix, or give the role write or read",
         ));
     }

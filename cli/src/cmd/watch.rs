@@ -159,7 +159,7 @@ fn part(arguments: &WatchArguments) -> Result<Vec<(u32, WatchTarget)>, Failure> 
     if end.as_ref() == Some(&start) {
         return Err(Failure::usage(
             "no key can be in this range, so there is nothing to watch",
-            "--from, --to and --after are whole keys, which begin with PREFIX",
+            "--from, --to and --after are complete keys that begin with PREFIX",
         ));
     }
     Ok(vec![(0, WatchTarget::Range { start, end })])
@@ -179,7 +179,7 @@ impl WatchPrinter {
     fn tell(&mut self, batch: &WatchBatch) {
         self.served = true;
         if std::mem::take(&mut self.in_trouble) {
-            announce::note("the watch goes on");
+            announce::note("the watch resumes");
         }
         let mut text = String::new();
         for event in &batch.events {

@@ -47,7 +47,8 @@ impl SettingsFile {
         let cannot = |why: String| {
             Failure::usage(
                 format!("cannot read the settings file {shown}: {why}"),
-                "name it with --config or TRINE_CONFIG; `trine config default` prints one to begin with",
+                "name it with --config or TRINE_CONFIG; `trine config default` prints one to start \
+                 from",
             )
         };
         let about = std::fs::metadata(path).map_err(|error| cannot(error.to_string()))?;

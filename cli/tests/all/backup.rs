@@ -385,7 +385,7 @@ fn a_full_disk_leaves_no_file() {
         2,
         &[
             "cannot write",
-            "was removed, and there is no backup",
+            "was removed, and no backup was made",
             "free some space",
         ],
     );

@@ -482,7 +482,7 @@ fn without_a_list_users_get_nothing_and_a_bad_list_is_an_error() {
 
     let users = keys.text("list");
     std::fs::write(keys.path("list"), "alice write\nbob all\n").expect("written");
-    let bad = ["line 2", "\"all\" is no role", "NAME ROLE [GENERATION]"];
+    let bad = ["line 2", "\"all\" is not a role", "NAME ROLE [GENERATION]"];
     for program in ["cache", "index"] {
         let serve = |more: &[&str]| trine(&[&[program, "serve"], more].concat(), "", b"");
         serve(&["--key", &key, "--users", &users]).expect_error(2, &bad);

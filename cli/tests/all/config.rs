@@ -273,7 +273,7 @@ fn an_empty_password_is_refused_wherever_it_comes_from() {
         "--resp",
         "1",
     ];
-    let refused = ["resp-password", "an empty password keeps nobody out"];
+    let refused = ["resp-password", "an empty password protects nothing"];
     for empty in ["", " ", "\t", "\u{a0}"] {
         let variable = [("TRINE_RESP_PASSWORD", empty)];
         for command in [&serve[..], &["up", "--resp", "1"]] {

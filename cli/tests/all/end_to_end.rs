@@ -721,7 +721,7 @@ fn the_death_of_all_replicas_is_said() {
     let children = children_of(up.child.id());
     children.iter().for_each(|pid| signal(*pid, "STOP"));
     children.iter().for_each(|pid| signal(*pid, "KILL"));
-    up.wait_for_line("in their memory alone: what the group stored is gone");
+    up.wait_for_line("only in their memory: what the group stored is gone");
     up.stop();
 }
 

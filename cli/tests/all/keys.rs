@@ -189,7 +189,7 @@ fn a_group_with_a_key_serves_only_those_who_hold_one() {
     let asked = |key: Option<&str>| replicas.client(key, &["status", "--timeout", "3s"]);
     asked(None).expect_error(3, &["takes only callers with a key", "--key PATH"]);
     let alice = keys.text("alice");
-    asked(Some(&alice)).expect_error(3, &["no key that counts in this group"]);
+    asked(Some(&alice)).expect_error(3, &["no valid key of this group"]);
     for key in [None, Some(alice.as_str())] {
         let refused = replicas.client(key, &["status", "--json", "--timeout", "3s"]);
         let told = refused.expect_status(3).json();

@@ -335,7 +335,7 @@ fn a_page_of_another_site_reads_nothing_and_changes_nothing() {
     assert_eq!(put("Host: localhost\r\n"), 200);
     watched.stop();
     let wrong = ["serve", "--id", "1", "--metrics-names", "a:1"];
-    trine(&wrong, &peers, b"").expect_error(2, &["is no name of a host"]);
+    trine(&wrong, &peers, b"").expect_error(2, &["is not the name of a host"]);
 }
 
 /// What shows a password was made by nobody's page, by whatever name it calls the endpoint.
@@ -379,7 +379,8 @@ fn the_log_level_changes_while_the_replica_runs() {
     let level = |args: &[&str]| log_level(&at, args);
     assert_eq!(level(&[]), "error\n");
     assert_eq!(level(&["info,raft=debug"]), "info,raft=debug\n");
-    trine(&["log-level", "--at", &at, "loud"], "", b"").expect_error(2, &["loud", "no log level"]);
+    trine(&["log-level", "--at", &at, "loud"], "", b"")
+        .expect_error(2, &["loud", "not a log level"]);
     assert_eq!(level(&[]), "info,raft=debug\n");
     // The answer to a request that is not read to its end arrives.
     let long = format!("info{}", ",raft=debug".repeat(500));

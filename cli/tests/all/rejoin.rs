@@ -46,7 +46,7 @@ fn a_removed_replica_that_was_told_to_rejoin_waits_to_be_added() {
     cluster.ok(&["member", "add", "4", "--address", &address.to_string()]);
     cluster.ok(&["member", "remove", "4"]);
     wait_for("a new incarnation", || {
-        said(&fourth, "goes on as a new replica").then_some(())
+        said(&fourth, "continuing as a new replica").then_some(())
     });
     cluster.ok(&["member", "add", "4", "--address", &address.to_string()]);
     let list = String::from_utf8(cluster.ok(&["member", "list"])).expect("text");

@@ -180,7 +180,7 @@ fn what_cannot_be_watched_is_refused_with_what_would_help() {
         put(&cluster, "a", &value);
     }
     let forgotten = run(&["--since", &first.to_string()]);
-    forgotten.expect_error(1, &["are forgotten", "--since", "--watch-history"]);
+    forgotten.expect_error(1, &["are no longer kept", "--since", "--watch-history"]);
     let silent = Cluster::start(&["--watch-history", "0"]);
     silent
         .run(&["watch", "--timeout", "1s"])

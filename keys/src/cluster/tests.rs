@@ -100,7 +100,7 @@ fn every_mistake_is_named_with_its_line() {
     );
     assert_eq!(
         with("user-root =", "member-root ="),
-        "line 6: `member-root` is there twice: keep one of the lines, the other belongs to another file"
+        "line 6: `member-root` occurs twice: keep one of the lines, the other belongs to another file"
     );
     assert_eq!(
         with("0101", "01g1"),
@@ -112,7 +112,7 @@ fn every_mistake_is_named_with_its_line() {
     );
     assert_eq!(
         error(&format!("{}user-root = 1\n", *text)),
-        "line 8 stands behind `check`, which ends the file: remove what was appended"
+        "line 8 follows `check`, which ends the file: remove what was appended"
     );
 }
 

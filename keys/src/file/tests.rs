@@ -227,7 +227,7 @@ fn a_locked_file_is_nobody_elses_until_it_is_replaced_or_let_go() {
     cluster().write(&path, Existing::Keep).expect("written");
     let first = LockedKeyFile::lock(&path).expect("locked");
     let said = LockedKeyFile::lock(&path).expect_err("locked").to_string();
-    for part in ["another command changes", "trine key show"] {
+    for part in ["another command is changing", "trine key show"] {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert!(ClusterKey::read(&path).is_ok(), "readers do not wait");
@@ -295,7 +295,7 @@ fn what_is_no_key_file_is_named() {
     assert_eq!(
         said(&directory.0),
         format!(
-            "{} is no file, and a key file is needed",
+            "{} is not a file, and a key file is needed",
             directory.0.display()
         )
     );
@@ -303,7 +303,7 @@ fn what_is_no_key_file_is_named() {
         let path = directory.path("other");
         fs::write(&path, content).expect("written");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("changed");
-        let expected = "is no key file: it is no text, or longer than 4096 bytes";
+        let expected = "is not a key file: it is not text, or longer than 4096 bytes";
         assert!(said(&path).ends_with(expected), "{}", said(&path));
     }
 }

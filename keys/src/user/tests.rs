@@ -87,7 +87,7 @@ fn every_mistake_is_named() {
     );
     assert_eq!(
         error("hunter2"),
-        "it is no user's key: such a key begins with `trine-key-1:`"
+        "it is not a user's key: such a key begins with `trine-key-1:`"
     );
     assert_eq!(error("trine-key-x:"), error("hunter2"));
     assert_eq!(
@@ -100,10 +100,10 @@ fn every_mistake_is_named() {
     );
     assert_eq!(
         with("alice", "Alice"),
-        "the second part of the key is no user's name: character 1 is not one of a-z 0-9 . _ - which a user's name may have"
+        "the second part of the key is not a user's name: character 1 is not one of a-z 0-9 . _ - which a user's name may have"
     );
     let generation =
-        "the third part of the key is no generation, which is a number from 1 to 4294967295";
+        "the third part of the key is not a generation, which is a number from 1 to 4294967295";
     for bad in ["0", "02", "+2", "", "4294967296"] {
         assert_eq!(with(":2:", &format!(":{bad}:")), generation, "{bad}");
     }

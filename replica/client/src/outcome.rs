@@ -290,7 +290,7 @@ impl fmt::Display for Obstacle {
             ),
             Self::TooLarge => f.write_str("the command is larger than the group takes"),
             Self::Denied => f.write_str(
-                "denied: the caller has no key that counts in this group",
+                "denied: the caller has no valid key of this group",
             ),
             Self::RepeatRefused => f.write_str(
                 "an attempt had no answer, and the next one was refused without a look at the first: the user was changed or \

@@ -113,8 +113,9 @@ fn misdirected(host: &str) -> Response {
     Response::text(
         Status::Misdirected,
         format!(
-            "{host:?} is no name of this endpoint: call it by an address, by localhost or by this machine's name; start the \
-             replica with --metrics-names NAME for another name, or with --metrics-password-file FILE\n"
+            "{host:?} is not a name of this endpoint: call it by an address, by localhost or by \
+             this machine's name; start the replica with --metrics-names NAME for another name, \
+             or with --metrics-password-file FILE\n"
         ),
     )
 }

@@ -100,9 +100,10 @@ pub(crate) fn own_of<T: Copy>(node_id: u32, list: &[T]) -> Result<T, Failure> {
     list.get(index).copied().ok_or_else(|| {
         let count = list.len();
         Failure::usage(
-            format!("--id {node_id} names no node in a list of {count} peers"),
+            format!("--id {node_id} is not a node in a list of {count} peers"),
             format!(
-                "--id counts from 1 to {count}; the list has to name this replica too, or --listen says where it is"
+                "--id counts from 1 to {count}; the list must contain this replica, too, or \
+                 --listen must give its address"
             ),
         )
     })

@@ -82,7 +82,7 @@ fn parse_password(text: &str) -> Result<String, String> {
     match private::is_password(text) {
         true => Ok(text.to_owned()),
         false => Err(
-            "an empty password keeps nobody out; give one that is not, or leave the setting out (`unset \
+            "an empty password protects nothing; set a password, or omit the setting (`unset \
              TRINE_RESP_PASSWORD`)"
                 .to_owned(),
         ),
@@ -119,7 +119,10 @@ impl FromStr for RespAddress {
         address
             .map(|address| Self { address, counts_on })
             .ok_or_else(|| {
-                format!("{text:?} is no address to listen at; write 7101, 7101+ or 127.0.0.1:7101")
+                format!(
+                    "{text:?} is not an address to listen at; write 7101, 7101+ or \
+                     127.0.0.1:7101"
+                )
             })
     }
 }

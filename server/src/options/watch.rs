@@ -117,7 +117,7 @@ fn parse_names(text: &str) -> Result<String, String> {
     match text.split(',').find(|name| !is_name(name)) {
         None => Ok(text.to_owned()),
         Some(wrong) => Err(format!(
-            "{wrong:?} is no name of a host, such as trine-1.example.com"
+            "{wrong:?} is not the name of a host, such as trine-1.example.com"
         )),
     }
 }

@@ -57,8 +57,8 @@ impl Claim {
         let stands_for = self.generation.filter(|of| *of != user.generation)?;
         let (name, present) = (self.name, user.generation);
         Some(format!(
-            "the password of user {name} is of generation {stands_for}, and generation {present} counts: \
-             `trine user password {name}` makes a line for it"
+            "the password of user {name} is of generation {stands_for}, but generation {present} \
+             is valid: `trine user password {name}` makes a line for it"
         ))
     }
 

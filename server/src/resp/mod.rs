@@ -227,7 +227,8 @@ fn options(
     let requires_auth = password.is_some() || arguments.resp_require_auth;
     if requires_auth && password.is_none() && ring.is_empty() {
         return Err(Failure::usage(
-            "--resp-require-auth: nobody could authenticate: there is no password, and no key by which users are known",
+            "--resp-require-auth: no client could authenticate: there is no password, and no key \
+             for users",
             "name the group's key file with --key FILE, or give --resp-password-file FILE",
         ));
     }

@@ -60,7 +60,7 @@ impl Verifier {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let hash = PasswordHash::new(text).map_err(|_| "there is no verifier behind the colon")?;
+        let hash = PasswordHash::new(text).map_err(|_| "there is no verifier after the colon")?;
         if Algorithm::try_from(hash.algorithm) != Ok(Algorithm::Argon2id) {
             return Err("the verifier is not one of argon2id".to_owned());
         }

@@ -546,7 +546,7 @@ impl Server {
         tracing::warn!(
             peer = client.connection.peer(),
             attempts = self.stats.auth_failures,
-            "a Redis client has given a wrong password, or a key that does not count in this group"
+            "a Redis client sent a wrong password, or a key that is not valid in this group"
         );
     }
 

@@ -144,7 +144,7 @@ impl<B: Backend> Setup<Numbers> for FourBytes<B> {
             interrupt::check()?;
             if now.saturating_since(answered_at) > self.timeout {
                 return Err(Failure::not_reachable(
-                    "the sequencer does not answer requests of four bytes any more",
+                    "the sequencer no longer answers requests of four bytes",
                     SEQUENCER.start_one,
                 ));
             }

@@ -143,8 +143,8 @@ impl Network for Dpdk {
         let (Some(first), Some(_)) = (self.replicas_at, &self.replica_eal) else {
             return Err(Failure::usage(
                 "a group on DPDK needs to know its replicas' addresses and devices",
-                "add --replicas-at IP:PORT (the others take the addresses that follow) and --replica-eal ARGS, in which \
-                 {node_id} stands for the replica's node id",
+                "add --replicas-at IP:PORT (the others use the addresses after it) and \
+                 --replica-eal ARGS, in which {node_id} stands for the replica's node id",
             ));
         };
         Ok((0..count)

@@ -33,7 +33,7 @@ pub(super) fn value(input: &[u8], after: usize, length: usize, close: &[u8]) -> 
     let answer = match input.get(after + length..end)? == close {
         true => Ok(LineReply::Done),
         false => Err(format!(
-            "a value of {length} bytes that goes on behind its end"
+            "a value of {length} bytes that continues after its end"
         )),
     };
     Some((answer, end))

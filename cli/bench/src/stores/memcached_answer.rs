@@ -24,7 +24,7 @@ pub fn parse(input: &[u8]) -> Option<(Result<LineReply, String>, usize)> {
         _ if line.starts_with("SERVER_ERROR") || line.starts_with("CLIENT_ERROR") => {
             Ok(LineReply::Refused(line.into_owned()))
         }
-        _ => Err(format!("{line:?} is no answer to get, set or delete")),
+        _ => Err(format!("{line:?} is not a reply to get, set or delete")),
     };
     Some((answer, after))
 }

@@ -61,8 +61,8 @@ fn encrypt(
     encrypted.map_err(|error| {
         Failure::usage(
             format!("no TLS with {server}: {error}"),
-            "the CA of --target-ca has to have signed its certificate, which has to be for the host of the URL; a server without \
-             TLS is redis://",
+            "its certificate must be signed by the CA of --target-ca and be valid for the host in \
+             the URL; for a server without TLS, write redis://",
         )
     })
 }

@@ -26,7 +26,7 @@ pub fn parse(input: &[u8]) -> Option<Taken> {
                 Some((Err(why), after))
             }
             Some(length) => value(input, after, length, b"\r\n"),
-            None => Some((Err(format!("{line:?} is no length")), after)),
+            None => Some((Err(format!("{line:?} is not a length")), after)),
         },
         _ => Some((
             Err("an answer of a kind that GET, SET and DEL do not have".into()),

@@ -42,7 +42,7 @@ impl<B: Backend> StoreTarget for Trine<B> {
         self.endpoint
             .submit(self.clients[client], mode, &command, tag)
             .map_err(|error| {
-                Failure::usage(format!("an operation could not be begun: {error}"), "")
+                Failure::usage(format!("an operation could not be started: {error}"), "")
             })
     }
 

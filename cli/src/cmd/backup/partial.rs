@@ -154,7 +154,8 @@ impl Partial {
         };
         Err(Failure::usage(
             format!(
-                "cannot write {} beyond {bytes} bytes: {error}; it was removed, and there is no backup",
+                "cannot write {} beyond {bytes} bytes: {error}; it was removed, and no backup was \
+                 made",
                 self.shown()
             ),
             hint,

@@ -47,7 +47,7 @@ pub(super) fn interrupts(machine: &Machine) -> Finding {
                 everywhere.len(),
                 cards.join(", ")
             ),
-            "one that lands on a replica's CPU (--cpu) delays it",
+            "an interrupt on a replica's CPU (--cpu) delays the replica",
             &format!(
                 "systemctl stop irqbalance; echo 0 > {}    # for each of them",
                 shown(&format!("proc/irq/{irq}/smp_affinity_list")).display()

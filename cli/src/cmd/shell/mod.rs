@@ -238,7 +238,7 @@ impl<N: Network> Shell<'_, N> {
             let left = lines.len() - number - 1;
             if left > 0 && (interrupt::take() || interrupt::taken() > before) {
                 note(format_args!(
-                    "{} of what was pasted: not done",
+                    "{} of the pasted text: not executed",
                     plural(left as u64, "line")
                 ));
                 return LoopControl::Line;

@@ -210,7 +210,7 @@ impl Model {
             _ if may_go_on => Dialog::OtherEnd { from, typed },
             Some(to) => Dialog::Confirm(Action::Block(from, to)),
             None => {
-                self.message = format!("{typed} is no other replica that answers");
+                self.message = format!("{typed} is not another replica that answers");
                 Dialog::None
             }
         };

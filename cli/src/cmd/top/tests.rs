@@ -202,7 +202,7 @@ fn faults_are_injected_only_with_fault_injection_and_after_a_yes() {
     assert_eq!(model.dialog, Dialog::OtherEnd { from: 1, typed: 0 });
     model.on_key(KeyPress::Char('1'));
     assert_eq!(model.dialog, Dialog::None, "a link has two ends");
-    assert!(model.message.contains("no other replica"));
+    assert!(model.message.contains("not another replica"));
     model.on_key(KeyPress::Char('b'));
     model.on_key(KeyPress::Char('2'));
     assert_screen(&model, "faults-block-80x24.txt", 80, 24);
@@ -264,12 +264,12 @@ fn the_other_end_of_a_link_may_have_a_number_of_two_digits() {
     for (keys, number) in [("b2", "2"), ("b19", "19"), ("b13", "13")] {
         press(&mut model, keys);
         assert_eq!(model.dialog, Dialog::None, "{keys:?}");
-        let said = format!("{number} is no other replica that answers");
+        let said = format!("{number} is not another replica that answers");
         assert_eq!(model.message, said, "{keys:?}");
     }
     model.selected = 0;
     press(&mut model, "b1\n");
-    assert_eq!(model.message, "1 is no other replica that answers");
+    assert_eq!(model.message, "1 is not another replica that answers");
 }
 
 /// The same screen with the keys of fault injection and one paused replica.

@@ -121,7 +121,7 @@ fn draw() -> Result<ClusterKey, Failure> {
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(|error| {
         Failure::usage(
-            format!("{} is no path of a key file: {error}", path.display()),
+            format!("{} is not the path of a key file: {error}", path.display()),
             "",
         )
     })

@@ -150,8 +150,8 @@ fn what_is_gone(reports: &[Report], on_disk: bool) -> Option<&'static str> {
     };
     if majority_gone(reports) {
         return Some(
-            "most replicas died before the others could help them: what the group stored is gone. \
-             End it with Ctrl-C and start a new one.",
+            "most replicas died before the others could restore them: what the group stored is \
+             gone. Stop it with Ctrl-C and start a new one.",
         );
     }
     if !reports.iter().all(knows_nothing) {
@@ -159,12 +159,13 @@ fn what_is_gone(reports: &[Report], on_disk: bool) -> Option<&'static str> {
     }
     Some(match on_disk {
         true => {
-            "no replica has its files any more: what the group stored is gone. \
-             End it with Ctrl-C, and the same command begins a new, empty one."
+            "no replica has its files any more: what the group stored is gone. Stop it with \
+             Ctrl-C; the same command then starts a new, empty one."
         }
         false => {
-            "all replicas died, and the data was in their memory alone: what the group stored is gone. \
-             End it with Ctrl-C, and the same command begins a new, empty one (with --log disk it would outlive them)."
+            "all replicas died, and the data was only in their memory: what the group stored is \
+             gone. Stop it with Ctrl-C; the same command then starts a new, empty one (with --log \
+             disk the data would survive)."
         }
     })
 }
@@ -173,7 +174,7 @@ fn tell_exit(exit: &Exit, pause: Duration, on_disk: bool, announcer: Announcer) 
     let pause = show_duration(pause);
     let (node_id, status) = (exit.node_id, exit.status);
     let as_what = match on_disk {
-        true => "to go on with its log",
+        true => "to continue with its log",
         false => "empty, to re-join the group",
     };
     announcer.event(format_args!(

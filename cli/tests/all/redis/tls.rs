@@ -331,7 +331,7 @@ fn beyond_loopback_nothing_is_served_that_asks_nobody_who_it_is() {
         );
     }
     serve(&["--resp", "0", "--resp-require-auth"])
-        .expect_error(2, &["nobody could authenticate", "--key FILE"]);
+        .expect_error(2, &["no client could authenticate", "--key FILE"]);
     // Encryption alone keeps nobody out.
     let (cert, key) = (files.text("server.pem"), files.text("server.key"));
     serve(&[

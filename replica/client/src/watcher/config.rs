@@ -34,7 +34,10 @@ pub struct WatchConfig {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WatchError {
     /// No replica has all events that were asked for.
-    #[error("the events behind position {from} are forgotten: the history goes back to {oldest}")]
+    #[error(
+        "the changes after position {from} are no longer kept: the history goes back to \
+         {oldest}"
+    )]
     Compacted {
         /// Where it was to go on.
         from: Position,

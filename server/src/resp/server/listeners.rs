@@ -74,8 +74,8 @@ impl Server {
         }
         tracing::warn!(
             times = self.stats.gaps,
-            "Redis clients that track keys have to forget all of them, and subscribers miss events: changes came faster \
-             than they were read; --watch-history holds more of them"
+            "Redis clients that track keys must drop all of them, and subscribers miss events: \
+             changes came faster than they were read; a larger --watch-history holds more of them"
         );
     }
 
