@@ -18,7 +18,7 @@ use crate::network::{Network, Opened};
 use crate::new_file::OWN_FILE_HINT;
 use crate::units::parse_bytes;
 
-/// Whether, where and how much to capture.
+/// The file and the limit of a packet capture.
 #[derive(Clone, Debug, Default, Args)]
 pub struct CaptureArguments {
     /// Write every packet of this process to this file (pcapng), for Wireshark with transport/trine.lua. The file holds

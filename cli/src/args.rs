@@ -77,7 +77,7 @@ configuration; 3 cluster not reachable or outcome unknown (the text says which).
 #[derive(Debug, Parser)]
 #[command(name = "trine", version = Program::this().to_string(), after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Nothing means the shell.
+    /// The shell if absent.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
     #[command(flatten)]

@@ -23,7 +23,7 @@ use crate::private::{self, Unread};
 /// Bytes of a key file that are read; no key is near that long.
 const PEM_BYTES_MAX: u64 = 1 << 20;
 
-/// The certificate with which Redis clients and scrapers are served, and who may connect.
+/// The certificate for Redis clients and scrapers, and the CA for theirs.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "TLS")]
 pub struct TlsArguments {

@@ -79,7 +79,7 @@ pub struct SequencerServeArguments {
     /// With --group: how many numbers one write to the group reserves.
     #[arg(long, conflicts_with = "state", default_value_t = BLOCK, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=BLOCK_MAX))]
     pub block: u64,
-    /// Give out no number below this, for a state that was lost or restored from a backup.
+    /// Give out no number below N, after the state was lost or restored from a backup.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub at_least: u64,
     /// Number of threads, each with its own port. All give out numbers of one sequence.

@@ -28,7 +28,7 @@ pub use self::verbs::VerbsArguments;
 use crate::failure::Failure;
 use crate::ports::free_addresses;
 
-/// How packets travel; the same for every member and client of a group.
+/// The network options, the same for every member and client of a group.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Network options")]
 pub struct NetworkArguments {
@@ -64,7 +64,7 @@ pub struct NetworkArguments {
         value_parser = parse_mtu
     )]
     pub mtu: Option<u16>,
-    /// Whose key this process uses.
+    /// The key that this process uses.
     #[command(flatten)]
     pub key: KeyArguments,
     /// The options of the verbs backend.

@@ -19,7 +19,7 @@ use super::key_log;
 use crate::failure::Failure;
 use crate::local_key;
 
-/// Whose key a process uses.
+/// The key that a process uses.
 #[derive(Clone, Debug, Default, Args)]
 pub struct KeyArguments {
     /// Key that seals all packets: for a replica the group's key file (`trine key new`), for other commands that file

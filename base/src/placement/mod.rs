@@ -15,7 +15,7 @@ use crate::units::show_bytes;
 
 pub use self::control_group::{MemoryLimit, memory_limit};
 
-/// Who may reach the process, and which processors and memory it uses.
+/// Exposure to the network, processors and memory.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PlacementArguments {
     /// Listen on addresses that other machines can reach, without requiring a key (--key) from callers. Any client that

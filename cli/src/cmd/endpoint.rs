@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// Metrics take tens of KiB, a level a line or two.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
 
-/// How a protected endpoint is asked.
+/// Credentials for a protected endpoint.
 #[derive(Debug, Default, Args)]
 pub(crate) struct EndpointArguments {
     /// Send the password in the first line of this file to the metrics endpoint. Without --metrics-ca it is sent in

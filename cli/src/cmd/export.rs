@@ -38,14 +38,14 @@ use super::stream::{PinGuard, PinnedRead, Unwritten, overlapped, response_at_pin
 pub(crate) struct ExportArguments {
     /// The new file; standard output if absent or -. Until the export is complete, its name is FILE.partial.
     file: Option<PathBuf>,
-    /// Prefix of the keys; all keys if absent. A user with a prefix must give it.
+    /// Prefix of the keys; all keys if absent. A user with a prefix must specify it.
     #[arg(value_name = "PREFIX")]
     prefix: Option<OsString>,
     #[command(flatten)]
     named: NamedPrefix,
     #[command(flatten)]
     part: PartArguments,
-    /// Read each page at a later moment. The group then keeps nothing meanwhile.
+    /// Read each page at a later moment. The group then need not keep overwritten items.
     #[arg(long)]
     no_atomic: bool,
     #[command(flatten)]

@@ -33,7 +33,7 @@ pub(crate) struct PartArguments {
     pub(crate) after: Option<OsString>,
 }
 
-/// The option that was PREFIX before, for commands that had it.
+/// The former option for PREFIX, for commands that had it.
 #[derive(Debug, Default, Args)]
 pub(crate) struct NamedPrefix {
     /// Former name of PREFIX.

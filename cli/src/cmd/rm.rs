@@ -20,7 +20,7 @@ use super::confirm::ConfirmArguments;
 use super::range::{Bounds, NamedPrefix, PartArguments};
 use super::unordered::{self, UnorderedDeletion};
 
-/// Deletes all keys that begin with PREFIX, or a range of them. At a terminal, it asks for confirmation.
+/// Deletes all keys that begin with PREFIX, or a range of them. On a terminal, it asks for confirmation.
 ///
 /// With an ordered index (`trine config set ordered on`), keys are deleted in order, in steps of at most 1,024. Without
 /// one, the group reads all keys, and deletes those with the prefix in steps of 256. Each step is one command, and

@@ -45,7 +45,7 @@ pub(crate) struct ScanArguments {
     /// Omit values.
     #[arg(long)]
     pub(crate) keys_only: bool,
-    /// Read each page at a later moment. The group then keeps nothing meanwhile.
+    /// Read each page at a later moment. The group then need not keep overwritten items.
     #[arg(long)]
     pub(crate) no_atomic: bool,
     #[command(flatten)]

@@ -75,7 +75,7 @@ pub(crate) struct AddArguments {
     client: ClientArguments,
 }
 
-/// From which file a key is made, and where it goes.
+/// The file from which a key is derived, and the file for the key.
 #[derive(Debug, Args)]
 pub(crate) struct KeyArguments {
     /// The group's key file, from which the user's key is derived [default: that of --key].

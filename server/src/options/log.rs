@@ -8,7 +8,7 @@ use clap::ValueEnum;
 
 use trine_base::failure::Failure;
 
-/// Where a replica keeps what it has promised.
+/// How a replica stores its log.
 #[derive(Clone, Debug, Args)]
 pub struct LogArguments {
     /// Where the log is kept: in memory, where a restarted replica joins as a new one, or on disk, where it continues
@@ -40,7 +40,7 @@ pub enum FsyncMode {
     Each,
     /// One sync for all writes that arrived during the last one.
     Batch,
-    /// Nothing is synced before an orderly stop; after any other exit, the replica counts as having lost its memory.
+    /// Data is synced only at a clean shutdown; after any other exit, the replica counts as having lost its memory.
     None,
 }
 

@@ -96,11 +96,11 @@ pub struct ReadArguments {
     #[arg(long, default_value = "10ms", value_name = "TIME", value_parser = parse_duration)]
     pub lease_drift: Duration,
     /// Memory for the latest changes, from which `trine watch` is served: 0, or at least 1MiB. With 0, clients cannot
-    /// watch keys at this replica. With a longer history, watchers may stay away longer.
+    /// watch keys at this replica. With a larger history, a watch can resume after a longer absence.
     #[arg(long, default_value = "16MiB", value_name = "SIZE", value_parser = parse_history)]
     pub watch_history: u64,
-    /// How long all members must run a newer release before the group switches to its state version; 0 switches at
-    /// once, never waits for `trine upgrade finish`. Until the switch, you can go back to the older release. Each
+    /// How long all members must run a newer release before the group switches to its state version: at once with 0,
+    /// and only at `trine upgrade finish` with never. Until the switch, you can go back to the older release. Each
     /// leader uses its own setting and clock.
     #[arg(long, default_value = "24h", value_name = "TIME", value_parser = parse_upgrade_after)]
     pub upgrade_after: UpgradeAfter,
@@ -184,7 +184,7 @@ fn parse_retained(text: &str) -> Result<u64, String> {
     }
 }
 
-/// How soon a silent leader is replaced.
+/// The election timeout, and the watchdog.
 #[derive(Clone, Debug, Args)]
 pub struct TimingArguments {
     /// Minimum silence of a leader before another one is elected. Each replica waits up to half as long again, and also
@@ -193,9 +193,9 @@ pub struct TimingArguments {
     /// the group's.
     #[arg(long, default_value = "120ms", value_name = "TIME", value_parser = parse_election_timeout)]
     pub election_timeout: Duration,
-    /// Run a watchdog beside each replica that tells the others as soon as the replica's process dies. They then elect
-    /// another leader at once. Without it, and when the whole machine fails, they wait for --election-timeout. Only
-    /// over UDP.
+    /// Run a watchdog process for each replica, which notifies the other replicas as soon as the replica dies. They
+    /// then elect another leader at once. Without it, and when the whole machine fails, they wait for
+    /// --election-timeout. Only over UDP.
     #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub death_notice: bool,
 }

@@ -21,7 +21,7 @@ use trine_base::failure::Failure;
 use trine_base::units::{parse_bytes, parse_positive_duration};
 use trine_resp::Classes;
 
-/// `--resp` and what belongs to it; options of `trine serve` and of `trine up`.
+/// The options of the Redis protocol, of `trine serve` and of `trine up`.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Redis protocol")]
 pub struct RespArguments {

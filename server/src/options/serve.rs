@@ -50,30 +50,30 @@ pub struct ServeArguments {
         conflicts_with_all = ["bootstrap", "data_dir"]
     )]
     pub expiry: Ttl,
-    /// Where further settings are.
+    /// The settings file.
     #[command(flatten)]
     pub file: FileArguments,
-    /// Which processors and memory.
+    /// Processors and memory.
     #[command(flatten)]
     pub placement: PlacementArguments,
-    /// How it is watched.
+    /// Metrics and the log.
     #[command(flatten)]
     pub watch: WatchArguments,
-    /// What it stores at most, and how long it polls.
+    /// Limits of the store, and polling.
     #[command(flatten)]
     pub limits: LimitArguments,
     /// How reads are confirmed.
     #[command(flatten)]
     pub reading: ReadArguments,
-    /// When a silent leader is replaced.
+    /// The election timeout.
     #[command(flatten)]
     pub timing: TimingArguments,
     /// Where the log is.
     #[command(flatten)]
     pub log: LogArguments,
-    /// Which callers a replica accepts: with none all, and no key is used; with accept those with and without a key;
-    /// with require only those with one [default: require with a key, none without]. At SIGHUP, a replica with a key
-    /// reloads its key file. It also reloads the stage, if the file of --config sets it (key-stage = "require") and
+    /// Which callers a replica accepts: none (all callers, and no key is used), accept (callers with and without a key)
+    /// or require (only callers with a key) [default: require with a key, none without]. At SIGHUP, a replica with a
+    /// key reloads its key file. It also reloads the stage, if the file of --config sets it (key-stage = "require") and
     /// neither this option nor the variable was given. It starts to require keys once all members have connected with
     /// one.
     // Its own place would be that of an option of all commands, as that of --rejoin.
@@ -95,7 +95,7 @@ pub struct ServeArguments {
     // The order that it would have without it is that of an option of all commands.
     #[arg(long, display_order = 27)]
     pub rejoin: bool,
-    /// Whether and where Redis clients are served.
+    /// Address and settings of the Redis protocol.
     #[command(flatten)]
     pub resp: RespArguments,
     /// Whether Redis clients and metrics are served over TLS.

@@ -12,7 +12,7 @@ use crate::private;
 use crate::tls::TlsArguments;
 use trine_base::failure::Failure;
 
-/// Where further settings are read from.
+/// The settings file.
 #[derive(Clone, Debug, Default, Args)]
 pub struct FileArguments {
     /// Read settings from this TOML file. Options and environment variables take precedence. No file is read unless it
@@ -21,7 +21,7 @@ pub struct FileArguments {
     pub config: Option<PathBuf>,
 }
 
-/// How a replica is watched.
+/// Metrics and the log of a replica.
 #[derive(Clone, Debug, Args)]
 pub struct WatchArguments {
     /// Serve metrics (/metrics, for Prometheus), health (/livez, /readyz) and the log level (/log-level) over HTTP at

@@ -11,7 +11,7 @@ use trine_dpdk::DpdkConfig;
 use super::{EndpointSettings, OnNetwork};
 use crate::failure::Failure;
 
-/// What a user says about EAL and the port.
+/// Options of EAL and the port.
 #[derive(Clone, Debug, Default, Args)]
 pub struct DpdkArguments {
     /// dpdk: EAL's arguments, such as "-a 0000:3b:00.0" or "--no-pci --no-huge --vdev=net_af_packet0,iface=veth0".

@@ -22,7 +22,7 @@ pub(super) enum VerbsPath {
     Rfp,
 }
 
-/// What a user says about the RDMA device.
+/// Options of the RDMA device.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Args)]
 pub struct VerbsArguments {
     /// verbs: the RDMA device; by default the first one with an active port.

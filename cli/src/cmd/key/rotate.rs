@@ -31,7 +31,7 @@ pub(crate) struct RotateArguments {
     group: GroupArguments,
 }
 
-/// Which step is meant; the next one if nothing is said.
+/// The step to take; by default the next one.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 struct StepArguments {

@@ -27,7 +27,7 @@ pub(crate) struct MemberListArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct MemberAddArguments {
-    /// Keep it as a learner, without a vote, until it is promoted.
+    /// Keep the new member a learner, without a vote, until it is promoted.
     #[arg(long)]
     pub(crate) learner: bool,
     #[command(flatten)]

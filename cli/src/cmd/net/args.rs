@@ -16,7 +16,7 @@ pub(crate) enum NetCommand {
     Show(FaultArguments),
 }
 
-/// How the replicas with fault injection are found. They have to run on this machine, under this user.
+/// The replicas with fault injection. They must run on this machine, under this user.
 #[derive(Clone, Debug, PartialEq, Args)]
 pub(crate) struct FaultArguments {
     /// Addresses of the replicas: host:port,...

@@ -42,8 +42,8 @@ pub(crate) struct UpArguments {
     pub(crate) timing: TimingArguments,
     #[command(flatten)]
     pub(crate) log: LogArguments,
-    /// Which callers a replica accepts: with none all, and no key is used; with accept those with and without a key;
-    /// with require only those with one [default: require with a key, none without].
+    /// Which callers a replica accepts: none (all callers, and no key is used), accept (callers with and without a key)
+    /// or require (only callers with a key) [default: require with a key, none without].
     #[arg(
         long = "key-stage",
         alias = "keys",
