@@ -166,7 +166,7 @@ mod tests {
         let mut file = WholeFile::create(&target, "report").expect("made");
         file.write(b"one line\n").expect("written");
         assert_eq!(place.names(), ["file.partial"]);
-        refused(&target, "another report writes");
+        refused(&target, "another report is writing");
         file.finish().expect("named");
         assert_eq!(place.names(), ["file"]);
         assert_eq!(std::fs::read(&target).expect("there"), b"one line\n");
@@ -227,7 +227,7 @@ mod tests {
         file.write(b"all").expect("written");
         std::fs::write(&target, "mine").expect("written");
         let failure = file.finish().expect_err("the name is taken");
-        let says = "the report is complete in";
+        let says = "the complete report is in";
         assert!(failure.to_string().contains(says), "{failure}");
         assert_eq!(std::fs::read(&target).expect("there"), b"mine");
         assert_eq!(std::fs::read(&partial).expect("there"), b"all");

@@ -19,10 +19,7 @@ const OF_SENDERS: &str = "transport";
 /// Options whose help differs between commands, because each command adds what is special about it. The meaning beside the name
 /// is what all of them have in common. A name that is not here says the same everywhere.
 const SPECIAL: &[(&str, &str)] = &[
-    (
-        "address",
-        "Address at which the others reach the replica.",
-    ),
+    ("address", "Address at which the others reach the replica."),
     ("clients", "Number of concurrent clients."),
     (
         "config",
@@ -67,7 +64,10 @@ const SPECIAL: &[(&str, &str)] = &[
     ("pipeline", "Requests that a client keeps in flight."),
     ("rounds", "Number of measurements."),
     ("seed", "Seed for all random choices."),
-    ("speculative", "Use requests of four bytes, without sessions."),
+    (
+        "speculative",
+        "Use requests of four bytes, without sessions.",
+    ),
     ("spin", "How long a thread polls before it sleeps."),
     ("target", "Systems to measure."),
     ("threads", "Number of threads."),

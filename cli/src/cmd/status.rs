@@ -545,7 +545,7 @@ pub(super) mod tests {
         let joining =
             "replica 4 (127.0.0.1:7474) is joining cluster abc and lacks the group's state yet";
         assert_eq!(newcomers(&reports).as_deref(), Some(joining));
-        assert!(summary(&reports).starts_with("nobody who answers has"));
+        assert!(summary(&reports).starts_with("no replica that answers has"));
         let address = ([127, 0, 0, 1], 7471).into();
         let answer = Err(Obstacle::NoAnswer);
         reports.push(Report { address, answer });

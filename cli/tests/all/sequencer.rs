@@ -164,7 +164,8 @@ fn a_sequencer_says_what_it_needs_and_who_is_none() {
         .expect_error(2, &["'--state <FILE>' cannot be used with '--strict"]);
     serve(&["--state", "x", "--name", "n"])
         .expect_error(2, &["'--state <FILE>' cannot be used with '--name"]);
-    serve(&["--group", "127.0.0.1:1", "--name", "a b"]).expect_error(2, &["not a valid name of a sequence"]);
+    serve(&["--group", "127.0.0.1:1", "--name", "a b"])
+        .expect_error(2, &["not a valid name of a sequence"]);
     serve(&["--group", "127.0.0.1:1", "--lease", "1ms"])
         .expect_error(2, &["--lease", "50.0 ms to 60.0 s"]);
     serve(&["--listen", "0.0.0.0:7483", "--state", "x"]).expect_error(2, &["--insecure"]);

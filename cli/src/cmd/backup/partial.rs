@@ -357,7 +357,7 @@ mod tests {
         let mut first = Partial::open(&file).expect("made");
         let second = Partial::open(&file).err().expect("refused");
         assert!(
-            second.to_string().contains("another backup writes"),
+            second.to_string().contains("another backup is writing"),
             "{second}"
         );
         first.begin(&header()).expect("written");
