@@ -166,6 +166,6 @@ fn two_names_for_one_address_are_told() {
     assert!(
         names.listed[2]
             .words(status[2])
-            .contains("goes on without node 4")
+            .contains("continuing without node 4")
     );
 }
