@@ -16,10 +16,10 @@ pub const PORTION: usize = 1 << 20;
 /// Whether the time since the backup is subtracted from times to live.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Ttl {
-    /// Not subtracted: each key keeps the time that it had left at the backup.
+    /// The time is not subtracted: each key keeps the time to live that it had left at the backup.
     #[default]
     Keep,
-    /// Subtracted, by the wall clocks of the two machines: keys that would have expired by now are gone.
+    /// The time is subtracted, by the wall clocks of the two machines: keys that would have expired by now are gone.
     Wall,
 }
 

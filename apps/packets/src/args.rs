@@ -148,7 +148,7 @@ pub(crate) struct GenerateArguments {
     /// Expect packets at this port. Give one for each --out of the application, in the same order.
     #[arg(long = "in", value_name = "PORT", required = true)]
     pub(crate) inputs: Vec<PortName>,
-    /// Send this many packets, instead of sending for the time of --for.
+    /// Send this many packets, instead of sending for a time.
     #[arg(long)]
     pub(crate) packets: Option<u64>,
     /// Send for this long.
