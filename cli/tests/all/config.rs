@@ -149,7 +149,7 @@ fn what_the_commands_would_refuse_is_found_beforehand() {
     check(
         "id",
         "id = 3\npeers = \"a:1,b:2\"\n",
-        &[":1: id: ", "no node"],
+        &[":1: id: ", "is not a node"],
     );
     let bare = check(
         "no-directory",

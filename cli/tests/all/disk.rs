@@ -383,7 +383,7 @@ fn a_data_directory_that_cannot_be_made_is_told_from_one_in_use() {
     let below = file.join("replica-1");
     // Even root cannot create one there.
     let nowhere = PathBuf::from("/proc/trine/replica-1");
-    let no_file = format!("{} is no directory", file.display());
+    let no_file = format!("{} is not a directory", file.display());
     let cures: [(&Path, &[&str]); 3] = [
         (&file, &[&no_file, "give a directory"]),
         (&below, &[&no_file, "give a directory"]),

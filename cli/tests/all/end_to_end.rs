@@ -700,7 +700,7 @@ fn a_lost_majority_is_said_and_invents_nothing() {
         .expect_error(3, &["no leader"])
         .stdout;
     let text = String::from_utf8(text).expect("text");
-    assert!(text.contains("what the group stored is gone"), "{text}");
+    assert!(text.contains("the group's data is gone"), "{text}");
     // The list of members has the same exit status. It used to end with 0, as if there were a leader.
     let list = trine(&["member", "list"], &peers, b"").expect_error(3, &["no leader"]);
     let list = String::from_utf8(list.stdout).expect("text");

@@ -129,7 +129,7 @@ fn a_full_index_takes_no_further_key() {
     }
     server
         .run(&["put", "3", "1"])
-        .expect_error(2, &["as many as it may have", "larger --keys-max"]);
+        .expect_error(2, &["the index is full", "larger --keys-max"]);
     server.run(&["put", "2", "9"]).expect_status(0);
     let scan = server.run(&["scan", "0"]).expect_status(0);
     assert_eq!(scan.stdout, b"10 over 2 keys after 0\n");

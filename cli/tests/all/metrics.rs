@@ -120,7 +120,7 @@ fn a_password_is_asked_for_before_anything_is_told() {
         &["log-level", "--at", &at, "debug"],
     ] {
         trine(args, "", b"")
-            .expect_error(2, &["asks for a password", "--metrics-password-file FILE"]);
+            .expect_error(2, &["requires a password", "--metrics-password-file FILE"]);
     }
     let given = ["--metrics-password-file", &file];
     for (password, status, part) in [
