@@ -119,7 +119,7 @@ fn numbers_follow_each_other_and_a_restart_begins_an_epoch() {
     std::fs::write(keys.path("state"), "epoch").expect("written");
     trine(&second, "", b"").expect_error(2, &["not the state of a sequencer", "--at-least N"]);
     std::fs::remove_file(keys.path("state")).expect("removed");
-    trine(&second, "", b"").expect_error(2, &["is gone", "could be given out twice"]);
+    trine(&second, "", b"").expect_error(2, &["is missing", "could be given out twice"]);
     let nowhere = [
         "sequencer",
         "serve",

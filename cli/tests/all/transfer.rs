@@ -195,7 +195,7 @@ fn a_bad_line_is_named_and_nothing_is_written_unless_that_is_asked_for() {
     import(&[file.path()], "").expect_error(1, &["line 4: neither"]);
     assert!(cluster.ok(&["export"]).is_empty());
 
-    let ran = import(&["--partial"], &bad).expect_error(1, &["line 4: neither", "1 line left out"]);
+    let ran = import(&["--partial"], &bad).expect_error(1, &["line 4: neither", "1 line skipped"]);
     assert_eq!(ran.stdout, b"2 keys written, 1 line had expired\n");
     assert_eq!(lines(&cluster.ok(&["export"])).len(), 2);
     import(&["/no/such/file"], "").expect_error(2, &["cannot read /no/such/file"]);
