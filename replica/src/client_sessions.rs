@@ -7,8 +7,10 @@
 //! not be asked for again; those above are refused. Sessions are kept in the order of their last use, which is the
 //! order of their group time. The first open one is therefore the longest idle.
 
+mod charges;
 mod replies;
 mod reply_bytes;
+mod shares;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -21,8 +23,10 @@ use crate::config::{
     IDLE_TO_GIVE_WAY_NS, SessionLimits, VERSION_CLOSED_SESSIONS_STAY, VERSION_SESSIONS_GIVE_WAY,
 };
 use crate::state_machine::codec::{Cursor, StateError, put_bytes, put_u32, put_u64};
+use charges::Charges;
 pub(crate) use replies::CachedReply;
 use replies::Replies;
+pub(crate) use shares::AnswerOwner;
 
 /// Bytes that a session counts beside its cached replies.
 pub(crate) const SESSION_CHARGE: u64 = 128;
@@ -137,7 +141,7 @@ pub(crate) struct ClientSessions {
     by_nonce: HashMap<u64, u32>,
     open: List,
     closed: List,
-    bytes: u64,
+    charges: Charges,
     /// Idle sessions give way to new ones. It follows from the version of the state.
     gives_way: bool,
     /// Closed sessions are kept as [`VERSION_CLOSED_SESSIONS_STAY`] says. It follows from the version of the state.
@@ -157,7 +161,7 @@ impl ClientSessions {
             by_nonce: HashMap::new(),
             open: List::EMPTY,
             closed: List::EMPTY,
-            bytes: 0,
+            charges: Charges::default(),
             gives_way: false,
             remembers_closed: false,
             counters: SessionCounters::default(),
@@ -295,7 +299,9 @@ impl ClientSessions {
             check,
             response: response.into(),
         };
-        self.bytes += self.session_mut(slot).replies.insert(sequence, reply);
+        let session = self.session_mut(slot);
+        let (user, charge) = (session.user, session.replies.insert(sequence, reply));
+        self.charges.add(user, charge);
     }
 
     /// Ends a session: it still answers duplicates until its room is needed.
@@ -325,7 +331,7 @@ impl ClientSessions {
     /// The total of sessions and cached replies.
     #[must_use]
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+        self.charges.total()
     }
 
     /// Counters since the start.
@@ -350,7 +356,7 @@ impl ClientSessions {
     }
 
     fn has_reply_room(&mut self, now_ns: u64) -> bool {
-        while self.bytes >= self.limits.reply_bytes_max {
+        while self.charges.total() >= self.limits.reply_bytes_max {
             if !self.evict_one(now_ns) {
                 return false;
             }
@@ -365,7 +371,7 @@ impl ClientSessions {
     fn makes_room(&self, slot: u32, sequence: u64) -> bool {
         let replies = &self.session(slot).replies;
         sequence == replies.lowest_awaited()
-            && self.bytes - replies.charge() < self.limits.reply_bytes_max
+            && self.charges.total() - replies.charge() < self.limits.reply_bytes_max
     }
 
     /// Makes room: removes the session that was used longest ago of those that may go. Says whether there was one.
@@ -417,7 +423,9 @@ impl ClientSessions {
     }
 
     fn forget_below(&mut self, slot: u32, lowest: u64) {
-        self.bytes -= self.session_mut(slot).replies.forget_below(lowest);
+        let session = self.session_mut(slot);
+        let (user, freed) = (session.user, session.replies.forget_below(lowest));
+        self.charges.remove(user, freed);
     }
 
     fn touch(&mut self, slot: u32, now_ns: u64) {
@@ -432,7 +440,7 @@ impl ClientSessions {
 
     fn insert(&mut self, session: Session) {
         let (client, nonce) = (session.client, session.nonce);
-        self.bytes += SESSION_CHARGE + session.replies.charge();
+        self.charges.add(session.user, session.charge());
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             (self.slots.len() - 1) as u32
@@ -450,7 +458,7 @@ impl ClientSessions {
         let Some(session) = self.slots[slot as usize].take() else {
             return;
         };
-        self.bytes -= SESSION_CHARGE + session.replies.charge();
+        self.charges.remove(session.user, session.charge());
         self.by_client.remove(&session.client);
         if session.nonce != 0 {
             self.by_nonce.remove(&session.nonce);
@@ -514,6 +522,7 @@ impl ClientSessions {
     /// evictions. A session whose replies do not fit goes on in the next piece, after its head once more.
     #[must_use]
     pub(crate) fn to_pieces(&self, piece_bytes: usize) -> Vec<Vec<u8>> {
+        debug_assert_eq!(self.recount(), self.charges, "the charges are exact");
         let mut pieces = Vec::new();
         let mut piece = Vec::new();
         for list in [self.closed, self.open] {
@@ -566,7 +575,7 @@ impl ClientSessions {
         if !is_last || !same || !has_new {
             return false;
         }
-        self.bytes += more.replies.charge();
+        self.charges.add(more.user, more.replies.charge());
         let session = self.session_mut(slot);
         for (sequence, reply) in more.replies.iter() {
             session.replies.insert(sequence, reply.clone());
@@ -576,6 +585,11 @@ impl ClientSessions {
 }
 
 impl Session {
+    /// Bytes that count for it.
+    fn charge(&self) -> u64 {
+        SESSION_CHARGE + self.replies.charge()
+    }
+
     /// Everything but the replies and the place in a list.
     fn head(&self) -> ([u64; 4], bool, u32) {
         let lowest_awaited = self.replies.lowest_awaited();

@@ -125,6 +125,12 @@ impl Replies {
     pub(super) fn charge(&self) -> u64 {
         self.iter().map(|(_, reply)| reply.charge()).sum()
     }
+
+    /// The total over those below `lowest`.
+    pub(super) fn charge_below(&self, lowest: u64) -> u64 {
+        let below = self.iter().take_while(|(sequence, _)| *sequence < lowest);
+        below.map(|(_, reply)| reply.charge()).sum()
+    }
 }
 
 #[cfg(test)]
