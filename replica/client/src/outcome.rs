@@ -151,6 +151,9 @@ pub enum Obstacle {
     SessionsFull,
     /// Most entries for client sessions are in use, and this caller's address has its share of them.
     SessionShareTaken,
+    /// The answers that the group keeps for its clients fill more than half of their memory, and this user holds more than its
+    /// share.
+    ReplyShareTaken,
     /// The replicas belong to another cluster.
     WrongCluster {
         /// Theirs.
@@ -253,6 +256,10 @@ impl fmt::Display for Obstacle {
             ),
             Self::SessionShareTaken => f.write_str(
                 "most client sessions of the group are in use, and this address has its share of them",
+            ),
+            Self::ReplyShareTaken => f.write_str(
+                "this user has its share of the memory for unacknowledged replies; acknowledge some, or wait for the replies \
+                 to earlier commands",
             ),
             Self::WrongCluster { theirs } => {
                 write!(f, "the replicas belong to another cluster, {theirs}")

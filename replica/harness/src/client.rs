@@ -152,6 +152,7 @@ impl Client {
             reply.status,
             ClientStatus::NotLeader
                 | ClientStatus::Busy
+                | ClientStatus::ReplyShareTaken
                 | ClientStatus::NoQuorum
                 | ClientStatus::NotAttached
                 | ClientStatus::LeadershipLost

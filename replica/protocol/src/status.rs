@@ -289,6 +289,9 @@ pub struct Counters {
     /// Registrations that were refused because the caller's address had its share of the sessions.
     #[serde(default)]
     pub registrations_refused: u64,
+    /// Writes that were refused because their user held its share of the kept answers.
+    #[serde(default)]
+    pub reply_share_refused: u64,
     /// Requests of clients that had no right to what they asked for.
     #[serde(default)]
     pub denied: u64,

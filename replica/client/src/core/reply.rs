@@ -196,17 +196,13 @@ impl<R: Route> Clients<R> {
                 self.obstructed(now, key, Obstacle::NoLeader);
             }
             ClientStatus::Busy | ClientStatus::WindowExceeded => {
-                self.group.hold_back(now);
-                self.obstructed(now, key, Obstacle::Busy);
+                self.hold_back(now, key, Obstacle::Busy);
             }
-            ClientStatus::SessionsFull => {
-                self.group.hold_back(now);
-                self.obstructed(now, key, Obstacle::SessionsFull);
-            }
+            ClientStatus::SessionsFull => self.hold_back(now, key, Obstacle::SessionsFull),
             ClientStatus::SessionShareTaken => {
-                self.group.hold_back(now);
-                self.obstructed(now, key, Obstacle::SessionShareTaken);
+                self.hold_back(now, key, Obstacle::SessionShareTaken)
             }
+            ClientStatus::ReplyShareTaken => self.hold_back(now, key, Obstacle::ReplyShareTaken),
             ClientStatus::NoQuorum => {
                 self.group.ask_elsewhere(now, peer);
                 self.obstructed(now, key, Obstacle::NoQuorum);
@@ -384,6 +380,12 @@ impl<R: Route> Clients<R> {
         } else {
             self.obstructed(now, key, obstacle);
         }
+    }
+
+    /// The leader has no room for it now: it is asked again after a pause.
+    fn hold_back(&mut self, now: Instant, key: Key, obstacle: Obstacle) {
+        self.group.hold_back(now);
+        self.obstructed(now, key, obstacle);
     }
 
     /// Notes the obstacle and tries again.

@@ -348,6 +348,9 @@ pub enum ClientStatus {
     Denied,
     /// Never executed: the sequence was used for another command, whose answer is kept. Two writers share one session.
     SequenceUsed,
+    /// Not proposed: answers that clients have not acknowledged fill more than half of their memory, and the session's user
+    /// holds more than its share. Raise the lowest awaited sequence, then try again.
+    ReplyShareTaken,
     /// Not read: the message has a kind or a version that the replica does not know. The body says which.
     OtherVersion,
     /// A status of a later release, of which the class is known.
@@ -378,6 +381,7 @@ impl ClientStatus {
             Self::SessionShareTaken => 13,
             Self::Denied => 14,
             Self::OtherVersion => Self::OTHER_VERSION,
+            Self::ReplyShareTaken => 0x47,
             Self::SequenceUsed => 0x80,
             Self::Other(status) => status.byte(),
         }
@@ -401,6 +405,7 @@ impl ClientStatus {
             13 => Self::SessionShareTaken,
             14 => Self::Denied,
             Self::OTHER_VERSION => Self::OtherVersion,
+            0x47 => Self::ReplyShareTaken,
             0x80 => Self::SequenceUsed,
             _ => match OtherStatus::of_byte(byte) {
                 Some(status) => Self::Other(status),
@@ -433,7 +438,7 @@ pub struct ClientReply<'a> {
     pub timing: Option<LeaderTiming>,
     /// What the replica does not know; only with `OtherVersion`.
     pub other_version: Option<OtherVersion>,
-    /// The replica's release; only with `Malformed`, `SequenceUsed` and `Other`, and only if the reply has it.
+    /// The replica's release; only with `Malformed`, and with a status from 0x40 on. Some only if the reply has it.
     pub release: Option<Release>,
 }
 
@@ -463,7 +468,9 @@ impl<'a> ClientReply<'a> {
     #[must_use]
     pub const fn refusal(status: ClientStatus, cluster: ClusterId) -> Self {
         let release = match status {
-            ClientStatus::Malformed | ClientStatus::SequenceUsed => Some(Release::THIS),
+            ClientStatus::Malformed
+            | ClientStatus::ReplyShareTaken
+            | ClientStatus::SequenceUsed => Some(Release::THIS),
             _ => None,
         };
         Self {
@@ -527,7 +534,10 @@ impl<'a> ClientReply<'a> {
             ClientStatus::OtherVersion => {
                 reply.other_version = Some(OtherVersion::read(&mut reader)?);
             }
-            ClientStatus::Malformed | ClientStatus::SequenceUsed | ClientStatus::Other(_) => {
+            ClientStatus::Malformed
+            | ClientStatus::ReplyShareTaken
+            | ClientStatus::SequenceUsed
+            | ClientStatus::Other(_) => {
                 reply.release = reader.array().ok().map(Release::from_bytes);
             }
             _ => {}

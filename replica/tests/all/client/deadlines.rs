@@ -94,6 +94,7 @@ fn a_write_that_everybody_turned_away_is_not_reachable() {
         (ClientStatus::NoQuorum, Obstacle::NoQuorum),
         (ClientStatus::NotAttached, Obstacle::NotAttached),
         (ClientStatus::Busy, Obstacle::Busy),
+        (ClientStatus::ReplyShareTaken, Obstacle::ReplyShareTaken),
     ] {
         let (mut world, client) = after_one_write(always(move || Act::Status(status)));
         let error = error_of_next_write(&mut world, client);

@@ -196,6 +196,8 @@ fn every_status_has_its_number() {
     }
     let used = ClientReply::refusal(ClientStatus::SequenceUsed, ClusterId::NONE).encode_to_vec();
     assert_eq!(used[1], 0x80);
+    let share = ClientReply::refusal(ClientStatus::ReplyShareTaken, ClusterId::NONE);
+    assert_eq!(share.encode_to_vec()[1], 0x47);
     let mut bytes = ClientReply::refusal(ClientStatus::Busy, ClusterId::NONE).encode_to_vec();
     // Fifteen has a body, and what is behind it below the classes is not given out.
     for byte in known + 1..0x40 {
@@ -213,6 +215,7 @@ fn every_status_has_its_number() {
 fn refusals_name_the_release() {
     for (status, byte) in [
         (ClientStatus::Malformed, 10),
+        (ClientStatus::ReplyShareTaken, 0x47),
         (ClientStatus::SequenceUsed, 0x80),
     ] {
         let mut bytes = ClientReply::refusal(status, ClusterId(5)).encode_to_vec();
@@ -241,7 +244,7 @@ fn a_status_of_a_later_release_has_a_class() {
         minor: 2,
         patch: 1,
     };
-    for byte in (0x40..=u8::MAX).filter(|&byte| byte != 0x80) {
+    for byte in (0x40..=u8::MAX).filter(|&byte| byte != 0x47 && byte != 0x80) {
         let mut bytes = ClientReply::refusal(ClientStatus::Busy, ClusterId(2)).encode_to_vec();
         bytes[1] = byte;
         let bare = ClientReply::decode(&bytes).expect("it is read");
