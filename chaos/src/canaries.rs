@@ -68,7 +68,8 @@ impl Canary {
 const ORDER: &[&str] = &["not linearizable"];
 
 /// All bugs that seeds find. ("lease survives a transfer" is found by a directed test alone,
-/// `replica/tests/all/lease.rs`, and those of congestion control by `transport/src/tests/delay.rs` and `answer_times.rs`.)
+/// `replica/tests/all/lease.rs`, "one user has all kept answers" by `reply_shares.rs` beside it, and those of congestion
+/// control by `transport/src/tests/delay.rs` and `answer_times.rs`.)
 pub const CANARIES: &[Canary] = &[
     group("read without ReadIndex", ORDER),
     group("read before its index is applied", ORDER),

@@ -25,6 +25,10 @@ pub const NODES_MAX: usize = trine_protocol::message::MEMBERS_MAX - 1;
 pub const APPENDS_PER_SLOT: usize = 2;
 /// Commands of one client session that may be in flight.
 pub const SESSION_WINDOW: u64 = 64;
+/// Kept answers may fill one part in so many of their memory before callers with a large share of them have to wait.
+pub const REPLIES_BUSY_PART: u64 = 2;
+/// The share of one user, or of one session without a user: one part in so many.
+pub const REPLY_SHARE_PART: u64 = 4;
 /// ReadIndex rounds that may be outstanding; reads that arrive meanwhile share the next one.
 pub const READ_ROUNDS_MAX: usize = 4;
 /// Bytes of answers to reads in one turn, that of the last one not counted. Raft's messages and the clock wait for a

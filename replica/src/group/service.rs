@@ -5,11 +5,13 @@ mod authors;
 mod denials;
 mod reads;
 mod registrars;
+mod reply_shares;
 mod requests;
 mod scans;
 
 use raft::eraftpb::Entry;
 use trine_canary as canary;
+use trine_kvstore::Command;
 use trine_protocol::message::{
     ClientReply, ClientRequest, ClientStatus, ClusterId, LeaderTiming, ReplyToken,
 };
@@ -19,6 +21,7 @@ use trine_transport::time::{Duration, Instant};
 use self::authors::Authors;
 use self::denials::Denials;
 use self::registrars::Registrars;
+use self::reply_shares::ReplyShares;
 use self::scans::ScanBudget;
 use super::cx::Cx;
 use crate::outbox::Outbox;
@@ -37,6 +40,7 @@ pub(super) struct Service {
     stale_bytes: usize,
     scans: ScanBudget,
     registrars: Registrars,
+    reply_shares: ReplyShares,
     denials: Denials,
     authors: Authors,
     /// The switch that this leader waits for.
@@ -76,6 +80,7 @@ impl Service {
             stale_bytes: 0,
             scans: ScanBudget::new(),
             registrars: Registrars::new(),
+            reply_shares: ReplyShares::default(),
             denials: Denials::default(),
             authors: Authors::default(),
             next_switch: None,
@@ -129,12 +134,14 @@ impl Service {
                 cx.out.counters.entries_proposed += 1;
                 cx.clock.on_proposed(index, number);
                 self.writes.on_proposed(index, term, bytes, proposed);
+                self.reply_shares.on_proposed(index);
             }
             Err(error) => {
                 let status = match error {
                     ProposeError::NotLeader => ClientStatus::NotLeader,
                     ProposeError::Dropped | ProposeError::ChangeInProgress => ClientStatus::Busy,
                 };
+                self.reply_shares.on_refused();
                 for token in self.writes.take_waiting() {
                     refuse(cx, token, status);
                 }
@@ -167,6 +174,7 @@ impl Service {
             .stopwatch
             .filter(|_| measures)
             .map(|stopwatch| stopwatch());
+        self.reply_shares.on_applied(entry.index);
         let applied = self.writes.take_applied(entry.index, entry.term);
         let stages = &mut self.stages;
         let mut watched = applied
@@ -201,6 +209,7 @@ impl Service {
 
     /// Leadership is lost: clients that wait here have to ask another replica.
     pub(super) fn abandon_clients(&mut self, cx: &mut Cx<'_>) {
+        self.reply_shares.clear();
         for token in self.writes.take_proposed() {
             refuse(cx, token, ClientStatus::LeadershipLost);
         }
@@ -212,9 +221,20 @@ impl Service {
         }
     }
 
-    fn write(&mut self, cx: &mut Cx<'_>, token: ReplyToken, request: &ClientRequest<'_>) {
+    fn write(
+        &mut self,
+        cx: &mut Cx<'_>,
+        token: ReplyToken,
+        request: &ClientRequest<'_>,
+        command: Option<&Command<'_>>,
+    ) {
         if !self.writes.has_room(request) {
             self.propose_waiting(cx);
+        }
+        if let Some((state, command)) = cx.state.zip(command) {
+            let (sessions, store) = (state.sessions(), state.store());
+            self.reply_shares
+                .note(sessions, store, request.client, command);
         }
         if self.writes.watches_next(request.timed) {
             let received = self.read_stopwatch(cx.now);
@@ -259,6 +279,7 @@ fn refuse(cx: &mut Cx<'_>, token: ReplyToken, status: ClientStatus) {
     match status {
         ClientStatus::Busy => cx.out.counters.busy += 1,
         ClientStatus::NotLeader => cx.out.counters.redirected += 1,
+        ClientStatus::ReplyShareTaken => cx.out.counters.reply_share_refused += 1,
         _ => {}
     }
     let refusal = refusal(cx, status);

@@ -19,6 +19,7 @@ mod narrow_session;
 mod ordered;
 mod raft_paper;
 mod replacement;
+mod reply_shares;
 mod rights;
 mod rights_table;
 mod support;

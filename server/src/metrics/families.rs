@@ -480,6 +480,11 @@ fn counters(snapshot: &Snapshot) -> Vec<Family> {
             count.registrations_refused,
         ),
         counter(
+            "writes_beyond_share",
+            "Writes refused because their user held its share of the answers that are kept for clients.",
+            count.reply_share_refused,
+        ),
+        counter(
             "requests_overloaded",
             "Requests turned away because too many wait.",
             node.overloaded,

@@ -72,6 +72,9 @@ impl Service {
                 }
             },
             Operation::Apply | Operation::ApplyAndClose => match check_owner(cx, caller, request) {
+                Ok(request) if !self.has_reply_room(cx, &request) => {
+                    refuse(cx, token, ClientStatus::ReplyShareTaken);
+                }
                 Ok(request) => {
                     if command.as_ref().is_some_and(administrates) {
                         let users = cx.state.map(|state| state.store().users());
@@ -119,6 +122,12 @@ impl Service {
         })
     }
 
+    /// Whether the owner of the session has not got more than its share of the kept answers, or the command cannot wait.
+    fn has_reply_room(&self, cx: &Cx<'_>, request: &ClientRequest<'_>) -> bool {
+        cx.state
+            .is_none_or(|state| self.reply_shares.has_room(state.sessions(), request))
+    }
+
     /// A command of a version that the group has not switched to must not get into the log: an older member could not
     /// read it. It is answered as the store would answer it.
     fn write_if_active(
@@ -151,7 +160,7 @@ impl Service {
                 });
                 cx.out.reply_response(token, cx.local.cluster, 0, &error);
             }
-            None => self.write(cx, token, request),
+            None => self.write(cx, token, request, command),
         }
     }
 
