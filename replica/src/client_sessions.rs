@@ -446,7 +446,8 @@ impl ClientSessions {
             (self.slots.len() - 1) as u32
         });
         self.slots[slot as usize] = Some(session);
-        self.by_client.insert(client, slot);
+        let before = self.by_client.insert(client, slot);
+        assert_eq!(before, None, "a client id is of one session");
         if nonce != 0 {
             self.by_nonce.insert(nonce, slot);
         }
@@ -459,7 +460,8 @@ impl ClientSessions {
             return;
         };
         self.charges.remove(session.user, session.charge());
-        self.by_client.remove(&session.client);
+        let found = self.by_client.remove(&session.client);
+        assert_eq!(found, Some(slot), "a session is found by its client id");
         if session.nonce != 0 {
             self.by_nonce.remove(&session.nonce);
         }

@@ -161,6 +161,7 @@ impl MemberTable {
     }
 
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        assert!(self.members.len() <= MEMBERS_MAX, "a reader takes no more");
         put_u32(out, self.members.len() as u32);
         for member in &self.members {
             write_member(member, out);

@@ -323,6 +323,7 @@ impl Outbox {
         message
             .encode(&mut rest)
             .expect("the buffer was sized by encoded_len()");
+        assert!(rest.is_empty(), "no byte of an earlier message is sent");
         Some(bytes)
     }
 
@@ -406,6 +407,7 @@ impl AppendsUnderWay {
         };
         let place = self.0.iter().position(|(member, _)| *member == to);
         let place = place.expect("an append that ends has begun");
+        assert!(self.0[place].1 >= size, "an append was counted as it began");
         self.0[place].1 -= size;
         if self.0[place].1 == 0 {
             self.0.swap_remove(place);

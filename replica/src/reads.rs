@@ -355,6 +355,10 @@ impl Reads {
             self.count -= 1;
             self.bytes -= read.command.len();
         }
+        assert!(
+            self.count > 0 || self.bytes == 0,
+            "the bytes are those of the reads"
+        );
     }
 
     /// The lease had ended before the clock was read again: the values that were read are worth

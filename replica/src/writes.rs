@@ -132,6 +132,7 @@ impl Writes {
             last.is_none_or(|last| last.index < index),
             "entries are proposed in the order of their indexes"
         );
+        assert!(!self.waiting.is_empty(), "an entry of clients has commands");
         let tokens = std::mem::replace(&mut self.waiting, self.spare.pop().unwrap_or_default());
         self.proposed_bytes += bytes;
         self.proposed_commands += tokens.len();

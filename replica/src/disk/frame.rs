@@ -25,6 +25,11 @@ pub(crate) fn sectors_of(bytes: usize) -> usize {
 
 /// Writes a frame's sectors to the end of `out`. It begins at sector `at` of segment `segment`.
 pub(crate) fn encode(out: &mut Vec<u8>, segment: u64, at: u64, sequence: u64, content: &[u8]) {
+    assert!(sequence > 0, "a sector that was written is not all zeros");
+    assert!(
+        u32::try_from(content.len()).is_ok(),
+        "the writer cuts batches"
+    );
     let count = sectors_of(content.len());
     out.reserve(count * SECTOR);
     for number in 0..count {
@@ -33,7 +38,6 @@ pub(crate) fn encode(out: &mut Vec<u8>, segment: u64, at: u64, sequence: u64, co
         let start = out.len();
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&sequence.to_le_bytes());
-        // A frame is far below 4 GiB: the writer cuts batches.
         out.extend_from_slice(&(content.len() as u32).to_le_bytes());
         out.extend_from_slice(&(number as u32).to_le_bytes());
         out.extend_from_slice(part);

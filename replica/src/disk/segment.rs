@@ -34,7 +34,7 @@ pub(crate) fn header(number: u64, sectors: u64) -> Vec<u8> {
     out.extend_from_slice(&[0; 6]);
     out.extend_from_slice(&number.to_le_bytes());
     out.extend_from_slice(&sectors.to_le_bytes());
-    debug_assert_eq!(out.len(), SUMMED);
+    assert_eq!(out.len(), SUMMED, "the checksum covers what is before it");
     let crc = crc32c([&out]);
     out.extend_from_slice(&crc.to_le_bytes());
     out.resize(SECTOR, 0);
@@ -108,6 +108,10 @@ impl Scan {
             at = next;
         }
         let torn_until = self.check_tail(bytes, number, file, at)?;
+        assert!(
+            (at..=total).contains(&torn_until),
+            "the tail is in the segment"
+        );
         self.torn |= torn_until > at;
         self.before = Some((file.to_owned(), at));
         Ok(SegmentEnd {

@@ -83,6 +83,10 @@ pub(crate) fn end_piece(number: u32) -> Vec<u8> {
 }
 
 fn seal(kind: u8, number: u32, content: &[u8]) -> Vec<u8> {
+    assert!(
+        content.len() <= PIECE_BYTES_MAX,
+        "a reader takes no longer piece"
+    );
     let mut out = Vec::with_capacity(PIECE_HEADER + content.len());
     out.extend_from_slice(&[kind, 0, 0, 0]);
     put_u32(&mut out, content.len() as u32);

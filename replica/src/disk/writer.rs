@@ -141,8 +141,13 @@ impl<D: Disk> Writer<D> {
             self.begin_segment(count + 1)?;
         }
         let Position {
-            sector, sequence, ..
+            sector,
+            sectors,
+            sequence,
+            ..
         } = self.position;
+        assert!(sector > 0, "the first sector is the segment's header");
+        assert!(sector + count <= sectors, "a frame is in one segment");
         let number = self.last_segment();
         self.sectors.clear();
         encode(&mut self.sectors, number, sector, sequence, &self.content);
@@ -199,6 +204,7 @@ impl<D: Disk> Writer<D> {
 
     /// Marks all frames so far, which are durable, in both sectors, and syncs them. Only then [`MARKED`] may be there.
     pub(crate) fn settle_mark(&mut self) -> Result<(), DiskError> {
+        assert!(self.position.sequence > 0, "sequences begin at one");
         let last = self.position.sequence - 1;
         if last == 0 {
             return Ok(());

@@ -135,6 +135,7 @@ impl GroupClock {
         let stamped_ns = self.stamp(now);
         self.anchor_at(now, Some(state));
         self.anchor.group_time_ns = self.anchor.group_time_ns.max(stamped_ns);
+        assert!(self.stamp(now) >= stamped_ns, "stamps never go back");
     }
 
     /// Moves group time forward if a key waits for that.

@@ -270,6 +270,7 @@ impl Durability {
         let Some(image) = Image::begin(now, state, local.config.snapshot_chunk_bytes) else {
             return;
         };
+        assert_eq!(image.index(), index, "the head names the image's state");
         let head = SnapshotHead {
             cluster: local.cluster,
             index,

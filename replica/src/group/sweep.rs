@@ -173,6 +173,10 @@ impl SweepPace {
             self.proposed.pop_front();
             self.proposed_items -= number;
         }
+        assert!(
+            self.proposed_items == 0 || !self.proposed.is_empty(),
+            "what is counted is under way"
+        );
         if swept.items == 0 {
             return;
         }

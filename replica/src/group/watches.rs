@@ -194,6 +194,7 @@ impl Watches {
                 too_many: false,
             },
         );
+        self.check_counts();
         let is_here = known.whole <= state.applied_position();
         match is_here || canary::planted("event twice") {
             true => self.arriving.push(holder, ticket),
@@ -303,7 +304,16 @@ impl Watches {
                 self.by_holder.remove(&held.holder);
             }
         }
+        self.check_counts();
         Some(held)
+    }
+
+    /// Each held request has one watcher, one due time and one charge.
+    fn check_counts(&self) {
+        let held = self.held.len();
+        assert_eq!(self.by_watcher.len(), held, "a watcher has one request");
+        assert_eq!(self.due.len(), held, "a request is due once");
+        assert_eq!(self.charged.watchers, held, "a request is charged once");
     }
 
     /// All requests end: this replica serves nobody any more.
@@ -517,6 +527,7 @@ impl Watches {
         let Some(held) = self.held.get_mut(&ticket) else {
             return;
         };
+        assert!(!held.settled, "its watches are in the index once");
         held.settled = true;
         held.forget_hits();
         for watch in &held.watches {
@@ -725,6 +736,8 @@ impl Charge {
     }
 
     fn take(&mut self, other: Self) {
+        assert!(self.bytes >= other.bytes, "what is taken was added");
+        assert!(self.ranges >= other.ranges, "what is taken was added");
         self.watchers -= other.watchers;
         self.bytes -= other.bytes;
         self.ranges -= other.ranges;

@@ -85,6 +85,11 @@ impl<L: Log> RaftGroup<L> {
             work.messages.append(&mut held);
             return Some(work);
         };
+        let last = self.unwritten.back();
+        assert!(
+            last.is_none_or(|last| last.write <= write && last.number < number),
+            "rounds go to the disk in raft's order"
+        );
         self.unwritten.push_back(Unwritten {
             write,
             number,
@@ -115,6 +120,7 @@ impl<L: Log> RaftGroup<L> {
             && let Some(mut front) = self.unwritten.pop_front()
         {
             self.node.on_persist_ready(front.number);
+            assert!(self.written_term <= front.term, "a term never goes back");
             self.written_term = front.term;
             let work = work.get_or_insert_with(Work::default);
             work.messages.append(&mut front.messages);

@@ -138,6 +138,8 @@ impl EntryBuilder {
         bytes[2..4].copy_from_slice(&most.to_le_bytes());
         bytes[4..8].copy_from_slice(&(self.count as u32).to_le_bytes());
         bytes[8..16].copy_from_slice(&group_time_ns.to_le_bytes());
+        assert!(self.count <= ENTRY_COMMANDS_MAX, "a reader takes no more");
+        assert!(bytes.len() <= ENTRY_BYTES_MAX, "an entry has a limit");
         let data = bytes.as_slice().to_vec();
         bytes.clear();
         self.count = 0;

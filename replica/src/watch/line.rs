@@ -20,6 +20,12 @@ impl Line {
             self.order.push_back(holder);
         }
         own.push_back(ticket);
+        self.check_order();
+    }
+
+    /// Each holder that has tickets is in the order once.
+    fn check_order(&self) {
+        assert_eq!(self.order.len(), self.by_holder.len(), "holders take turns");
     }
 
     /// The ticket that is next.
@@ -37,6 +43,8 @@ impl Line {
             true => drop(self.by_holder.remove(&holder)),
             false => self.order.push_back(holder),
         }
+        assert!(ticket.is_some(), "a holder whose turn it is has a ticket");
+        self.check_order();
         ticket
     }
 
