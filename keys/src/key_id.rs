@@ -76,6 +76,7 @@ impl KeyId {
             name, generation, ..
         } = self
         {
+            assert!(*generation > 0, "generations are counted from 1");
             bytes.extend_from_slice(&generation.to_le_bytes());
             bytes.extend_from_slice(name.as_bytes());
         }

@@ -137,6 +137,8 @@ impl PathWalk {
     }
 
     fn look(&self, name: &OsString) -> rustix::io::Result<OwnedFd> {
+        let is_one = !name.as_bytes().contains(&b'/');
+        assert!(is_one, "a name of two steps could lead over a link");
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         openat(&self.at, name.as_os_str(), flags, Mode::empty())
     }

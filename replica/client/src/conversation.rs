@@ -237,7 +237,12 @@ impl Conversation {
 
     /// Whether the outstanding question has ended with this completion.
     pub(crate) fn on_completion(&mut self, tag: u64) -> bool {
-        self.asked.take_if(|(asked, _)| *asked == tag).is_some()
+        let is_own = self.asked.take_if(|(asked, _)| *asked == tag).is_some();
+        assert!(
+            !is_own || self.is_up(),
+            "a question is outstanding on a session that is up"
+        );
+        is_own
     }
 
     /// The meaning of an event for this conversation, if it has one.

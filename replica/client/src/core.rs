@@ -304,7 +304,7 @@ impl<R: Route> Clients<R> {
         let Some(pending) = self.operations.remove(key) else {
             return;
         };
-        debug_assert!(
+        assert!(
             !matches!(pending.stage, OperationStage::Sent { .. }),
             "the transport still owns its buffers"
         );
@@ -343,6 +343,8 @@ impl<R: Route> Clients<R> {
         let Some(pending) = self.operations.remove(key) else {
             return;
         };
+        let operation = pending.operation;
+        assert_eq!(operation, Operation::Register, "a write ends otherwise");
         if let Some(logical) = self.logical.get_mut(pending.owner) {
             logical.registration = registration;
             self.admit(now, pending.owner);

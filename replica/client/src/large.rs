@@ -71,6 +71,11 @@ impl LargeResponses {
         has_room
     }
 
+    /// Whether no response under way takes any of the room.
+    pub(super) fn is_unused(&self) -> bool {
+        self.taken == 0
+    }
+
     /// The attempt has ended, or there will be none.
     pub(super) fn give_back(&mut self, pending: &mut Pending) {
         let bytes = std::mem::take(&mut pending.room.reserved);

@@ -47,6 +47,10 @@ impl Operations {
     pub(super) fn remove(&mut self, key: Key) -> Option<Pending> {
         let mut pending = self.table.remove(key)?;
         self.large.give_back(&mut pending);
+        assert!(
+            !self.table.is_empty() || self.large.is_unused(),
+            "an operation gives back the room that it takes"
+        );
         Some(pending)
     }
 

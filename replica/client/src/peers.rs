@@ -163,6 +163,7 @@ impl<R: Route> Peers<R> {
             self.list.push(peer);
             return Some(self.list.len() - 1);
         }
+        assert_eq!(self.list.len(), PEERS_MAX, "none is forgotten before");
         let index = self.most_in_vain()?;
         self.list[index] = peer;
         Some(index)
@@ -236,6 +237,7 @@ impl<R: Route> Peers<R> {
 
     fn on_connected(&mut self, index: usize, now: Instant) {
         let peer = &mut self.list[index];
+        assert!(peer.session().is_some(), "a connected peer has a session");
         peer.failures = 0;
         peer.obstacle = None;
         peer.silence.begin(now);
@@ -251,6 +253,7 @@ impl<R: Route> Peers<R> {
         let pause = pause.min(self.reconnect_max.as_nanos()).max(2);
         let jittered = pause / 2 + rng.below(pause / 2);
         let peer = &mut self.list[index];
+        assert_eq!(peer.session, ReplicaSession::Down, "nothing is under way");
         peer.failures = failures.saturating_add(1);
         peer.obstacle = Some(obstacle);
         peer.retry_at = now + Duration::from_nanos(jittered);

@@ -54,6 +54,8 @@ impl Window {
         let passed = self.closed.trailing_ones();
         self.closed = self.closed.checked_shr(passed).unwrap_or(0);
         self.lowest += u64::from(passed);
+        assert!(self.lowest <= self.next, "what is awaited was handed out");
+        assert_eq!(self.closed & 1, 0, "the lowest one is awaited");
     }
 }
 

@@ -210,6 +210,10 @@ impl<R: Route> BackupSession<R> {
     }
 
     fn on_begin_reply(&mut self, now: Instant, reply: &BackupReply<'_>) {
+        assert!(
+            self.beginning.is_asked,
+            "an image begins once it was asked for"
+        );
         self.beginning.is_asked = false;
         match reply {
             BackupReply::Begun(head) => {
@@ -277,7 +281,10 @@ impl<R: Route> App<R> for BackupSession<R> {
         };
         match u32::try_from(tag) {
             Ok(number) => self.on_piece_reply(cx.now(), number, &reply),
-            Err(_) => self.on_begin_reply(cx.now(), &reply),
+            Err(_) => {
+                assert_eq!(tag, BEGIN_TAG, "all other tags are numbers of pieces");
+                self.on_begin_reply(cx.now(), &reply);
+            }
         }
     }
 

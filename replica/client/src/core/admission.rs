@@ -43,6 +43,7 @@ impl<R: Route> Clients<R> {
                 return;
             };
             logical.waiting.pop_front();
+            assert!(pending.ticket.is_none(), "a command has one sequence");
             pending.ticket = Some(Ticket {
                 session,
                 sequence,
@@ -79,6 +80,12 @@ impl<R: Route> Clients<R> {
             return;
         };
         if let Some(logical) = self.logical.get_mut(owner) {
+            let before = logical.registration;
+            assert_eq!(
+                before,
+                Registration::None,
+                "a client registers once at a time"
+            );
             logical.registration = Registration::Pending(key);
         }
         self.operations.make_ready(key);

@@ -204,6 +204,7 @@ impl<R: Route> Clients<R> {
         let key = key.ok_or(SubmitError::TooMany)?;
         let logical = self.logical.get_mut(client.0).ok_or(SubmitError::Closed)?;
         logical.in_flight += 1;
+        assert!(logical.in_flight <= IN_FLIGHT_MAX, "room was looked for");
         logical.closing |= mode == Mode::WriteAndClose;
         self.operations.check_by(deadline);
         if mode.is_write() {
