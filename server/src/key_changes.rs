@@ -191,6 +191,7 @@ impl KeyChanges {
         let roots = keys.member_roots();
         let ended = node.change_keys(cx, given, roots.clone());
         self.not_taken = None;
+        assert!(self.waiting.is_none(), "no older keys follow these");
         let stage = keys.stage().name();
         let lowered = stage == KeyStage::Accept.name();
         let (old, new) = (self.in_force.as_ref().map(in_words), in_words(&keys));
@@ -228,6 +229,7 @@ impl KeyChanges {
         tracing::error!(target: KEYS, why, "the keys stay as they were");
         announcer.json_line(&json!({ "keys_not_taken": why }));
         announcer.line(format_args!("the keys stay as they were: {why}"));
+        assert!(self.waiting.is_none(), "no keys follow that were refused");
         node.keep_keys(why.clone());
         self.not_taken = Some(why);
     }

@@ -100,6 +100,8 @@ impl PeerNames {
             .filter(|&(index, (item, _))| Some(index) != own_index && *item != own)
             .map(|(_, (item, node_id))| Listed::new(NodeId(node_id), item))
             .collect();
+        let is_other = |listed: &Listed| listed.node_id.0 != arguments.id;
+        assert!(listed.iter().all(is_other), "nobody is its own peer");
         let mut names = Self {
             own: Own {
                 item: own.to_owned(),
@@ -437,6 +439,7 @@ impl Listed {
             fit[..=place].rotate_right(1);
         }
         fit.truncate(CANDIDATES_MAX);
+        assert!(!fit.is_empty(), "a failed lookup takes no address away");
         self.problem = None;
         let changes = fit != self.addresses;
         self.addresses = fit;

@@ -66,6 +66,8 @@ const STAGGER_MAX: std::time::Duration = std::time::Duration::from_secs(1);
 const FINISH_SILENT: std::time::Duration = std::time::Duration::from_millis(500);
 const FINISH_MAX: std::time::Duration = std::time::Duration::from_secs(5);
 const FINISH_UNSYNCED_MAX: std::time::Duration = std::time::Duration::from_secs(25);
+const _: () = assert!(FINISH_MAX.as_nanos() > FINISH_SILENT.as_nanos());
+const _: () = assert!(FINISH_UNSYNCED_MAX.as_nanos() > FINISH_MAX.as_nanos());
 /// A replica that has been in no group for this long says why.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -652,6 +654,7 @@ fn assemble<B: Backend>(
         .with_holders(holder_of)
         .with_member_roots(keys.member_roots());
     let identity = node.identity();
+    assert_eq!(identity.incarnation, incarnation.0, "as the files have it");
     let config = Config {
         spin: arguments.limits.spin.into(),
         keys: keys.keys()?,

@@ -139,6 +139,7 @@ impl Tls {
 
 fn load(cert: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Arc<ServerConfig>, Failure> {
     let chain = certificates("certificate", cert)?;
+    assert!(!chain.is_empty(), "a file without a certificate is refused");
     check_validity(cert, &chain[0])?;
     let private = private_key(key)?;
     let provider = Arc::new(aws_lc_rs::default_provider());

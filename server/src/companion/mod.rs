@@ -39,6 +39,8 @@ const RESTARTS_MAX: u32 = 3;
 /// After so long one more restart is allowed, up to [`RESTARTS_MAX`]. A replica runs for years, and a stray signal or want of
 /// memory now and then must not use the restarts up. One that ends again and again costs a process each quarter of an hour.
 const RESTART_EVERY: Duration = Duration::from_secs(15 * 60);
+/// Bytes that a pipe takes at once or not at all (`PIPE_BUF`): more than the longest list of successors has.
+const PIPE_WRITE_BYTES: usize = 4096;
 
 /// The thread of the replica that runs, and the pipe. A panic of that thread is told before the process ends: that may
 /// take a while, if its memory is large.
@@ -82,6 +84,7 @@ impl Restarts {
         if self.left == RESTARTS_MAX {
             self.since = now;
         }
+        assert!(self.left <= RESTARTS_MAX, "time earns no more than that");
         let has_one = self.left > 0;
         self.left = self.left.saturating_sub(1);
         has_one
@@ -262,7 +265,9 @@ fn reap(pid: u32) {
 
 fn write_line(pipe: &mut File, line: &CompanionMessage) -> io::Result<()> {
     // In one write, which a reader sees whole.
-    pipe.write_all(format!("{line}\n").as_bytes())
+    let text = format!("{line}\n");
+    assert!(text.len() <= PIPE_WRITE_BYTES, "a pipe takes it at once");
+    pipe.write_all(text.as_bytes())
 }
 
 /// Lets the thread tell of its end as it panics. Others may panic too; then this thread may still run.

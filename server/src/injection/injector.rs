@@ -206,6 +206,7 @@ impl Rules {
         for direction in way.directions() {
             own[index(*direction)] = Some(faults);
         }
+        assert!(self.links.len() <= LINKS_MAX, "room was looked for");
         Ok(())
     }
 }

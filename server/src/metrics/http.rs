@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use crate::tls::Tls;
 
-use super::request::{HttpRequest, Parsed, Received, Status, parse};
+use super::request::{
+    BODY_BYTES_MAX, HEAD_BYTES_MAX, HttpRequest, Parsed, Received, Status, parse,
+};
 use super::slots::{ConnectionSlot, Slots};
 
 /// How long a connection may take, from its first byte to its last.
@@ -20,6 +22,10 @@ const DISPLACE_LIMIT: Duration = Duration::from_secs(2);
 /// How long a peer that has its answer may take to hang up, and how much it may still send.
 const LINGER_LIMIT: Duration = Duration::from_millis(500);
 const LINGER_BYTES_MAX: u64 = 256 << 10;
+/// What is read at a time.
+const PART_BYTES: usize = 2048;
+/// More than any request has that is not whole: the part that ended its headers may have begun just below their limit.
+const REQUEST_BYTES_MAX: usize = HEAD_BYTES_MAX + PART_BYTES + 4 + BODY_BYTES_MAX;
 
 /// An HTTP response.
 #[derive(Debug)]
@@ -207,7 +213,8 @@ fn receive(stream: &mut impl Read, from_this_host: bool) -> io::Result<Received>
             Parsed::Whole(received) => return Ok(received),
             Parsed::More => {}
         }
-        let mut part = [0; 2048];
+        assert!(bytes.len() < REQUEST_BYTES_MAX, "a request has an end");
+        let mut part = [0; PART_BYTES];
         match stream.read(&mut part)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             count => bytes.extend_from_slice(&part[..count]),

@@ -50,6 +50,7 @@ impl RoomProbe {
                 let room = room_of(&directory);
                 let (state, changed) = &*shared;
                 let mut now = state.lock().unwrap_or_else(PoisonError::into_inner);
+                assert!(now.is_asking, "one thread asks at a time");
                 (now.is_asking, now.answers, now.room) = (false, now.answers + 1, room);
                 changed.notify_all();
             });

@@ -58,6 +58,11 @@ impl Slots {
         if connections.len() >= CONNECTIONS_MAX {
             return None;
         }
+        let is_known = |one: &OpenConnection| Arc::ptr_eq(&one.stream, stream);
+        assert!(
+            !connections.iter().any(is_known),
+            "a connection has one slot"
+        );
         connections.push(OpenConnection {
             stream: Arc::clone(stream),
             stage: ConnectionStage::Asking,
@@ -77,6 +82,10 @@ impl Slots {
 
 /// Whether a new connection has to wait for a slot. If so, one that is not being answered is on its way out.
 fn make_room(connections: &mut [OpenConnection]) -> bool {
+    assert!(
+        connections.len() <= CONNECTIONS_MAX,
+        "each connection has a slot"
+    );
     if connections.len() < CONNECTIONS_MAX {
         return false;
     }

@@ -36,6 +36,8 @@ fn buckets(histogram: &Histogram) -> Vec<(f64, u64)> {
         let index = bits.clamp(FIRST_BITS, LAST_BITS + 1) - FIRST_BITS;
         buckets[index].1 += count;
     }
+    let total: u64 = buckets.iter().map(|(_, count)| count).sum();
+    assert_eq!(total, histogram.count, "each time is in one bucket");
     buckets
 }
 

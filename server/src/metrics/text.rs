@@ -97,6 +97,8 @@ impl All {
         };
         let mut metric = encoder.encode_descriptor(&name, family.help, None, kind)?;
         for (labels, value) in &family.samples {
+            let may_be = family.kind == MetricKind::Gauge || *value >= 0.0;
+            assert!(may_be, "{} counts upwards from zero", family.name);
             match labels.is_empty() {
                 true => sample(&mut metric, written_as, *value)?,
                 false => sample(&mut metric.encode_family(labels)?, written_as, *value)?,

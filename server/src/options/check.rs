@@ -96,6 +96,7 @@ fn own_item(arguments: &ServeArguments) -> Result<&str, Failure> {
 
 /// The item of the list for this node id.
 pub(crate) fn own_of<T: Copy>(node_id: u32, list: &[T]) -> Result<T, Failure> {
+    assert!(node_id > 0, "the option takes no 0");
     let index = usize::try_from(node_id).unwrap_or(usize::MAX) - 1;
     list.get(index).copied().ok_or_else(|| {
         let count = list.len();
