@@ -67,9 +67,9 @@ impl Canary {
 /// A stale, lost or doubled answer.
 const ORDER: &[&str] = &["not linearizable"];
 
-/// All bugs that seeds find. ("lease survives a transfer" is found by a directed test alone,
-/// `replica/tests/all/lease.rs`, "one user has all kept answers" by `reply_shares.rs` beside it, and those of congestion
-/// control by `transport/src/tests/delay.rs` and `answer_times.rs`.)
+/// All bugs that seeds find. (Directed tests alone find "lease survives a transfer", `replica/tests/all/lease.rs`; "one user has
+/// all kept answers", `reply_shares.rs` beside it; "another user's token is answered", `rights/sessions.rs` beside it; and those
+/// of congestion control, `transport/src/tests/delay.rs` and `answer_times.rs`.)
 pub const CANARIES: &[Canary] = &[
     group("read without ReadIndex", ORDER),
     group("read before its index is applied", ORDER),

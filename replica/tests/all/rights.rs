@@ -1,5 +1,7 @@
 //! The rights of callers at a group at work: commands, client sessions, users that come and go.
 
+mod sessions;
+
 use trine_keys::{Credential, Fingerprint, GroupId as KeyGroup, Issuer, Role, UserName};
 use trine_kvstore::{Command, Condition, ExecuteMode, List, Response, Rights};
 use trine_protocol::message::{

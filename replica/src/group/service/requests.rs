@@ -237,9 +237,9 @@ fn check_owner<'a>(
     // A session belongs to the user that registered it, whoever else knows its number.
     let is_own = |user| {
         canary::planted("a session answers another user")
-            || subject
-                .as_ref()
-                .is_ok_and(|subject| subject.may_use_session_of(user))
+            || subject.as_ref().is_ok_and(|subject| {
+                subject.may_use_session_of(user) && is_named(subject, request, user)
+            })
     };
     match state.sessions().owner_of(request.client) {
         Some((number, user)) if number == request.session_number && number != 0 && is_own(user) => {
@@ -253,6 +253,16 @@ fn check_owner<'a>(
         // Earlier leaders may have registered sessions that this one has not applied yet.
         None => Err(ClientStatus::Busy),
     }
+}
+
+/// Whether a request may use a session of the user with this number: the session is the caller's own, or the request is
+/// for that user. A front has the numbers of many users' sessions, because they hand them to it. So it says for whom it
+/// asks, and a session of anybody else does not answer. A request that names nobody is for the user of its session.
+fn is_named(caller: &Subject<'_>, request: &ClientRequest<'_>, user: u32) -> bool {
+    let named = request.for_user.map_or(user, |named| named.number);
+    user == named
+        || user == caller.number()
+        || canary::planted("another user's token is answered")
 }
 
 /// Whether the one whom the request is for may do what it asks for. A front or a member names the user. A write that
