@@ -1,6 +1,7 @@
 //! Many logical clients over one endpoint, without I/O: operations in, outcomes out.
 //!
-//! The steps are files of their own: `submit` begins an operation, `admission` lets it go, `dispatch` and `batch` send what
+//! The steps are files of their own: `submit` begins an operation, `numbered` one in a session that the caller keeps,
+//! `admission` lets it go, `dispatch` and `batch` send what
 //! is ready, `reply` handles answers, `expire` gives up overdue operations. `GroupView` knows whom to ask, `Operations` has
 //! what is not over.
 
@@ -8,6 +9,7 @@ mod admission;
 mod batch;
 mod dispatch;
 mod expire;
+mod numbered;
 mod reply;
 mod submit;
 
@@ -34,6 +36,7 @@ use super::outcome::{Answer, Error, Obstacle};
 use super::sent_batch::BATCH_BIT;
 use super::window::Window;
 use batch::Batches;
+pub use numbered::{NamedSession, Numbered};
 pub use submit::{EncodedCommand, Submission, SubmitError};
 
 /// Names a logical client of one [`Clients`].
@@ -317,7 +320,7 @@ impl<R: Route> Clients<R> {
             logical.in_flight -= 1;
             if let Some(ticket) = pending
                 .ticket
-                .filter(|ticket| ticket.epoch == logical.epoch)
+                .filter(|ticket| ticket.is_of_epoch(logical.epoch))
             {
                 logical.window.close(ticket.sequence);
             }
@@ -471,7 +474,7 @@ impl<R: Route> Clients<R> {
         let Some(pending) = self.operations.get(key) else {
             return;
         };
-        if pending.operation == Operation::Register {
+        if pending.is_own_registration() {
             let owner = pending.owner;
             self.finish_refused_registration(now, key, owner, obstacle);
         } else {

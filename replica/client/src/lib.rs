@@ -37,10 +37,13 @@ pub use config::{
     ClientConfig, ClientConfigError, IN_FLIGHT_MAX, LOGICAL_CLIENTS_MAX, OPERATIONS_MAX, PEERS_MAX,
     RESPONSE_BYTES_MAX,
 };
-pub use core::{ClientId, ClientStats, Clients, EncodedCommand, Finished, Submission, SubmitError};
+pub use core::{
+    ClientId, ClientStats, Clients, EncodedCommand, Finished, NamedSession, Numbered, Submission,
+    SubmitError,
+};
 pub use counts::PinnedCount;
 pub use operation::Mode;
-pub use outcome::{Answer, Error, Obstacle, WriteTiming};
+pub use outcome::{Answer, Error, Obstacle, SessionRefusal, WriteTiming};
 pub use pin::PinnedError;
 pub use pinned::PinnedWalk;
 pub use probe::{ProbeError, Probed, probe_status};

@@ -1,6 +1,6 @@
 //! One operation under way: its kind, its progress, and the certain facts about it.
 
-use trine_protocol::message::Operation;
+use trine_protocol::message::{CLIENT_REPLY_HEADER_SIZE, Operation};
 use trine_transport::app::RequestId;
 use trine_transport::buf::MsgBuf;
 use trine_transport::slab::Key;
@@ -92,8 +92,32 @@ pub(super) enum OperationStage {
 pub(super) struct Ticket {
     pub(super) session: GroupSession,
     pub(super) sequence: u64,
-    /// Which of the logical client's sessions it belongs to.
-    pub(super) epoch: u32,
+    pub(super) numbering: Numbering,
+}
+
+/// Who numbers the writes of a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Numbering {
+    /// The logical client: this is the one with that epoch of its sessions.
+    Client { epoch: u32 },
+    /// The caller, who also says which sequence is the lowest that it still awaits. A registration that the caller has
+    /// asked for has sequence 0.
+    Caller { lowest: u64 },
+}
+
+impl Ticket {
+    /// Whether it belongs to the logical client's session with this epoch.
+    pub(super) fn is_of_epoch(&self, present: u32) -> bool {
+        match self.numbering {
+            Numbering::Client { epoch } => epoch == present,
+            Numbering::Caller { .. } => false,
+        }
+    }
+
+    /// Whether the caller has numbered the write.
+    pub(super) const fn is_of_caller(&self) -> bool {
+        matches!(self.numbering, Numbering::Caller { .. })
+    }
 }
 
 #[derive(Debug)]
@@ -107,7 +131,7 @@ pub(super) struct Pending {
     /// None exactly while an attempt is under way that is no part of a batch: the transport has it then.
     pub(super) request: Option<MsgBuf>,
     pub(super) room: ResponseRoom,
-    /// None for reads, for registrations, and for writes that wait.
+    /// None for reads, for the logical client's own registration, and for writes that wait.
     pub(super) ticket: Option<Ticket>,
     pub(super) times: OperationTimes,
     pub(super) so_far: SoFar,
@@ -124,6 +148,14 @@ pub(super) struct ResponseRoom {
     pub(super) expected: usize,
     /// Whether it must travel alone: a batch with it brought a reply that was too large.
     pub(super) alone: bool,
+}
+
+impl ResponseRoom {
+    /// The caller expects a response of this many bytes.
+    pub(super) fn expect(&mut self, bytes: usize) {
+        self.expected = bytes;
+        self.bytes = self.bytes.max(CLIENT_REPLY_HEADER_SIZE + bytes);
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -171,6 +203,16 @@ impl Pending {
         } else {
             Error::Refused { obstacle }
         }
+    }
+
+    /// Whether it opens the session of the logical client itself, and not one that the caller asked for.
+    pub(super) fn is_own_registration(&self) -> bool {
+        self.operation == Operation::Register && self.ticket.is_none()
+    }
+
+    /// Whether the caller has named the session and the sequence.
+    pub(super) fn is_of_caller(&self) -> bool {
+        self.ticket.is_some_and(|ticket| ticket.is_of_caller())
     }
 
     /// Whether no further attempt may be made.

@@ -9,7 +9,7 @@ use trine_transport::session::ConnectError;
 use trine_transport::time::Duration;
 use trine_transport::{BadTerm, KeyObstacle};
 
-use trine_protocol::message::{ClientReply, ClusterId, LeaderTiming, OtherVersion};
+use trine_protocol::message::{ClientReply, ClientStatus, ClusterId, LeaderTiming, OtherVersion};
 use trine_protocol::release::Release;
 
 /// Responses up to this size travel inside the answer itself.
@@ -74,6 +74,13 @@ impl Answer {
         }
     }
 
+    /// A session was opened: its client id is the position.
+    pub(super) fn of_registration(client: Position) -> Self {
+        let mut response = Vec::new();
+        Response::Done.encode(&mut response);
+        Self::of_response(client, &response)
+    }
+
     /// Copies a response that was decoded once.
     pub(super) fn of_response(position: Position, response: &[u8]) -> Self {
         let mut bytes = [0; INLINE_MAX];
@@ -105,7 +112,7 @@ impl Answer {
         self.timing.as_ref()
     }
 
-    /// A write: the position where it was applied. A read: the last position that it saw.
+    /// A write: the position where it was applied. A session that was opened: its client id. A read: the last position that it saw.
     #[must_use]
     pub const fn position(&self) -> Position {
         self.position
@@ -184,6 +191,8 @@ pub enum Obstacle {
     Stale,
     /// Somebody else has used this client's session for another command.
     SequenceUsed,
+    /// The session that the caller has named refuses the command.
+    NamedSession(SessionRefusal),
     /// The command is larger than the group accepts.
     TooLarge,
     /// The caller has no right to a client session here.
@@ -216,6 +225,44 @@ pub enum Obstacle {
     NoBuffer,
     /// Large responses to other commands were under way for all that time.
     NoRoom,
+}
+
+/// Why a session that the caller keeps refuses a command that the caller has numbered.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SessionRefusal {
+    /// The sequence is below the lowest that the session awaits, so its answer is not kept any more.
+    Stale,
+    /// The sequence is too far above the lowest that the session awaits.
+    Window,
+    /// Another command has this sequence.
+    SequenceUsed,
+    /// There is no such session of the caller any more, or there never was. Whether an earlier copy of the command was
+    /// applied cannot be found out.
+    Lost,
+}
+
+impl SessionRefusal {
+    /// What a reply with this status says about the session; nothing if it is about something else.
+    pub(super) const fn of(status: ClientStatus) -> Option<Self> {
+        match status {
+            ClientStatus::Stale => Some(Self::Stale),
+            ClientStatus::WindowExceeded => Some(Self::Window),
+            ClientStatus::SequenceUsed => Some(Self::SequenceUsed),
+            ClientStatus::SessionExpired => Some(Self::Lost),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for SessionRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stale => "the sequence is below the lowest that its session awaits",
+            Self::Window => "the sequence is too far above the lowest that its session awaits",
+            Self::SequenceUsed => "another command has this sequence",
+            Self::Lost => "there is no such session of this caller",
+        })
+    }
 }
 
 /// Why a connection could not be made.
@@ -295,6 +342,7 @@ impl fmt::Display for Obstacle {
             Self::SequenceUsed => f.write_str(
                 "another process has given a command in this client's session: a copy of this one, as of a virtual machine",
             ),
+            Self::NamedSession(refusal) => refusal.fmt(f),
             Self::TooLarge => f.write_str("the command is larger than the group takes"),
             Self::Denied => f.write_str(
                 "denied: the caller has no valid key of this group",

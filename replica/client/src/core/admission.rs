@@ -8,7 +8,7 @@ use trine_transport::time::Instant;
 
 use super::Clients;
 use crate::logical::{GroupSession, Registration};
-use crate::operation::{OperationStage, Ticket};
+use crate::operation::{Numbering, OperationStage, Ticket};
 
 impl<R: Route> Clients<R> {
     /// Gives sequences to the writes that wait, as far as the session and its window allow; opens the session first.
@@ -47,7 +47,9 @@ impl<R: Route> Clients<R> {
             pending.ticket = Some(Ticket {
                 session,
                 sequence,
-                epoch: logical.epoch,
+                numbering: Numbering::Client {
+                    epoch: logical.epoch,
+                },
             });
             self.operations.make_ready(key);
         }

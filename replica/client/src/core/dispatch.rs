@@ -12,7 +12,7 @@ use trine_transport::time::Instant;
 use super::Clients;
 use crate::config::{BATCH_RESPONSE_BYTES_MAX, IN_FLIGHT_MAX};
 use crate::group_view::SPREAD;
-use crate::operation::{OperationQueue, OperationStage};
+use crate::operation::{Numbering, OperationQueue, OperationStage};
 use crate::outcome::Obstacle;
 
 impl<R: Route> Clients<R> {
@@ -158,13 +158,16 @@ impl<R: Route> Clients<R> {
             ..ClientRequest::bare(pending.operation)
         };
         if let Some(ticket) = pending.ticket {
-            let logical = self
-                .logical
-                .get(pending.owner)
-                .filter(|logical| logical.epoch == ticket.epoch);
-            // Of an older session only what was under way is still asked for, and which that is nobody notes.
-            let oldest = ticket.sequence.saturating_sub(IN_FLIGHT_MAX as u64 - 1);
-            let lowest = logical.map_or(oldest.max(1), |logical| logical.window.lowest_awaited());
+            let lowest = match ticket.numbering {
+                Numbering::Caller { lowest } => lowest,
+                Numbering::Client { .. } => {
+                    let logical = self.logical.get(pending.owner);
+                    let logical = logical.filter(|logical| ticket.is_of_epoch(logical.epoch));
+                    // Of an older session only what was under way is still asked for, and which that is nobody notes.
+                    let oldest = ticket.sequence.saturating_sub(IN_FLIGHT_MAX as u64 - 1);
+                    logical.map_or(oldest.max(1), |logical| logical.window.lowest_awaited())
+                }
+            };
             // The replicas forget the replies below `lowest`.
             assert!(lowest <= ticket.sequence, "what is sent is awaited");
             envelope.client = ticket.session.client;
@@ -208,7 +211,10 @@ impl<R: Route> Clients<R> {
         else {
             return true;
         };
-        if pending.so_far.may_be_applied || ticket.epoch == logical.epoch {
+        if pending.so_far.may_be_applied
+            || ticket.is_of_caller()
+            || ticket.is_of_epoch(logical.epoch)
+        {
             return true;
         }
         let owner = pending.owner;
@@ -221,7 +227,7 @@ impl<R: Route> Clients<R> {
         let Some(pending) = self.operations.get(key) else {
             return;
         };
-        let (owner, is_registration) = (pending.owner, pending.operation == Operation::Register);
+        let (owner, is_registration) = (pending.owner, pending.is_own_registration());
         self.stats.retries += 1;
         self.operations.make_ready(key);
         if is_registration {

@@ -17,7 +17,7 @@ use crate::config::RESPONSE_BYTES_MAX;
 use crate::group_view::SPREAD;
 use crate::logical::{GroupSession, Registration};
 use crate::operation::Pending;
-use crate::outcome::{Answer, Obstacle, WriteTiming};
+use crate::outcome::{Answer, Obstacle, SessionRefusal, WriteTiming};
 
 /// A reply without its borrowed parts.
 struct ReplyHeader {
@@ -164,6 +164,11 @@ impl<R: Route> Clients<R> {
             self.group.adopt(header.cluster);
         }
         self.group.on_heard(peer, now);
+        // Its caller numbers the commands of the session, and decides what comes next.
+        let is_of_caller = self.operations.get(key).is_some_and(Pending::is_of_caller);
+        if let Some(refusal) = SessionRefusal::of(header.status).filter(|_| is_of_caller) {
+            return self.refuse(now, key, Obstacle::NamedSession(refusal));
+        }
         self.on_status(now, key, peer, &header, reply);
     }
 
@@ -266,18 +271,23 @@ impl<R: Route> Clients<R> {
         header: &ReplyHeader,
         reply: Incoming<'_>,
     ) {
-        let Some(&Pending { operation, tag, .. }) = self.operations.get(key) else {
+        let Some(pending) = self.operations.get(key) else {
             return;
         };
+        let (operation, tag, is_own) = (pending.operation, pending.tag, pending.ticket.is_none());
         if operation != Operation::ReadStale {
             self.group.note_leader_answered(peer);
         }
-        if operation == Operation::Register {
+        if operation == Operation::Register && is_own {
             let session = GroupSession {
                 client: header.position,
                 number: tag,
             };
             return self.finish_registration(now, key, Registration::Done(session));
+        }
+        if operation == Operation::Register {
+            let client = Position::from_u64(header.position);
+            return self.finish(now, key, Ok(Answer::of_registration(client)));
         }
         if header.is_sound {
             let timing = header
@@ -328,7 +338,7 @@ impl<R: Route> Clients<R> {
             return self.refuse(now, key, Obstacle::SessionExpired);
         };
         if let Some(logical) = self.logical.get_mut(owner)
-            && logical.epoch == ticket.epoch
+            && ticket.is_of_epoch(logical.epoch)
         {
             logical.forget_session();
             self.stats.sessions_lost += 1;
@@ -349,7 +359,7 @@ impl<R: Route> Clients<R> {
         let found = self.operations.get(key).map(|p| (p.owner, p.ticket));
         if let Some((owner, Some(ticket))) = found
             && let Some(logical) = self.logical.get_mut(owner)
-            && logical.epoch == ticket.epoch
+            && ticket.is_of_epoch(logical.epoch)
         {
             logical.forget_session();
             self.stats.sessions_lost += 1;

@@ -29,10 +29,10 @@ pub struct Submission<'a> {
 /// A command in the buffer that it will be sent from. It can be made in any thread.
 #[derive(Debug)]
 pub struct EncodedCommand {
-    mode: Mode,
-    expected_bytes: usize,
+    pub(super) mode: Mode,
+    pub(super) expected_bytes: usize,
     /// The envelope, in which cluster, client and sequence are still missing, and the command.
-    request: MsgBuf,
+    pub(super) request: MsgBuf,
 }
 
 impl EncodedCommand {
@@ -52,6 +52,32 @@ impl EncodedCommand {
         pool: &Pool,
         mode: Mode,
         for_user: Option<ForUser>,
+        command: &Command<'_>,
+    ) -> Result<Self, SubmitError> {
+        Self::encode(pool, mode, for_user, None, command)
+    }
+
+    /// A write for [`Clients::submit_numbered`]. `checksum` is one of what the command's sender has asked for: a sequence
+    /// that was used for something else is refused. Two copies that were encoded at different moments may differ
+    /// where a time of the clock became a time to live, and are still the same command.
+    ///
+    /// # Errors
+    /// [`SubmitError::NoBuffer`].
+    pub fn for_sender(
+        pool: &Pool,
+        for_user: Option<ForUser>,
+        checksum: u32,
+        command: &Command<'_>,
+    ) -> Result<Self, SubmitError> {
+        Self::encode(pool, Mode::Write, for_user, Some(checksum), command)
+    }
+
+    /// Without a checksum that of the encoded command counts.
+    fn encode(
+        pool: &Pool,
+        mode: Mode,
+        for_user: Option<ForUser>,
+        checksum: Option<u32>,
         command: &Command<'_>,
     ) -> Result<Self, SubmitError> {
         if !mode.is_write() && !command.is_read_only() {
@@ -75,7 +101,7 @@ impl EncodedCommand {
         assert!(written.is_ok(), "the buffer has the encoded length");
         let envelope = ClientRequest {
             check: match mode.is_write() {
-                true => check_of(command_checksum(&request[front..])),
+                true => check_of(checksum.unwrap_or_else(|| command_checksum(&request[front..]))),
                 false => NO_CHECK,
             },
             ..envelope
@@ -195,11 +221,7 @@ impl<R: Route> Clients<R> {
         let mut pending = self.pending(client.0, mode.operation(), request, now, deadline, tag);
         pending.queue = OperationQueue::of(mode);
         pending.times.timed = mode.is_write() && self.next_is_timed();
-        pending.room.expected = expected_bytes;
-        pending.room.bytes = pending
-            .room
-            .bytes
-            .max(CLIENT_REPLY_HEADER_SIZE + expected_bytes);
+        pending.room.expect(expected_bytes);
         let key = self.operations.insert(pending);
         let key = key.ok_or(SubmitError::TooMany)?;
         let logical = self.logical.get_mut(client.0).ok_or(SubmitError::Closed)?;
@@ -217,7 +239,7 @@ impl<R: Route> Clients<R> {
     }
 
     /// Whether the write that is begun now is one of those that are timed.
-    fn next_is_timed(&mut self) -> bool {
+    pub(super) fn next_is_timed(&mut self) -> bool {
         let Some(every) = self.config.time_every.checked_sub(1) else {
             return false;
         };
@@ -226,7 +248,7 @@ impl<R: Route> Clients<R> {
         timed
     }
 
-    fn check_room(&self, client: ClientId) -> Result<(), SubmitError> {
+    pub(super) fn check_room(&self, client: ClientId) -> Result<(), SubmitError> {
         if !self.is_here() {
             return Err(SubmitError::OtherProcess);
         }
