@@ -2,10 +2,10 @@
 
 use trine_kvstore::{AbortCause, OtherError, Response, StoreError};
 
-use crate::errors::{denied_text, error_text};
+use crate::errors::{NO_ANSWER, denied_text, error_text};
 use crate::plan::Item;
 use crate::reply::Writer;
-use crate::shape::Shape;
+use crate::shape::{Shape, write_present};
 
 /// Why a call has no response.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,6 +16,21 @@ pub enum Failure {
     Unknown(String),
     /// It was not applied: it is larger than the group takes.
     TooLarge,
+    /// It was not applied, because the session refuses it that the client has named.
+    Session(SessionRefusal),
+}
+
+/// Why a session that its client keeps refuses a command. This copy of the command was not applied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SessionRefusal {
+    /// The sequence is below the lowest that is awaited.
+    Stale,
+    /// It is too far above that.
+    Window,
+    /// Another command has it.
+    SequenceUsed,
+    /// There is no such session of this user.
+    Lost,
 }
 
 /// What a call brought.
@@ -63,6 +78,10 @@ pub fn write_run(
 ) -> Answered {
     let operations: usize = items.iter().map(|item| item.operations).sum();
     match result {
+        // An answer of TRINE.CAS like another.
+        Ok(missing @ Response::Error(StoreError::KeyMissing)) if operations == 1 => {
+            write_items(items, std::slice::from_ref(&missing), writer)
+        }
         Ok(Response::List(list)) if operations > 1 => {
             let answers: Vec<Response<'_>> = list.iter().collect();
             write_items(items, &answers, writer)
@@ -79,6 +98,29 @@ pub fn write_run(
         }
         Ok(response) => write_items(items, std::slice::from_ref(&response), writer),
     }
+}
+
+/// The key whose version a refused TRINE.CAS has still to name: the answer does not.
+pub fn key_to_look_at<'i>(items: &'i [Item], result: &CommandOutcome<'_>) -> Option<&'i [u8]> {
+    match (items, result) {
+        (
+            [
+                Item {
+                    shape: Shape::Compared(key),
+                    ..
+                },
+            ],
+            Ok(Response::Aborted {
+                cause: AbortCause::Conflict { .. },
+            }),
+        ) => Some(key),
+        _ => None,
+    }
+}
+
+/// Writes the reply to that TRINE.CAS, after the key was read. Without an answer it names no version.
+pub fn write_looked_at(result: &CommandOutcome<'_>, writer: &mut Writer<'_>) {
+    write_present(result.as_ref().ok(), writer);
 }
 
 /// Writes the reply to EXEC.
@@ -154,9 +196,6 @@ pub fn error_of(result: CommandOutcome<'_>, read_only: bool) -> String {
     }
 }
 
-/// The error for an answer that says nothing about the command.
-pub const NO_ANSWER: &str = "ERR the replica's answer does not belong to this command";
-
 /// An error that says precisely whether the command can have changed anything.
 pub fn failure_text(failure: &Failure, read_only: bool) -> String {
     match failure {
@@ -168,5 +207,41 @@ pub fn failure_text(failure: &Failure, read_only: bool) -> String {
             format!("UNKNOWNOUTCOME the command may have been applied, once: {why}")
         }
         Failure::TooLarge => "ERR the command is larger than the group takes".to_owned(),
+        Failure::Session(refusal) => refusal_text(*refusal).to_owned(),
+    }
+}
+
+/// The same for a copy of a command that has a sequence: another copy of it may have been applied.
+pub fn copy_failure_text(failure: &Failure) -> String {
+    match failure {
+        Failure::NotApplied(why) => {
+            format!("CLUSTERDOWN this copy was not applied, repeat it: {why}")
+        }
+        Failure::Unknown(why) => {
+            format!("UNKNOWNOUTCOME the command may have been applied, once, repeat it: {why}")
+        }
+        other => failure_text(other, false),
+    }
+}
+
+/// What a session refuses, why, and what to do.
+pub(crate) const fn refusal_text(refusal: SessionRefusal) -> &'static str {
+    match refusal {
+        SessionRefusal::Stale => {
+            "STALE this copy was not applied: its sequence is below the lowest one of the session, or the session was \
+             closed. The answer to an earlier copy is not kept any more"
+        }
+        SessionRefusal::Window => {
+            "WINDOW not applied: a session has 64 sequences from the lowest awaited one on. Wait for the answer to that \
+             one, or repeat its command, and name a higher one then"
+        }
+        SessionRefusal::SequenceUsed => {
+            "SEQUENCEUSED not applied: another command has this sequence. Take the next one; two programs need a \
+             session each"
+        }
+        SessionRefusal::Lost => {
+            "SESSIONLOST this copy was not applied: this user has no such session. It was idle for too long, or closed, \
+             or there never was one. Whether an earlier copy was applied is not known; TRINE.SESSION opens another one"
+        }
     }
 }

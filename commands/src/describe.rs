@@ -67,8 +67,32 @@ fn write_commands(words: &[&[u8]], end: usize, writer: &mut Writer<'_>) {
                 write_docs(spec, writer);
             }
         }
+        Some(b"getkeys") => match keys_in(named) {
+            Ok(keys) => {
+                writer.array(keys.len());
+                keys.iter().for_each(|key| writer.bulk(key));
+            }
+            Err(text) => writer.error(text),
+        },
         Some(b"help") => help(writer, "COMMAND", &COMMAND_HELP),
         Some(_) => writer.error(SYNTAX),
+    }
+}
+
+/// The keys of a request, or Redis's error.
+fn keys_in<'a>(parts: &[&'a [u8]]) -> Result<Vec<&'a [u8]>, &'static str> {
+    let spec = parts.first().and_then(|name| table::find(name));
+    let spec = spec.ok_or("ERR Invalid command specified")?;
+    if !spec.has_keys() {
+        return Err("ERR The command has no key arguments");
+    }
+    if !spec.takes(parts.len()) {
+        return Err("ERR Invalid number of arguments specified for command");
+    }
+    let keys: Vec<&[u8]> = spec.keys_of(parts).collect();
+    match keys.is_empty() {
+        true => Err("ERR The command has no key arguments"),
+        false => Ok(keys),
     }
 }
 
@@ -224,13 +248,15 @@ fn write_about(summary: &str, spec: &Spec, writer: &mut Writer<'_>) {
     }
 }
 
-const COMMAND_HELP: [&str; 10] = [
+const COMMAND_HELP: [&str; 12] = [
     "(no subcommand)",
     "    Return details about all commands.",
     "COUNT",
     "    Return the total number of commands in this server.",
     "DOCS [<command-name> ...]",
     "    Return documentation details about multiple commands, or about all.",
+    "GETKEYS <full-command>",
+    "    Return the keys from a full Redis command.",
     "INFO [<command-name> ...]",
     "    Return details about multiple commands, or about all.",
     "LIST [FILTERBY (MODULE <module-name>|ACLCAT <category>|PATTERN <pattern>)]",

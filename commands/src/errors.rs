@@ -12,6 +12,9 @@ pub const SYNTAX: &str = "ERR syntax error";
 /// The error for a number that is none, or too large.
 pub const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 
+/// The error for an answer that says nothing about the command.
+pub const NO_ANSWER: &str = "ERR the replica's answer does not belong to this command";
+
 /// The error for a request with too few or too many parts.
 pub fn wrong_arity(name: &str) -> Refusal {
     format!("ERR wrong number of arguments for '{name}' command")

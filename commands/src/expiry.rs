@@ -4,6 +4,7 @@
 //! request. From there on group time counts.
 
 use crate::errors::{NOT_AN_INTEGER, Refusal};
+use crate::plan::Asked;
 use trine_kvstore::{ExpireCondition, integer};
 
 /// The unit of a time in a request, and its origin.
@@ -53,15 +54,17 @@ impl Expiry {
     }
 
     /// For commands that refuse times of zero and less. None: the moment is over.
-    pub(crate) fn of_set(self, unix_ms: i64, command: &str) -> Result<Option<u64>, Refusal> {
+    pub(crate) fn of_set(self, asked: &Asked<'_, '_>) -> Result<Option<u64>, Refusal> {
         match self.amount > 0 {
-            true => self.of_expire(unix_ms, command),
-            false => Err(invalid(command)),
+            true => self.of_expire(asked),
+            false => Err(invalid(asked.name)),
         }
     }
 
-    /// For commands that take any time. None: the moment is over.
-    pub(crate) fn of_expire(self, unix_ms: i64, command: &str) -> Result<Option<u64>, Refusal> {
+    /// For commands that take any time. None: the moment is over. In a request that may come again a moment of Unix time
+    /// is never over: the key expires at the next step of group time instead.
+    pub(crate) fn of_expire(self, asked: &Asked<'_, '_>) -> Result<Option<u64>, Refusal> {
+        let (command, unix_ms) = (asked.name, asked.clock.unix_ms);
         let amount_ms = match self.unit {
             Unit::Milliseconds | Unit::AtMilliseconds => Some(self.amount),
             Unit::Seconds | Unit::AtSeconds => self.amount.checked_mul(1_000),
@@ -76,6 +79,9 @@ impl Expiry {
                 .ok_or_else(|| invalid(command))?,
         };
         let after_ms = u64::try_from(after_ms).unwrap_or(0);
+        if after_ms == 0 && asked.clock.is_repeated && self.unit.doubt_ns().is_some() {
+            return Ok(Some(1));
+        }
         Ok((after_ms > 0).then(|| after_ms.saturating_mul(1_000_000)))
     }
 }

@@ -7,8 +7,7 @@
 use trine_kvstore::config::{WALK_BYTES_MAX, WALK_ITEMS_MAX};
 use trine_kvstore::{Command, Cursor, Found, Page, Prefix, WalkContent, integer};
 
-use crate::answer::NO_ANSWER;
-use crate::errors::{NOT_AN_INTEGER, Refusal, SYNTAX};
+use crate::errors::{NO_ANSWER, NOT_AN_INTEGER, Refusal, SYNTAX};
 use crate::limits::KEYS_BYTES_MAX;
 use crate::pattern::Pattern;
 use crate::plan::Item;

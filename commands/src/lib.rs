@@ -7,6 +7,7 @@
 //!   what a whole call brought. `reply` writes in RESP2 or RESP3.
 //! - `keyspace` has the walks of SCAN, KEYS and RANDOMKEY, `acl` the rules of users, `hello` the words of HELLO, `describe`
 //!   COMMAND and the help texts.
+//! - `once` reads TRINE.DO: the session and the sequence of a write, and the write.
 //! - `glob` compares names with patterns, `pattern` keys. `errors` has the texts of errors.
 //! - `outside` lets a shell use the commands of the table without a connection.
 //!
@@ -22,6 +23,7 @@ pub mod glob;
 pub mod hello;
 pub mod keyspace;
 pub mod limits;
+pub mod once;
 mod outside;
 mod pattern;
 pub mod plan;

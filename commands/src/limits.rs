@@ -9,5 +9,9 @@ pub const REPEATED_BYTES_MAX: usize = 128;
 pub const PATTERN_BYTES_MAX: usize = 512;
 /// Bytes of the reply to COMMAND. Its words can name the same command again and again.
 pub(crate) const DESCRIBED_BYTES_MAX: usize = 4 << 20;
+/// Sequences of one session, from the lowest awaited one on. The group has the same number.
+pub const SESSION_WINDOW: u64 = 64;
+/// Milliseconds after which an idle session may go, even if there is room. The group has the same number.
+pub const SESSION_TTL_MS: i64 = 60_000;
 /// Bytes of the reply to KEYS.
 pub const KEYS_BYTES_MAX: usize = 8 << 20;

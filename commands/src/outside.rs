@@ -4,7 +4,7 @@ use trine_kvstore::Response;
 
 use crate::arguments;
 use crate::errors::SYNTAX;
-use crate::plan::{Item, Plan, in_one};
+use crate::plan::{Clock, Item, Plan, in_one};
 use crate::shape::Meaning;
 use crate::table::{self, Action, Spec};
 
@@ -94,7 +94,7 @@ impl StoreCommand {
             return Err(Refused::Form);
         }
         let mut plan = Plan::default();
-        planner(&mut plan, &self.spec.asked(parts, unix_ms)).map_err(|text| {
+        planner(&mut plan, &self.spec.asked(parts, Clock::at(unix_ms))).map_err(|text| {
             let is_form = text == SYNTAX || text.starts_with("ERR wrong number of arguments");
             match (is_form, text.strip_prefix("ERR ")) {
                 (true, _) => Refused::Form,

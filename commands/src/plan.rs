@@ -15,8 +15,28 @@ pub(crate) struct Asked<'r, 'a> {
     pub(crate) name: &'static str,
     /// The name and what stands behind it.
     pub(crate) parts: &'r [&'a [u8]],
-    /// Milliseconds of Unix time, for expiries that name a moment.
-    pub(crate) unix_ms: i64,
+    pub(crate) clock: Clock,
+}
+
+/// How a request that names a moment of Unix time is read.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    /// Milliseconds of Unix time.
+    pub unix_ms: i64,
+    /// The request may come again, later, and gets the answer to the first copy then. So the same operations are made of
+    /// it whether its moment is over or not.
+    pub is_repeated: bool,
+}
+
+impl Clock {
+    /// For a request that is read once.
+    #[must_use]
+    pub const fn at(unix_ms: i64) -> Self {
+        Self {
+            unix_ms,
+            is_repeated: false,
+        }
+    }
 }
 
 impl<'r, 'a> Asked<'r, 'a> {
@@ -55,6 +75,7 @@ impl Item {
         let reply = match &self.shape {
             Shape::Known(reply) => reply.capacity(),
             Shape::ErrorIfPresent(text) => text.capacity(),
+            Shape::Compared(key) => key.capacity(),
             _ => 0,
         };
         size_of::<Self>() + reply
@@ -65,7 +86,12 @@ impl Item {
 #[derive(Clone, Debug)]
 enum Step<'a> {
     Command(Command<'a>),
-    Pairs { from: usize, to: usize },
+    /// Both or none of them. The store takes them as one command, which cannot stand beside others.
+    Both(Box<[Command<'a>; 2]>),
+    Pairs {
+        from: usize,
+        to: usize,
+    },
 }
 
 /// Commands on their way to the store.
@@ -88,9 +114,14 @@ impl Operations<'_> {
         self.steps.iter().map(|step| self.command(step)).collect()
     }
 
-    fn command<'p>(&'p self, step: &Step<'p>) -> Command<'p> {
+    fn command<'p>(&'p self, step: &'p Step<'p>) -> Command<'p> {
         match step {
             Step::Command(command) => command.clone(),
+            Step::Both(both) => Command::Execute {
+                mode: ExecuteMode::AllOrNothing,
+                conditions: List::default(),
+                operations: List::from(&both[..]),
+            },
             Step::Pairs { from, to } => Command::MultiPut {
                 pairs: List::from(&self.pairs[*from..*to]),
             },
@@ -130,6 +161,24 @@ impl<'a> Plan<'a> {
     /// How many operations of the store that takes.
     pub fn operation_count(&self) -> usize {
         self.operations.steps.len()
+    }
+
+    /// Whether nothing can be added: it has a command that the store takes alone.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.operations.steps.last(), Some(Step::Both(_)))
+    }
+
+    /// Whether it changes nothing.
+    pub(crate) fn only_reads(&self) -> bool {
+        let commands = self.operations.commands();
+        commands.iter().all(Command::is_read_only)
+    }
+
+    /// All keys go, and the item says how that is answered. The plan has to be empty: the store takes it alone.
+    pub(crate) fn flush(&mut self, item: Item) {
+        assert!(self.items.is_empty(), "the store takes it alone");
+        self.operations.steps.push(Step::Command(Command::Flush));
+        self.items.push(item);
     }
 
     /// A reply that is known already, among those that are not.
@@ -188,6 +237,18 @@ impl<'a> Plan<'a> {
         self.operations.pairs.extend(pairs);
         let to = self.operations.pairs.len();
         self.operations.steps.push(Step::Pairs { from, to });
+        self.items.push(Item {
+            shape,
+            operations: 1,
+        });
+        Ok(())
+    }
+
+    /// A command of two operations, of which the second is done only if the first one is. The plan has to be empty, and
+    /// is closed from here on.
+    pub(crate) fn both(&mut self, shape: Shape, commands: [Command<'a>; 2]) -> Planned {
+        assert!(self.items.is_empty(), "the store takes it alone");
+        self.operations.steps.push(Step::Both(Box::new(commands)));
         self.items.push(Item {
             shape,
             operations: 1,

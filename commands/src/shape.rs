@@ -1,8 +1,8 @@
 //! The store's answers as replies.
 
-use trine_kvstore::Response;
+use trine_kvstore::{AbortCause, Position, Response, StoreError};
 
-use crate::errors::error_text;
+use crate::errors::{NO_ANSWER, error_text};
 use crate::reply::Writer;
 
 const NS_PER_MS: u64 = 1_000_000;
@@ -40,6 +40,13 @@ pub(crate) enum Shape {
     Type,
     /// This error if the key is there, otherwise nothing.
     ErrorIfPresent(String),
+    /// The value and its version, or nothing.
+    Versioned,
+    /// 1 and the new version, or 0 and the one that is there, which is 0 without a key.
+    Swapped,
+    /// The same of two operations on this key, of which the first one compares. If it finds another version, the answer
+    /// does not say which.
+    Compared(Vec<u8>),
 }
 
 /// What a reply says outside of the Redis protocol.
@@ -82,7 +89,11 @@ impl Shape {
     pub(crate) fn values(&self, operations: usize) -> usize {
         match self {
             Self::Values => operations,
-            Self::Value | Self::ValueFirst | Self::ValueLength | Self::Previous => 1,
+            Self::Value
+            | Self::ValueFirst
+            | Self::ValueLength
+            | Self::Previous
+            | Self::Versioned => 1,
             Self::Known(_)
             | Self::Ok
             | Self::OkOrNull
@@ -92,12 +103,17 @@ impl Shape {
             | Self::Seconds
             | Self::Milliseconds
             | Self::Type
-            | Self::ErrorIfPresent(_) => 0,
+            | Self::ErrorIfPresent(_)
+            | Self::Swapped
+            | Self::Compared(_) => 0,
         }
     }
 
     /// Writes the reply. `answers` has one for each operation, in order.
     pub(crate) fn write(&self, answers: &[Response<'_>], writer: &mut Writer<'_>) {
+        if let (Self::Swapped | Self::Compared(_), [answer, ..]) = (self, answers) {
+            return swapped(answer, writer);
+        }
         if let Some(error) = answers.iter().find_map(error_of) {
             return writer.error(&error);
         }
@@ -108,7 +124,7 @@ impl Shape {
                 answers.iter().for_each(|answer| value(answer, writer));
             }
             (shape, [first, ..]) => shape.write_one(first, writer),
-            (_, []) => writer.error("ERR no answer"),
+            (_, []) => writer.error(NO_ANSWER),
         }
     }
 
@@ -140,7 +156,15 @@ impl Shape {
                 true => writer.error(text),
                 false => writer.null(),
             },
-            Self::Known(_) | Self::HowMany | Self::Values => {
+            Self::Versioned => match answer {
+                Response::Value { value, version } => {
+                    writer.array(2);
+                    writer.bulk(value);
+                    writer.integer(number_of(*version));
+                }
+                _ => writer.null(),
+            },
+            Self::Known(_) | Self::HowMany | Self::Values | Self::Swapped | Self::Compared(_) => {
                 unreachable!("they are no reply to one answer")
             }
         }
@@ -160,6 +184,56 @@ fn value(answer: &Response<'_>, writer: &mut Writer<'_>) {
         Response::Value { value, .. } => writer.bulk(value),
         _ => writer.null(),
     }
+}
+
+/// TRINE.CAS.
+fn swapped(answer: &Response<'_>, writer: &mut Writer<'_>) {
+    let is_missing = |error: &StoreError| *error == StoreError::KeyMissing;
+    let (done, version) = match answer {
+        Response::Written { version } => (1, Some(number_of(*version))),
+        Response::Conflict { current } => (0, Some(current.map_or(0, number_of))),
+        Response::Error(error) if is_missing(error) => (0, Some(0)),
+        Response::List(both) => match both.iter().next() {
+            Some(Response::Written { version }) => (1, Some(number_of(version))),
+            _ => return writer.error(NO_ANSWER),
+        },
+        Response::Aborted {
+            cause: AbortCause::Refused { error, .. },
+        } if !is_missing(error) => return writer.error(&error_text(*error)),
+        Response::Aborted {
+            cause: AbortCause::Refused { .. },
+        } => (0, Some(0)),
+        Response::Aborted { .. } => (0, None),
+        other => {
+            let text = error_of(other);
+            return writer.error(text.as_deref().unwrap_or(NO_ANSWER));
+        }
+    };
+    write_version(done, version, writer);
+}
+
+/// Whether TRINE.CAS was done, and the version, if it is known.
+fn write_version(done: i64, version: Option<i64>, writer: &mut Writer<'_>) {
+    writer.array(2);
+    writer.integer(done);
+    match version {
+        Some(version) => writer.integer(version),
+        None => writer.null(),
+    }
+}
+
+/// Writes that TRINE.CAS was not done, with the version of a read that came after it.
+pub(crate) fn write_present(read: Option<&Response<'_>>, writer: &mut Writer<'_>) {
+    let version = match read {
+        Some(Response::Value { version, .. }) => Some(number_of(*version)),
+        Some(Response::NotFound) => Some(0),
+        _ => None,
+    };
+    write_version(0, version, writer);
+}
+
+fn number_of(version: Position) -> i64 {
+    i64::try_from(version.as_u64()).unwrap_or(i64::MAX)
 }
 
 fn number(answer: &Response<'_>) -> i64 {

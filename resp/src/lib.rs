@@ -17,4 +17,6 @@ pub use connection::{
 };
 pub use limits::{Limits, PUSHED_BYTES_MAX};
 pub use request::{Parser, Progress, ProtocolError};
-pub use trine_commands::answer::Failure;
+pub use trine_commands::answer::{Failure, SessionRefusal};
+pub use trine_commands::limits::{SESSION_TTL_MS, SESSION_WINDOW};
+pub use trine_commands::once::{Numbered, Token};

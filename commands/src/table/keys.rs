@@ -259,7 +259,7 @@ const PATTERN: Argument = Argument::new("pattern", Kind::Text);
 fn expire<'a>(plan: &mut Plan<'a>, asked: &Asked<'_, 'a>, unit: Unit) -> Planned {
     let condition = expire_condition(asked.behind(3))?;
     let key = asked.key();
-    let after_ns = Expiry::read(unit, asked.part(2))?.of_expire(asked.unix_ms, asked.name)?;
+    let after_ns = Expiry::read(unit, asked.part(2))?.of_expire(asked)?;
     let command = match (condition, after_ns) {
         // The same moment of Unix time comes out a little earlier or later each time, because it is measured by the
         // clock of this replica and then by that of the leader. So the condition has to hold by more than that.

@@ -6,12 +6,14 @@ mod pubsub;
 mod server;
 mod strings;
 mod transactions;
+mod trine;
 
 use std::sync::LazyLock;
 
 use crate::arguments::Argument;
 use crate::errors::wrong_arity;
-use crate::plan::{Asked, Plan, Planned, Planner};
+use crate::plan::{Asked, Clock, Plan, Planned, Planner};
+pub(crate) use trine::{DO_WORDS, whole_number};
 
 /// One command, as `COMMAND` and `COMMAND DOCS` describe it and as it is done.
 #[derive(Debug)]
@@ -23,7 +25,7 @@ pub struct Spec {
     /// The first key's place, the last one's (from the end if negative), and the step from one to the next.
     pub(crate) keys: [i64; 3],
     pub(crate) group: &'static str,
-    /// The Redis release that introduced it.
+    /// The release of Redis that introduced it; of trine, if Redis does not have it.
     pub(crate) since: &'static str,
     pub(crate) summary: &'static str,
     /// The arguments after the name.
@@ -70,6 +72,8 @@ pub enum Verb {
     Config,
     /// DISCARD.
     Discard,
+    /// TRINE.DO.
+    Do,
     /// ECHO.
     Echo,
     /// EXEC.
@@ -102,6 +106,8 @@ pub enum Verb {
     Scan,
     /// SELECT.
     Select,
+    /// TRINE.SESSION.
+    Session,
     /// SUBSCRIBE.
     Subscribe,
     /// UNSUBSCRIBE.
@@ -153,12 +159,15 @@ impl Spec {
         fits(self.arity, parts)
     }
 
-    /// The keys of a request.
+    /// The keys of a request: of TRINE.DO those of the request inside.
     pub fn keys_of<'r, 'a>(
         &self,
         parts: &'r [&'a [u8]],
     ) -> impl Iterator<Item = &'a [u8]> + use<'r, 'a> {
-        let [first, last, step] = self.keys;
+        let ([first, last, step], parts) = match self.verb() {
+            Some(Verb::Do) => trine::inner_keys(parts),
+            _ => (self.keys, parts),
+        };
         let end = match last {
             ..0 => parts.len() as i64 + last + 1,
             _ => (last + 1).min(parts.len() as i64),
@@ -169,6 +178,16 @@ impl Spec {
             .take(count.max(0) as usize)
             .step_by(step.max(1) as usize)
             .copied()
+    }
+
+    /// Whether a request may name keys, although not always at the same places.
+    pub(crate) fn has_keys(&self) -> bool {
+        self.keys != NO_KEY || self.flags.contains(&"movablekeys")
+    }
+
+    /// Whether the store takes this request alone: not beside others in a pipeline, and not in a transaction.
+    pub fn goes_alone(&self, parts: &[&[u8]]) -> bool {
+        trine::goes_alone(self, parts)
     }
 
     /// The name, in lower case.
@@ -190,16 +209,16 @@ impl Spec {
     }
 
     /// Adds the operations of a request with these parts to a plan; none if the connection does the command. Nothing is
-    /// added if it is refused. `unix_ms`: the milliseconds of Unix time, for expiries that name a moment.
+    /// added if it is refused. The plan has to be empty for a request that goes alone.
     pub fn plan<'a>(
         &self,
         plan: &mut Plan<'a>,
         parts: &[&'a [u8]],
-        unix_ms: i64,
+        clock: Clock,
     ) -> Option<Planned> {
         let planner = self.planner()?;
         Some(match self.takes(parts.len()) {
-            true => planner(plan, &self.asked(parts, unix_ms)),
+            true => planner(plan, &self.asked(parts, clock)),
             false => Err(wrong_arity(self.name)),
         })
     }
@@ -213,11 +232,11 @@ impl Spec {
     }
 
     /// A request with these parts.
-    pub(crate) fn asked<'r, 'a>(&self, parts: &'r [&'a [u8]], unix_ms: i64) -> Asked<'r, 'a> {
+    pub(crate) fn asked<'r, 'a>(&self, parts: &'r [&'a [u8]], clock: Clock) -> Asked<'r, 'a> {
         Asked {
             name: self.name,
             parts,
-            unix_ms,
+            clock,
         }
     }
 
@@ -269,13 +288,14 @@ impl Spec {
 }
 
 /// The rows of each family. A type of values is a family of its own.
-const FAMILIES: [&[Spec]; 6] = [
+const FAMILIES: [&[Spec]; 7] = [
     strings::ROWS,
     keys::ROWS,
     transactions::ROWS,
     pubsub::ROWS,
     connection::ROWS,
     server::ROWS,
+    trine::ROWS,
 ];
 
 /// The command of that name, in whatever case it is written.

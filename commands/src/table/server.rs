@@ -129,6 +129,7 @@ const ACL: &[Subcommand] = &[
 const COMMAND: &[Subcommand] = &[
     Subcommand::new("count", 2, "Counts the commands.", &[]),
     Subcommand::new("docs", -2, "Documents commands.", NAMES),
+    Subcommand::new("getkeys", -3, "Names the keys of a request.", REQUEST),
     Subcommand::new("help", 2, "Says what subcommands there are.", &[]),
     Subcommand::new("info", -2, "Describes commands.", NAMES),
     Subcommand::new("list", -2, "Lists the names of commands.", &[FILTER]),
@@ -155,6 +156,11 @@ const CONFIG: &[Subcommand] = &[
 const NAMES: &[Argument] = &[Argument::new("command-name", Kind::Text)
     .optional()
     .multiple()];
+
+const REQUEST: &[Argument] = &[
+    Argument::new("command", Kind::Text),
+    Argument::new("arg", Kind::Text).optional().multiple(),
+];
 
 const FILTER: Argument = Argument::new(
     "filterby",

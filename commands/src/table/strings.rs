@@ -357,7 +357,7 @@ fn set<'a>(plan: &mut Plan<'a>, asked: &Asked<'_, 'a>) -> Planned {
     let words = SetWords::read(asked.behind(3))?;
     let after = match words.expiry {
         None => None,
-        Some(expiry) => Some(expiry.of_set(asked.unix_ms, asked.name)?),
+        Some(expiry) => Some(expiry.of_set(asked)?),
     };
     let expiry = match after {
         None if words.keep => SetExpiry::Keep,
@@ -385,7 +385,7 @@ fn set<'a>(plan: &mut Plan<'a>, asked: &Asked<'_, 'a>) -> Planned {
 /// SETEX and PSETEX.
 fn set_for<'a>(plan: &mut Plan<'a>, asked: &Asked<'_, 'a>, unit: Unit) -> Planned {
     let expiry = Expiry::read(unit, asked.part(2))?;
-    let after_ns = expiry.of_set(asked.unix_ms, asked.name)?.unwrap_or(1);
+    let after_ns = expiry.of_set(asked)?.unwrap_or(1);
     let (key, value) = (asked.key(), asked.part(3));
     let expiry = SetExpiry::After(after_ns);
     write(plan, Shape::Ok, key, value, SetCondition::Always, expiry)
@@ -394,7 +394,7 @@ fn set_for<'a>(plan: &mut Plan<'a>, asked: &Asked<'_, 'a>, unit: Unit) -> Planne
 /// GETEX.
 fn get_and_expire<'a>(plan: &mut Plan<'a>, asked: &Asked<'_, 'a>) -> Planned {
     let key = asked.key();
-    let of_set = |expiry: Expiry| expiry.of_set(asked.unix_ms, asked.name);
+    let of_set = |expiry: Expiry| expiry.of_set(asked);
     let change = match GetexWords::read(asked.behind(2))? {
         GetexWords::None => None,
         GetexWords::Persist => Some(Command::Persist { key }),

@@ -4,14 +4,14 @@ use trine_kvstore::{Command, ExpireCondition, SetCondition, SetExpiry, SetOption
 
 use super::*;
 use crate::errors::{NOT_AN_INTEGER, SYNTAX};
-use crate::plan::{Plan, Planned, in_one};
+use crate::plan::{Clock, Plan, Planned, in_one};
 
 const NOW_MS: i64 = 1_000_000;
 
 fn add<'a>(plan: &mut Plan<'a>, parts: &[&'a [u8]]) -> Planned {
     let spec = find(parts[0]).expect("a command");
     let planner = spec.planner().expect("one for the store");
-    planner(plan, &spec.asked(parts, NOW_MS))
+    planner(plan, &spec.asked(parts, Clock::at(NOW_MS)))
 }
 
 /// Plans one request and shows its operations to `check`.
@@ -244,6 +244,52 @@ fn several_keys_are_several_operations_and_reads_are_known_as_reads() {
 }
 
 #[test]
+fn a_version_is_compared_and_an_expiry_set_only_then() {
+    let (key, value) = (b"k".as_slice(), b"v".as_slice());
+    becomes(
+        &["trine.cas", "k", "0", "v"],
+        &[set(SetCondition::Absent, SetExpiry::Never, false)],
+    );
+    becomes(
+        &["trine.cas", "k", "0", "v", "PX", "7"],
+        &[set(
+            SetCondition::Absent,
+            SetExpiry::After(7_000_000),
+            false,
+        )],
+    );
+    let compare = Command::CompareAndSwap {
+        key,
+        expected: trine_kvstore::Position::from_u64(9),
+        value,
+    };
+    becomes(&["trine.cas", "k", "9", "v"], &[compare.clone()]);
+    planned(&["trine.cas", "k", "9", "v", "px", "7"], |commands, _| {
+        let [Command::Execute { operations, .. }] = commands else {
+            panic!("{commands:?}")
+        };
+        let after_ns = 7_000_000;
+        let both: Vec<_> = operations.iter().collect();
+        assert_eq!(both, [compare, Command::Expire { key, after_ns }]);
+    });
+    for words in [["px"].as_slice(), &["ex", "1"], &["px", "1", "nx"]] {
+        refused(&[&["trine.cas", "k", "9", "v"], words].concat(), SYNTAX);
+    }
+    for version in ["-1", "x", "18446744073709551616", "", "+1"] {
+        let why = "ERR a version is a number that TRINE.GETV has answered, or 0";
+        refused(&["trine.cas", "k", version, "v"], why);
+    }
+    let goes_alone = |line: &str| {
+        let parts: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        find(parts[0]).expect("known").goes_alone(&parts)
+    };
+    assert!(goes_alone("trine.cas k 9 v px 7"));
+    for line in ["trine.cas k 9 v", "trine.cas k 0 v px 7", "set k 9 v px 7"] {
+        assert!(!goes_alone(line), "{line}");
+    }
+}
+
+#[test]
 fn commands_are_found_in_any_case_and_their_names_are_in_order() {
     for rows in FAMILIES {
         assert!(rows.windows(2).all(|pair| pair[0].name < pair[1].name));
@@ -274,6 +320,9 @@ fn the_keys_of_a_request_stand_where_the_row_says() {
         ("mset a 1 b 2", "a b"),
         ("dbsize", ""),
         ("set a 1 ex 5", "a"),
+        ("trine.do t 1 1 mset a 1 b 2", "a b"),
+        ("trine.do t 1 1 nonsense a", ""),
+        ("trine.do t 1 1 trine.do t 1 1 incr a", ""),
     ] {
         assert_eq!(keys(line), expected, "{line}");
     }

@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 
 use redis_protocol::{resp2, resp3};
-use trine_kvstore::{Command, Limits as StoreLimits, Position, Store};
+use trine_kvstore::{Command, Limits as StoreLimits, Position, Response, Store};
 use trine_resp::{
     Broker, Call, Classes, Clients, Connection, Environment, Failure, KeyChange, Limits, NotKnown,
-    Parser, Progress, Submit, Told,
+    OnBehalf, Parser, Progress, Submit, Told,
 };
 
 const LIMITS: Limits = Limits {
@@ -93,7 +93,10 @@ struct Calls {
 
 impl Submit for Calls {
     fn submit(&mut self, call: &Call<'_>) -> Result<(), Failure> {
-        assert_eq!(call.read_only, call.command.is_read_only());
+        assert_eq!(
+            call.read_only,
+            call.command.is_read_only() && call.numbered.is_none()
+        );
         if self.refuse {
             return Err(Failure::NotApplied("refused".to_owned()));
         }
@@ -102,6 +105,15 @@ impl Submit for Calls {
         call.command.encode(&mut bytes);
         self.waiting = Some(bytes);
         Ok(())
+    }
+
+    fn open_session(&mut self, _for_user: Option<OnBehalf>) -> Result<u64, Failure> {
+        if self.refuse {
+            return Err(Failure::NotApplied("refused".to_owned()));
+        }
+        assert!(self.waiting.is_none(), "one call at a time");
+        self.waiting = Some(Vec::new());
+        Ok(1)
     }
 
     fn authenticate(&mut self, _user: &[u8], _secret: &[u8]) -> Result<(), NotKnown> {
@@ -221,11 +233,17 @@ pub fn connection(bytes: &[u8]) {
 
 /// Ends a call: with the store's answer, or without one.
 fn answer(connection: &mut Connection, store: &mut Store, index: u64, call: &[u8], is_lost: bool) {
+    let at = Position::new(index, 0);
+    if call.is_empty() {
+        // A session.
+        return connection.on_answer(at, Ok(Response::Done));
+    }
     let command = Command::decode(call).expect("calls are commands");
-    connection.on_answer(match is_lost {
+    let result = match is_lost {
         true => Err(Failure::Unknown("lost".to_owned())),
-        false => Ok(store.apply(Position::new(index, 0), &command)),
-    });
+        false => Ok(store.apply(at, &command)),
+    };
+    connection.on_answer(at, result);
 }
 
 /// Nothing but whole frames, in one of the two protocols at a time.

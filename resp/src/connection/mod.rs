@@ -34,8 +34,9 @@ use std::cell::RefCell;
 
 use trine_commands::answer::Failure;
 use trine_commands::limits::OPERATIONS_MAX;
+use trine_commands::once::Numbered;
 use trine_commands::plan::Plan;
-use trine_kvstore::{Command, Response};
+use trine_kvstore::{Command, Position, Response};
 
 use crate::limits::Limits;
 use crate::request::{Progress, ProtocolError};
@@ -64,6 +65,8 @@ pub struct Call<'a> {
     pub response_bytes: usize,
     /// The user whose rights count, if the client is a user of the group.
     pub for_user: Option<OnBehalf>,
+    /// The session that the client has named, and the command's place in it. Of other writes the caller knows better.
+    pub numbered: Option<Numbered>,
 }
 
 /// Where calls go to.
@@ -73,6 +76,13 @@ pub trait Submit {
     /// # Errors
     /// Why not.
     fn submit(&mut self, call: &Call<'_>) -> Result<(), Failure>;
+
+    /// Begins to open a session for this user, or for nobody; the client id is the position of the answer. Returns the
+    /// number of the session.
+    ///
+    /// # Errors
+    /// Why not.
+    fn open_session(&mut self, for_user: Option<OnBehalf>) -> Result<u64, Failure>;
 
     /// Begins to find out whether the client is this user; the end comes through [`Connection::on_known`], unless it is
     /// known already that it is not.
@@ -279,7 +289,7 @@ impl Connection {
 
     /// Handles what comes next; true if there may be more.
     fn step(&mut self, environment: &Environment<'_>, submit: &mut dyn Submit) -> bool {
-        if self.executor.go_on_walking(submit) {
+        if self.executor.go_on(submit) {
             return true;
         }
         if self.is_waiting()
@@ -324,6 +334,7 @@ impl Connection {
         let commands_max = self.executor.begin_plan(environment.limits);
         while plan.command_count() < commands_max
             && plan.operation_count() < RUN_OPERATIONS_MAX
+            && !plan.is_closed()
             && self.input.sent() < RUN_BYTES_MAX
         {
             let known = self.executor.standing().is_known();
@@ -418,9 +429,10 @@ impl Connection {
         self.executor.life().is_cut_off()
     }
 
-    /// The call that was under way is over.
-    pub fn on_answer(&mut self, result: Result<Response<'_>, Failure>) {
-        let served = self.executor.on_answer(result);
+    /// The call that was under way is over. `position`: where it was applied, or what it has seen; of a session its client
+    /// id.
+    pub fn on_answer(&mut self, position: Position, result: Result<Response<'_>, Failure>) {
+        let served = self.executor.on_answer(position, result);
         self.on_served(served);
     }
 

@@ -9,6 +9,8 @@
 //!      +------------ walking
 //! ```
 //!
+//! A key is looked at behind a call in the same way, with one page.
+//!
 //! Invariant: one call is under way at a time, so replies are in the order of the requests.
 
 use trine_commands::acl::UsersAsked;
@@ -44,6 +46,8 @@ enum RunStage {
     Waiting { call: Waiting, read_only: bool },
     /// Another page is to be asked for.
     Walking(Box<Walk>),
+    /// The version of this key is to be asked for, which the reply names.
+    Looking(Vec<u8>),
 }
 
 /// What the last call was.
@@ -68,6 +72,14 @@ pub(super) enum Waiting {
         items: Vec<Item>,
         before: Box<Settings>,
     },
+    /// A write in a session of the client's own.
+    Numbered(Vec<Item>),
+    /// A session with this number.
+    Opening { number: u64 },
+    /// The end of a session.
+    Closing,
+    /// The version of the key that a write has found another version of.
+    Look,
     /// The versions of keys that WATCH named.
     Watch(Vec<Vec<u8>>),
     /// Who the client is.
@@ -113,14 +125,14 @@ impl Waiting {
             names.iter().map(of_name).sum()
         };
         match self {
-            Self::Run(items) | Self::Transaction { items, .. } => {
+            Self::Run(items) | Self::Numbered(items) | Self::Transaction { items, .. } => {
                 items.iter().map(Item::held_bytes).sum()
             }
             Self::Watch(keys) => of_names(keys),
             Self::Stream(OnStream::Subscribe { names, .. }) => of_names(names),
             Self::Walk(walk) => walk.held_bytes(),
             Self::Stream(OnStream::Track(options)) => of_names(options.prefixes()),
-            Self::Auth(_) | Self::Users(_) => 0,
+            Self::Auth(_) | Self::Users(_) | Self::Opening { .. } | Self::Closing | Self::Look => 0,
         }
     }
 }
@@ -135,7 +147,7 @@ impl Run {
     pub(super) fn call_reads(&self) -> Option<bool> {
         match self.stage {
             RunStage::Waiting { read_only, .. } => Some(read_only),
-            RunStage::Idle | RunStage::Walking(_) => None,
+            RunStage::Idle | RunStage::Walking(_) | RunStage::Looking(_) => None,
         }
     }
 
@@ -175,6 +187,23 @@ impl Run {
     pub(super) fn take_walk(&mut self) -> Option<Box<Walk>> {
         match std::mem::take(&mut self.stage) {
             RunStage::Walking(walk) => Some(walk),
+            other => {
+                self.stage = other;
+                None
+            }
+        }
+    }
+
+    /// The reply names the version of this key, which is asked for next.
+    pub(super) fn look_at(&mut self, key: Vec<u8>) {
+        assert!(!self.is_busy(), "the answer was taken");
+        self.stage = RunStage::Looking(key);
+    }
+
+    /// The key whose version is to be asked for, if there is one.
+    pub(super) fn take_look(&mut self) -> Option<Vec<u8>> {
+        match std::mem::take(&mut self.stage) {
+            RunStage::Looking(key) => Some(key),
             other => {
                 self.stage = other;
                 None
@@ -225,6 +254,7 @@ impl Run {
             RunStage::Idle => 0,
             RunStage::Waiting { call, .. } => call.held_bytes(),
             RunStage::Walking(walk) => walk.held_bytes(),
+            RunStage::Looking(key) => key.capacity(),
         }
     }
 }

@@ -3,12 +3,14 @@
 mod as_redis;
 mod bounds;
 mod keyspace;
+mod once;
 mod users;
 
 use std::cell::RefCell;
 
 use proptest::prelude::*;
-use trine_kvstore::{Limits as StoreLimits, Position, Response, Store};
+use trine_commands::once::Token;
+use trine_kvstore::{Limits as StoreLimits, Store};
 
 use super::*;
 
@@ -35,18 +37,31 @@ struct Calls {
     sent: Vec<Vec<u8>>,
     /// For whom the last call is.
     for_user: Option<OnBehalf>,
+    /// In which session the last call is.
+    numbered: Option<Numbered>,
+    /// A session is asked for.
+    is_opening: bool,
     /// A user and a secret that were given.
     asked: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Submit for Calls {
     fn submit(&mut self, call: &Call<'_>) -> Result<(), Failure> {
-        assert_eq!(call.read_only, call.command.is_read_only());
+        assert_eq!(
+            call.read_only,
+            call.command.is_read_only() && call.numbered.is_none()
+        );
         let mut bytes = Vec::new();
         call.command.encode(&mut bytes);
         self.sent.push(bytes);
         self.for_user = call.for_user;
+        self.numbered = call.numbered;
         Ok(())
+    }
+    fn open_session(&mut self, for_user: Option<OnBehalf>) -> Result<u64, Failure> {
+        self.for_user = for_user;
+        self.is_opening = true;
+        Ok(Token::number_of(RANDOM, for_user.is_some()))
     }
     fn authenticate(&mut self, user: &[u8], secret: &[u8]) -> Result<(), NotKnown> {
         if secret == b"wrong" || user == b"other" {
@@ -56,6 +71,9 @@ impl Submit for Calls {
         Ok(())
     }
 }
+
+/// What sessions are numbered with.
+const RANDOM: u64 = 0xabcd;
 
 /// A client, its connection and a store.
 struct Bench {
@@ -69,6 +87,8 @@ struct Bench {
     unix_ms: i64,
     /// For whom the last call was.
     for_user: Option<OnBehalf>,
+    /// In which session it was.
+    numbered: Option<Numbered>,
     /// Calls that the store was given.
     calls: usize,
 }
@@ -89,6 +109,7 @@ impl Bench {
             requires_auth: password.is_some(),
             unix_ms: 0,
             for_user: None,
+            numbered: None,
             calls: 0,
         }
     }
@@ -108,6 +129,14 @@ impl Bench {
         self.calls += calls.sent.len();
         if !calls.sent.is_empty() {
             self.for_user = calls.for_user;
+            self.numbered = calls.numbered;
+        }
+        if calls.is_opening {
+            self.for_user = calls.for_user;
+            self.applied += 1;
+            let client = Position::new(self.applied, 0);
+            self.connection.on_answer(client, Ok(Response::Done));
+            return self.advance();
         }
         if let Some((user, secret)) = calls.asked {
             self.connection.on_known(match secret.as_slice() {
@@ -141,7 +170,7 @@ impl Bench {
             Command::Walk { .. } => store.read(&command),
             _ => store.apply(at, &command),
         };
-        self.connection.on_answer(Ok(response));
+        self.connection.on_answer(at, Ok(response));
     }
 
     fn take_output(&mut self) -> String {
@@ -379,7 +408,7 @@ fn a_transaction_behind_a_watch_that_failed_is_not_done() {
         .on_bytes(b"WATCH a\r\nMULTI\r\nSET a 1\r\nEXEC\r\n");
     assert_eq!(bench.advance().len(), 1);
     let nobody = Failure::NotApplied("nobody leads".to_owned());
-    bench.connection.on_answer(Err(nobody));
+    bench.connection.on_answer(Position::ZERO, Err(nobody));
     let replies = bench.send(b"");
     let failed = "-CLUSTERDOWN nothing was read: nobody leads\r\n";
     assert_eq!(replies, format!("{failed}+OK\r\n+QUEUED\r\n{EXECABORT}"));
@@ -476,7 +505,7 @@ fn a_call_without_an_answer_says_whether_it_can_have_been_applied() {
             .connection
             .on_bytes(format!("{request}\r\nPING\r\n").as_bytes());
         assert_eq!(bench.advance().len(), 1);
-        bench.connection.on_answer(Err(failure));
+        bench.connection.on_answer(Position::ZERO, Err(failure));
         assert!(bench.advance().is_empty());
         assert_eq!(bench.take_output(), format!("{reply}+PONG\r\n"));
     }
@@ -638,23 +667,25 @@ fn a_denied_command_is_answered_in_the_words_of_redis() {
         let mut bench = Bench::new();
         bench.connection.on_bytes(request.as_bytes());
         assert_eq!(bench.advance().len(), 1, "{request}");
-        bench.connection.on_answer(denied());
+        bench.connection.on_answer(Position::ZERO, denied());
         assert_eq!(bench.take_output(), noperm, "{request}");
     }
     let mut bench = Bench::new();
     let both = b"*2\r\n$3\r\nGET\r\n$3\r\na/1\r\n*2\r\n$3\r\nGET\r\n$1\r\nb\r\n";
     bench.connection.on_bytes(both);
     assert_eq!(bench.advance().len(), 1, "both in one call");
-    bench.connection.on_answer(denied());
+    bench.connection.on_answer(Position::ZERO, denied());
     assert_eq!(bench.take_output(), "");
     assert_eq!(bench.advance().len(), 1);
-    bench.connection.on_answer(Ok(Response::NotFound));
+    bench
+        .connection
+        .on_answer(Position::ZERO, Ok(Response::NotFound));
     assert_eq!(bench.advance().len(), 1);
-    bench.connection.on_answer(denied());
+    bench.connection.on_answer(Position::ZERO, denied());
     assert_eq!(bench.take_output(), format!("$-1\r\n{noperm}"));
     bench.connection.on_bytes(b"MULTI\r\nSET b 1\r\nEXEC\r\n");
     assert_eq!(bench.advance().len(), 1);
-    bench.connection.on_answer(denied());
+    bench.connection.on_answer(Position::ZERO, denied());
     let output = bench.take_output();
     assert!(output.ends_with(&noperm), "{output}");
 }
@@ -663,7 +694,9 @@ fn a_denied_command_is_answered_in_the_words_of_redis() {
 #[test]
 fn answers_nobody_waits_for_are_ignored() {
     let mut bench = Bench::new();
-    bench.connection.on_answer(Ok(Response::Done));
+    bench
+        .connection
+        .on_answer(Position::ZERO, Ok(Response::Done));
     assert!(bench.connection.output().is_empty());
 }
 
@@ -832,39 +865,5 @@ fn names_are_short() {
         bench.says(&format!("{command} {long}"), &refused);
         let reply = bench.send(format!("{command} {longest}\r\n").as_bytes());
         assert!(!reply.starts_with('-'), "{command}: {reply}");
-    }
-}
-
-/// The error of an unknown subcommand says "Try CONFIG HELP", which was answered with the same error.
-#[test]
-fn help_names_the_subcommands_that_there_are() {
-    let mut bench = Bench::new();
-    for (command, count, known) in [
-        ("CLIENT", 23, &["SETNAME <name>", "GETNAME", "ID"][..]),
-        ("COMMAND", 13, &["COUNT", "DOCS [<command-name> ...]"]),
-        ("CONFIG", 7, &["GET <pattern> [<pattern> ...]"]),
-    ] {
-        let reply = bench.send(format!("{command} HELP\r\n").as_bytes());
-        let lines: Vec<&str> = reply.lines().collect();
-        assert_eq!(lines[0], format!("*{count}"), "{reply}");
-        assert_eq!(lines.len(), count + 1, "{reply}");
-        assert_eq!(
-            lines[1],
-            format!("+{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")
-        );
-        for name in known.iter().chain(&["HELP"]) {
-            let line = format!("+{name}");
-            assert!(
-                lines.contains(&line.as_str()),
-                "{name} is missing in {reply}"
-            );
-        }
-        bench.says(
-            &format!("{command} HELP me"),
-            &format!(
-                "-ERR wrong number of arguments for '{}|help' command\r\n",
-                command.to_lowercase()
-            ),
-        );
     }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use trine_client::{
-    Answer, ClientId, Clients, EncodedCommand, Error, Finished, IN_FLIGHT_MAX, Mode, Obstacle,
-    SubmitError,
+    Answer, ClientId, Clients, EncodedCommand, Error, Finished, IN_FLIGHT_MAX, Mode, NamedSession,
+    Obstacle, SubmitError,
 };
 use trine_kvstore::Position;
 use trine_protocol::message::ForUser;
-use trine_resp::{Call, Failure};
+use trine_resp::{Call, Failure, Numbered, OnBehalf, SESSION_WINDOW, SessionRefusal, Token};
 use trine_transport::backend::Route;
 use trine_transport::buf::Pool;
 use trine_transport::time::{Duration, Instant};
@@ -19,12 +19,18 @@ use trine_transport::{App, Completion, Cx, Event, Reply, Request};
 use super::feed::Feed;
 use super::info::SharedStats;
 use super::news::News;
-use super::server::Server;
+use super::openings::Openings;
+use super::server::{Server, Task};
 
 /// The poll interval of sockets where they cannot wake the backend.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// No log entry is larger, so no command can be.
 const COMMAND_BYTES_MAX: usize = 4 << 20;
+
+const _: () = assert!(
+    SESSION_WINDOW == IN_FLIGHT_MAX as u64,
+    "clients are told how many sequences the group awaits"
+);
 
 pub(super) struct Hosted<R: Route> {
     clients: Clients<R>,
@@ -44,6 +50,8 @@ pub(super) struct Hosted<R: Route> {
 struct Sessions {
     open: Vec<ClientId>,
     turns: Turns,
+    /// Those that clients keep.
+    openings: Openings,
 }
 
 impl Sessions {
@@ -159,8 +167,11 @@ impl<R: Route> Hosted<R> {
             ..
         } = self;
         let now = *now;
-        server.work(now, &mut |tag, call| {
-            begin(clients, sessions, pool, now, tag, call)
+        server.work(now, &mut |tag, task| match task {
+            Task::Call(call) => begin(clients, sessions, pool, now, tag, call),
+            Task::Session { number, for_user } => {
+                open_session(clients, sessions, now, tag, number, for_user)
+            }
         });
     }
 }
@@ -176,6 +187,10 @@ fn why(obstacle: Obstacle) -> String {
         | Obstacle::NoLeader
         | Obstacle::NoQuorum
         | Obstacle::NotAttached => NO_LEADER.to_owned(),
+        Obstacle::SessionsFull | Obstacle::SessionShareTaken => format!(
+            "{obstacle}: acknowledge answers of TRINE.DO by its lowest sequence, and end sessions with TRINE.SESSION CLOSE; \
+             otherwise idle ones give way after a second"
+        ),
         other => other.to_string(),
     }
 }
@@ -186,9 +201,62 @@ fn failure_of(error: &Error) -> Failure {
         Error::Refused {
             obstacle: Obstacle::TooLarge,
         } => Failure::TooLarge,
+        Error::Refused {
+            obstacle: Obstacle::NamedSession(refusal),
+        }
+        | Error::OutcomeUnknown {
+            obstacle: Obstacle::NamedSession(refusal),
+            ..
+        } => Failure::Session(refusal_of(*refusal)),
         Error::OutcomeUnknown { .. } => Failure::Unknown(why),
         Error::NotReachable { .. } | Error::Refused { .. } => Failure::NotApplied(why),
     }
+}
+
+/// The session speaks of this copy of a command. Whether an earlier attempt of it was applied, it says as well: not at all
+/// if another command has the sequence, and nobody knows if the session is gone.
+const fn refusal_of(refusal: trine_client::SessionRefusal) -> SessionRefusal {
+    match refusal {
+        trine_client::SessionRefusal::Stale => SessionRefusal::Stale,
+        trine_client::SessionRefusal::Window => SessionRefusal::Window,
+        trine_client::SessionRefusal::SequenceUsed => SessionRefusal::SequenceUsed,
+        trine_client::SessionRefusal::Lost => SessionRefusal::Lost,
+    }
+}
+
+fn not_begun(error: SubmitError) -> Failure {
+    match error {
+        SubmitError::NoBuffer { bytes } if bytes > COMMAND_BYTES_MAX => Failure::TooLarge,
+        SubmitError::NoBuffer { .. } => Failure::NotApplied(why(Obstacle::NoBuffer)),
+        error => Failure::NotApplied(error.to_string()),
+    }
+}
+
+fn user_of(user: OnBehalf) -> ForUser {
+    ForUser {
+        number: user.number,
+        generation: user.generation,
+    }
+}
+
+/// Begins to open a session that a client keeps. All of those that are under way count as commands of this front's own
+/// sessions, whose number is bounded.
+fn open_session<R: Route>(
+    clients: &mut Clients<R>,
+    sessions: &mut Sessions,
+    now: Instant,
+    tag: u64,
+    number: u64,
+    for_user: Option<OnBehalf>,
+) -> Result<(), Failure> {
+    if !sessions.openings.take(now) {
+        return Err(Failure::NotApplied(Openings::refusal()));
+    }
+    let client = sessions.pick(clients);
+    let client = client.ok_or_else(|| not_begun(SubmitError::TooMany))?;
+    clients
+        .open_session(now, client, number, for_user.map(user_of), tag)
+        .map_err(not_begun)
 }
 
 /// Begins a connection's call.
@@ -200,29 +268,36 @@ fn begin<R: Route>(
     tag: u64,
     call: &Call<'_>,
 ) -> Result<(), Failure> {
-    let mode = if call.read_only {
-        Mode::Read
-    } else {
-        Mode::Write
+    let mode = match call.numbered {
+        Some(numbered) if numbered.is_closing() => Mode::WriteAndClose,
+        _ if call.read_only => Mode::Read,
+        _ => Mode::Write,
     };
-    let not_begun = |error: SubmitError| match error {
-        SubmitError::NoBuffer { bytes } if bytes > COMMAND_BYTES_MAX => Failure::TooLarge,
-        SubmitError::NoBuffer { .. } => Failure::NotApplied(why(Obstacle::NoBuffer)),
-        error => Failure::NotApplied(error.to_string()),
+    let for_user = call.for_user.map(user_of);
+    let command = match call.numbered.filter(|numbered| !numbered.is_closing()) {
+        None => EncodedCommand::for_user(pool, mode, for_user, call.command),
+        Some(Numbered { checksum, .. }) => {
+            EncodedCommand::for_sender(pool, for_user, checksum, call.command)
+        }
     };
-    let for_user = call.for_user.map(|user| ForUser {
-        number: user.number,
-        generation: user.generation,
-    });
-    let command = EncodedCommand::for_user(pool, mode, for_user, call.command)
-        .map_err(not_begun)?
-        .expecting(call.response_bytes);
+    let command = command.map_err(not_begun)?.expecting(call.response_bytes);
     let client = sessions
         .pick(clients)
         .ok_or_else(|| not_begun(SubmitError::TooMany))?;
-    clients
-        .submit_encoded(now, client, command, None, tag)
-        .map_err(not_begun)
+    let begun = match call.numbered {
+        None => clients.submit_encoded(now, client, command, None, tag),
+        Some(numbered) => clients.submit_numbered(now, client, command, place_of(numbered), tag),
+    };
+    begun.map_err(not_begun)
+}
+
+fn place_of(numbered: Numbered) -> trine_client::Numbered {
+    let Token { client, number } = numbered.token;
+    trine_client::Numbered {
+        session: NamedSession { client, number },
+        sequence: numbered.sequence,
+        lowest: numbered.lowest,
+    }
 }
 
 impl<R: Route> App<R> for Hosted<R> {
@@ -300,6 +375,27 @@ mod tests {
             assert_eq!(unknown, Failure::Unknown(NO_LEADER.to_owned()));
         }
         assert_ne!(text(Obstacle::Busy), NO_LEADER);
+    }
+
+    #[test]
+    fn clients_are_told_the_groups_time_to_live() {
+        let limits = trine_replica::config::SessionLimits::default();
+        assert_eq!(limits.ttl_ns, trine_resp::SESSION_TTL_MS as u64 * 1_000_000);
+    }
+
+    /// A session that is gone says nothing about an earlier attempt, and its word counts all the same: an *outcome unknown*
+    /// would make the client repeat for ever.
+    #[test]
+    fn the_word_of_a_clients_session_counts_whatever_an_attempt_has_met() {
+        let obstacle = Obstacle::NamedSession(trine_client::SessionRefusal::Lost);
+        let waited = Duration::from_secs(1);
+        for error in [
+            Error::Refused { obstacle },
+            Error::OutcomeUnknown { obstacle, waited },
+        ] {
+            let failure = failure_of(&error);
+            assert_eq!(failure, Failure::Session(SessionRefusal::Lost));
+        }
     }
 
     /// A review found that replies stayed in the replicas' memory for as long as Redis clients were served. After more

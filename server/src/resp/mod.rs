@@ -10,6 +10,7 @@ mod feed;
 mod hosted;
 pub(crate) mod info;
 mod news;
+mod openings;
 mod passwords;
 mod server;
 mod stream;

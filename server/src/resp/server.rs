@@ -32,6 +32,7 @@ use self::client::Client;
 use self::reports::{RateLimit, Topic};
 use self::seats::Seats;
 use self::sockets::{Sockets, key_of};
+pub(super) use self::tagged::Task;
 use self::tagged::{Begin, Tagged};
 use super::checker::{Checked, Checker};
 use super::info::{KEEPALIVE_IDLE, SharedStats, Stats, View};
@@ -258,7 +259,7 @@ impl Server {
     }
 
     /// The call of a connection has ended. Connections that have gone meanwhile get no answer.
-    /// `seen`: what the answer has seen of the store.
+    /// `seen`: what the answer has seen of the store; of a session its client id.
     pub(super) fn on_answer(
         &mut self,
         tag: u64,
@@ -287,7 +288,7 @@ impl Server {
                 client.claims.came_as = known.is_ok().then_some(claim);
                 client.connection.on_known(known);
             }
-            None => client.connection.on_answer(result),
+            None => client.connection.on_answer(seen, result),
         }
         let id = client.connection.id();
         self.seats.count_at(key);

@@ -10,6 +10,7 @@ mod hostile;
 mod keyspace;
 mod large;
 mod notifications;
+mod once;
 mod outages;
 mod played;
 mod stages;

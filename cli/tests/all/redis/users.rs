@@ -19,14 +19,14 @@ use crate::common::{command, program, signal, trine, wait_for};
 const WRONGPASS: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
 
 /// Three replicas that require keys, and let Redis clients do nothing before AUTH.
-struct Guarded {
+pub(super) struct Guarded {
     group: Group,
     addresses: Arc<Mutex<BTreeMap<usize, SocketAddr>>>,
     files: Certificates,
 }
 
 impl Guarded {
-    fn start(name: &str) -> Self {
+    pub(super) fn start(name: &str) -> Self {
         Self::start_with(name, |_| Vec::new())
     }
 
@@ -64,7 +64,7 @@ impl Guarded {
         }
     }
 
-    fn connect(&self, node_id: usize) -> Wire {
+    pub(super) fn connect(&self, node_id: usize) -> Wire {
         Wire::connect(wait_for("the line that names the port", || {
             let addresses = self.addresses.lock().expect("unpoisoned");
             addresses.get(&node_id).copied()
@@ -72,7 +72,7 @@ impl Guarded {
     }
 
     /// `trine user ...`; returns the key that it prints, if it does.
-    fn user(&self, words: &[&str]) -> String {
+    pub(super) fn user(&self, words: &[&str]) -> String {
         let path = self.files.text("group.key");
         let args = [
             &["user"],

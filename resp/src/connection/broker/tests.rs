@@ -41,6 +41,9 @@ impl Submit for Sent {
         self.0 = Some((bytes, call.read_only));
         Ok(())
     }
+    fn open_session(&mut self, _for_user: Option<OnBehalf>) -> Result<u64, Failure> {
+        Err(Failure::NotApplied("not here".to_owned()))
+    }
     fn authenticate(&mut self, _user: &[u8], _secret: &[u8]) -> Result<(), NotKnown> {
         Err(NotKnown::Wrong)
     }
@@ -224,7 +227,7 @@ impl World {
             }
         };
         let response = trine_kvstore::Response::decode(&answer).expect("an answer");
-        party.connection.on_answer(Ok(response));
+        party.connection.on_answer(seen, Ok(response));
         let mut broker = self.broker.borrow_mut();
         broker.on_answer(id, seen, &mut self.parties);
         drop(broker);

@@ -1,17 +1,22 @@
 //! The end of a call: its answer becomes replies, and changes what the connection waits for.
 
 use trine_commands::answer::{
-    Answered, CommandOutcome, error_of, may_succeed_singly, write_run, write_transaction,
+    Answered, CommandOutcome, error_of, key_to_look_at, may_succeed_singly, write_looked_at,
+    write_run, write_transaction,
 };
 use trine_commands::plan::Item;
-use trine_kvstore::Response;
+use trine_kvstore::{Position, Response};
 
 use super::{Executor, Served};
 use crate::connection::run::Waiting;
 
 impl Executor {
     /// The call that was under way is over.
-    pub(in crate::connection) fn on_answer(&mut self, result: CommandOutcome<'_>) -> Served {
+    pub(in crate::connection) fn on_answer(
+        &mut self,
+        position: Position,
+        result: CommandOutcome<'_>,
+    ) -> Served {
         // The stream is no call, and its wait ends otherwise.
         let is_call = |waiting: &Waiting| !matches!(waiting, Waiting::Stream(_));
         let Some((call, read_only)) = self.run.take_if(is_call) else {
@@ -27,6 +32,10 @@ impl Executor {
                 let answered = write_transaction(&items, read_only, result, writer);
                 self.note_answered(answered);
             }
+            Waiting::Numbered(items) => self.on_numbered_answer(&items, result),
+            Waiting::Look => write_looked_at(&result, &mut self.replies.writer()),
+            Waiting::Opening { number } => self.on_opened(number, position, result),
+            Waiting::Closing => self.on_closed(result),
             Waiting::Watch(keys) => self.on_watch_answer(keys, result),
             Waiting::Walk(walk) => match result {
                 Ok(Response::Page(page)) => {
@@ -61,10 +70,25 @@ impl Executor {
             self.tracker.repeat_caching();
             return Served::Split;
         }
-        let writer = &mut self.replies.writer();
-        let answered = write_run(items, read_only, result, writer);
-        self.note_answered(answered);
+        self.write_or_look(items, read_only, result);
         Served::Answered
+    }
+
+    /// Writes the replies, unless one of them needs another call.
+    pub(super) fn write_or_look(
+        &mut self,
+        items: &[Item],
+        read_only: bool,
+        result: CommandOutcome<'_>,
+    ) {
+        match key_to_look_at(items, &result) {
+            Some(key) => self.run.look_at(key.to_vec()),
+            None => {
+                let writer = &mut self.replies.writer();
+                let answered = write_run(items, read_only, result, writer);
+                self.note_answered(answered);
+            }
+        }
     }
 
     fn on_watch_answer(&mut self, keys: Vec<Vec<u8>>, result: CommandOutcome<'_>) {

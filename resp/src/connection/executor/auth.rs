@@ -4,7 +4,7 @@
 //! that as for an answer of the store.
 
 use trine_commands::acl::DEFAULT;
-use trine_commands::answer::NO_ANSWER;
+use trine_commands::errors::NO_ANSWER;
 use trine_commands::errors::SYNTAX;
 use trine_commands::hello::{Hello, welcome};
 

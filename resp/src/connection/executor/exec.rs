@@ -3,7 +3,7 @@
 use trine_commands::answer::write_items;
 use trine_commands::errors::too_many;
 use trine_commands::limits::OPERATIONS_MAX;
-use trine_commands::plan::Plan;
+use trine_commands::plan::{Clock, Plan};
 use trine_commands::table::{self, Spec, Verb};
 use trine_kvstore::{Command, ExecuteMode, List};
 
@@ -115,7 +115,7 @@ impl Executor {
         submit: &mut dyn Submit,
     ) -> usize {
         let spec = table::find(parts[0]).expect("only known commands are queued");
-        let reply = match spec.plan(plan, parts, environment.unix_ms) {
+        let reply = match spec.plan(plan, parts, Clock::at(environment.unix_ms)) {
             Some(Ok(())) => return 0,
             Some(Err(text)) => self.replies.encode_error(&text),
             // A command that needs no store writes its reply, which waits among the others.
@@ -182,6 +182,17 @@ pub(super) fn ends_or_is_outside_of_transaction(spec: &Spec) -> bool {
         spec.verb(),
         Some(Verb::Multi | Verb::Exec | Verb::Discard | Verb::Watch | Verb::Quit | Verb::Reset)
     )
+}
+
+/// Why a command cannot be queued that is the store's otherwise.
+pub(super) fn why_not_queued(spec: &Spec, parts: &[&[u8]]) -> Option<&'static str> {
+    match spec.verb() {
+        Some(Verb::Do) => Some("ERR TRINE.DO cannot stand inside MULTI: a sequence is for one write"),
+        Some(Verb::Session) => Some("ERR TRINE.SESSION cannot stand inside MULTI"),
+        _ => spec.goes_alone(parts).then_some(
+            "ERR TRINE.CAS with a version and PX cannot stand inside MULTI: WATCH the key, and SET it",
+        ),
+    }
 }
 
 /// Whether a command is about all keys, so that a transaction cannot have it.

@@ -10,7 +10,7 @@ use trine_kvstore::{Command, integer};
 
 use super::Executor;
 use super::config::config;
-use super::exec::{ends_or_is_outside_of_transaction, is_about_all_keys};
+use super::exec::{ends_or_is_outside_of_transaction, is_about_all_keys, why_not_queued};
 use super::listening::{check_as_subscriber, is_about_messages, pubsub};
 use crate::connection::life::Cause;
 use crate::connection::run::Waiting;
@@ -65,7 +65,10 @@ impl Executor {
             if is_about_all_keys(spec) || is_about_messages(spec, parts) {
                 return self.refuse("ERR Command not allowed inside a transaction");
             }
-            return self.queue(parts, environment);
+            return match why_not_queued(spec, parts) {
+                Some(text) => self.refuse(text),
+                None => self.queue(parts, environment),
+            };
         }
         self.answer_here(spec, parts, environment, submit);
     }
@@ -117,6 +120,8 @@ impl Executor {
             Verb::Scan | Verb::Keys | Verb::RandomKey => {
                 self.walk(verb, parts, environment, submit);
             }
+            Verb::Do => self.do_once(parts, environment, submit),
+            Verb::Session => self.session(&parts[1..], submit),
             Verb::Flush => self.flush(&parts[1..], submit),
             Verb::Exec => self.exec(environment, submit),
             Verb::Discard => self.discard(),
@@ -151,8 +156,13 @@ impl Executor {
         }
     }
 
-    /// Asks for the next page of a walk, if one is under way.
-    pub(in crate::connection) fn go_on_walking(&mut self, submit: &mut dyn Submit) -> bool {
+    /// Begins the call that follows one that is over, if there is one.
+    pub(in crate::connection) fn go_on(&mut self, submit: &mut dyn Submit) -> bool {
+        if let Some(key) = self.run.take_look() {
+            let bytes = self.run.expected_bytes(1, 1);
+            self.call(&Command::Get { key: &key }, bytes, Waiting::Look, submit);
+            return true;
+        }
         let walk = self.run.take_walk();
         let is_walking = walk.is_some();
         if let Some(walk) = walk {
@@ -167,6 +177,7 @@ impl Executor {
             read_only: true,
             response_bytes: walk.page_bytes(),
             for_user: self.standing.on_behalf(),
+            numbered: None,
         };
         let begun = submit.submit(&call);
         self.wait_for(begun, Waiting::Walk(walk), true);

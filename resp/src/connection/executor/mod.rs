@@ -4,6 +4,7 @@
 //! is a value of its own, and what joins them is in a file for each kind of command:
 //!
 //! - `local` has the commands that need no store, and those about all keys.
+//! - `once` has TRINE.DO and TRINE.SESSION.
 //! - `auth` has AUTH and HELLO, `client` CLIENT, `config` CONFIG, `exec` transactions.
 //! - `listening` has SUBSCRIBE and tracking, and how the broker tells the client of changes.
 //! - `answering` is the end of a call.
@@ -17,11 +18,12 @@ mod config;
 mod exec;
 mod listening;
 mod local;
+mod once;
 
 use trine_commands::answer::{Failure, write_items};
-use trine_commands::plan::{Plan, in_one};
+use trine_commands::plan::{Clock, Plan, in_one};
 use trine_commands::table;
-use trine_kvstore::Command;
+use trine_kvstore::{Command, Position};
 
 use super::life::{Cause, Life};
 use super::profile::Profile;
@@ -176,7 +178,10 @@ impl Executor {
         let Some(spec) = parts.first().and_then(|name| table::find(name)) else {
             return false;
         };
-        match spec.plan(plan, parts, environment.unix_ms) {
+        if plan.command_count() > 0 && spec.goes_alone(parts) {
+            return false;
+        }
+        match spec.plan(plan, parts, Clock::at(environment.unix_ms)) {
             None => return false,
             Some(Ok(())) => {}
             Some(Err(text)) => plan.add_reply(self.replies.encode_error(&text)),
@@ -216,6 +221,7 @@ impl Executor {
             read_only: command.is_read_only(),
             response_bytes,
             for_user: self.standing.on_behalf(),
+            numbered: None,
         };
         let begun = submit.submit(&call);
         self.wait_for(begun, waiting, call.read_only)
@@ -231,7 +237,7 @@ impl Executor {
         self.run.begin(waiting, read_only);
         match begun {
             Ok(()) => Served::Waiting,
-            Err(failure) => self.on_answer(Err(failure)),
+            Err(failure) => self.on_answer(Position::ZERO, Err(failure)),
         }
     }
 }

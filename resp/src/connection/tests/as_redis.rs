@@ -232,7 +232,7 @@ fn an_unknown_error_about_one_command_leaves_the_others_alone() {
     (refusal[1], refusal[2]) = (13, 200);
     let unknown = Response::decode(&refusal).expect("it has a form");
     assert!(matches!(unknown, Response::OtherError(_)), "{unknown:?}");
-    bench.connection.on_answer(Ok(unknown));
+    bench.connection.on_answer(Position::ZERO, Ok(unknown));
     let first = bench.advance();
     bench.answer(&first[0]);
     assert_eq!(bench.send(b""), "$-1\r\n$-1\r\n");
@@ -291,4 +291,38 @@ fn a_hello_that_a_transaction_refuses_changes_nothing() {
     let said = bench.send(b"EXEC\r\n");
     assert!(said.contains("cannot change the protocol"), "{said}");
     bench.says("CLIENT GETNAME", "$-1\r\n");
+}
+
+/// The error of an unknown subcommand says "Try CONFIG HELP", which was answered with the same error.
+#[test]
+fn help_names_the_subcommands_that_there_are() {
+    let mut bench = Bench::new();
+    for (command, count, known) in [
+        ("CLIENT", 23, &["SETNAME <name>", "GETNAME", "ID"][..]),
+        ("COMMAND", 15, &["COUNT", "DOCS [<command-name> ...]"]),
+        ("CONFIG", 7, &["GET <pattern> [<pattern> ...]"]),
+    ] {
+        let reply = bench.send(format!("{command} HELP\r\n").as_bytes());
+        let lines: Vec<&str> = reply.lines().collect();
+        assert_eq!(lines[0], format!("*{count}"), "{reply}");
+        assert_eq!(lines.len(), count + 1, "{reply}");
+        assert_eq!(
+            lines[1],
+            format!("+{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")
+        );
+        for name in known.iter().chain(&["HELP"]) {
+            let line = format!("+{name}");
+            assert!(
+                lines.contains(&line.as_str()),
+                "{name} is missing in {reply}"
+            );
+        }
+        bench.says(
+            &format!("{command} HELP me"),
+            &format!(
+                "-ERR wrong number of arguments for '{}|help' command\r\n",
+                command.to_lowercase()
+            ),
+        );
+    }
 }

@@ -238,7 +238,7 @@ fn a_page_that_could_not_be_read_ends_the_command() {
         "keys are counted"
     );
     let alone = Failure::NotApplied("alone".to_owned());
-    bench.connection.on_answer(Err(alone));
+    bench.connection.on_answer(Position::ZERO, Err(alone));
     assert_eq!(bench.advance().len(), 0);
     assert_eq!(
         bench.take_output(),

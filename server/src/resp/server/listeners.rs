@@ -7,7 +7,7 @@ use trine_transport::slab::Key;
 use super::client::Client;
 use super::reports::Topic;
 use super::seats::Seats;
-use super::tagged::Begin;
+use super::tagged::{Begin, Task};
 use super::{CHECKS_USERS, Server, USERS_BYTES};
 
 /// The connections of a server, by their numbers.
@@ -97,8 +97,9 @@ impl Server {
             read_only: true,
             response_bytes: USERS_BYTES,
             for_user: None,
+            numbered: None,
         };
-        self.checks_users = begin(CHECKS_USERS, &call).is_ok();
+        self.checks_users = begin(CHECKS_USERS, Task::Call(&call)).is_ok();
     }
 
     /// Who is not the user any more as whom it came is disconnected. Without an answer nothing is known.

@@ -2,17 +2,28 @@
 
 use std::net::IpAddr;
 
+use trine_base::endpoint::random_seed;
 use trine_keys::KeyRing;
 use trine_kvstore::Command;
-use trine_resp::{Call, Failure as CallFailure, NotKnown, Submit};
+use trine_resp::{Call, Failure as CallFailure, NotKnown, OnBehalf, Submit, Token};
 
 use super::super::auth::Claim;
 use super::super::checker::Checker;
 use super::client::Client;
 use super::{ASKS_USERS, USERS_BYTES};
 
-/// Begins a call whose answer comes with the tag.
-pub(crate) type Begin<'a> = dyn FnMut(u64, &Call<'_>) -> Result<(), CallFailure> + 'a;
+/// What the group is to do for a connection.
+pub(crate) enum Task<'a> {
+    Call(&'a Call<'a>),
+    /// A session with this number.
+    Session {
+        number: u64,
+        for_user: Option<OnBehalf>,
+    },
+}
+
+/// Begins a task whose answer comes with the tag.
+pub(crate) type Begin<'a> = dyn FnMut(u64, Task<'_>) -> Result<(), CallFailure> + 'a;
 
 /// One connection's turn.
 pub(super) struct Tagged<'a, 'b> {
@@ -44,8 +55,9 @@ impl Tagged<'_, '_> {
             read_only: true,
             response_bytes: USERS_BYTES,
             for_user: None,
+            numbered: None,
         };
-        (self.begin)(self.tag | ASKS_USERS, &call).map_err(NotKnown::Unavailable)?;
+        (self.begin)(self.tag | ASKS_USERS, Task::Call(&call)).map_err(NotKnown::Unavailable)?;
         self.claim = Some(claim);
         Ok(())
     }
@@ -53,7 +65,15 @@ impl Tagged<'_, '_> {
 
 impl Submit for Tagged<'_, '_> {
     fn submit(&mut self, call: &Call<'_>) -> Result<(), CallFailure> {
-        (self.begin)(self.tag, call)
+        (self.begin)(self.tag, Task::Call(call))
+    }
+
+    fn open_session(&mut self, for_user: Option<OnBehalf>) -> Result<u64, CallFailure> {
+        // Whoever guessed the number could read the answers of its client.
+        let random = random_seed().map_err(|why| CallFailure::NotApplied(why.in_one_line()))?;
+        let number = Token::number_of(random, for_user.is_some());
+        (self.begin)(self.tag, Task::Session { number, for_user })?;
+        Ok(number)
     }
 
     fn authenticate(&mut self, user: &[u8], secret: &[u8]) -> Result<(), NotKnown> {

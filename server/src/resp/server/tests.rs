@@ -261,7 +261,10 @@ fn each_connection_has_one_call_under_way() {
         rounds += 1;
         let mut begun: Vec<(u64, Vec<u8>)> = Vec::new();
         front.server.poll(front.now);
-        front.server.work(front.now, &mut |tag, call| {
+        front.server.work(front.now, &mut |tag, task| {
+            let Task::Call(call) = task else {
+                panic!("nobody asks for a session")
+            };
             let mut bytes = Vec::new();
             call.command.encode(&mut bytes);
             begun.push((tag, bytes));
