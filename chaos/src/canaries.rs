@@ -139,6 +139,7 @@ pub const CANARIES: &[Canary] = &[
     )
     .from(60),
     group("a session answers another user", &["of somebody else"]),
+    group("TRINE.DO looks at the connection", &["repeated: "]),
     group("a walk forgets the rest of a bucket", ORDER),
     group(
         "a flush keeps expiries",
@@ -353,6 +354,7 @@ fn may_find(canary: Canary, seed: u64) -> bool {
         | "a hanging leader keeps leading"
         | "a successor that lacks what is committed" => config.disk.is_some(),
         "a sequence is not one command" => config.copies,
+        "TRINE.DO looks at the connection" => config.repeats,
         "index missed an undo" | "torn scan" | "pin ignored by the sweep" => {
             config.ordered.is_some()
         }

@@ -6,6 +6,7 @@ use super::bursts::Bursts;
 use super::copies::Copies;
 use super::counts::Counts;
 use super::ranges::{self, RangeCall, Ranges};
+use super::repeats::Repeats;
 use super::streams::Streams;
 use super::walks::Walks;
 use crate::history::{Action, History, OperationIndex};
@@ -95,6 +96,8 @@ pub(crate) struct Callers {
     bursts: Option<Bursts>,
     /// Copies of clients, in a run that has any.
     copies: Option<Copies>,
+    /// Writes that several machines repeat, in a run that has any.
+    repeats: Option<Repeats>,
     notes: Notes,
 }
 
@@ -153,6 +156,7 @@ impl Callers {
             counts: None,
             bursts: None,
             copies: None,
+            repeats: None,
             notes: Notes::default(),
         }
     }
@@ -201,6 +205,11 @@ impl Callers {
     /// Clients are copied now and then.
     pub(crate) fn copy(&mut self, copies: Copies) {
         self.copies = Some(copies);
+    }
+
+    /// Clients also send copies of writes that other machines have sent.
+    pub(crate) fn repeat(&mut self, repeats: Repeats) {
+        self.repeats = Some(repeats);
     }
 
     /// The calls and answers since the last time.
@@ -290,6 +299,9 @@ impl Callers {
                 }
                 if let (false, Some(bursts)) = (self.silent, &mut self.bursts) {
                     bursts.call(&mut self.clients, self.callers[index].id, now, simulated);
+                }
+                if let (false, Some(repeats)) = (self.silent, &mut self.repeats) {
+                    repeats.call(&mut self.clients, self.callers[index].id, now);
                 }
                 if let (false, Some(walks)) = (self.silent, &mut self.walks) {
                     let Caller { number, id, .. } = self.callers[index];
@@ -617,6 +629,11 @@ impl Callers {
             }
             if finished.tag & RANGE_TAG != 0 {
                 self.collect_range(simulated, &finished);
+                continue;
+            }
+            if Repeats::owns(finished.tag) {
+                let repeats = self.repeats.as_mut().expect("only they have such tags");
+                repeats.collect(&finished);
                 continue;
             }
             if Counts::owns(finished.tag) {

@@ -39,6 +39,7 @@ use super::member::Agreement;
 use super::member::Member;
 use super::member::{Judges, Observed, Revocations};
 use super::paths::{DEVICE_BYTES, Paths};
+use super::repeats::Repeated;
 use super::trace::Trace;
 use super::watchers;
 use super::world::World;
@@ -78,6 +79,8 @@ pub(crate) struct Cluster {
     pub(crate) history: Rc<RefCell<History>>,
     /// Counts of ranges that were answered.
     pub(crate) counts: Rc<RefCell<Vec<RangeCount>>>,
+    /// Writes that several machines of clients repeat.
+    pub(crate) repeated: Rc<RefCell<Repeated>>,
     pub(crate) log: Rc<RefCell<Agreement>>,
     pub(crate) leaders: Leaders,
     /// When the clock of a replica's machine jumped ahead, and how far.
@@ -163,6 +166,7 @@ impl Cluster {
             prng,
             history: Rc::default(),
             counts: Rc::default(),
+            repeated: Rc::default(),
             log: Rc::default(),
             leaders: Leaders::default(),
             jumps_ns: Vec::new(),
@@ -463,7 +467,7 @@ impl Cluster {
         if self.config.sealed {
             callers.issue_with(GroupKeys::issuer());
         }
-        self.add_calls(&mut callers);
+        self.add_calls(&mut callers, &pool);
         for _ in 0..self.config.clients_per_machine {
             self.clients_made += 1;
             let workload = Workload::new(

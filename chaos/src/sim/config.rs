@@ -1,7 +1,7 @@
 //! The settings of a simulation. The seed alone is enough: the rest follows from it.
 
 use super::callers::Pace;
-use super::{backups, bursts, copies, counts, keys, walks, watchers};
+use super::{backups, bursts, copies, counts, keys, repeats, walks, watchers};
 use crate::checker::linearizability::Limits;
 use crate::fault::{Event, Fault, Topology};
 use crate::workload::{Mix, WorkloadConfig};
@@ -69,6 +69,8 @@ pub struct SimConfig {
     pub bursts: bool,
     /// Clients are copied now and then, and go on in the session of the original.
     pub copies: bool,
+    /// Machines of clients share sessions, and repeat each other's writes in them.
+    pub repeats: bool,
     /// Clients walk over all keys now and then, and flush them all.
     pub walks: bool,
     /// Other clients watch keys all the time.
@@ -229,6 +231,7 @@ impl SimConfig {
             counts: counts::is_drawn(seed),
             bursts: bursts::is_drawn(seed),
             copies: copies::is_drawn(seed),
+            repeats: repeats::is_drawn(seed),
             walks: walks::is_drawn(seed) && draw_ordered(seed).is_none(),
             // The keys of users are decided by search, and watchers make those searches longer.
             watches: watchers::is_drawn(seed) && !keys::is_drawn(seed),
@@ -256,6 +259,7 @@ impl SimConfig {
         config.draw_bursts();
         // Before its switch a group takes two commands of one number for one.
         config.copies &= config.first_state_version == STATE_VERSION;
+        config.repeats &= config.first_state_version == STATE_VERSION;
         config.replica.ordered = config.ordered == Some(OrderedFrom::Beginning);
         if config.backups && backups::has_large_values(seed) {
             config.workload.value_bytes = LARGE_VALUES;

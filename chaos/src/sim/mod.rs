@@ -32,6 +32,7 @@ mod plan;
 mod player;
 mod ranges;
 mod register;
+mod repeats;
 mod report;
 mod restored;
 pub mod rpc;

@@ -56,6 +56,8 @@ pub struct SimReport {
     pub entries_compared: u64,
     /// Calls of users with keys of their own: those that were answered, and those that were denied.
     pub users_calls: (u64, u64),
+    /// Copies of writes that were answered after another copy.
+    pub writes_repeated: u64,
     /// Answered counts of ranges.
     pub ranges_counted: u64,
     /// What watchers were told.
@@ -101,6 +103,7 @@ impl SimReport {
             .and(log.entries.verdict())
             .and(log.stores.verdict())
             .and(log.states.verdict())
+            .and(cluster.repeated.borrow().verdict())
             .and(cluster.world.opened_once())
             .and(cluster.world.datagrams_fitted())
             .and(cluster.death_verdict())
@@ -146,6 +149,7 @@ impl SimReport {
             states_compared,
             entries_compared,
             users_calls,
+            writes_repeated: cluster.repeated.borrow().repeats(),
             ranges_counted: cluster.counts.borrow().len() as u64,
             watched: cluster.watch_counts(),
             backups: cluster.backup_counts(),
@@ -174,6 +178,7 @@ impl SimReport {
             states_compared: 0,
             entries_compared: 0,
             users_calls: (0, 0),
+            writes_repeated: 0,
             ranges_counted: 0,
             watched: WatchCounts::default(),
             backups: BackupCounts::default(),
@@ -373,6 +378,9 @@ impl fmt::Display for SimReport {
         if self.users_calls != (0, 0) {
             let (answered, denied) = self.users_calls;
             writeln!(f, "calls of users: {answered} answered, {denied} denied")?;
+        }
+        if self.writes_repeated > 0 {
+            writeln!(f, "writes repeated: {}", self.writes_repeated)?;
         }
         if self.ranges_counted > 0 {
             writeln!(f, "ranges counted: {}", self.ranges_counted)?;

@@ -148,6 +148,7 @@ impl Cluster {
         Self {
             history: Rc::default(),
             counts: Rc::default(),
+            repeated: Rc::default(),
             log: Rc::default(),
             leaders: Leaders::default(),
             jumps_ns: Vec::new(),

@@ -6,12 +6,12 @@ use super::*;
 fn asked_for_another(caller: Caller) -> (World, Session, String) {
     let mut world = group();
     let of_alice = register(&mut world, caller, 80, ALICE).expect("a session");
-    let said = put_for(&mut world, caller, user_of(ALICE), of_alice, 1, "a/1");
-    assert_eq!(said, "written");
+    let first = put_for(&mut world, caller, user_of(ALICE), of_alice, 1, "a/1");
+    assert_eq!(first, "written");
     // The same sequence: its answer is kept.
     let request = write_request(user_of(BOB), of_alice, 1, &nothing());
-    let said = said(&mut world, caller, &request);
-    (world, of_alice, said)
+    let answer = said(&mut world, caller, &request);
+    (world, of_alice, answer)
 }
 
 /// Changes nothing, and needs no more rights than a session.
