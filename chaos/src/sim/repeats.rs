@@ -34,9 +34,10 @@ const SESSIONS: usize = 2;
 /// Commands of a session that have no answer yet.
 const UNANSWERED_MAX: u64 = 20;
 
-/// One seed of eight has them, where the group knows checks from the beginning.
+/// One seed of six has them, where the group knows checks from the beginning. Those that `REFERENCE.md` names for other
+/// planted bugs have not, and stay what they are.
 pub(crate) fn is_drawn(seed: u64) -> bool {
-    Prng::new(seed ^ 0x07ce_0d0e_07ce_0d0e).below(8) == 0
+    matches!(seed % 12, 0 | 8)
 }
 
 /// What all fronts know.

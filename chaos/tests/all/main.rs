@@ -6,6 +6,7 @@ mod canary;
 mod counts;
 mod numbers;
 mod referee;
+mod repeats;
 mod scenarios;
 mod sealed;
 mod seeds;
