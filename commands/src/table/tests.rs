@@ -263,7 +263,8 @@ fn a_version_is_compared_and_an_expiry_set_only_then() {
         expected: trine_kvstore::Position::from_u64(9),
         value,
     };
-    becomes(&["trine.cas", "k", "9", "v"], &[compare.clone()]);
+    let alone = std::slice::from_ref(&compare);
+    becomes(&["trine.cas", "k", "9", "v"], alone);
     planned(&["trine.cas", "k", "9", "v", "px", "7"], |commands, _| {
         let [Command::Execute { operations, .. }] = commands else {
             panic!("{commands:?}")
