@@ -41,6 +41,18 @@ pub enum Caller {
     Proven(Credential),
 }
 
+impl Caller {
+    /// Whether it is no user, and may give every command of the store: then the users need not be looked at.
+    #[must_use]
+    pub(crate) fn may_give_every_command(self) -> bool {
+        matches!(
+            self,
+            Self::Unkeyed(KeyStage::None | KeyStage::Accept)
+                | Self::Proven(Credential::Member | Credential::Admin)
+        )
+    }
+}
+
 impl Default for Caller {
     fn default() -> Self {
         Self::Unkeyed(KeyStage::None)

@@ -205,6 +205,37 @@ fn every_kind_of_command_has_its_rights() {
     }
 }
 
+/// The users are not looked at for them, so nothing that depends on the users may decide.
+#[test]
+fn callers_that_may_give_every_command_are_no_users() {
+    let store = table();
+    let users = store.users();
+    let alone = Credential::User {
+        name: name("boss"),
+        generation: 1,
+    };
+    let stages = [KeyStage::None, KeyStage::Accept, KeyStage::Require];
+    let proven = [Credential::Member, Credential::Admin, alone].map(Caller::Proven);
+    let callers = stages.map(Caller::Unkeyed).into_iter().chain(proven);
+    let mut fast = 0;
+    for caller in callers {
+        if !caller.may_give_every_command() {
+            continue;
+        }
+        fast += 1;
+        let subject = Subject::of(caller, users).expect("it is no user");
+        assert_eq!(subject.number(), 0);
+        assert!(subject.may_use_session_of(0), "{caller:?}");
+        assert_eq!(subject.may(What::Session), Ok(()));
+        let lists = lists(b"b/1");
+        for &kind in Kind::ALL {
+            let command = command_of(kind, b"b/1", &lists);
+            assert_eq!(subject.may(What::Command(&command)), Ok(()), "{caller:?}");
+        }
+    }
+    assert_eq!(fast, 4);
+}
+
 /// One key outside is enough, wherever it stands.
 #[test]
 fn every_key_of_every_command_is_checked() {

@@ -35,8 +35,9 @@ impl Service {
         if !knows_users(cx, caller, request.operation) {
             return refuse(cx, token, ClientStatus::Busy);
         }
-        let request = &match check_rights(cx, caller, request, command.as_ref()) {
-            Ok(request) => request,
+        let owner = owner_of_session(cx, request);
+        let user = match check_rights(cx, caller, request, owner, command.as_ref()) {
+            Ok(user) => user,
             Err(denied) if may_be_late(cx, request.operation, &denied) => {
                 return refuse(cx, token, ClientStatus::NotLeader);
             }
@@ -65,28 +66,55 @@ impl Service {
                     .push(cx.now, token, answer, request.command, users);
             }
             Operation::Register => match self.may_register(cx, request, holder()) {
-                true => self.write_if_active(cx, token, request, command.as_ref()),
+                true => {
+                    // The user of the session: nobody else's word gets into the log.
+                    let sequence = user.into();
+                    let request = ClientRequest {
+                        sequence,
+                        ..*request
+                    };
+                    self.write_if_active(cx, token, &request, None);
+                }
                 false => {
                     cx.out.counters.registrations_refused += 1;
                     refuse(cx, token, ClientStatus::SessionShareTaken);
                 }
             },
-            Operation::Apply | Operation::ApplyAndClose => match check_owner(cx, caller, request) {
-                Ok(request) if !self.has_reply_room(cx, &request) => {
-                    refuse(cx, token, ClientStatus::ReplyShareTaken);
-                }
-                Ok(request) => {
-                    if command.as_ref().is_some_and(administrates) {
-                        let users = cx.state.map(|state| state.store().users());
-                        let (client, sequence) = (request.client, request.sequence);
-                        let asked = Asked { client, sequence };
-                        self.authors.note(asked, By::caller(caller, users));
+            Operation::Apply | Operation::ApplyAndClose => {
+                match check_owner(cx, caller, request, owner) {
+                    Ok(()) => self.write_in_session(cx, token, caller, request, command.as_ref()),
+                    Err(OtherSession::Unknown) => {
+                        let request = ClientRequest {
+                            client: 0,
+                            ..*request
+                        };
+                        self.write_in_session(cx, token, caller, &request, command.as_ref());
                     }
-                    self.write_if_active(cx, token, &request, command.as_ref());
+                    Err(OtherSession::Refused(status)) => refuse(cx, token, status),
                 }
-                Err(status) => refuse(cx, token, status),
-            },
+            }
         }
+    }
+
+    /// A write in a session that its caller may use.
+    fn write_in_session(
+        &mut self,
+        cx: &mut Cx<'_>,
+        token: ReplyToken,
+        caller: Caller,
+        request: &ClientRequest<'_>,
+        command: Option<&Command<'_>>,
+    ) {
+        if !self.has_reply_room(cx, request) {
+            return refuse(cx, token, ClientStatus::ReplyShareTaken);
+        }
+        if command.is_some_and(administrates) {
+            let users = cx.state.map(|state| state.store().users());
+            let (client, sequence) = (request.client, request.sequence);
+            let asked = Asked { client, sequence };
+            self.authors.note(asked, By::caller(caller, users));
+        }
+        self.write_if_active(cx, token, request, command);
     }
 
     /// Answers a request that its sender has no right to. What is asked of the leader is denied once a quorum has
@@ -221,38 +249,61 @@ impl Service {
     }
 }
 
+/// The owner of the session that a write names: the number that its client drew, and the number of its user.
+fn owner_of_session(cx: &Cx<'_>, request: &ClientRequest<'_>) -> Option<(u64, u32)> {
+    let is_write = matches!(
+        request.operation,
+        Operation::Apply | Operation::ApplyAndClose
+    );
+    cx.state
+        .filter(|_| is_write)?
+        .sessions()
+        .owner_of(request.client)
+}
+
+/// Why a write does not go into the session that it names.
+enum OtherSession {
+    /// This replica knows of no such session. What goes into the log names client 0, which no session ever has, and the
+    /// log answers "session expired". Answered at once, that would be wrong of a leader that was deposed without knowing
+    /// it, for the session may exist at the next one.
+    Unknown,
+    /// It is answered with this.
+    Refused(ClientStatus),
+}
+
 /// A session belongs to the client that knows the number that it was registered with: client ids can be guessed, for
 /// they are positions in the log. Nothing from another client reaches the session, not even a sequence.
-///
-/// The request that goes into the log names client 0, which no session ever has, where this replica knows of no such
-/// session. The log then answers "session expired". Answered at once, that would be wrong of a leader that was deposed
-/// without knowing it, for the session may exist at the next one.
-fn check_owner<'a>(
+fn check_owner(
     cx: &Cx<'_>,
     caller: Caller,
-    request: &ClientRequest<'a>,
-) -> Result<ClientRequest<'a>, ClientStatus> {
-    let state = cx.state.ok_or(ClientStatus::NotAttached)?;
-    let subject = Subject::of(caller, state.store().users());
-    // A session belongs to the user that registered it, whoever else knows its number.
-    let is_own = |user| {
-        canary::planted("a session answers another user")
-            || subject.as_ref().is_ok_and(|subject| {
-                subject.may_use_session_of(user) && is_named(subject, request, user)
-            })
-    };
-    match state.sessions().owner_of(request.client) {
-        Some((number, user)) if number == request.session_number && number != 0 && is_own(user) => {
-            Ok(*request)
+    request: &ClientRequest<'_>,
+    owner: Option<(u64, u32)>,
+) -> Result<(), OtherSession> {
+    match owner {
+        Some((number, user)) if number == request.session_number && number != 0 => {
+            let is_own = user == 0 && caller.may_give_every_command();
+            if is_own || may_use_session(cx, caller, request, user) {
+                Ok(())
+            } else {
+                Err(OtherSession::Refused(ClientStatus::SessionExpired))
+            }
         }
-        Some(_) => Err(ClientStatus::SessionExpired),
-        None if cx.raft().has_applied_in_term() => Ok(ClientRequest {
-            client: 0,
-            ..*request
-        }),
+        Some(_) => Err(OtherSession::Refused(ClientStatus::SessionExpired)),
+        None if cx.raft().has_applied_in_term() => Err(OtherSession::Unknown),
         // Earlier leaders may have registered sessions that this one has not applied yet.
-        None => Err(ClientStatus::Busy),
+        None => Err(OtherSession::Refused(ClientStatus::Busy)),
     }
+}
+
+/// A session belongs to the user that registered it, whoever else knows its number.
+#[inline(never)]
+fn may_use_session(cx: &Cx<'_>, caller: Caller, request: &ClientRequest<'_>, user: u32) -> bool {
+    let users = cx.state.map(|state| state.store().users());
+    let subject = users.and_then(|users| Subject::of(caller, users).ok());
+    canary::planted("a session answers another user")
+        || subject.is_some_and(|subject| {
+            subject.may_use_session_of(user) && is_named(&subject, request, user)
+        })
 }
 
 /// Whether a request may use a session of the user with this number: the session is the caller's own, or the request is
@@ -260,56 +311,55 @@ fn check_owner<'a>(
 /// asks, and a session of anybody else does not answer. A request that names nobody is for the user of its session.
 fn is_named(caller: &Subject<'_>, request: &ClientRequest<'_>, user: u32) -> bool {
     let named = request.for_user.map_or(user, |named| named.number);
-    user == named
-        || user == caller.number()
-        || canary::planted("another user's token is answered")
+    user == named || user == caller.number() || canary::planted("another user's token is answered")
 }
 
-/// Whether the one whom the request is for may do what it asks for. A front or a member names the user. A write that
-/// names none is for the user of its session. The request comes back with the user in the registration: nobody else's
-/// word gets into the log.
-fn check_rights<'a>(
+/// Whether the one whom the request is for may do what it asks for, and the number of that user, 0 for none. A front or a
+/// member names the user. A write that names none is for the user of its session.
+fn check_rights(
     cx: &Cx<'_>,
     caller: Caller,
-    request: &ClientRequest<'a>,
+    request: &ClientRequest<'_>,
+    owner: Option<(u64, u32)>,
     command: Option<&Command<'_>>,
-) -> Result<ClientRequest<'a>, Denied> {
-    let Some(state) = cx.state else {
-        return Ok(*request);
-    };
+) -> Result<u32, Denied> {
+    let owner = owner.map(|(_, user)| user);
+    // Most requests: they are for nobody, and looking at the users would change nothing.
+    let names_nobody = request.for_user.is_none() && owner.unwrap_or(0) == 0;
+    if names_nobody && caller.may_give_every_command() {
+        return Ok(0);
+    }
+    check_rights_of_user(cx, caller, request, owner, command)
+}
+
+#[inline(never)]
+fn check_rights_of_user(
+    cx: &Cx<'_>,
+    caller: Caller,
+    request: &ClientRequest<'_>,
+    owner: Option<u32>,
+    command: Option<&Command<'_>>,
+) -> Result<u32, Denied> {
+    // Without a state nobody comes this far.
+    let Some(state) = cx.state else { return Ok(0) };
     let users = state.store().users();
-    let subject = Subject::of(caller, users)?;
-    let named = request.for_user.or_else(|| {
-        let is_write = matches!(
-            request.operation,
-            Operation::Apply | Operation::ApplyAndClose
-        );
-        // A user that may not use the session gets "session expired" from `check_owner`.
-        let user = is_write.then(|| state.sessions().user_of(request.client))?;
-        let user = user.filter(|&user| user != 0 && subject.may_use_session_of(user));
-        user.map(ForUser::of_number)
-    });
-    let caller = subject;
-    let subject = match named {
+    let caller = Subject::of(caller, users)?;
+    // In a session that it may not use, `check_owner` answers.
+    let owner = owner.filter(|&owner| caller.may_use_session_of(owner));
+    let of_session = || owner.filter(|&owner| owner != 0).map(ForUser::of_number);
+    let subject = match request.for_user.or_else(of_session) {
         Some(user) => caller.acting_for(user, users)?,
         None => caller,
     };
     subject.may(command.map_or(What::Session, What::Command))?;
     if command.is_some_and(administrates) {
         // The audit line is about the user of the session, so that has to be who gave the command.
-        let owner = state.sessions().user_of(request.client);
-        // In a session that it cannot use at all, `check_owner` answers.
-        let owner = owner.filter(|&owner| caller.may_use_session_of(owner));
         let is_own = owner.is_none_or(|owner| owner == caller.number());
         if !is_own || subject.number() != caller.number() {
             return Err(subject.may_not_administrate());
         }
     }
-    let mut request = *request;
-    if request.operation == Operation::Register {
-        request.sequence = subject.number().into();
-    }
-    Ok(request)
+    Ok(subject.number())
 }
 
 /// Whether this replica has applied every change of the users that was acknowledged before the request came. A leader of
