@@ -9,7 +9,8 @@ redis-tools memcached. A peer that is missing is said and left out. Prints the t
 What is compared with what:
 - Keys uniform over 1 M, values of 64 bytes, everywhere. All servers and clients share this machine.
 - etcd, three nodes, data in /dev/shm or on this disk, 64 clients with one request at a time in three forms: gRPC with 10
-  clients a connection (`trine bench --target etcd://`), HTTP gateway with 64 connections, and, for writes,
+  clients a connection (`trine-etcd-load`, which `cargo build --release --manifest-path cli/bench/etcd/Cargo.toml
+  --target-dir target` makes), HTTP gateway with 64 connections, and, for writes,
   `etcdctl check perf --load=l`, etcd's own client. The best figure of them counts. All speak to the leader, which is
   looked for before each run, and a run during which it changed counts no more. Each row has a cluster of its own, as
   has `check perf`, behind which etcd 3.4 repeats each read after 500 ms. Reads are etcd's default, linearizable, of keys
@@ -40,7 +41,7 @@ import subprocess
 import tempfile
 import time
 
-from common import TRINE, Group, Report, fail, free_ports, median, missing, redis_benchmark_rate, \
+from common import TRINE, WORKSPACE, Group, Report, fail, free_ports, median, missing, redis_benchmark_rate, \
     redis_server, require_trine, seconds, start
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -51,6 +52,7 @@ parser.add_argument("--disk", default="target", help="a directory on the disk th
 arguments = parser.parse_args()
 SPAN = seconds(arguments.duration)
 KEYS, VALUE_BYTES, ENTRY_BYTES = 1_000_000, 64, 16 + 64 + 32
+ETCD_LOAD = WORKSPACE / "target/release/trine-etcd-load"
 
 
 def trine_rate(group, clients, reads, key=None):
@@ -179,9 +181,13 @@ def gateway_rate(leader, reads):
 
 def grpc_rate(leader, reads):
     """The keys are loaded before; fewer than for writes, because loading them takes longer than the run."""
-    command = [str(TRINE), "bench", "--target", f"etcd://127.0.0.1:{leader}", "--clients", "64", "--json"]
-    options = ["--read-ratio", "100%" if reads else "0%", "--keys", "10000", "--value-size", str(VALUE_BYTES)]
-    return bench(command + options)["operations_per_second"]
+    command = [str(ETCD_LOAD), f"127.0.0.1:{leader}", "--clients", "64", "--reads", "100" if reads else "0"]
+    command += ["--keys", "10000", "--value-size", str(VALUE_BYTES), "--for", str(SPAN)]
+    # Whatever does not answer is given up: the loop itself waits as long as it takes.
+    done = subprocess.run(command, capture_output=True, timeout=SPAN + 120)
+    if done.returncode:
+        fail(f"etcd over gRPC: {done.stderr.decode()}")
+    return json.loads(done.stdout)["operations_per_second"]
 
 
 def etcd_rate(etcd, reads):
@@ -241,6 +247,8 @@ def row(report, name, ours, peer, theirs, unit="ops/s"):
 def against_etcd(report):
     if lacking := missing({"etcd": "etcd-server", "etcdctl": "etcd-client"}):
         return print(f"etcd is left out: apt-get install {' '.join(lacking)}")
+    if not ETCD_LOAD.exists():
+        return print("etcd is left out: cargo build --release --manifest-path cli/bench/etcd/Cargo.toml --target-dir target")
     memory, disk = etcd_own_rate("/dev/shm"), etcd_own_rate(arguments.disk)
     with Group() as group, Etcd("/dev/shm") as etcd:
         row(report, "put_rate_memory_vs_etcd", lambda: trine_rate(group, 64, False), "etcd, /dev/shm",

@@ -19,9 +19,9 @@ use trine_base::units::parse_positive_duration;
 #[derive(Debug, Args)]
 pub struct BenchArguments {
     /// Systems to measure: trine://HOST:PORT,... (without hosts the group of --peers), redis://HOST:PORT,
-    /// etcd://HOST:PORT,..., memcached://HOST:PORT or cache://HOST:PORT. redis://USER:PASSWORD@HOST:PORT logs in, and
-    /// rediss:// uses TLS; write %40 for @ in a password. The process list shows the password. Several targets are
-    /// measured one after the other, with the same operations.
+    /// memcached://HOST:PORT or cache://HOST:PORT. redis://USER:PASSWORD@HOST:PORT logs in, and rediss:// uses TLS;
+    /// write %40 for @ in a password. The process list shows the password. Several targets are measured one after the
+    /// other, with the same operations.
     #[arg(long = "target", value_name = "URL")]
     pub targets: Vec<Url>,
     /// CA that signed the certificates of rediss:// targets: a PEM file.

@@ -51,8 +51,7 @@ pub(super) fn report(runs: &[RunResult], compared: &[Compared]) -> String {
 /// The meaning of the setting of this name.
 const CLIENTS: &str = "Clients work at the same time, in one thread of one process. Each keeps up to <em>pipeline</em> \
     operations under way, and in a closed loop it asks again when an answer has come. Of trine a client is a session of \
-    the client library, and all share one endpoint. Of Redis it is a TCP connection. Of etcd it is a stream, ten to a \
-    connection.";
+    the client library, and all share one endpoint. Of Redis it is a TCP connection.";
 
 fn summary(runs: &[RunResult], page: &mut Page) {
     let rows = runs.iter().map(|run| {

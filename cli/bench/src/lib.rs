@@ -36,9 +36,7 @@ use self::operation::KeyOperation;
 use self::record::Recorder;
 use self::result::{RunResult, RunSettings};
 pub use self::stores::Url;
-use self::stores::{
-    Cache, Etcd, IN_FLIGHT_MAX, Memcached, OperationOutcome, Redis, StoreTarget, Trine,
-};
+use self::stores::{Cache, IN_FLIGHT_MAX, Memcached, OperationOutcome, Redis, StoreTarget, Trine};
 use self::workload::{Generator, Mix, OperationKind};
 pub use self::zipf::Distribution;
 use trine_base::announce::note;
@@ -377,7 +375,7 @@ impl<'a> BenchPlan<'a> {
                     "workload E scans keys in their order, and {} keeps none",
                     target.text()
                 ),
-                "leave it out: trine:// with an ordered index and etcd:// have one",
+                "leave it out: trine:// with an ordered index has one",
             )),
             _ => Ok(()),
         }
@@ -416,12 +414,6 @@ impl<'a> BenchPlan<'a> {
             }
             Url::Redis(server) => self.serve_on(
                 &mut Redis::connect(server, self.caller.as_ref(), clients, limit)?,
-                named,
-                purpose,
-                output,
-            ),
-            Url::Etcd(servers) => self.serve_on(
-                &mut Etcd::connect(servers, clients, limit)?,
                 named,
                 purpose,
                 output,

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
-use crate::common::{Cluster, TempFile, finish, signal, tcp_ports, trine, wait_for};
+use crate::common::{Cluster, TempFile, finish, signal, trine, wait_for};
 use serde_json::Value;
 
 /// A short measurement of a few keys.
@@ -298,10 +298,8 @@ fn a_server_that_goes_away_is_told() {
     trine(&with(&["--target", &url]), "", b"").expect_error(3, &["broke", &url[8..]]);
     let gone = trine(&with(&["--target", "redis://127.0.0.1:1"]), "", b"");
     gone.expect_error(3, &["cannot connect to 127.0.0.1:1"]);
-    trine(&with(&["--target", "http://x"]), "", b"").expect_error(
-        2,
-        &["none of trine, redis, rediss, etcd, memcached and cache"],
-    );
+    trine(&with(&["--target", "http://x"]), "", b"")
+        .expect_error(2, &["none of trine, redis, rediss, memcached and cache"]);
 }
 
 /// It was waited for without an end, whatever `--for` and `--timeout` said.
@@ -309,7 +307,7 @@ fn a_server_that_goes_away_is_told() {
 fn a_server_that_falls_silent_is_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
-    for store in ["redis", "memcached", "etcd"] {
+    for store in ["redis", "memcached"] {
         let url = format!("{store}://{address}");
         let said = format!("no answer from {store} at {address}");
         let silent = with(&["--target", &url, "--timeout", "200ms"]);
@@ -317,59 +315,6 @@ fn a_server_that_falls_silent_is_given_up() {
         let writes_alone = [&silent[..], &["--read-ratio", "0"]].concat();
         trine(&writes_alone, "", b"").expect_error(3, &["nothing was measured", &said]);
     }
-}
-
-/// A server process that ends when its value is dropped.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Where etcd is installed, the client runs against the real one. The frames themselves have unit tests.
-#[test]
-fn an_etcd_server_gets_the_same_operations() {
-    let first = tcp_ports(2);
-    let (client, peer) = (
-        format!("127.0.0.1:{first}"),
-        format!("127.0.0.1:{}", first + 1),
-    );
-    let data = std::env::temp_dir().join(format!("trine-bench-etcd-{}", std::process::id()));
-    let (client_url, peer_url) = (format!("http://{client}"), format!("http://{peer}"));
-    let child = Command::new("etcd")
-        .args(["--data-dir", data.to_str().expect("text")])
-        .args([
-            "--listen-client-urls",
-            &client_url,
-            "--advertise-client-urls",
-            &client_url,
-        ])
-        .args([
-            "--listen-peer-urls",
-            &peer_url,
-            "--initial-advertise-peer-urls",
-            &peer_url,
-        ])
-        .args(["--initial-cluster", &format!("default={peer_url}")])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let Ok(child) = child else { return };
-    let server = Server(child);
-    let url = format!("etcd://{client}");
-    let line = with(&["--target", &url, "--value-size", "100KiB", "--json"]);
-    let document = wait_for("etcd to serve", || {
-        let ran = trine(&line, "", b"");
-        (ran.status == Some(0)).then(|| ran.json())
-    });
-    assert_all_found(&document);
-    let count = |name: &str| count_of(&document, name);
-    assert!(count("read") > 0 && count("write") > 0, "{document}");
-    drop(server);
-    let _ = std::fs::remove_dir_all(data);
 }
 
 /// `trine put` reported a full store, while `trine bench` of the same group reported that it was not reachable.

@@ -14,7 +14,7 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
     (
         "docs/benchmarking.md",
         "trine bench --target trine:// --target redis://",
-        "needs etcd and redis-server",
+        "needs redis-server",
     ),
     (
         "docs/benchmarking.md",

@@ -7,8 +7,7 @@ use std::net::SocketAddr;
 
 use trine_apps::cache::wire::Hello;
 use trine_base::{peers, units, words};
-use trine_bench::stores::http2::{EndedCall, Http2};
-use trine_bench::stores::{memcached_answer, protobuf, redis_answer};
+use trine_bench::stores::{memcached_answer, redis_answer};
 use trine_server::metrics::request::{
     self, BODY_BYTES_MAX, HEAD_BYTES_MAX, HttpRequest, Parsed, Status,
 };
@@ -86,11 +85,9 @@ pub fn answers(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else {
         return;
     };
-    match kind % 4 {
+    match kind & 2 {
         0 => redis_answers(bytes),
-        1 => grpc_answers(bytes, kind & 0x80 != 0),
-        2 => hello(bytes),
-        _ => message(bytes),
+        _ => hello(bytes),
     }
 }
 
@@ -125,50 +122,6 @@ pub fn memcached(mut bytes: &[u8]) {
         );
         bytes = &bytes[length..];
     }
-}
-
-/// Three calls, one of them perhaps more than the server's window takes, and the server's answers. The outcome is the
-/// same whether they come whole or in pieces, and no call ends twice.
-fn grpc_answers(bytes: &[u8], large: bool) {
-    let (whole, whole_fails) = grpc(bytes, bytes.len().max(1), large);
-    let (pieces, pieces_fail) = grpc(bytes, piece(bytes), large);
-    assert_eq!((&whole, &whole_fails), (&pieces, &pieces_fail));
-    let mut calls: Vec<u32> = whole.iter().map(|(call, _)| *call).collect();
-    calls.sort_unstable();
-    calls.dedup();
-    assert_eq!(calls.len(), whole.len());
-    assert!(calls.iter().all(|call| [1, 3, 5].contains(call)));
-}
-
-fn grpc(bytes: &[u8], piece: usize, large: bool) -> (Vec<EndedCall>, Option<String>) {
-    let mut out = Vec::new();
-    let mut connection = Http2::new("fuzz:2379", &mut out);
-    for length in [10, if large { 100_000 } else { 100 }, 0] {
-        assert!(connection.has_room());
-        connection.call("/etcdserverpb.KV/Range", &vec![7; length], &mut out);
-    }
-    let (mut input, mut answers) = (Vec::new(), Vec::new());
-    for piece in bytes.chunks(piece) {
-        input.extend_from_slice(piece);
-        if let Err(why) = connection.receive(&mut input, &mut out, &mut answers) {
-            return (answers, Some(why));
-        }
-    }
-    (answers, None)
-}
-
-/// A message of etcd's: a field is found behind others, and no field behind it hides it.
-fn message(bytes: &[u8]) {
-    let found = protobuf::has_field(bytes, 2);
-    let mut written = Vec::new();
-    protobuf::field(1, bytes, &mut written);
-    assert!(!protobuf::has_field(&written, 2));
-    let mut joined = [&written, bytes].concat();
-    assert_eq!(protobuf::has_field(&joined, 2), found);
-    protobuf::field(2, bytes, &mut written);
-    assert!(protobuf::has_field(&written, 2));
-    joined.splice(..0, written);
-    assert!(protobuf::has_field(&joined, 2));
 }
 
 /// Just one form counts as a cache's own first answer.

@@ -2,13 +2,10 @@
 //! time of an answer is when that thread receives it.
 
 mod cache;
-mod etcd;
-pub mod http2;
 mod in_order;
 mod line_answer;
 mod memcached;
 pub mod memcached_answer;
-pub mod protobuf;
 mod redis;
 pub mod redis_answer;
 mod redis_url;
@@ -19,7 +16,6 @@ mod trine;
 use std::str::FromStr;
 
 pub(super) use self::cache::Cache;
-pub(super) use self::etcd::Etcd;
 pub(super) use self::memcached::Memcached;
 pub(super) use self::redis::Redis;
 pub use self::redis_url::RedisServer;
@@ -95,8 +91,6 @@ pub enum Url {
     Trine(Option<String>),
     /// A Redis server.
     Redis(RedisServer),
-    /// An etcd server at an address.
-    Etcd(String),
     /// A memcached server at an address.
     Memcached(String),
     /// A server of `trine cache`, at the address of its first thread.
@@ -110,7 +104,6 @@ impl Url {
             Self::Trine(None) => "trine://".to_owned(),
             Self::Trine(Some(list)) => format!("trine://{list}"),
             Self::Redis(server) => server.to_string(),
-            Self::Etcd(servers) => format!("etcd://{servers}"),
             Self::Memcached(server) => format!("memcached://{server}"),
             Self::Cache(server) => format!("cache://{server}"),
         }
@@ -126,7 +119,6 @@ impl Url {
         match self {
             Self::Trine(_) => "trine",
             Self::Redis(_) => "redis",
-            Self::Etcd(_) => "etcd",
             Self::Memcached(_) => "memcached",
             Self::Cache(_) => "cache",
         }
@@ -138,7 +130,7 @@ impl FromStr for Url {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (scheme, rest) = text.split_once("://").ok_or(
-            "write trine://HOST:PORT,..., or redis, rediss, etcd, memcached or cache with ://HOST:PORT",
+            "write trine://HOST:PORT,..., or redis, rediss, memcached or cache with ://HOST:PORT",
         )?;
         let rest = rest.trim_end_matches('/');
         if let "redis" | "rediss" = scheme {
@@ -155,11 +147,10 @@ impl FromStr for Url {
         };
         match scheme {
             "trine" => Ok(Self::Trine((!rest.is_empty()).then(|| rest.to_owned()))),
-            "etcd" => Ok(Self::Etcd(or("127.0.0.1:2379"))),
             "memcached" => Ok(Self::Memcached(or("127.0.0.1:11211"))),
             "cache" => Ok(Self::Cache(or(trine_apps::cache::ADDRESS))),
             _ => Err(format!(
-                "{scheme:?} is none of trine, redis, rediss, etcd, memcached and cache"
+                "{scheme:?} is none of trine, redis, rediss, memcached and cache"
             )),
         }
     }
@@ -181,16 +172,12 @@ mod tests {
             url("cache://").map(|url| url.text()),
             Ok("cache://127.0.0.1:7481".into())
         );
-        assert_eq!(
-            url("etcd://").map(|url| url.text()),
-            Ok("etcd://127.0.0.1:2379".into())
-        );
         for wrong in [
             "redis",
             "http://x",
             "redis://user@h:1",
             "redis://h:1/3",
-            "etcd://u:p@h:1",
+            "memcached://u:p@h:1",
         ] {
             assert!(url(wrong).is_err(), "{wrong}");
         }
