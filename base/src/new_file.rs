@@ -2,12 +2,12 @@
 
 use std::ffi::OsString;
 use std::fs::{File, Permissions, TryLockError};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
-use trine_keys::own_file::{self, AllowedFile, Opened};
+use trine_keys::own_file::{self, AllowedFile, Opened, sync_directory};
 
 use crate::failure::Failure;
 
@@ -75,6 +75,19 @@ pub fn emptied(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Puts a file with these bytes in the place of the one at `target`, by way of `beside`. Afterwards it is durable, or what was
+/// there before still is. No two may do so at once.
+///
+/// # Errors
+/// The operating system refuses, or somebody else has put something at `beside`.
+pub fn replace(target: &Path, beside: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = emptied(beside)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(beside, target)?;
+    sync_directory(target)
+}
+
 /// From now on only the owner reads the file, whatever was allowed before.
 ///
 /// # Errors
@@ -130,11 +143,6 @@ fn rename(from: &Path, to: &Path) -> io::Result<()> {
         }
         Err(error) => Err(error.into()),
     }
-}
-
-fn sync_directory(target: &Path) -> io::Result<()> {
-    let parent = target.parent().filter(|path| !path.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// A file that cannot be made.

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::cluster::{ClusterKey, ClusterKeyError};
 use crate::config::{BESIDE_TRIES_MAX, FILE_BYTES_MAX, LOCK_TRIES_MAX};
-use crate::own_file::{self, AllowedFile};
+use crate::own_file::{self, AllowedFile, sync_directory};
 use crate::presented::{Presented, PresentedError};
 use crate::user::{UserKey, UserKeyError};
 
@@ -547,14 +547,6 @@ fn create_beside(target: &Path) -> io::Result<NewKeyFile> {
     Err(io::Error::other(
         "interrupted commands have left too many files beside it: remove those that are called .NAME.NUMBER.NUMBER.tmp",
     ))
-}
-
-/// A new name is kept by its directory.
-fn sync_directory(path: &Path) -> io::Result<()> {
-    let parent = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// The path as a shell takes it.

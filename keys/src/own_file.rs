@@ -63,6 +63,15 @@ pub fn open(path: &Path, flags: OFlags, mode: u32, end: AllowedFile) -> io::Resu
     Err(io::Error::other("it is repeatedly created and removed"))
 }
 
+/// Makes the name of a file durable, which its directory keeps.
+///
+/// # Errors
+/// The operating system refuses.
+pub fn sync_directory(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|path| !path.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
 /// A walk along a path, directory by directory.
 struct PathWalk {
     /// The directory that was reached.

@@ -68,7 +68,8 @@ impl EpochFile {
         let epoch = next_epoch(self.last, self.least).ok_or_else(|| self.none_left())?;
         self.check_that_it_is_ours()?;
         self.tried = Some(epoch);
-        replace(&self.path, &write_epoch(epoch))
+        let new = sibling(&self.path, ".new");
+        new_file::replace(&self.path, &new, write_epoch(epoch).as_bytes())
             .and_then(|()| self.mark())
             .map_err(|error| unusable(&self.path, &error))?;
         self.last = Some(epoch);
@@ -201,19 +202,6 @@ fn lock(path: &Path, beside: &Path) -> Result<File, Failure> {
         )),
         Err(error) => Err(unusable(beside, &error.into())),
     }
-}
-
-/// Replaces the file. Afterwards it is durable, or what was there before is.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let new = sibling(path, ".new");
-    let mut file = new_file::emptied(&new)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    let directory = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 fn unusable(path: &Path, error: &io::Error) -> Failure {

@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -48,22 +46,14 @@ pub(super) fn remember(directory: &Path, addresses: &[SocketAddr]) -> Result<(),
     if std::fs::read_to_string(&path).is_ok_and(|before| before == text) {
         return Ok(());
     }
-    replace(directory, &path, &text).map_err(|error| {
+    // Of this user alone, like everything else in the directory.
+    let beside = directory.join(TEMPORARY);
+    new_file::replace(&path, &beside, text.as_bytes()).map_err(|error| {
         Failure::usage(
             format!("cannot write {}: {error}", path.display()),
             "give a directory that this user can write in with --data-dir",
         )
     })
-}
-
-fn replace(directory: &Path, path: &Path, text: &str) -> io::Result<()> {
-    let temporary = directory.join(TEMPORARY);
-    // Of this user alone, like everything else in the directory.
-    let mut file = new_file::emptied(&temporary)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&temporary, path)?;
-    File::open(directory)?.sync_all()
 }
 
 /// Where the replicas of this directory are, as written down. Nothing as long as none of them has files: whoever wrote

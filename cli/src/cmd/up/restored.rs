@@ -14,6 +14,7 @@ use trine_base::failure::Failure;
 use trine_base::network::Network;
 use trine_base::new_file;
 use trine_base::units::plural;
+use trine_keys::own_file::sync_directory;
 use trine_local::{Group, LineSink, start as group};
 use trine_protocol::message::{AdminCommand, Incarnation, Member, MemberRole, NodeId};
 use trine_replica::disk::first_obstacle;
@@ -69,8 +70,7 @@ fn mark(directory: &Path) -> Result<(), Failure> {
     let path = directory.join(UNFINISHED);
     let made = new_file::emptied(&path)
         .and_then(|file| file.sync_all())
-        // The file's name is durable with the directory.
-        .and_then(|()| std::fs::File::open(directory)?.sync_all());
+        .and_then(|()| sync_directory(&path));
     made.map_err(|error| {
         Failure::usage(
             format!("cannot write {}: {error}", path.display()),
