@@ -4,6 +4,7 @@
 use trine_client::{ClientId, Finished, Mode};
 use trine_kvstore::Command;
 use trine_transport::backend::{Backend, MonotonicClock};
+use trine_transport::slab::{Key, Slab};
 use trine_transport::time::{Clock, Duration, Instant};
 
 use crate::client_endpoint::ClientEndpoint;
@@ -154,10 +155,8 @@ pub fn drive<T: Target>(
     let mut driver = Driver {
         target,
         work,
-        flights: Flights {
-            slots: Vec::new(),
-            free: Vec::new(),
-        },
+        // The target's room is the limit.
+        flights: Slab::new(usize::MAX),
         finished: Vec::new(),
         freed: Vec::new(),
         next_poll: start,
@@ -182,36 +181,11 @@ struct Flight<O> {
     due: Instant,
 }
 
-/// Operations in flight, by tag.
-struct Flights<O> {
-    slots: Vec<Option<Flight<O>>>,
-    free: Vec<usize>,
-}
-
-impl<O> Flights<O> {
-    /// The place of the operation that is sent next.
-    fn reserve(&mut self) -> usize {
-        self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() - 1
-        })
-    }
-
-    fn take(&mut self, slot: usize) -> Flight<O> {
-        self.free.push(slot);
-        let flight = self.slots[slot].take();
-        flight.expect("an answer ends what is under way")
-    }
-
-    fn count(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
-}
-
 struct Driver<'a, T: Target, W: Work<T>> {
     target: &'a mut T,
     work: &'a mut W,
-    flights: Flights<W::Operation>,
+    /// Operations in flight. Their keys are the tags.
+    flights: Slab<Flight<W::Operation>>,
     finished: Vec<(u64, T::Outcome)>,
     /// Clients whose operations ended in the last poll, once for each operation.
     freed: Vec<usize>,
@@ -238,11 +212,12 @@ impl<T: Target, W: Work<T>> Driver<'_, T, W> {
                     self.begin(client, MonotonicClock.now())?;
                 }
             }
-            if self.flights.count() == 0 || self.gives_up(now, until, interrupt_ends) {
+            let unanswered = self.flights.len() as u64;
+            if unanswered == 0 || self.gives_up(now, until, interrupt_ends) {
                 return Ok(LoadEnd {
                     interrupted,
                     never_sent: 0,
-                    unanswered: self.flights.count() as u64,
+                    unanswered,
                 });
             }
             self.poll(now + POLL_INTERVAL)?;
@@ -262,7 +237,7 @@ impl<T: Target, W: Work<T>> Driver<'_, T, W> {
     ) -> Result<LoadEnd, Failure> {
         let mut begun = 0;
         let (mut interrupted, mut interrupt_ends) = (false, None);
-        loop {
+        let unanswered = loop {
             let now = MonotonicClock.now();
             let running = !interrupted && now < until;
             while running
@@ -276,9 +251,10 @@ impl<T: Target, W: Work<T>> Driver<'_, T, W> {
                 self.begin(client, due_at(start, begun, rate))?;
                 begun += 1;
             }
-            let is_over = !running && self.flights.count() == 0;
+            let under_way = self.flights.len() as u64;
+            let is_over = !running && under_way == 0;
             if is_over || self.gives_up(now, Some(until), interrupt_ends) {
-                break;
+                break under_way;
             }
             let next_due = due_at(start, begun, rate);
             let wake_at = match running && next_due > now {
@@ -291,7 +267,7 @@ impl<T: Target, W: Work<T>> Driver<'_, T, W> {
                 interrupted = true;
                 interrupt_ends.get_or_insert(now + INTERRUPT_PATIENCE.into());
             }
-        }
+        };
         let due = due_count(until.saturating_since(start), rate);
         let never_sent = if interrupted {
             0
@@ -301,7 +277,7 @@ impl<T: Target, W: Work<T>> Driver<'_, T, W> {
         Ok(LoadEnd {
             interrupted,
             never_sent,
-            unanswered: self.flights.count() as u64,
+            unanswered,
         })
     }
 
@@ -328,9 +304,10 @@ impl<T: Target, W: Work<T>> Driver<'_, T, W> {
         is_silent
     }
 
-    /// Ends what is in flight. It counts as in flight all the same.
+    /// Ends what is in flight.
     fn end_unanswered(&mut self, now: Instant) {
-        for flight in self.flights.slots.iter_mut().filter_map(Option::take) {
+        let keys: Vec<Key> = self.flights.iter().map(|(key, _)| key).collect();
+        for flight in keys.into_iter().filter_map(|key| self.flights.remove(key)) {
             let Some((_, outcome)) = self.target.patience() else {
                 return;
             };
@@ -353,12 +330,12 @@ impl<T: Target, W: Work<T>> Driver<'_, T, W> {
     }
 
     fn send(&mut self, flight: Flight<W::Operation>) -> Result<(), Failure> {
-        let slot = self.flights.reserve();
-        let (client, operation) = (flight.client, &flight.operation);
+        let key = self.flights.insert(flight).ok().expect("it has no limit");
+        let Flight {
+            client, operation, ..
+        } = self.flights.get(key).expect("it was just put there");
         self.work
-            .send(self.target, client, slot as u64, operation)?;
-        self.flights.slots[slot] = Some(flight);
-        Ok(())
+            .send(self.target, *client, key.to_u64(), operation)
     }
 
     /// Waits until an operation has ended, at most until `until`, and takes it.
@@ -370,12 +347,12 @@ impl<T: Target, W: Work<T>> Driver<'_, T, W> {
             self.last_answer = now;
         }
         for (tag, outcome) in std::mem::take(&mut self.finished) {
-            let slot = usize::try_from(tag).expect("tags are slots");
+            let flight = self.flights.remove(Key::from_u64(tag));
             let Flight {
                 client,
                 operation,
                 due,
-            } = self.flights.take(slot);
+            } = flight.expect("an answer ends what is under way");
             match self.work.over(operation, due, now, outcome) {
                 Some(operation) => self.send(Flight {
                     client,

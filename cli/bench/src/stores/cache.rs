@@ -14,6 +14,7 @@ use trine_kvstore::cache::shard_of;
 use trine_kvstore::{Command, Response};
 use trine_transport::backend::{Backend, MonotonicClock, Route};
 use trine_transport::buf::MsgBuf;
+use trine_transport::slab::{Key, Slab};
 use trine_transport::time::{Clock, Duration, Instant};
 use trine_transport::{
     App, Completion, ConnectParams, Cx, Event, EventLoop, RefusedReason, Reply, SessionId,
@@ -89,7 +90,16 @@ impl<B: Backend> Cache<B> {
             ..
         } = network.call(addresses)?;
         let sealed = endpoint.keys.is_some();
-        let mut event_loop = event_loop(backend, Callers::default(), endpoint)?;
+        let callers = Callers {
+            sessions: Vec::new(),
+            connected: 0,
+            queue: Vec::new(),
+            flights: Slab::new(clients * IN_FLIGHT_MAX),
+            over: Vec::new(),
+            hello: None,
+            failure: None,
+        };
+        let mut event_loop = event_loop(backend, callers, endpoint)?;
         let params = ConnectParams {
             timeout: Some(limit),
             ..ConnectParams::default()
@@ -233,15 +243,13 @@ struct Queued {
 }
 
 /// The endpoint's application: what was sent, and what became of it.
-#[derive(Default)]
 struct Callers {
     /// Of client 0 with all threads, then of client 1, ...
     sessions: Vec<SessionId>,
     connected: usize,
     queue: Vec<Queued>,
-    /// Client and tag of the requests under way, by the tags of the transport.
-    flights: Vec<Option<(usize, u64)>>,
-    free: Vec<usize>,
+    /// Client and tag of the requests under way. Their keys are the tags of the transport.
+    flights: Slab<(usize, u64)>,
     over: Vec<(usize, u64, OperationOutcome)>,
     hello: Option<Vec<u8>>,
     failure: Option<Failure>,
@@ -256,35 +264,28 @@ impl Callers {
             client,
             tag,
         } = queued;
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.flights.push(None);
-            self.flights.len() - 1
-        });
-        match cx.enqueue_request(
+        let flight = self.flights.insert((client, tag));
+        let key = flight.expect("no client has more requests under way than it may");
+        let Err(refused) = cx.enqueue_request(
             self.sessions[session],
             COMMAND,
             request,
             response,
-            place as u64,
+            key.to_u64(),
             None,
-        ) {
-            Ok(_) => self.flights[place] = Some((client, tag)),
-            Err(refused) => {
-                self.free.push(place);
-                match refused.reason {
-                    RefusedReason::QueueFull => {
-                        let (request, response) = (refused.request, refused.response);
-                        self.queue.push(Queued {
-                            session,
-                            request,
-                            response,
-                            client,
-                            tag,
-                        });
-                    }
-                    reason => self.fail(format!("a request was not taken: {reason:?}")),
-                }
-            }
+        ) else {
+            return;
+        };
+        self.flights.remove(key);
+        match refused.reason {
+            RefusedReason::QueueFull => self.queue.push(Queued {
+                session,
+                request: refused.request,
+                response: refused.response,
+                client,
+                tag,
+            }),
+            reason => self.fail(format!("a request was not taken: {reason:?}")),
         }
     }
 
@@ -334,9 +335,8 @@ impl<R: Route> App<R> for Callers {
                 .map(|()| completion.response.to_vec());
             return;
         }
-        let place = usize::try_from(tag).expect("a tag of ours");
-        let (client, tag) = self.flights[place].take().expect("a request ends once");
-        self.free.push(place);
+        let flight = self.flights.remove(Key::from_u64(tag));
+        let (client, tag) = flight.expect("a request ends once");
         match completion.result {
             Ok(()) => self.over.push((client, tag, outcome(&completion.response))),
             Err(error) => {
