@@ -1,18 +1,34 @@
 //! Clients of a server that answers each connection's requests in their order.
 
 use std::collections::VecDeque;
+use std::marker::PhantomData;
 
 use trine_transport::time::{Duration, Instant};
 
 use super::line_answer::{LineReply, Taken};
 use super::sockets::Sockets;
-use super::{Finished, IN_FLIGHT_MAX, OperationOutcome, silence};
+use super::{BenchRequest, Finished, IN_FLIGHT_MAX, OperationOutcome, StoreTarget, silence};
 use trine_base::failure::Failure;
+use trine_base::load;
+
+/// Requests and answers of such a server.
+pub(crate) trait InOrderProtocol {
+    /// What the server is, for messages.
+    const NAME: &'static str;
+
+    /// Appends a request.
+    fn encode(request: BenchRequest<'_>, out: &mut Vec<u8>) -> Result<(), Failure>;
+
+    /// The first answer in these bytes, once it is whole.
+    fn parse(input: &[u8]) -> Option<Taken>;
+
+    /// What an error means that the server has answered.
+    fn failure(line: String) -> Failure;
+}
 
 /// Clients with one connection each; answers arrive in the order of the requests.
-pub(super) struct InOrder {
-    /// What the server is, for messages.
-    store: &'static str,
+pub(crate) struct InOrder<P> {
+    protocol: PhantomData<P>,
     server: String,
     /// How long it may be silent.
     limit: Duration,
@@ -22,26 +38,11 @@ pub(super) struct InOrder {
     readable: Vec<usize>,
 }
 
-impl InOrder {
-    pub(super) fn connect(
-        store: &'static str,
-        server: &str,
-        clients: usize,
-        limit: Duration,
-    ) -> Result<Self, Failure> {
-        let sockets = Sockets::connect(server, clients, limit)?;
-        Ok(Self::over(store, server, sockets, limit))
-    }
-
-    /// Over connections that are there.
-    pub(super) fn over(
-        store: &'static str,
-        server: &str,
-        sockets: Sockets,
-        limit: Duration,
-    ) -> Self {
+impl<P: InOrderProtocol> InOrder<P> {
+    /// Over connections that are there. The server may be silent for `limit`.
+    pub(super) fn over(server: &str, sockets: Sockets, limit: Duration) -> Self {
         Self {
-            store,
+            protocol: PhantomData,
             server: server.to_owned(),
             limit,
             under_way: vec![VecDeque::new(); sockets.connections.len()],
@@ -51,42 +52,48 @@ impl InOrder {
     }
 
     fn broken(&self, why: impl std::fmt::Display) -> Failure {
-        let (store, server) = (self.store, &self.server);
+        let (store, server) = (P::NAME, &self.server);
         Failure::not_reachable(
             format!("the connection to {store} at {server} broke: {why}"),
             "",
         )
     }
 
-    /// Begins an operation, whose request `encode` appends to what the client sends.
-    pub(super) fn submit(
+    fn outcome(answer: LineReply) -> OperationOutcome {
+        match answer {
+            LineReply::Done => OperationOutcome::Done,
+            LineReply::Missing => OperationOutcome::Missing,
+            LineReply::Refused(line) => OperationOutcome::Failed(P::failure(line)),
+        }
+    }
+}
+
+impl<P: InOrderProtocol> StoreTarget for InOrder<P> {
+    fn submit(
         &mut self,
         client: usize,
         tag: u64,
-        encode: impl FnOnce(&mut Vec<u8>) -> Result<(), Failure>,
+        request: BenchRequest<'_>,
     ) -> Result<(), Failure> {
-        encode(self.sockets.out(client))?;
+        P::encode(request, self.sockets.out(client))?;
         self.under_way[client].push_back(tag);
         Ok(())
     }
+}
 
-    pub(super) fn has_room(&self, client: usize) -> bool {
+impl<P: InOrderProtocol> load::Target for InOrder<P> {
+    type Outcome = OperationOutcome;
+
+    fn has_room(&self, client: usize) -> bool {
         self.under_way[client].len() < IN_FLIGHT_MAX
     }
 
-    /// See [`trine_base::load::Target::patience`].
-    pub(super) fn patience(&self) -> (Duration, OperationOutcome) {
-        silence(self.store, &self.server, self.limit)
+    fn patience(&self) -> Option<(Duration, OperationOutcome)> {
+        Some(silence(P::NAME, &self.server, self.limit))
     }
 
-    /// Sends and receives; each answer that `parse` takes ends the oldest operation of its connection.
-    pub(super) fn poll(
-        &mut self,
-        until: Instant,
-        finished: &mut Vec<Finished>,
-        parse: impl Fn(&[u8]) -> Option<Taken>,
-        outcome: impl Fn(LineReply) -> OperationOutcome,
-    ) -> Result<(), Failure> {
+    /// Each answer ends the oldest operation of its connection.
+    fn poll(&mut self, until: Instant, finished: &mut Vec<Finished>) -> Result<(), Failure> {
         let mut readable = std::mem::take(&mut self.readable);
         if let Err(error) = self.sockets.exchange(until, &mut readable) {
             return Err(self.broken(error));
@@ -94,10 +101,10 @@ impl InOrder {
         for index in &readable {
             let input = &mut self.sockets.connections[*index].input;
             let mut taken = 0;
-            while let Some((answer, length)) = parse(&input[taken..]) {
+            while let Some((answer, length)) = P::parse(&input[taken..]) {
                 taken += length;
                 match (self.under_way[*index].pop_front(), answer) {
-                    (Some(tag), Ok(answer)) => finished.push((tag, outcome(answer))),
+                    (Some(tag), Ok(answer)) => finished.push((tag, Self::outcome(answer))),
                     (_, Err(why)) => return Err(self.broken(why)),
                     (None, _) => return Err(self.broken("an answer without a question")),
                 }

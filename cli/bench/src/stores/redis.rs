@@ -4,23 +4,22 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
 use trine_server::tls::{Encrypted, TlsCaller};
-use trine_transport::time::{Duration, Instant};
+use trine_transport::time::Duration;
 
-use super::in_order::InOrder;
-use super::line_answer::LineReply;
+use super::BenchRequest;
+use super::in_order::{InOrder, InOrderProtocol};
+use super::line_answer::Taken;
 use super::redis_answer::parse;
 use super::redis_url::{Login, RedisServer};
 use super::sockets::Sockets;
 use super::stream::StoreStream;
-use super::{BenchRequest, Finished, OperationOutcome, StoreTarget};
 use trine_base::failure::Failure;
-use trine_base::load;
 
 /// The longest answer to AUTH.
 const ANSWER_BYTES_MAX: usize = 1024;
 
-/// The clients of one server.
-pub(crate) struct Redis(InOrder);
+/// The protocol of Redis.
+pub(crate) struct Redis;
 
 impl Redis {
     /// The server may be silent for so long. `caller` knows it by its certificate, if it speaks TLS.
@@ -29,7 +28,7 @@ impl Redis {
         caller: Option<&TlsCaller>,
         clients: usize,
         limit: Duration,
-    ) -> Result<Self, Failure> {
+    ) -> Result<InOrder<Self>, Failure> {
         let greet = |_: &str, socket| {
             let mut stream = match caller.filter(|_| server.is_encrypted) {
                 None => StoreStream::Clear(socket),
@@ -41,8 +40,7 @@ impl Redis {
             Ok(stream)
         };
         let sockets = Sockets::greet(&server.address, clients, limit, greet)?;
-        let over = InOrder::over("redis", &server.address, sockets, limit);
-        Ok(Self(over))
+        Ok(InOrder::over(&server.address, sockets, limit))
     }
 }
 
@@ -101,84 +99,57 @@ fn log_in(server: &RedisServer, login: &Login, stream: &mut StoreStream) -> Resu
     }
 }
 
-impl StoreTarget for Redis {
-    fn submit(
-        &mut self,
-        client: usize,
-        tag: u64,
-        request: BenchRequest<'_>,
-    ) -> Result<(), Failure> {
-        self.0.submit(client, tag, |out| encode(request, out))
-    }
-}
+impl InOrderProtocol for Redis {
+    const NAME: &'static str = "redis";
 
-impl load::Target for Redis {
-    type Outcome = OperationOutcome;
-
-    fn has_room(&self, client: usize) -> bool {
-        self.0.has_room(client)
-    }
-
-    fn poll(&mut self, until: Instant, finished: &mut Vec<Finished>) -> Result<(), Failure> {
-        self.0.poll(until, finished, parse, outcome)
-    }
-
-    fn patience(&self) -> Option<(Duration, OperationOutcome)> {
-        Some(self.0.patience())
-    }
-}
-
-fn encode(request: BenchRequest<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
-    match request {
-        BenchRequest::Read { key } => {
-            out.extend_from_slice(b"*2\r\n$3\r\nGET\r\n");
-            bulk(key, out);
+    fn encode(request: BenchRequest<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
+        match request {
+            BenchRequest::Read { key } => {
+                out.extend_from_slice(b"*2\r\n$3\r\nGET\r\n");
+                bulk(key, out);
+            }
+            BenchRequest::Write { key, value } => {
+                out.extend_from_slice(b"*3\r\n$3\r\nSET\r\n");
+                bulk(key, out);
+                bulk(value, out);
+            }
+            BenchRequest::Delete { key } => {
+                out.extend_from_slice(b"*2\r\n$3\r\nDEL\r\n");
+                bulk(key, out);
+            }
+            BenchRequest::Scan { .. } => {
+                return Err(Failure::usage("redis keeps no order of keys to scan", ""));
+            }
         }
-        BenchRequest::Write { key, value } => {
-            out.extend_from_slice(b"*3\r\n$3\r\nSET\r\n");
-            bulk(key, out);
-            bulk(value, out);
-        }
-        BenchRequest::Delete { key } => {
-            out.extend_from_slice(b"*2\r\n$3\r\nDEL\r\n");
-            bulk(key, out);
-        }
-        BenchRequest::Scan { .. } => {
-            return Err(Failure::usage("redis keeps no order of keys to scan", ""));
+        Ok(())
+    }
+
+    fn parse(input: &[u8]) -> Option<Taken> {
+        parse(input)
+    }
+
+    /// It is a negative result, unless the server says that it reached no replica or does not know the
+    /// outcome.
+    fn failure(line: String) -> Failure {
+        const WITHOUT_ANSWER: [&str; 5] = [
+            "CLUSTERDOWN",
+            "LOADING",
+            "MASTERDOWN",
+            "TRYAGAIN",
+            "UNKNOWNOUTCOME",
+        ];
+        let code = line.split(' ').next().unwrap_or_default();
+        match WITHOUT_ANSWER.contains(&code) {
+            true => Failure::not_reachable(line, ""),
+            false => Failure::negative(line, ""),
         }
     }
-    Ok(())
 }
 
 fn bulk(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(format!("${}\r\n", bytes.len()).as_bytes());
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
-}
-
-fn outcome(answer: LineReply) -> OperationOutcome {
-    match answer {
-        LineReply::Done => OperationOutcome::Done,
-        LineReply::Missing => OperationOutcome::Missing,
-        LineReply::Refused(line) => OperationOutcome::Failed(failure(line)),
-    }
-}
-
-/// The server's error. It is a negative result, unless the server says that it reached no replica or does not know the
-/// outcome.
-fn failure(line: String) -> Failure {
-    const WITHOUT_ANSWER: [&str; 5] = [
-        "CLUSTERDOWN",
-        "LOADING",
-        "MASTERDOWN",
-        "TRYAGAIN",
-        "UNKNOWNOUTCOME",
-    ];
-    let code = line.split(' ').next().unwrap_or_default();
-    match WITHOUT_ANSWER.contains(&code) {
-        true => Failure::not_reachable(line, ""),
-        false => Failure::negative(line, ""),
-    }
 }
 
 #[cfg(test)]
@@ -194,15 +165,14 @@ mod tests {
                 Failure::not_reachable("CLUSTERDOWN gone", ""),
             ),
         ] {
-            let refused = LineReply::Refused(line.to_owned());
-            assert_eq!(outcome(refused), OperationOutcome::Failed(failure));
+            assert_eq!(Redis::failure(line.to_owned()), failure);
         }
     }
 
     #[test]
     fn questions_are_written_as_redis_reads_them() {
         let mut out = Vec::new();
-        encode(
+        Redis::encode(
             BenchRequest::Write {
                 key: b"k",
                 value: b"v\r\n",
