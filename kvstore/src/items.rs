@@ -11,7 +11,7 @@ use crate::limits::{item_charge, ordered_charge};
 use crate::ordered::{Index, Ordered};
 use crate::position::Position;
 use crate::shadows::Shadows;
-use crate::snapshot::SnapshotProgress;
+use crate::snapshot::progress::SnapshotProgress;
 use crate::table::{Slot, Table};
 use trine_canary as canary;
 

@@ -16,7 +16,7 @@ use trine_transport::slab::{Key, Slab};
 use trine_transport::time::Duration;
 
 use crate::config::PEER_REQUESTS_MAX;
-use crate::disk::Write;
+use crate::disk::write::Write;
 use crate::output::{Class, Output};
 use crate::places::Places;
 use crate::replay::AppliedEntry;

@@ -1,7 +1,7 @@
 //! A request and its answer as a program sees them: the values that it hands over and gets back, and the errors.
 
 use crate::buf::MsgBuf;
-use crate::session::SessionId;
+use crate::session::api::SessionId;
 use crate::time::Instant;
 
 /// A request as its handler sees it.

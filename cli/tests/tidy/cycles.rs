@@ -12,10 +12,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Crates that have circles through re-exports: a file imports a name from a module that only hands it on, and that module
-/// imports the file. There a name counts for the file that defines it alone.
-const HAVE_RE_EXPORTS_IN_CIRCLES: &[&str] = &["transport", "kvstore", "replica"];
-
 /// The crates' directories.
 fn crates() -> impl Iterator<Item = &'static str> {
     let members = EDGES.iter().map(|(directory, _)| *directory);
@@ -38,17 +34,7 @@ pub(crate) fn trees() -> Vec<Modules> {
 #[test]
 fn files_do_not_import_each_other_in_circles() {
     let mut complaints = Vec::new();
-    for mut modules in trees() {
-        let root = modules.files[0].path.clone();
-        let is_of = |directory: &&&str| root.starts_with(&format!("{directory}/src/"));
-        if let Some(directory) = HAVE_RE_EXPORTS_IN_CIRCLES.iter().find(is_of) {
-            if circles(&modules.files, &imports(&modules)).is_empty() {
-                complaints.push(format!(
-                    "{directory} has none any more: take it off the list"
-                ));
-            }
-            modules.look_through_re_exports();
-        }
+    for modules in trees() {
         let imports = imports(&modules);
         for circle in circles(&modules.files, &imports) {
             complaints.push(describe(&circle, &modules.files, &imports));

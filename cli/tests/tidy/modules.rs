@@ -13,8 +13,6 @@ pub(crate) struct Modules {
     modules: Vec<Module>,
     /// Paths of the omitted modules, without `.rs`.
     for_tests: Vec<PathBuf>,
-    /// Whether a name from a re-export is taken from the re-exporting file, too.
-    sees_re_exports: bool,
 }
 
 pub(crate) struct File {
@@ -61,16 +59,10 @@ impl Modules {
             files: Vec::new(),
             modules: Vec::new(),
             for_tests: Vec::new(),
-            sees_re_exports: true,
         };
         let text = text_of(Path::new(root)).expect("the crate's root");
         modules.add_file(Path::new(root), &text, None, text_of);
         modules
-    }
-
-    /// From now on a name from a re-export is taken from the file that defines it alone.
-    pub(crate) fn look_through_re_exports(&mut self) {
-        self.sees_re_exports = false;
     }
 
     pub(crate) fn file_of(&self, module: usize) -> usize {
@@ -160,10 +152,8 @@ impl Modules {
                 Meaning::Item => places.push(self.item(module, name)),
                 Meaning::Import(path) => {
                     let origin = self.resolve_within(module, path, imports);
-                    let names_a_module =
-                        || origin.iter().any(|place| matches!(place, Place::Module(_)));
-                    // A name from another crate counts for this file.
-                    if origin.is_empty() || (self.sees_re_exports && !names_a_module()) {
+                    // A name from another crate counts for this file, and so does one that it hands on.
+                    if !origin.iter().any(|place| matches!(place, Place::Module(_))) {
                         places.push(self.item(module, name));
                     }
                     places.extend(origin);

@@ -6,8 +6,8 @@
 //! and arena, invisible to commands, until the snapshot passes it. `DESIGN.md` describes the
 //! format.
 
-mod format;
-mod progress;
+pub(crate) mod format;
+pub(crate) mod progress;
 mod reader;
 mod writer;
 

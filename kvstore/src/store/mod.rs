@@ -31,7 +31,7 @@ use crate::ordered::Ordered;
 use crate::pins::{PinOwner, Pins};
 use crate::position::Position;
 use crate::response::{Response, Versioned};
-use crate::snapshot::SnapshotSummary;
+use crate::snapshot::format::SnapshotSummary;
 use crate::users::{User, Users};
 use expire::RoomMade;
 use journal::Journal;

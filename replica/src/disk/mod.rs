@@ -26,7 +26,7 @@ mod snapshot_file;
 mod spare;
 mod thread;
 mod unfinished;
-mod write;
+pub(crate) mod write;
 mod writer;
 
 pub use directory::{Directory, make_directory};

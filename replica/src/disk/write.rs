@@ -1,6 +1,7 @@
 //! The writes that a replica asks for, and the queue that carries them to the disk.
 
-use super::{DiskError, Record};
+use super::error::DiskError;
+use super::record::Record;
 
 /// One thing to write. Writes become durable in the order in which they were asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]

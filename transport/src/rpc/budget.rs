@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use super::sorted::SortedVec;
 use crate::config::{BUDGET_FREE_OF_SHARES, SHARE_OF_ADDRESS, SHARE_OF_IDENTITY, WAITING_FOR_ROOM};
-use crate::session::Holder;
+use crate::session::shares::Holder;
 use crate::time::{Duration, Instant};
 
 /// Accounts without a message that are kept, at most.

@@ -7,7 +7,7 @@
 //! the message's buffer, because short packets are copied.
 
 use crate::backend::{Route, TxBatch};
-use crate::session::SessionPeer;
+use crate::session::peer::SessionPeer;
 use crate::wire::{EXTENSION_BYTES, Header};
 
 /// Packets that wait at most; those beyond go through the queues.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::backend::{Body, Route, TxBatch};
 use crate::buf::MsgBuf;
-use crate::session::SessionPeer;
+use crate::session::peer::SessionPeer;
 use crate::wire::{EXTENSION_BYTES, Header};
 
 /// Adds a packet with a part of a message: written into the batch if it is short, else referred to.

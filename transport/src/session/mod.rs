@@ -4,7 +4,7 @@
 //! end of `rpc/`, with its requests. The caller gets the end of a session that is over.
 
 mod accept;
-mod api;
+pub(crate) mod api;
 mod black_holes;
 mod change;
 mod connect;
@@ -12,17 +12,17 @@ mod half_open;
 mod halves;
 mod keepalive;
 mod names;
-mod peer;
+pub(crate) mod peer;
 mod refuse;
-mod rtt;
+pub(crate) mod rtt;
 mod seal;
 mod sealing;
 mod secret;
-mod shares;
+pub(crate) mod shares;
 mod state;
 mod table;
 mod teardown;
-mod terms;
+pub(crate) mod terms;
 mod timers;
 
 pub use api::{
@@ -30,7 +30,7 @@ pub use api::{
     PeerInfo, SessionId,
 };
 pub(crate) use peer::{Received, SessionPeer};
-pub(crate) use rtt::{RtoLimits, Rtt};
+pub(crate) use rtt::RtoLimits;
 pub use shares::Holder;
 pub(crate) use table::{Ended, Role, Session};
 pub(crate) use teardown::Closed;

@@ -1,6 +1,7 @@
 //! Data that all packets of a session share, on their way out and in.
 
-use super::{SessionId, Terms};
+use super::api::SessionId;
+use super::terms::Terms;
 use crate::time::Instant;
 use crate::wire::{Packet, Seed};
 

@@ -4,7 +4,8 @@
 use super::send_state::SendState;
 use super::{ClientEnd, Requests, ResponseEffect};
 use crate::config::{HELD_PROBE_MAX, HELD_PROBE_PART};
-use crate::session::{Received, Rtt};
+use crate::session::peer::Received;
+use crate::session::rtt::Rtt;
 use crate::stats::Counters;
 use crate::time::{Duration, Instant};
 

@@ -7,7 +7,7 @@ use super::request::{NO_REQUEST, RequestStage};
 use super::{ClientEnd, Ended, Finished, Requests};
 use crate::exchange::RpcError;
 use crate::rpc::Memory;
-use crate::session::Terms;
+use crate::session::terms::Terms;
 use crate::stats::EndpointStats;
 use crate::time::Instant;
 

@@ -1,7 +1,7 @@
 //! CREDIT RETURN: request packets have arrived; with the GAP flag: one is missing.
 
 use super::{ClientEnd, Requests, ResponseEffect};
-use crate::session::Received;
+use crate::session::peer::Received;
 use crate::stats::Counters;
 use crate::wire::Flags;
 

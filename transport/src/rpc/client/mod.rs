@@ -35,7 +35,8 @@ use self::request_table::RequestTable;
 use self::slots::Slots;
 use crate::congestion::{Congestion, Pacer};
 use crate::exchange::{RequestId, RpcError};
-use crate::session::{RtoLimits, Rtt, Terms};
+use crate::session::rtt::{RtoLimits, Rtt};
+use crate::session::terms::Terms;
 use crate::stats::SessionStats;
 use crate::time::{Duration, Instant};
 

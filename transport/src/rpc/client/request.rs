@@ -6,7 +6,7 @@ use super::send_state::SendState;
 use crate::backend::PACKET_EVERYWHERE;
 use crate::buf::MsgBuf;
 use crate::exchange::{Completion, RpcError};
-use crate::session::Terms;
+use crate::session::terms::Terms;
 use crate::time::Instant;
 use crate::wire::{HEADER_BYTES, PACKET_OVERHEAD};
 

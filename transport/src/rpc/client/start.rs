@@ -5,7 +5,8 @@ use super::{ClientEnd, Requests};
 use crate::backend::Route;
 use crate::exchange::{RequestId, RpcError};
 use crate::rpc::{FastPath, Memory};
-use crate::session::{SessionPeer, Terms};
+use crate::session::peer::SessionPeer;
+use crate::session::terms::Terms;
 use crate::stats::EndpointStats;
 use crate::time::Instant;
 

@@ -8,7 +8,7 @@ use super::{ClientEnd, Listing, Requests};
 use crate::backend::{Route, TxBatch};
 use crate::rpc::FastPath;
 use crate::rpc::packet::push_data;
-use crate::session::SessionPeer;
+use crate::session::peer::SessionPeer;
 use crate::stats::EndpointStats;
 use crate::time::{Clock, Duration, Instant};
 use crate::wire::{

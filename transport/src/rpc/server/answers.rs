@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::session::SessionId;
+use crate::session::api::SessionId;
 use crate::time::Instant;
 
 /// A packet to send in answer to a received one. Resolved against its slot when it is sent.

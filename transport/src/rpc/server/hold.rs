@@ -12,7 +12,7 @@ use super::{Responses, ServerEnd};
 use crate::config::{HOLD_PARTS, HOLD_STRIKES_MAX};
 use crate::rpc::Memory;
 use crate::rpc::budget::Account;
-use crate::session::Terms;
+use crate::session::terms::Terms;
 use crate::stats::EndpointStats;
 use crate::time::{Duration, Instant};
 

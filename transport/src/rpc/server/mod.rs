@@ -21,7 +21,10 @@ use self::answers::{AnswerQueue, ReplyKind};
 use crate::config::Config;
 use crate::prefetch::prefetch;
 use crate::rpc::budget::{Account, SlotId};
-use crate::session::{DownReason, Holder, Received, Terms};
+use crate::session::api::DownReason;
+use crate::session::peer::Received;
+use crate::session::shares::Holder;
+use crate::session::terms::Terms;
 use crate::stats::Drops;
 use crate::time::{Duration, Instant};
 

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use super::answers::ReplyKind;
 use super::slot::{MOVED, ServerSlotState};
 use super::{RequestEffect, Responses, ServerEnd};
-use crate::session::Received;
+use crate::session::peer::Received;
 use crate::stats::Drops;
 
 impl ServerEnd {

@@ -7,7 +7,7 @@ use crate::backend::Route;
 use crate::buf::MsgBuf;
 use crate::exchange::{ResponseHandle, Stale};
 use crate::rpc::{FastPath, Memory};
-use crate::session::SessionPeer;
+use crate::session::peer::SessionPeer;
 use crate::stats::EndpointStats;
 use crate::time::Instant;
 use crate::wire::{Flags, Header, PacketType, RequestNumber, ServerTime};

@@ -5,7 +5,7 @@ use super::answers::{ReplyKind, ReplyPacket};
 use super::slot::ServerSlotState;
 use crate::backend::{Route, TxBatch};
 use crate::rpc::packet::push_data;
-use crate::session::SessionPeer;
+use crate::session::peer::SessionPeer;
 use crate::stats::EndpointStats;
 use crate::time::Clock;
 use crate::wire::{Features, Flags, Header, PacketType, RequestNumber, ServerTime};
