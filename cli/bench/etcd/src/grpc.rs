@@ -47,7 +47,8 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) async fn open(server: &str) -> Result<Self, Error> {
-        let stream = TcpStream::connect(server).await?;
+        let connected = TcpStream::connect(server).await;
+        let stream = connected.map_err(|error| format!("cannot connect to {server}: {error}"))?;
         stream.set_nodelay(true)?;
         let (requests, connection) = h2::client::Builder::new()
             .initial_window_size(WINDOW)
