@@ -75,12 +75,6 @@ impl Command<'_> {
         )
     }
 
-    /// Whether the command can be an operation of EXEC.
-    #[must_use]
-    pub fn can_be_operation(&self) -> bool {
-        self.row().place == Placement::Anywhere
-    }
-
     /// Calls `visit` for every key that the command touches, with what it does to the key: those of lists, of conditions
     /// and of operations, too. A key can come several times.
     ///
