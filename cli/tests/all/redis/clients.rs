@@ -172,7 +172,7 @@ print("ok", redis.__version__)
 
 /// The Python with redis-py: TRINE_REDIS_PYTHON, or the one in a virtual environment that `.ci/redis` makes.
 #[track_caller]
-fn python() -> Option<PathBuf> {
+pub(super) fn python() -> Option<PathBuf> {
     let named = std::env::var_os("TRINE_REDIS_PYTHON").map(PathBuf::from);
     let made = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/redis-py/bin/python");
     let found = named.or(Some(made)).filter(|path| path.exists());

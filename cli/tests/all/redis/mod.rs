@@ -11,6 +11,7 @@ mod keyspace;
 mod large;
 mod notifications;
 mod once;
+mod retried;
 mod outages;
 mod played;
 mod stages;
@@ -48,6 +49,11 @@ impl RedisGroup {
         let patient = match options.contains(&"--resp-timeout") {
             true => &["--resp", "0"][..],
             false => &["--resp", "0", "--resp-timeout", "30s"],
+        };
+        // A replica that is to be started again needs the same port.
+        let patient = match options.contains(&"--resp") {
+            true => &patient[2..],
+            false => patient,
         };
         let config = GroupConfig {
             program: program(),

@@ -52,7 +52,6 @@ async function main(way, key, ...ports) {
     }
   }
 
-  console.log("begun");
   await Promise.all(Array.from({ length: CALLERS }, work));
   const counted = Number(await replicas.ask(30000, "GET", key));
   const distinct = new Set([...answers, ...askedAgain]).size;

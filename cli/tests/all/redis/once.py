@@ -65,7 +65,6 @@ def main(way, key, *ports):
     threads = [threading.Thread(target=work) for _ in range(THREADS)]
     for thread in threads:
         thread.start()
-    print("begun", flush=True)
     sys.stdin.read()
     ended.set()
     for thread in threads:
