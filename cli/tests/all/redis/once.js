@@ -10,6 +10,7 @@ const { Redis } = require("ioredis");
 const { NoAnswer, Once, Replicas } = require("../../../../docs/examples/once.js");
 
 const CALLERS = 8;
+const PATIENCE_MS = 60000;
 
 async function increments(way, key, ports, replicas) {
   if (way === "plain") {
@@ -24,11 +25,12 @@ async function increments(way, key, ports, replicas) {
 }
 
 async function askAgain(session, missed) {
+  const end = Date.now() + PATIENCE_MS;
   for (;;) {
     try {
       return await session.ask(missed.sequence, ...missed.command);
     } catch (error) {
-      if (!(error instanceof NoAnswer)) throw error;
+      if (!(error instanceof NoAnswer) || Date.now() >= end) throw error;
     }
   }
 }

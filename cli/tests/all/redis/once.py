@@ -10,6 +10,8 @@ import json
 import pathlib
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import redis
 
@@ -17,6 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[4] / "docs/examp
 from once import NoAnswer, Once, Replicas
 
 THREADS = 8
+PATIENCE_SECONDS = 60
 
 
 class Counts:
@@ -40,11 +43,13 @@ class Counts:
 
 
 def ask_again(session, missed):
+    end = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
             return session.ask(missed.sequence, *missed.command)
         except NoAnswer:
-            pass
+            if time.monotonic() >= end:
+                raise
 
 
 def main(way, key, *ports):
@@ -62,13 +67,12 @@ def main(way, key, *ports):
         while not ended.is_set():
             increment()
 
-    threads = [threading.Thread(target=work) for _ in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    sys.stdin.read()
-    ended.set()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(THREADS) as threads:
+        working = [threads.submit(work) for _ in range(THREADS)]
+        sys.stdin.read()
+        ended.set()
+    for thread in working:
+        thread.result()
     said = {
         "answered": len(counts.answers),
         "unanswered": len(counts.unanswered),
