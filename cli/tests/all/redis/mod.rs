@@ -14,6 +14,7 @@ mod once;
 mod retried;
 mod outages;
 mod played;
+mod retried;
 mod stages;
 mod tls;
 mod tracking;
