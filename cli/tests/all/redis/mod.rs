@@ -1,6 +1,6 @@
 //! The Redis protocol of a real group of three replicas.
 //!
-//! Tests that need redis-server, redis-cli, redis-benchmark or redis-py say so and pass where these are missing. With
+//! Tests that need redis-server, redis-cli, redis-benchmark, redis-py or ioredis say so and pass where these are missing. With
 //! `TRINE_NEED_TOOLS=1` they fail there. `.ci/redis` installs the tools.
 
 mod clients;
