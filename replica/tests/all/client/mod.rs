@@ -4,6 +4,7 @@ mod batches;
 mod blocking;
 mod deadlines;
 mod leaders;
+mod numbered;
 mod other_release;
 mod sessions;
 mod world;

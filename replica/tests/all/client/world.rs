@@ -11,6 +11,7 @@ use trine_protocol::message::{
 };
 use trine_transport::backend::Backend;
 use trine_transport::backend::{RingBackend, RingRoute};
+use trine_transport::buf::Pool;
 use trine_transport::event_loop::EventLoop;
 use trine_transport::time::{Duration, Instant};
 use trine_transport::{App, Completion, Cx, Identity, Reply, Request, ResponseHandle, SessionId};
@@ -237,6 +238,8 @@ pub(crate) type ReplicaLoop = EventLoop<RingBackend, ManualClock, FakeReplica>;
 pub(crate) struct World {
     pub(crate) clock: ManualClock,
     pub(crate) client: ClientLoop,
+    /// The client's.
+    pub(crate) pool: Pool,
     replicas: Vec<ReplicaLoop>,
     /// A replica that is not alive gets no turn: from outside it looks killed or stopped.
     pub(crate) alive: Vec<bool>,
@@ -258,7 +261,8 @@ impl World {
         config.batch_bytes = 0;
         change(&mut config);
         let pool = client_backend.pool().clone();
-        let clients = Clients::new(config, route_of(), pool, 7).expect("a sound configuration");
+        let clients =
+            Clients::new(config, route_of(), pool.clone(), 7).expect("a sound configuration");
         let client = looped(client_backend, &clock, clients, 100);
         let replicas = scripts
             .into_iter()
@@ -270,6 +274,7 @@ impl World {
         Self {
             clock,
             client,
+            pool,
             replicas,
             alive,
             finished: Vec::new(),
