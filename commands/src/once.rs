@@ -82,8 +82,8 @@ pub struct Numbered {
     pub sequence: u64,
     /// The lowest sequence that is awaited: it acknowledges all below.
     pub lowest: u64,
-    /// Tells the command from another one of its sequence. It is made of the words as they came: a moment becomes a
-    /// distance anew in each copy.
+    /// Tells the command from another one under the same sequence. It covers the words as they came, because EXAT becomes a
+    /// different time to live in each copy.
     pub checksum: u32,
 }
 
@@ -186,7 +186,7 @@ fn not_a_write(name: &str, verb: Option<Verb>) -> Refusal {
     }
 }
 
-/// What TRINE.SESSION is asked for.
+/// A request of TRINE.SESSION.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SessionAsked {
     /// A new session.
@@ -199,7 +199,7 @@ impl SessionAsked {
     /// Reads the words behind TRINE.SESSION. None if the reply is written.
     ///
     /// # Errors
-    /// What is named is no token.
+    /// The word behind CLOSE is not a token.
     pub fn read(words: &[&[u8]], writer: &mut Writer<'_>) -> Result<Option<Self>, Refusal> {
         let subcommand = words.first().map(|word| word.to_ascii_lowercase());
         match (subcommand.as_deref(), words) {

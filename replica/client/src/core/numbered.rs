@@ -36,9 +36,9 @@ pub struct Numbered {
 }
 
 impl<R: Route> Clients<R> {
-    /// Begins to open a session that the caller keeps, for another user if one is named. `number` proves later whose the
-    /// session is: nobody must be able to guess it. The position of the answer is the client id. The session is counted
-    /// as one operation of `client` until then, and has nothing to do with it otherwise.
+    /// Begins to open a session that the caller keeps, for another user if one is named. Later requests prove by
+    /// `number` whose the session is, so it must be hard to guess. The position of the answer is the client id. Until
+    /// then the registration counts as one operation of `client`.
     ///
     /// # Errors
     /// When it cannot be begun; nothing has happened then.
