@@ -35,6 +35,12 @@ impl<R: Route> Clients<R> {
                 logical.waiting.pop_front();
                 continue;
             };
+            // It has its place already, and waited for the cluster's name alone.
+            if pending.is_of_caller() {
+                logical.waiting.pop_front();
+                self.operations.make_ready(key);
+                continue;
+            }
             // The last command ends the session, so everything before it has to be over.
             if pending.operation == Operation::ApplyAndClose && logical.in_flight > 1 {
                 return;

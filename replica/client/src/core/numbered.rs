@@ -76,7 +76,7 @@ impl<R: Route> Clients<R> {
             sequence: 0,
             numbering: Numbering::Caller { lowest: 0 },
         });
-        self.begin_numbered(client, pending)
+        self.begin_numbered(now, client, pending)
     }
 
     /// Begins a write in a session that the caller keeps. If the session refuses it, the obstacle is
@@ -124,17 +124,30 @@ impl<R: Route> Clients<R> {
             sequence,
             numbering: Numbering::Caller { lowest },
         });
-        self.begin_numbered(client, pending)
+        self.begin_numbered(now, client, pending)
     }
 
-    fn begin_numbered(&mut self, client: ClientId, pending: Pending) -> Result<(), SubmitError> {
+    /// A write names its cluster. Where that is not known yet, the client opens its own session first, which tells.
+    fn begin_numbered(
+        &mut self,
+        now: Instant,
+        client: ClientId,
+        pending: Pending,
+    ) -> Result<(), SubmitError> {
         let deadline = pending.times.deadline;
+        let is_nameless = self.group.cluster().is_none() && !self.group.is_awaiting_pin();
+        let waits = is_nameless && pending.operation != Operation::Register;
         let key = self.operations.insert(pending);
         let key = key.ok_or(SubmitError::TooMany)?;
         let logical = self.logical.get_mut(client.0).ok_or(SubmitError::Closed)?;
         logical.in_flight += 1;
         self.operations.check_by(deadline);
-        self.operations.make_ready(key);
+        if waits {
+            logical.waiting.push_back(key);
+            self.admit(now, client.0);
+        } else {
+            self.operations.make_ready(key);
+        }
         Ok(())
     }
 }
