@@ -29,6 +29,8 @@ pub enum SessionRefusal {
     Window,
     /// Another command has it.
     SequenceUsed,
+    /// The answers that this user has not acknowledged have their share of the group's memory.
+    ShareTaken,
     /// There is no such session of this user.
     Lost,
 }
@@ -228,20 +230,24 @@ pub fn copy_failure_text(failure: &Failure) -> String {
 pub(crate) const fn refusal_text(refusal: SessionRefusal) -> &'static str {
     match refusal {
         SessionRefusal::Stale => {
-            "STALE this copy was not applied: its sequence is below the lowest one of the session, or the session was \
-             closed. The answer to an earlier copy is not kept any more"
+            "STALE it is not known whether the command was applied: its sequence is below the lowest one of the session, or \
+             the session was closed, so no answer is kept"
         }
         SessionRefusal::Window => {
-            "WINDOW not applied: a session has 64 sequences from the lowest awaited one on. Wait for the answer to that \
-             one, or repeat its command, and name a higher one then"
+            "WINDOW this copy was not applied: its sequence is 64 or more above the lowest one that is awaited. Wait for \
+             the answer to that one, or repeat its command, and name a higher one then"
         }
         SessionRefusal::SequenceUsed => {
-            "SEQUENCEUSED not applied: another command has this sequence. Take the next one; two programs need a \
-             session each"
+            "SEQUENCEUSED this copy was not applied: the sequence belongs to a command in other words. Repeat a command in \
+             the same words; two programs need a session each"
+        }
+        SessionRefusal::ShareTaken => {
+            "WINDOW this copy was not applied: the answers that this user has not acknowledged have their share of the \
+             group's memory. Name a higher lowest sequence, or close sessions, and repeat it"
         }
         SessionRefusal::Lost => {
-            "SESSIONLOST this copy was not applied: this user has no such session. It was idle for too long, or closed, \
-             or there never was one. Whether an earlier copy was applied is not known; TRINE.SESSION opens another one"
+            "SESSIONLOST it is not known whether the command was applied: this user has no such session. It was idle for \
+             too long, or there never was one. TRINE.SESSION opens another one"
         }
     }
 }

@@ -53,16 +53,19 @@ impl Expiry {
         Ok(Self { unit, amount })
     }
 
-    /// For commands that refuse times of zero and less. None: the moment is over.
+    /// For commands that refuse times of zero and less. None: the moment is over. In a request that may come again a moment of
+    /// Unix time is never over, because another number of operations would be made of a later copy: the key expires at the next
+    /// step of group time instead.
     pub(crate) fn of_set(self, asked: &Asked<'_, '_>) -> Result<Option<u64>, Refusal> {
-        match self.amount > 0 {
-            true => self.of_expire(asked),
-            false => Err(invalid(asked.name)),
+        if self.amount <= 0 {
+            return Err(invalid(asked.name));
         }
+        let after_ns = self.of_expire(asked)?;
+        let never_over = asked.clock.is_repeated && self.unit.doubt_ns().is_some();
+        Ok(after_ns.or(never_over.then_some(1)))
     }
 
-    /// For commands that take any time. None: the moment is over. In a request that may come again a moment of Unix time
-    /// is never over: the key expires at the next step of group time instead.
+    /// For commands that take any time. None: the moment is over.
     pub(crate) fn of_expire(self, asked: &Asked<'_, '_>) -> Result<Option<u64>, Refusal> {
         let (command, unix_ms) = (asked.name, asked.clock.unix_ms);
         let amount_ms = match self.unit {
@@ -79,9 +82,6 @@ impl Expiry {
                 .ok_or_else(|| invalid(command))?,
         };
         let after_ms = u64::try_from(after_ms).unwrap_or(0);
-        if after_ms == 0 && asked.clock.is_repeated && self.unit.doubt_ns().is_some() {
-            return Ok(Some(1));
-        }
         Ok((after_ms > 0).then(|| after_ms.saturating_mul(1_000_000)))
     }
 }

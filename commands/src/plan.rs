@@ -23,8 +23,8 @@ pub(crate) struct Asked<'r, 'a> {
 pub struct Clock {
     /// Milliseconds of Unix time.
     pub unix_ms: i64,
-    /// The request may come again, later, and gets the answer to the first copy then. So the same operations are made of
-    /// it whether its moment is over or not.
+    /// The request may come again, later, and gets the answer to the first copy then. So as many operations are made of it
+    /// whether its moment is over or not.
     pub is_repeated: bool,
 }
 

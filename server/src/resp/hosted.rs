@@ -213,13 +213,14 @@ fn failure_of(error: &Error) -> Failure {
     }
 }
 
-/// The session speaks of this copy of a command. Whether an earlier attempt of it was applied, it says as well: not at all
-/// if another command has the sequence, and nobody knows if the session is gone.
+/// The session speaks of this attempt of the front. An earlier attempt may have been applied if the answer is not kept or
+/// the session is gone, so the texts of these say nothing about that.
 const fn refusal_of(refusal: trine_client::SessionRefusal) -> SessionRefusal {
     match refusal {
         trine_client::SessionRefusal::Stale => SessionRefusal::Stale,
         trine_client::SessionRefusal::Window => SessionRefusal::Window,
         trine_client::SessionRefusal::SequenceUsed => SessionRefusal::SequenceUsed,
+        trine_client::SessionRefusal::ShareTaken => SessionRefusal::ShareTaken,
         trine_client::SessionRefusal::Lost => SessionRefusal::Lost,
     }
 }
@@ -249,11 +250,11 @@ fn open_session<R: Route>(
     number: u64,
     for_user: Option<OnBehalf>,
 ) -> Result<(), Failure> {
+    let client = sessions.pick(clients);
+    let client = client.ok_or_else(|| not_begun(SubmitError::TooMany))?;
     if !sessions.openings.take(now) {
         return Err(Failure::NotApplied(Openings::refusal()));
     }
-    let client = sessions.pick(clients);
-    let client = client.ok_or_else(|| not_begun(SubmitError::TooMany))?;
     clients
         .open_session(now, client, number, for_user.map(user_of), tag)
         .map_err(not_begun)

@@ -14,7 +14,6 @@ mod once;
 mod outages;
 mod played;
 mod retried;
-mod retried;
 mod stages;
 mod tls;
 mod tracking;

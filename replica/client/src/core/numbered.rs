@@ -4,6 +4,8 @@
 //! they have to name the session and the sequence, and a front must not keep a window for them. An operation of this
 //! kind is repeated over changes of leader as every other one, always under its sequence.
 
+use std::fmt;
+
 use trine_canary as canary;
 use trine_protocol::message::{ClientRequest, Encode, ForUser, Operation};
 use trine_transport::backend::Route;
@@ -15,12 +17,22 @@ use crate::logical::GroupSession;
 use crate::operation::{Numbering, OperationQueue, Pending, Ticket};
 
 /// A session that its caller keeps. Who knows both numbers, and is its user, can give commands in it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NamedSession {
     /// The client id: the position of the answer to [`Clients::open_session`].
     pub client: u64,
     /// The number that the session was opened with.
     pub number: u64,
+}
+
+/// Without the number, which is a secret.
+impl fmt::Debug for NamedSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut session = f.debug_struct("NamedSession");
+        session
+            .field("client", &self.client)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The place of a command in a session that its caller keeps.
