@@ -22,8 +22,8 @@ use crate::units::parse_bytes;
 #[derive(Clone, Debug, Default, Args)]
 pub struct CaptureArguments {
     /// Write every packet of this process to this file (pcapng), for Wireshark with transport/trine.lua. The file holds
-    /// keys and values in clear text, and only its owner can read it. An earlier capture is overwritten. Any other file
-    /// is rejected, and so are files and links of other users.
+    /// keys and values in clear text, and only its owner can read it. An earlier capture is overwritten. A file with
+    /// other content is rejected, and so is a file or link owned by another user.
     #[arg(long, value_name = "FILE", help_heading = "Packet capture")]
     pub capture: Option<PathBuf>,
     /// Stop the capture at this size; the process continues.

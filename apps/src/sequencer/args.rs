@@ -144,7 +144,8 @@ pub struct SequencerBenchArguments {
     /// With --in-process: check a lease in each turn, as a strict server of a group does.
     #[arg(long, requires = "in_process")]
     pub lease_check: bool,
-    /// With --in-process: stop after this many requests instead of after a time, for tools that count instructions.
+    /// With --in-process: stop after this many requests instead of after a fixed time; for tools that count
+    /// instructions.
     #[arg(long, value_name = "N", requires = "in_process", conflicts_with = "duration", value_parser = clap::value_parser!(u64).range(1..=SEQUENCER_IN_PROCESS_REQUESTS_MAX))]
     pub requests: Option<u64>,
     /// Requests in flight.

@@ -11,8 +11,8 @@ use trine_base::failure::Failure;
 /// How a replica stores its log.
 #[derive(Clone, Debug, Args)]
 pub struct LogArguments {
-    /// Where the log is kept: in memory, where a restarted replica joins as a new one, or on disk, where it continues
-    /// with its state. With disk, a write is acknowledged once it is in the log on disk.
+    /// Where the log is kept: in memory (a restarted replica joins as a new one) or on disk (it resumes with its
+    /// state). With disk, a write is acknowledged once it is in the log on disk.
     #[arg(long, default_value = "memory", value_enum)]
     pub log: LogMode,
     /// With --log disk: the data directory, which belongs to one replica of one group. trine up and trine chaos create

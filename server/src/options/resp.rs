@@ -40,7 +40,8 @@ pub struct RespArguments {
     /// be readable only by its owner. At SIGHUP, the replica reads it again.
     #[arg(long, value_name = "FILE")]
     pub resp_users: Option<PathBuf>,
-    /// Execute no command before AUTH, with the name and key of a user of the group, or with a password.
+    /// Execute no command until the client authenticates with AUTH, either as a user of the group (name and key) or
+    /// with a password.
     #[arg(long)]
     pub resp_require_auth: bool,
     /// Maximum number of connections; further clients get Redis's error. If the limit of file descriptors (`ulimit -n`)

@@ -28,8 +28,8 @@ pub struct ServeArguments {
     /// All replicas of the group, this one included, in the same order on every replica: host:port,...
     #[arg(long, env = "TRINE_PEERS", value_name = "LIST")]
     pub peers: String,
-    /// Address at which this replica is reached, if --peers does not contain it. --peers then only lists members to
-    /// ask, in any order, and --id may be any node id.
+    /// Address at which this replica is reached, if --peers does not contain it. In that case, --peers need only list
+    /// some members to contact, in any order, and --id may be any node id.
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "bootstrap")]
     pub listen: Option<String>,
     /// Create a new group; all peers must be reachable and in no group. Give this option to one replica, once.
