@@ -29,8 +29,6 @@ pub enum SessionRefusal {
     Window,
     /// Another command has it.
     SequenceUsed,
-    /// The answers that this user has not acknowledged have their share of the group's memory.
-    ShareTaken,
     /// There is no such session of this user.
     Lost,
 }
@@ -240,10 +238,6 @@ pub(crate) const fn refusal_text(refusal: SessionRefusal) -> &'static str {
         SessionRefusal::SequenceUsed => {
             "SEQUENCEUSED this copy was not applied: the sequence belongs to a command in other words. Repeat a command in \
              the same words; two programs need a session each"
-        }
-        SessionRefusal::ShareTaken => {
-            "WINDOW this copy was not applied: the answers that this user has not acknowledged have their share of the \
-             group's memory. Name a higher lowest sequence, or close sessions, and repeat it"
         }
         SessionRefusal::Lost => {
             "SESSIONLOST it is not known whether the command was applied: this user has no such session. It was idle for \

@@ -122,8 +122,6 @@ impl Repeated {
             // It was idle while there was no leader.
             SessionRefusal::Lost => drop(self.sessions.remove(place)),
             SessionRefusal::Stale if is_answered => {}
-            // Seeds have groups with little memory for answers.
-            SessionRefusal::ShareTaken => {}
             other => self.blame(session, sequence, &format!("was refused: {other}")),
         }
     }

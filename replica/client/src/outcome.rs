@@ -236,8 +236,6 @@ pub enum SessionRefusal {
     Window,
     /// Another command has this sequence.
     SequenceUsed,
-    /// The answers that the session's user has not acknowledged have their share of the group's memory.
-    ShareTaken,
     /// There is no such session of the caller any more, or there never was. Whether an earlier copy of the command was
     /// applied cannot be found out.
     Lost,
@@ -250,8 +248,6 @@ impl SessionRefusal {
             ClientStatus::Stale => Some(Self::Stale),
             ClientStatus::WindowExceeded => Some(Self::Window),
             ClientStatus::SequenceUsed => Some(Self::SequenceUsed),
-            // Others than its client must not wait for what it acknowledges.
-            ClientStatus::ReplyShareTaken => Some(Self::ShareTaken),
             ClientStatus::SessionExpired => Some(Self::Lost),
             _ => None,
         }
@@ -264,7 +260,6 @@ impl fmt::Display for SessionRefusal {
             Self::Stale => "the sequence is below the lowest that its session awaits",
             Self::Window => "the sequence is too far above the lowest that its session awaits",
             Self::SequenceUsed => "another command has this sequence",
-            Self::ShareTaken => "this user has its share of the memory for unacknowledged replies",
             Self::Lost => "there is no such session of this caller",
         })
     }

@@ -220,7 +220,6 @@ const fn refusal_of(refusal: trine_client::SessionRefusal) -> SessionRefusal {
         trine_client::SessionRefusal::Stale => SessionRefusal::Stale,
         trine_client::SessionRefusal::Window => SessionRefusal::Window,
         trine_client::SessionRefusal::SequenceUsed => SessionRefusal::SequenceUsed,
-        trine_client::SessionRefusal::ShareTaken => SessionRefusal::ShareTaken,
         trine_client::SessionRefusal::Lost => SessionRefusal::Lost,
     }
 }

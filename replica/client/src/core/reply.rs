@@ -169,6 +169,10 @@ impl<R: Route> Clients<R> {
         if let Some(refusal) = SessionRefusal::of(header.status).filter(|_| is_of_caller) {
             return self.refuse(now, key, Obstacle::NamedSession(refusal));
         }
+        // Nobody else waits until this client acknowledges its replies.
+        if header.status == ClientStatus::ReplyShareTaken && is_of_caller {
+            return self.refuse(now, key, Obstacle::ReplyShareTaken);
+        }
         self.on_status(now, key, peer, &header, reply);
     }
 
