@@ -12,13 +12,9 @@ use trine_protocol::status::OrderedStatus;
 use trine_replica::ReplicaConfig;
 use trine_transport::time::Duration;
 
-const SECOND: Duration = Duration::from_secs(1);
+use crate::support::users::encoded;
 
-fn encoded(command: &Command<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    command.encode(&mut bytes);
-    bytes
-}
+const SECOND: Duration = Duration::from_secs(1);
 
 /// What a replica answers to a read, and at which position.
 fn read(world: &mut World, node_id: u32, operation: Operation, command: &Command<'_>) -> Vec<u8> {

@@ -1,35 +1,20 @@
 //! The answers that a group keeps for its clients: one user that acknowledges none does not stop the others.
 
-use trine_keys::{Credential, Fingerprint, GroupId as KeyGroup, Issuer, Role, UserName};
+use trine_keys::Role;
 use trine_kvstore::{Command, Rights};
 use trine_protocol::message::{
     ClientReply, ClientRequest, ClientStatus, ClusterId, Encode, GroupId, Operation, kind,
 };
 use trine_replica::ReplicaConfig;
 use trine_replica::rights::{Caller, KeyStage};
-use trine_replica_harness::client::Wish;
 use trine_replica_harness::{World, small};
 use trine_transport::time::Duration;
+
+use crate::support::users::{add_user, encoded, user};
 
 const MEMORY: u64 = 1 << 20;
 const VALUE_BYTES: usize = 100_000;
 const NOBODY: Caller = Caller::Unkeyed(KeyStage::None);
-
-fn name(name: &str) -> UserName {
-    name.parse().expect("a name")
-}
-
-fn user(who: &str) -> Caller {
-    let name = name(who);
-    let generation = if who == "alice" { 1 } else { 2 };
-    Caller::Proven(Credential::User { name, generation })
-}
-
-fn encoded(command: &Command<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    command.encode(&mut bytes);
-    bytes
-}
 
 /// A group with a large value and little memory for answers, whose users are alice and carol.
 fn group() -> World {
@@ -38,22 +23,12 @@ fn group() -> World {
     let mut world = World::serving(3, config, 11);
     let admin = world.registered_client(1);
     for who in ["alice", "carol"] {
-        let issuer = Issuer {
-            group: KeyGroup([1; 8]),
-            root: Fingerprint([2; 4]),
-        };
         let rights = Rights {
             role: Role::Write,
             front: false,
             prefix: b"",
         };
-        let name = name(who);
-        let add = encoded(&Command::AddUser {
-            issuer,
-            name,
-            rights,
-        });
-        world.get_done(admin, Wish::Write(add));
+        add_user(&mut world, admin, who, rights);
     }
     let large = "v".repeat(VALUE_BYTES);
     world.put(admin, "large", &large);
@@ -169,7 +144,7 @@ fn refused(world: &World) -> u64 {
 #[test]
 fn a_user_that_acknowledges_nothing_leaves_room_for_others() {
     let mut world = group();
-    let (alice, carol) = (user("alice"), user("carol"));
+    let (alice, carol) = (user("alice", 1), user("carol", 2));
     let greedy = Session::open(&mut world, alice, 70);
     let other = Session::open(&mut world, carol, 71);
     // All of them come before the first is applied.
@@ -215,7 +190,7 @@ fn without_users_each_session_has_a_share() {
 fn a_client_that_takes_its_answers_always_gets_ahead() {
     const COMMANDS: u64 = 100;
     let mut world = group();
-    let client = Session::open(&mut world, user("alice"), 70);
+    let client = Session::open(&mut world, user("alice", 1), 70);
     let mut done = [false; COMMANDS as usize + 1];
     let mut lowest = 1;
     let mut rounds = 0;
@@ -243,8 +218,8 @@ fn a_client_that_takes_its_answers_always_gets_ahead() {
 fn the_planted_user_that_has_all_kept_answers_is_found() {
     let _bug = trine_canary::plant("one user has all kept answers");
     let mut world = group();
-    let greedy = Session::open(&mut world, user("alice"), 70);
-    let other = Session::open(&mut world, user("carol"), 71);
+    let greedy = Session::open(&mut world, user("alice", 1), 70);
+    let other = Session::open(&mut world, user("carol", 2), 71);
     for sequence in 2..=12 {
         greedy.ask(&mut world, sequence, 1);
     }

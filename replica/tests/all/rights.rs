@@ -2,7 +2,7 @@
 
 mod sessions;
 
-use trine_keys::{Credential, Fingerprint, GroupId as KeyGroup, Issuer, Role, UserName};
+use trine_keys::{Credential, Role};
 use trine_kvstore::{Command, Condition, ExecuteMode, List, Response, Rights};
 use trine_protocol::message::{
     AdminCommand, AdminStatus, ClientReply, ClientRequest, ClientStatus, ClusterId, Encode,
@@ -14,27 +14,10 @@ use trine_replica_harness::client::Wish;
 use trine_replica_harness::{World, small};
 use trine_transport::time::Duration;
 
-const ISSUER: Issuer = Issuer {
-    group: KeyGroup([1; 8]),
-    root: Fingerprint([2; 4]),
-};
+use crate::support::users::{ISSUER, add_user, encoded, name, user};
+
 const MEMBER: Caller = Caller::Proven(Credential::Member);
 const STRANGER: Caller = Caller::Unkeyed(KeyStage::Require);
-
-fn name(name: &str) -> UserName {
-    name.parse().expect("a name")
-}
-
-fn user(who: &str, generation: u32) -> Caller {
-    let name = name(who);
-    Caller::Proven(Credential::User { name, generation })
-}
-
-fn encoded(command: &Command<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    command.encode(&mut bytes);
-    bytes
-}
 
 /// A group whose users are alice (keys below a/), bob (all keys, reads only) and a front, with these numbers.
 fn group() -> World {
@@ -50,16 +33,16 @@ fn group_with(config: ReplicaConfig) -> World {
         ("front", Role::Write, b"", true),
     ];
     for (who, role, prefix, front) in users {
-        let add = Command::AddUser {
-            issuer: ISSUER,
-            name: name(who),
-            rights: Rights {
+        add_user(
+            &mut world,
+            admin,
+            who,
+            Rights {
                 role,
                 front,
                 prefix,
             },
-        };
-        world.get_done(admin, Wish::Write(encoded(&add)));
+        );
     }
     world
 }
@@ -362,12 +345,7 @@ fn group_with_fronts() -> World {
             front,
             prefix,
         };
-        let add = Command::AddUser {
-            issuer: ISSUER,
-            name: name(who),
-            rights,
-        };
-        world.get_done(admin, Wish::Write(encoded(&add)));
+        add_user(&mut world, admin, who, rights);
     }
     world.run_for(Duration::from_secs(1));
     let leader = world.leader().expect("a leader");
@@ -829,16 +807,16 @@ fn a_follower_sends_a_user_that_it_does_not_know_to_the_leader() {
     let leader = world.leader().expect("a leader");
     let follower = leader % 3 + 1;
     world.isolate(follower);
-    let add = Command::AddUser {
-        issuer: ISSUER,
-        name: name("carol"),
-        rights: Rights {
+    add_user(
+        &mut world,
+        admin,
+        "carol",
+        Rights {
             role: Role::Read,
             front: false,
             prefix: b"",
         },
-    };
-    world.get_done(admin, Wish::Write(encoded(&add)));
+    );
     let command = encoded(&Command::Get { key: b"a/1" });
     let request = ClientRequest {
         command: &command,

@@ -1,7 +1,7 @@
 //! Every operation of a client, at the leader and at a follower, by every kind of caller, on keys inside and outside of
 //! its prefix: through the replica, so that no path goes around the check.
 
-use trine_keys::{Credential, Fingerprint, GroupId as KeyGroup, Issuer, Role, UserName};
+use trine_keys::{Credential, Role};
 use trine_kvstore::{
     Command, Condition, Cursor, ExecuteMode, List, Pair, Prefix, Response, Rights, WalkContent,
 };
@@ -9,8 +9,9 @@ use trine_protocol::message::{
     ClientReply, ClientRequest, ClientStatus, ClusterId, Encode, GroupId, Operation,
 };
 use trine_replica::rights::{Caller, KeyStage};
-use trine_replica_harness::client::Wish;
 use trine_replica_harness::{World, small};
+
+use crate::support::users::{add_user, encoded, name};
 
 const INSIDE: &[u8] = b"a/1";
 const OUTSIDE: &[u8] = b"b/1";
@@ -35,10 +36,6 @@ const USERS: [(&str, Role, &[u8]); 5] = [
     ("everyreader", Role::Read, b""),
     ("boss", Role::Admin, b""),
 ];
-
-fn name(name: &str) -> UserName {
-    name.parse().expect("a name")
-}
 
 fn rows() -> Vec<Row> {
     let user = |generation: u32| {
@@ -84,29 +81,20 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-fn encoded(command: &Command<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    command.encode(&mut bytes);
-    bytes
-}
-
 fn group() -> World {
     let mut world = World::serving(3, small(), 11);
     let admin = world.registered_client(1);
     for (who, role, prefix) in USERS {
-        let add = Command::AddUser {
-            issuer: Issuer {
-                group: KeyGroup([1; 8]),
-                root: Fingerprint([2; 4]),
-            },
-            name: name(who),
-            rights: Rights {
+        add_user(
+            &mut world,
+            admin,
+            who,
+            Rights {
                 role,
                 front: false,
                 prefix,
             },
-        };
-        world.get_done(admin, Wish::Write(encoded(&add)));
+        );
     }
     world.run_for(trine_transport::time::Duration::from_secs(1));
     world

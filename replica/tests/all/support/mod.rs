@@ -1,6 +1,8 @@
 //! Shared parts of the integration tests: a clock that the test moves, and addresses on a ring.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub(crate) mod users;
+
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
