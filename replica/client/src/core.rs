@@ -27,7 +27,7 @@ use trine_transport::time::{Duration, Instant};
 
 use super::config::{ClientConfig, ClientConfigError, LOGICAL_CLIENTS_MAX};
 use super::group_view::{GroupView, LeaderNews, QUESTION_BIT};
-use super::logical::{GroupSession, Logical, Registration};
+use super::logical::{Logical, NamedSession, Registration};
 use super::operation::{
     OperationQueue, OperationStage, OperationTimes, Pending, ResponseRoom, SoFar,
 };
@@ -36,7 +36,7 @@ use super::outcome::{Answer, Error, Obstacle};
 use super::sent_batch::BATCH_BIT;
 use super::window::Window;
 use batch::Batches;
-pub use numbered::{NamedSession, Numbered};
+pub use numbered::Numbered;
 pub use submit::{EncodedCommand, Submission, SubmitError};
 
 /// Names a logical client of one [`Clients`].
@@ -209,7 +209,7 @@ impl<R: Route> Clients<R> {
     #[doc(hidden)]
     pub fn use_group_session(&mut self, client: ClientId, (id, number): (u64, u64)) {
         if let Some(logical) = self.logical.get_mut(client.0) {
-            let session = GroupSession { client: id, number };
+            let session = NamedSession { client: id, number };
             logical.registration = Registration::Done(session);
             logical.window = Window::behind(1 << 20);
         }

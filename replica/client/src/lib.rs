@@ -38,10 +38,10 @@ pub use config::{
     RESPONSE_BYTES_MAX,
 };
 pub use core::{
-    ClientId, ClientStats, Clients, EncodedCommand, Finished, NamedSession, Numbered, Submission,
-    SubmitError,
+    ClientId, ClientStats, Clients, EncodedCommand, Finished, Numbered, Submission, SubmitError,
 };
 pub use counts::PinnedCount;
+pub use logical::NamedSession;
 pub use operation::Mode;
 pub use outcome::{Answer, Error, Obstacle, SessionRefusal, WriteTiming};
 pub use pin::PinnedError;

@@ -1,6 +1,8 @@
 //! One logical client: its session with the group and the operations that wait for it.
 
 use std::collections::VecDeque;
+use std::fmt;
+
 use trine_transport::slab::Key;
 
 use super::window::Window;
@@ -13,16 +15,28 @@ pub(super) enum Registration {
     /// A registration is under way: this operation.
     Pending(Key),
     /// The session that the log gave.
-    Done(GroupSession),
+    Done(NamedSession),
 }
 
-/// A client's session with the group.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct GroupSession {
-    /// The client id: the position of the registration.
-    pub(super) client: u64,
-    /// The number that the client drew when it registered; every write repeats it.
-    pub(super) number: u64,
+/// A session with the group: a client's own, or one that the caller keeps. Who knows both numbers, and is its user, can give
+/// commands in it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct NamedSession {
+    /// The client id: the position of the registration. For [`Clients::open_session`](crate::Clients::open_session), the
+    /// position of its answer.
+    pub client: u64,
+    /// The number that was drawn for the registration; every write repeats it.
+    pub number: u64,
+}
+
+/// Without the number, which is a secret.
+impl fmt::Debug for NamedSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut session = f.debug_struct("NamedSession");
+        session
+            .field("client", &self.client)
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use trine_transport::buf::MsgBuf;
 use trine_transport::slab::Key;
 use trine_transport::time::{Duration, Instant};
 
-use super::logical::GroupSession;
+use super::logical::NamedSession;
 use super::outcome::{Error, Obstacle};
 
 /// How an operation is to be done.
@@ -90,7 +90,7 @@ pub(super) enum OperationStage {
 /// The session and sequence under which a write is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Ticket {
-    pub(super) session: GroupSession,
+    pub(super) session: NamedSession,
     pub(super) sequence: u64,
     pub(super) numbering: Numbering,
 }

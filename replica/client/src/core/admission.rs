@@ -7,7 +7,7 @@ use trine_transport::slab::Key;
 use trine_transport::time::Instant;
 
 use super::Clients;
-use crate::logical::{GroupSession, Registration};
+use crate::logical::{NamedSession, Registration};
 use crate::operation::{Numbering, OperationStage, Ticket};
 
 impl<R: Route> Clients<R> {
@@ -23,7 +23,7 @@ impl<R: Route> Clients<R> {
         }
     }
 
-    fn admit_registered(&mut self, owner: Key, session: GroupSession) {
+    fn admit_registered(&mut self, owner: Key, session: NamedSession) {
         loop {
             let Some(logical) = self.logical.get_mut(owner) else {
                 return;

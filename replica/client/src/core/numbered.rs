@@ -4,8 +4,6 @@
 //! they have to name the session and the sequence, and a front must not keep a window for them. An operation of this
 //! kind is repeated over changes of leader as every other one, always under its sequence.
 
-use std::fmt;
-
 use trine_canary as canary;
 use trine_protocol::message::{ClientRequest, Encode, ForUser, Operation};
 use trine_transport::backend::Route;
@@ -13,27 +11,8 @@ use trine_transport::time::Instant;
 
 use super::{ClientId, Clients, EncodedCommand, SubmitError};
 use crate::config::IN_FLIGHT_MAX;
-use crate::logical::GroupSession;
-use crate::operation::{Numbering, OperationQueue, Pending, Ticket};
-
-/// A session that its caller keeps. Who knows both numbers, and is its user, can give commands in it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct NamedSession {
-    /// The client id: the position of the answer to [`Clients::open_session`].
-    pub client: u64,
-    /// The number that the session was opened with.
-    pub number: u64,
-}
-
-/// Without the number, which is a secret.
-impl fmt::Debug for NamedSession {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut session = f.debug_struct("NamedSession");
-        session
-            .field("client", &self.client)
-            .finish_non_exhaustive()
-    }
-}
+use crate::logical::NamedSession;
+use crate::operation::{Numbering, Ticket};
 
 /// The place of a command in a session that its caller keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,7 +56,7 @@ impl<R: Route> Clients<R> {
         let mut request = request.ok_or(SubmitError::NoBuffer { bytes })?;
         envelope.encode_to_slice(&mut request);
         // In a registration the number stands where later requests have the client id.
-        let session = GroupSession {
+        let session = NamedSession {
             client: number,
             number: 0,
         };
@@ -88,7 +67,7 @@ impl<R: Route> Clients<R> {
             sequence: 0,
             numbering: Numbering::Caller { lowest: 0 },
         });
-        self.begin_numbered(now, client, pending)
+        self.start(now, client, pending, false)
     }
 
     /// Begins a write in a session that the caller keeps. If the session refuses it, the obstacle is
@@ -123,43 +102,14 @@ impl<R: Route> Clients<R> {
         }
         self.check_room(client)?;
         let deadline = now + self.config.operation_timeout;
-        let operation = command.mode.operation();
-        let mut pending = self.pending(client.0, operation, command.request, now, deadline, tag);
-        pending.room.expect(command.expected_bytes);
-        pending.queue = OperationQueue::of(command.mode);
-        pending.times.timed = self.next_is_timed();
+        let mut pending = self.pending_command(client, command, (now, deadline), tag);
         pending.ticket = Some(Ticket {
-            session: GroupSession {
-                client: session.client,
-                number: session.number,
-            },
+            session,
             sequence,
             numbering: Numbering::Caller { lowest },
         });
-        self.begin_numbered(now, client, pending)
-    }
-
-    /// A write names its cluster. Where that is not known yet, the client opens its own session first, which tells.
-    fn begin_numbered(
-        &mut self,
-        now: Instant,
-        client: ClientId,
-        pending: Pending,
-    ) -> Result<(), SubmitError> {
-        let deadline = pending.times.deadline;
-        let is_nameless = self.group.cluster().is_none() && !self.group.is_awaiting_pin();
-        let waits = is_nameless && pending.operation != Operation::Register;
-        let key = self.operations.insert(pending);
-        let key = key.ok_or(SubmitError::TooMany)?;
-        let logical = self.logical.get_mut(client.0).ok_or(SubmitError::Closed)?;
-        logical.in_flight += 1;
-        self.operations.check_by(deadline);
-        if waits {
-            logical.waiting.push_back(key);
-            self.admit(now, client.0);
-        } else {
-            self.operations.make_ready(key);
-        }
-        Ok(())
+        // A write names its cluster. Where that is not known yet, the client opens its own session first, which tells.
+        let waits = self.group.cluster().is_none() && !self.group.is_awaiting_pin();
+        self.start(now, client, pending, waits)
     }
 }

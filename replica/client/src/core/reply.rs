@@ -15,7 +15,7 @@ use trine_transport::time::Instant;
 use super::Clients;
 use crate::config::RESPONSE_BYTES_MAX;
 use crate::group_view::SPREAD;
-use crate::logical::{GroupSession, Registration};
+use crate::logical::{NamedSession, Registration};
 use crate::operation::Pending;
 use crate::outcome::{Answer, Obstacle, SessionRefusal, WriteTiming};
 
@@ -283,7 +283,7 @@ impl<R: Route> Clients<R> {
             self.group.note_leader_answered(peer);
         }
         if operation == Operation::Register && is_own {
-            let session = GroupSession {
+            let session = NamedSession {
                 client: header.position,
                 number: tag,
             };

@@ -3,7 +3,7 @@
 use trine_kvstore::Command;
 use trine_kvstore::checksum::command_checksum;
 use trine_protocol::message::{
-    CLIENT_REPLY_HEADER_SIZE, ClientRequest, Encode, ForUser, NO_CHECK, check_of,
+    CLIENT_REPLY_HEADER_SIZE, ClientRequest, Encode, ForUser, NO_CHECK, Operation, check_of,
 };
 use trine_transport::backend::{OTHER_PROCESS, Route};
 use trine_transport::buf::{MsgBuf, Pool};
@@ -11,7 +11,7 @@ use trine_transport::time::Instant;
 
 use super::{ClientId, Clients};
 use crate::config::{IN_FLIGHT_MAX, OPERATIONS_MAX, RESPONSE_BYTES_MAX};
-use crate::operation::{Mode, OperationQueue};
+use crate::operation::{Mode, OperationQueue, Pending};
 
 /// A caller's request.
 #[derive(Clone, Copy, Debug)]
@@ -30,9 +30,9 @@ pub struct Submission<'a> {
 #[derive(Debug)]
 pub struct EncodedCommand {
     pub(super) mode: Mode,
-    pub(super) expected_bytes: usize,
+    expected_bytes: usize,
     /// The envelope, in which cluster, client and sequence are still missing, and the command.
-    pub(super) request: MsgBuf,
+    request: MsgBuf,
 }
 
 impl EncodedCommand {
@@ -212,24 +212,53 @@ impl<R: Route> Clients<R> {
         deadline: Option<Instant>,
         tag: u64,
     ) -> Result<(), SubmitError> {
+        let waits = command.mode.is_write();
+        let deadline = deadline.unwrap_or(now + self.config.operation_timeout);
+        let pending = self.pending_command(client, command, (now, deadline), tag);
+        self.start(now, client, pending, waits)
+    }
+
+    /// The operation of a command, which begins now and ends at the deadline.
+    #[inline(always)]
+    pub(super) fn pending_command(
+        &mut self,
+        client: ClientId,
+        command: EncodedCommand,
+        (now, deadline): (Instant, Instant),
+        tag: u64,
+    ) -> Pending {
         let EncodedCommand {
             mode,
             expected_bytes,
             request,
         } = command;
-        let deadline = deadline.unwrap_or(now + self.config.operation_timeout);
         let mut pending = self.pending(client.0, mode.operation(), request, now, deadline, tag);
         pending.queue = OperationQueue::of(mode);
         pending.times.timed = mode.is_write() && self.next_is_timed();
         pending.room.expect(expected_bytes);
+        pending
+    }
+
+    /// Starts an operation for which there is room. `waits`: only with the client's own session.
+    #[inline(always)]
+    pub(super) fn start(
+        &mut self,
+        now: Instant,
+        client: ClientId,
+        pending: Pending,
+        waits: bool,
+    ) -> Result<(), SubmitError> {
+        let deadline = pending.times.deadline;
+        let ends_own_session =
+            pending.operation == Operation::ApplyAndClose && pending.ticket.is_none();
         let key = self.operations.insert(pending);
         let key = key.ok_or(SubmitError::TooMany)?;
         let logical = self.logical.get_mut(client.0).ok_or(SubmitError::Closed)?;
         logical.in_flight += 1;
         assert!(logical.in_flight <= IN_FLIGHT_MAX, "room was looked for");
-        logical.closing |= mode == Mode::WriteAndClose;
+        logical.closing |= ends_own_session;
         self.operations.check_by(deadline);
-        if mode.is_write() {
+        if waits {
             logical.waiting.push_back(key);
             self.admit(now, client.0);
         } else {
@@ -239,7 +268,7 @@ impl<R: Route> Clients<R> {
     }
 
     /// Whether the write that is begun now is one of those that are timed.
-    pub(super) fn next_is_timed(&mut self) -> bool {
+    fn next_is_timed(&mut self) -> bool {
         let Some(every) = self.config.time_every.checked_sub(1) else {
             return false;
         };
