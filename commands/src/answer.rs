@@ -16,20 +16,20 @@ pub enum Failure {
     Unknown(String),
     /// It was not applied: it is larger than the group takes.
     TooLarge,
-    /// It was not applied, because the session refuses it that the client has named.
+    /// The session that the client has named refuses it. Whether an earlier copy was applied depends on the reason.
     Session(SessionRefusal),
 }
 
-/// Why a session that its client keeps refuses a command. This copy of the command was not applied.
+/// Why a session that its client keeps refuses a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SessionRefusal {
-    /// The sequence is below the lowest that is awaited.
+    /// The sequence is below the lowest that is awaited. The command may have been applied.
     Stale,
-    /// It is too far above that.
+    /// It is too far above that. This copy was not applied.
     Window,
-    /// Another command has it.
+    /// A command in other words has it. This copy was not applied.
     SequenceUsed,
-    /// There is no such session of this user.
+    /// There is no such session of this user. The command may have been applied.
     Lost,
 }
 

@@ -1,5 +1,5 @@
-//! TRINE.DO: a write in a session that its client keeps. Whoever repeats it names the same session and sequence, on
-//! whatever connection, and the group applies it once. Nothing is kept here, and nothing on the connection.
+//! TRINE.DO: a write in a session that its client keeps. Each copy names the same session and sequence, on any connection, and
+//! the group applies the write once. Nothing is kept here, and nothing on the connection.
 
 use std::fmt;
 

@@ -78,7 +78,7 @@ impl StoreCommand {
         self.example
     }
 
-    /// What stands behind the name, as `KEY VALUE [NX|XX]`.
+    /// The arguments after the name, as `KEY VALUE [NX|XX]`.
     #[must_use]
     pub fn form(self) -> String {
         arguments::form(self.spec.arguments)

@@ -17,7 +17,7 @@ const MEMBER: u8 = 1;
 const ADMIN: u8 = 2;
 const USER: u8 = 3;
 
-/// Which key. Whoever listens on the wire sees it.
+/// Which key. It is sent in the clear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyId {
     /// A member's: derived from a member root.

@@ -6,8 +6,8 @@
 //!
 //! **No change takes a voter out at once.** A member that is removed falls silent as soon as it applies its removal.
 //! Others that have not applied the same change may still need its vote, for instance after the leader has died. A
-//! learner goes on answering, so its vote can still be had. Whoever has the later removal in its log has also learned
-//! that the demotion is committed, and needs the vote no more.
+//! learner goes on answering, so its vote can still be had. A member that has the later removal in its log has also
+//! learned that the demotion is committed, and no longer needs the vote.
 
 use std::net::SocketAddr;
 

@@ -190,7 +190,7 @@ pub fn refuse_former_name(allow_remote: bool) -> Result<(), Failure> {
     ))
 }
 
-/// What stands in the place of the former setting `allow-remote`.
+/// The hint that replaces the former setting `allow-remote`.
 pub const GONE_HINT: &str = "with a key (--key FILE, made by `trine key new FILE`) a replica may \
      listen anywhere; without one --insecure lets other machines in, and any client that can send \
      packets can read and write";

@@ -63,8 +63,8 @@ pub(crate) fn run(arguments: &RestoreArguments, output: Output) -> Result<(), Fa
     Ok(())
 }
 
-/// Makes `directory`, which is empty or not there, that of `member` in a new group. After a failure it is again. What an
-/// interrupted restore has left there goes before.
+/// Makes `directory`, which is empty or not there, that of `member` in a new group. After a failure it is again. First it
+/// removes what an interrupted restore has left there.
 pub(crate) fn into_directory(
     content: Content,
     (file, directory): (&Path, &Path),

@@ -338,7 +338,7 @@ fn a_page_of_another_site_reads_nothing_and_changes_nothing() {
     trine(&wrong, &peers, b"").expect_error(2, &["is not the name of a host"]);
 }
 
-/// What shows a password was made by nobody's page, by whatever name it calls the endpoint.
+/// A web page cannot make a browser send the password, so a request that has it may use any name of the endpoint.
 #[test]
 fn with_a_password_the_endpoint_answers_to_any_name() {
     let name = format!("trine-metrics-names-{}", std::process::id());
